@@ -17,7 +17,7 @@ RUN npm run build
 
 FROM ${PYTHON_IMAGE} AS server
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends ca-certificates git \
+    && apt-get install -y --no-install-recommends ca-certificates git openssh-client \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --user-group --uid 10001 --create-home --home-dir /var/lib/speedtrack speedtrack
 WORKDIR /app

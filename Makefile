@@ -10,7 +10,7 @@ DRIVER := runners/driver/target/release/speedbench
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver detection-eval pictures setup lock \
+.PHONY: demo serve test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock \
 	migrations clean help
 
 help:            ## show this list
@@ -85,6 +85,10 @@ bench-driver: $(DRIVER)
 	@$(PYTHON) runners/driver/bench $(if $(QUICK),--quick) $(if $(WRITE),--write docs/driver.md) \
 		$(if $(JSON),--json $(JSON)) $(if $(MEMTIER),--memtier $(MEMTIER))
 
+chaos: setup     ## break a whole installation at random, let it heal, check it: MINUTES=10, SEED=, RUNS=300, KEEP=1
+	@$(PY) -m research.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) \
+		$(if $(KEEP),--keep)
+
 detection-eval: $(VENV)/.runtime ## how well changes are found; QUICK=1, LINES=16, HARNESS=folder DATA=folder, PEERS=1, ONLY=part,part, RESUME=1, WRITE=1 into docs/detection.md
 	@$(if $(PEERS),$(MAKE) --no-print-directory $(PEERS_VENV)/.installed)
 	$(PY) -m research.detection_eval $(if $(QUICK),--quick) $(if $(HARNESS),--harness $(HARNESS)) \
@@ -103,10 +107,11 @@ pictures: $(VENV)/.development ## take the pictures of docs/ from a running serv
 lock: $(VENV)/.development ## compile the requirement files anew
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements.in -o requirements.txt
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements-dev.in -o requirements-dev.txt
+	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements-traces.in -o requirements-traces.txt
 
 migrations: $(VENV)/.development ## write the one migration of each app anew from its models, as long as nothing is released
 	rm -f $(wildcard speedtrack/*/migrations/0*.py)
-	$(PY) manage.py makemigrations projects benchmarks runs alerts notices retention
+	$(PY) manage.py makemigrations projects benchmarks runs alerts notices retention monitoring
 
 clean:           ## remove what was built and all state of the embedded servers
 	rm -rf $(VENV) $(PEERS_VENV) var frontend/dist frontend/node_modules runners/driver/target

@@ -69,8 +69,35 @@ def lacks_ordinary_user() -> str:
     return f"there is no {python} for all users" if absent else ""
 
 
+def lacks_mount() -> str:
+    """Tests of full disks fill a small tmpfs."""
+    with tempfile.TemporaryDirectory() as place:
+        argv = ["unshare", "--mount", "mount", "-t", "tmpfs", "-o", "size=1m", "none", place]
+        tried = subprocess.run(argv, capture_output=True, text=True) if shutil.which("unshare") else None
+    return "" if tried and tried.returncode == 0 else "only root may mount a tmpfs, and not in every container"
+
+
+def lacks_netns() -> str:
+    if missing := [name for name in ("ip", "iptables") if not shutil.which(name)]:
+        return f"{missing[0]} is not on PATH"
+    name = f"st-try-{os.getpid()}"
+    tried = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
+    listed = subprocess.run(["iptables", "-S"], capture_output=True, text=True)
+    subprocess.run(["ip", "netns", "del", name], capture_output=True)
+    lack = (tried.stderr if tried.returncode else "") or (listed.stderr if listed.returncode else "")
+    return f"no network namespaces or no iptables ({lack.strip()[:200]})" if lack else ""
+
+
+def lacks_faketime() -> str:
+    return "" if any(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")) else "libfaketime is not installed"
+
+
 def lacks_avx512() -> str:
     return "" if "avx512f" in Path("/proc/cpuinfo").read_text() else "the processor has no AVX-512"
+
+
+def lacks_sshd() -> str:
+    return "" if Path("/usr/sbin/sshd").exists() else "openssh-server is not installed"
 
 
 # Marker: returns what is missing ("" for nothing). The text after it is shown by `pytest --markers`.
@@ -79,13 +106,22 @@ NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "docker": (lacks_docker, f"needs a Docker daemon with the image {BUILD_IMAGE} (`.ci/docker up` makes both)"),
     "compose": (lacks_program("docker-compose"), "needs docker-compose (1.29 or 2)"),
     "perf": (lacks_perf, "needs perf (linux-perf), allowed to sample"),
+    "curl": (lacks_program("curl"), "needs curl"),
     "memcached": (lacks_program("memcached"), "needs memcached"),
+    "promtool": (lacks_program("promtool"), "needs promtool (prometheus)"),
     "pgbouncer": (lacks_program("pgbouncer"), "needs pgbouncer"),
     "sandbox": (lacks_sandbox, "needs a kernel that allows user namespaces"),
     "ordinary_user": (lacks_ordinary_user, "needs root, setpriv and a Python that other users can run"),
     "root": (lambda: "only root can start processes of two users" if os.geteuid() else "", "needs root"),
+    "mount": (lacks_mount, "needs root, and leave to mount a tmpfs"),
+    "netns": (lacks_netns, "needs root, network namespaces and iptables"),
+    "faketime": (lacks_faketime, "needs libfaketime"),
     "avx512": (lacks_avx512, "needs a processor with AVX-512"),
     "valgrind": (lacks_program("valgrind"), "needs valgrind"),
+    "sshd": (
+        lambda: "" if Path("/usr/sbin/sshd").exists() else "openssh-server is not installed",
+        "needs OpenSSH's server",
+    ),
 }
 left_out: Counter[str] = Counter()
 
@@ -98,10 +134,11 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("; ".join(lacks))
 
 
+FAULTS = ("conditions", "failpoints", "faults")
 # Tests that measure: a runner takes all cores and waits for other runners of the host, so they follow one another.
 MEASURING = (
     *(f"runners/tests/{room}/" for room in ("loads", "measuring", "servers", "work")),
-    *(f"speedtrack/tests/test_{name}.py" for name in ("faults", "installed_runner", "reproduce")),
+    *(f"speedtrack/tests/test_{name}.py" for name in (*FAULTS, "installed_runner", "machine_at_work", "reproduce")),
 )
 
 

@@ -15,6 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -25,7 +26,6 @@ from research.noise import LocalRunner, benchmark, job
 from runners.build import Artifact, Build
 from runners.measuring.counting import Count, count_instructions
 from runners.measuring.trials import TrialRunner
-from speedtrack.benchmarks.suitefiles import parse_suite
 
 SUITES = Path(__file__).resolve().parent.parent / "suites"
 SUITE = {"kvd": "sample"}  # where the suite has another name than the server
@@ -35,8 +35,8 @@ STARTED_AS = {"valkey": "redis"}  # where a server takes the options of another 
 def functions_of(server: str) -> tuple[str, ...]:
     """The functions that the server's suite counts inside."""
     name = SUITE.get(server, server)
-    suite = parse_suite((SUITES / f"{name}.toml").read_text(), name)
-    return tuple(suite.instructions.inside) if suite.instructions else ()
+    suite = tomllib.loads((SUITES / f"{name}.toml").read_text())
+    return tuple(suite.get("instructions", {}).get("inside", ()))
 
 
 def with_programs(runner: TrialRunner, programs: dict[str, Path]) -> TrialRunner:

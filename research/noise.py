@@ -128,7 +128,9 @@ class LocalRunner:
         silent: Any = SimpleNamespace(line=lambda *_: None, write=lambda *_: None)
         runner = TrialRunner(job, self.tools, Control(), silent, Random(seed))
         for side, count in every.items():
-            runner.builds[side] = Build(side, "0" * 40, True, 0.0, "", {"server": self.artifact(count)})
+            program = Artifact("sha256:0", 0, 0, self.program)  # so that the sandbox shows it to the script
+            artifacts = {"server": self.artifact(count), "program": program}
+            runner.builds[side] = Build(side, "0" * 40, True, 0.0, "", artifacts)
         return runner
 
     def artifact(self, every: int) -> Artifact:
@@ -359,7 +361,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds for a comparison")
     options = parser.parse_args()
     pairs.WINDOW_S = options.seconds
-    options.program = options.program.resolve()
+    options.program = options.program.absolute()
     if not os.access(options.program, os.X_OK):
         parser.error(f"{options.program} is not a program: build the server first")
     with tempfile.TemporaryDirectory(prefix="speedtrack-noise-") as home:

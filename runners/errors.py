@@ -37,8 +37,20 @@ class Unauthorized(RunnerError):
     kind = "permanent"
 
 
+class WrongVersion(RunnerError):
+    """The server does not work with a runner of this version."""
+
+
+class NoSpace(Stopped):
+    """The disk is full: the run is handed back, and none is taken until there is space."""
+
+
 class BenchmarkFailed(Permanent):
     """One benchmark cannot be measured; the others of the run can."""
+
+
+class OutOfReach(BenchmarkFailed):
+    """This machine cannot do what a benchmark asks for: a fact about the machine, not a failure of the commit."""
 
 
 class SettingsError(Exception):

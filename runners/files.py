@@ -5,10 +5,13 @@ from pathlib import Path
 
 
 def write_durably(file: Path, content: bytes, mode: int = 0o644) -> None:
-    """Writes a file (write, fsync, rename): a power cut leaves the new content or the old one. Raises OSError."""
+    """Writes a file (write, fsync, rename): a power cut leaves the new content or the old one. Raises OSError.
+
+    Nobody whom `mode` excludes can read it at any time.
+    """
     temporary = file.with_name(f"{file.name}.tmp")
     temporary.unlink(missing_ok=True)
-    with temporary.open("wb") as stream:
+    with open(temporary, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())

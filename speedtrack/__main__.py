@@ -1,6 +1,6 @@
-"""``python -m speedtrack web|dispatcher|worker|git [OPTION ...]``: become one process of the server.
+"""``python -m speedtrack web|live|dispatcher|worker|notify|git [OPTION ...]``: become one process of the server.
 
-For containers and service units. Options go to speedtrack.webserver (web) or celery (worker).
+For containers and service units. Options go to speedtrack.webserver (web), speedtrack.live (live) or celery (workers).
 """
 
 import os

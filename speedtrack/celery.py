@@ -12,8 +12,8 @@ from celery import Celery
 from celery.signals import worker_shutting_down
 from django.conf import settings
 from kombu import Queue
-
-from speedtrack.projects import git
+from kombu.exceptions import OperationalError as BrokerError
+from redis.exceptions import RedisError
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "speedtrack.settings")
 
@@ -24,6 +24,8 @@ BROKER_TRANSPORT = {
     "health_check_interval": 10,
     "global_keyprefix": "speedtrack:",
 }
+
+BROKER_ERRORS = (BrokerError, RedisError)  #: what calls raise while the broker does not answer
 
 #: one queue per duty of the server; a machine has one of its own. The first two wait for git, in a process of their own
 DUTIES = ("sync", "poll", "detect", "notify", "prune")
@@ -56,4 +58,6 @@ app.autodiscover_tasks(["speedtrack"])
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]
 def end_git(**event: Any) -> None:
     """A worker that is told to stop waits for its tasks, and those may wait for git for a quarter of an hour."""
+    from speedtrack.projects import git  # not before: it needs models, which Django loads after this module
+
     git.end_all()

@@ -30,6 +30,7 @@ from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.text import plain
 
 BEFORE_PUSH = 4  # commits of the repository when it is tracked; a push adds the others
+TRACKED = 2  # of these are measured
 PROJECT = "sample"
 SUBSCRIBER = "performance@example.org"
 POLL_S = 0.5
@@ -60,7 +61,7 @@ def demonstrate(console: Console, stack: Stack) -> bool:
     """Track, push, wait and report. True if the findings are exactly what was planted."""
     repository = settings.HOME / "demo" / "kvd"
     first = write_sample_history(repository, BEFORE_PUSH) if not repository.exists() else []
-    request = TrackingRequest(str(repository), PROJECT, name=PROJECT, last=BEFORE_PUSH)
+    request = TrackingRequest(str(repository), PROJECT, name=PROJECT, last=TRACKED)
     project = tracking.track(request).project
     subscribing.subscribe(project, [SUBSCRIBER])
     console.print(f"Tracking {repository}" + (f" with {len(first)} commits" if first else ", as the last demo left it"))
@@ -78,7 +79,7 @@ def send_push(console: Console, project: Project, repository: Path, before: Comm
         ["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
     ).stdout.strip()
     body = json.dumps({"ref": f"refs/heads/{project.default_branch}", "before": before.sha, "after": after}).encode()
-    signature = hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
+    signature = hmac.new(project.hook_secret.reveal().encode(), body, hashlib.sha256).hexdigest()
     answer = httpx.post(
         settings.URL + reverse("hook", args=[project.hook_id]),
         content=body,
@@ -114,7 +115,9 @@ def show_progress(console: Console, stack: Stack, project: Project) -> None:
 def work_is_left(project: Project) -> bool:
     runs = Run.objects.unfinished().filter(project=project, canary=None)
     waiting = Project.objects.filter(pk=project.pk, deliveries__status="received")
-    return runs.exists() or waiting.exists() or decisions_wanted()
+    # A mail that is being sent is no longer due; one that failed is tried again later.
+    sending = Outbox.objects.filter(alert__project=project, sent_at=None, given_up_at=None, error="")
+    return runs.exists() or waiting.exists() or decisions_wanted() or sending.exists()
 
 
 def current_step(project: Project) -> str:
@@ -169,6 +172,8 @@ def mistakes_found(project: Project, alerts: list[Alert], history: list[PlantedC
     if [alert.commit.sha[:12] for alert in alerts] != planted["slower"]:
         named = ", ".join(alert.commit.short for alert in alerts) or "no commit"
         mistakes.append(f"alerts name {named}; planted was {', '.join(planted['slower'])}")
+    mailed = set(Outbox.objects.filter(alert__in=alerts).exclude(sent_at=None).values_list("alert", flat=True))
+    mistakes += [f"nobody was mailed of alert {alert.pk}" for alert in alerts if alert.pk not in mailed]
     if not set(planted["faster"]) <= faster:
         mistakes.append(f"the improvement {', '.join(planted['faster'])} was not found")
     if not Series.objects.filter(project=project).exists():

@@ -31,6 +31,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
 PR_SET_PDEATHSIG = 1
 FIRST_PORT = 8000
+FIRST_LIVE_PORT = 8100
 SOCKET = "valkey.sock"
 LONGEST_SOCKET = 100  # bytes of a socket's path; Linux takes 107, macOS 103
 OWNER_ONLY = 0o700
@@ -50,6 +51,8 @@ WORKER = [
 # The server's processes: the arguments for the Python interpreter, in BASE_DIR.
 PROCESSES = {
     "web": ["-m", "speedtrack.webserver"],
+    # A viewer of a stream stays for as long as a page is looked at: the web server would give each of them a thread.
+    "live": ["-m", "speedtrack.live"],
     "dispatcher": ["manage.py", "dispatch"],
     "worker": [*WORKER, "--hostname", "worker@%h", "--queues", "detect,prune", "--concurrency", "2"],
     # A receiver that hangs, such as a mail server, blocks a thread of this process and does not delay detection.
@@ -75,15 +78,19 @@ def use_embedded_database() -> None:
 
 
 def use_own_port() -> None:
-    """Unless SPEEDTRACK_URL is set: use the first free port from 8000 on."""
-    os.environ.setdefault("SPEEDTRACK_URL", f"http://127.0.0.1:{first_free_port()}")
+    """Unless SPEEDTRACK_URL is set: use the first free port from 8000 on. The streams get a port of their own."""
+    os.environ.setdefault("SPEEDTRACK_URL", f"http://127.0.0.1:{free_port(FIRST_PORT, 'SPEEDTRACK_URL')}")
+    host = urlsplit(os.environ["SPEEDTRACK_URL"]).hostname
+    if host in ("127.0.0.1", "localhost"):
+        port = free_port(FIRST_LIVE_PORT, "SPEEDTRACK_LIVE_URL")
+        os.environ.setdefault("SPEEDTRACK_LIVE_URL", f"http://{host}:{port}")
 
 
-def first_free_port() -> int:
-    for port in range(FIRST_PORT, FIRST_PORT + 100):
+def free_port(first: int, variable: str) -> int:
+    for port in range(first, first + 100):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
-    sys.exit(f"no port from {FIRST_PORT} to {FIRST_PORT + 99} is free on 127.0.0.1: set SPEEDTRACK_URL")
+    sys.exit(f"no port from {first} to {first + 99} is free on 127.0.0.1: set {variable}")
 
 
 def postgresql(directory: Path, cleanup_mode: str = "stop") -> str:
@@ -162,6 +169,11 @@ def keep_off_measured_cores() -> None:
         os.sched_setaffinity(0, {int(cpu) for cpu in json.loads(done.stdout)["housekeeping"].split(",")})
 
 
+def address_of(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "127.0.0.1", parts.port or 80
+
+
 class Stack:
     """Web server, dispatcher, workers and runner as child processes, each with a log file."""
 
@@ -183,13 +195,17 @@ class Stack:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def commands(self) -> dict[str, list[str]]:
-        web = [*PROCESSES["web"], "--bind", "{}:{}".format(*self.address)]
-        return PROCESSES | {"web": web, "runner": ["-m", "runners"]}
+        """Each with where it listens. Without an address for streams there is no process for them."""
+        web, live = self.environment["SPEEDTRACK_URL"], self.environment.get("SPEEDTRACK_LIVE_URL")
+        listening = {"web": web} | ({"live": live} if live else {})
+        binds = {name: ["--bind", "{}:{}".format(*address_of(url))] for name, url in listening.items()}
+        others = {name: command for name, command in PROCESSES.items() if name not in ("web", "live")}
+        bound = {name: [*PROCESSES[name], *bind] for name, bind in binds.items()}
+        return bound | others | {"runner": ["-m", "runners"]}
 
     @property
     def address(self) -> tuple[str, int]:
-        parts = urlsplit(self.environment["SPEEDTRACK_URL"])
-        return parts.hostname or "127.0.0.1", parts.port or 80
+        return address_of(self.environment["SPEEDTRACK_URL"])
 
     def start(self) -> None:
         """Start all, and wait until the web server answers. Raises StackError."""

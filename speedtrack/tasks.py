@@ -5,13 +5,14 @@ from functools import partial
 from celery import shared_task
 from django.conf import settings
 
-from speedtrack.alerts import confirm, detection, floors, profiling
+from speedtrack.alerts import bisecting, confirm, detection, floors, profiling
+from speedtrack.monitoring import tasktimes  # noqa: F401 - it listens to Celery's signals
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.sending import send_due
-from speedtrack.notices.telling import tell_operators, tell_subscribers
+from speedtrack.notices.telling import tell_of_alarms, tell_operators, tell_subscribers
 from speedtrack.projects.models import Project
 from speedtrack.retention import nightly
-from speedtrack.runs import pushes
+from speedtrack.runs import pullrequests, pushes
 
 
 @shared_task
@@ -27,10 +28,17 @@ def poll() -> None:
 
 
 @shared_task
+def pulls() -> None:
+    """Queue the runs of approved pull requests."""
+    pullrequests.plan_approved()
+
+
+@shared_task
 def detect() -> None:
-    """Find suspected changes in new measurements, settle those measured again, store noise floors, plan profiles."""
+    """Find suspected changes in new measurements, settle those measured again, bisect, store floors, plan profiles."""
     detection.detect()
     confirm.step()
+    bisecting.step()
     floors.store_due()
     profiling.plan_missing_profiles()
 
@@ -46,6 +54,7 @@ def notify() -> None:
     """Put notices into the outbox, post commit statuses, and send what is due."""
     tell_subscribers()
     tell_operators()
+    tell_of_alarms()
     statuses.update_statuses()
     send_due()
 

@@ -1,7 +1,6 @@
 """Make text from builds, servers and commits safe to show: it may contain anything."""
 
 import json
-import logging
 import re
 from typing import Any
 
@@ -13,12 +12,18 @@ ESCAPES = re.compile(
 )
 # The control characters C0 and C1 except tab and line feed, and the marks that change the direction of text.
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL's text holds neither a zero byte nor half a surrogate pair
 UNSEEN_IN_JSON = re.compile(rf"{UNSEEN.pattern}|\\(?:u00|[bfr])")  # raw, or as an escape
 
 
 def visible(text: str) -> str:
     """The text without invisible characters that change how it looks."""
     return UNSEEN.sub("", text)
+
+
+def storable(text: str) -> str:
+    """The text without characters that PostgreSQL cannot hold."""
+    return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def plain(log: str) -> str:
@@ -50,10 +55,3 @@ def csv_cell(value: str) -> str:
     """A value for a CSV file that no spreadsheet interprets as a formula."""
     text = plain(value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
-
-
-class PlainFormatter(logging.Formatter):
-    """Format log lines that are safe to show on a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return plain(super().format(record))

@@ -7,6 +7,7 @@ from speedtrack.api import webhooks
 from speedtrack.api.runner import api as runner_api
 from speedtrack.web import (
     alertviews,
+    bisectviews,
     channels,
     compareviews,
     doorviews,
@@ -14,12 +15,23 @@ from speedtrack.web import (
     frontviews,
     helpviews,
     ladderviews,
+    monitoringviews,
     notifications,
     timelineviews,
     views,
 )
 from speedtrack.web.requests.login import LoginForm
-from speedtrack.web.settings import annotations, machines, overview, projects, suites
+from speedtrack.web.settings import (
+    access,
+    annotations,
+    deliveries,
+    machines,
+    measuring,
+    overview,
+    policies,
+    projects,
+    suites,
+)
 
 LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
 
@@ -44,6 +56,9 @@ urlpatterns = [
     path("p/<slug:slug>/compare.<str:form>", compareviews.compare_values, name="compare-values"),
     path("p/<slug:slug>/compare/measure/", compareviews.compare_measure, name="compare-measure"),
     path("p/<slug:slug>/latency/<str:benchmark>/", compareviews.latency, name="latency"),
+    path("p/<slug:slug>/bisect/", bisectviews.bisect, name="bisect"),
+    path("bisections/<int:pk>/", bisectviews.bisection, name="bisection"),
+    path("bisections/<int:pk>/stop", bisectviews.stop_bisection, name="bisection-stop"),
     path("ladders/", ladderviews.ladders, name="ladders"),
     path("ladders.<str:form>", ladderviews.ladders_values, name="ladders-values"),
     path("p/<slug:slug>/c/<str:sha>/", views.commit, name="commit"),
@@ -73,8 +88,11 @@ urlpatterns = [
     path("p/<slug:slug>/mutes/", alertviews.mutes, name="mutes"),
     path("p/<slug:slug>/mutes/<int:pk>/end/", alertviews.end_mute, name="mute-end"),
     path("runs/<int:pk>/", views.run, name="run"),
-    path("runs/<int:pk>/log", views.run_log, name="run-log"),
+    path("runs/<int:pk>/log/", views.run_log, name="run-log"),
+    path("runs/<int:pk>/log.json", views.run_log_lines, name="run-log-lines"),
+    path("runs/<int:pk>/log.txt", views.run_log_text, name="run-log-text"),
     path("runs/<int:pk>/reproduce.sh", views.run_script, name="run-script"),
+    path("runs/<int:pk>/act/<str:action>", measuring.act_on_run, name="run-act"),
     path("profiles/<int:pk>.folded", views.profile_folded, name="profile-folded"),
     path("queue/", views.queue, name="queue"),
     path("search/", frontviews.search, name="search"),
@@ -85,7 +103,14 @@ urlpatterns = [
     path("settings/", projects.list_projects, name="settings"),
     path("settings/track/", projects.track, name="track"),
     path("settings/track/check", projects.check_address, name="track-check"),
+    path("p/<slug:slug>/policies/", policies.list_policies, name="policies"),
+    path("p/<slug:slug>/measure/", measuring.measure, name="measure"),
+    path("p/<slug:slug>/pulls/", measuring.list_pulls, name="pulls"),
+    path("p/<slug:slug>/pulls/<int:number>/approve", measuring.approve_pull, name="pull-approve"),
     path("p/<slug:slug>/settings/", projects.project_settings, name="project-settings"),
+    path("p/<slug:slug>/settings/access", access.change_access, name="project-access"),
+    path("p/<slug:slug>/deliveries/", deliveries.list_deliveries, name="deliveries"),
+    path("p/<slug:slug>/deliveries/<int:pk>/", deliveries.show_delivery, name="delivery"),
     path("p/<slug:slug>/settings/secret", projects.rotate_secret, name="project-secret"),
     path("p/<slug:slug>/settings/untrack/", projects.untrack, name="project-untrack"),
     path("p/<slug:slug>/settings/<str:action>", projects.change_tracking, name="project-act"),
@@ -99,6 +124,7 @@ urlpatterns = [
     path("settings/machines/", machines.list_machines, name="machine-settings"),
     path("settings/machines/<slug:name>/token", machines.renew_token, name="machine-token"),
     path("settings/machines/<slug:name>/return", machines.return_to_service, name="machine-return"),
+    path("settings/machines/<slug:name>/plan/", machines.plan_time, name="machine-plan"),
     path("settings/machines/<slug:name>/<str:action>", machines.act_on_machine, name="machine-act"),
     path("settings/installation/", overview.installation, name="installation"),
     path("p/<slug:slug>/annotations/", annotations.annotations, name="annotations"),
@@ -112,7 +138,9 @@ urlpatterns = [
     path("help/<slug:name>/", helpviews.help_page, name="help"),
     path("login/", LOGIN, name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
-    path("healthz", views.healthz, name="healthz"),
+    path("healthz", monitoringviews.healthz, name="healthz"),
+    path("readyz", monitoringviews.readyz, name="readyz"),
+    path("metrics", monitoringviews.metrics, name="metrics"),
     path("hooks/<str:hook_id>", webhooks.hook, name="hook"),
     path("api/runner/", runner_api.urls),
 ]

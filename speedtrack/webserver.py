@@ -23,6 +23,8 @@ from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 
+from speedtrack import bodylimits
+
 THREADS = 8
 CONNECTIONS = 1000
 OPEN_FILES = 4 * CONNECTIONS  # sockets, and the files that buffer large bodies
@@ -31,9 +33,6 @@ BODY_S = 120  # from a request's first byte to its last
 IDLE_S = 60  # without a byte in either direction
 DRAIN_S = 5  # for requests under way when the server is told to stop
 HEADER_BYTES = 64 * 1024
-BODY_BYTES = 1024 * 1024  # of a form, the only body that pages accept
-LARGE_BODY_BYTES = 26 * 1024 * 1024  # of a webhook (GitHub sends 25 MB at most) or a runner's document
-LARGE_BODIES = ("/hooks/", "/api/runner/")
 M_MMAP_THRESHOLD = -3  # malloc.h
 LARGE_BLOCK = 1024 * 1024
 BUFFERED_BYTES = 64 * 1024 * 1024  # of an answer; for a longer one, the thread waits for the client
@@ -50,9 +49,9 @@ class Request(HTTPRequestParser):
 
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
-        if self.path.startswith(LARGE_BODIES):
+        if (limit := bodylimits.limit_of(self.path)) != bodylimits.PAGES:
             self.adj = copy.copy(self.adj)
-            self.adj.max_request_body_size = LARGE_BODY_BYTES + 1
+            self.adj.max_request_body_size = limit + 1
 
 
 class JsonRefusal(ErrorTask):
@@ -132,7 +131,7 @@ def adjustments(bind: str) -> Adjustments:
         channel_timeout=IDLE_S,
         cleanup_interval=1,
         max_request_header_size=HEADER_BYTES,
-        max_request_body_size=BODY_BYTES + 1,  # waitress refuses a body of this size
+        max_request_body_size=bodylimits.PAGES + 1,  # waitress refuses a body of this size
         outbuf_high_watermark=BUFFERED_BYTES,
         clear_untrusted_proxy_headers=False,  # BEHIND_TLS_PROXY says whether they are trusted
         ident=None,

@@ -241,6 +241,9 @@ test("an outline joins neighbouring places, and knows the commits that it has", 
   const [known] = one.paths;
   assert.equal(known!.commits.sha.length, 45);
   assert.equal(known!.commits.sha[19], "sha 19");
+  known!.commits.unreachable = [19];
+  assert.ok(r.commitSentences(one, stop(19)).includes("unreachable: no branch and no tag leads to it"));
+  assert.ok(!r.commitSentences(one, stop(40)).some((text) => text.startsWith("unreachable")));
   assert.deepEqual([t.knownPlace(known!, 20, -1), t.knownPlace(known!, 20, 1)], [19, 40]);
   assert.equal(r.readings(one, stop(19))[0]!.previous, null); // what lies between is not known here
 });

@@ -88,7 +88,7 @@ class TrackedLine:
         self.project = Project.objects.create(
             slug=f"line-{seed}-{Project.objects.count()}", name=line.id[:100], url="file:///", default_branch="main"
         )
-        self.machine = Machine.objects.create(name=self.project.slug, token_id=self.project.slug[:16])
+        self.machine = Machine.objects.create(name=self.project.slug)
         self.project.machines.add(self.machine)
         environment = Environment.objects.create(machine=self.machine, digest="any", facts={})
         definition = {"trials": 1, "benchmark": []}

@@ -14,16 +14,19 @@ from time import perf_counter, sleep
 from django.db import connection, transaction
 
 from research.scale.meter import TICK_MS, Cost, stat_fields
-from speedtrack.runs.models import Attempt, Machine, Run, RunEvent, Status
+from speedtrack import __version__
+from speedtrack.runs import tokens
+from speedtrack.runs.models import Attempt, Machine, MachineToken, Run, RunEvent, Status
+from speedtrack.runs.versions import PROTOCOL
 
 CLAIMS = 100  # of each machine
+CLAIM = {"version": __version__, "protocol": PROTOCOL}
 
 
 @contextmanager
 def web_server() -> Iterator[tuple[int, int]]:
     """The port and the process id of a web server on this database."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "speedtrack.webserver", "--bind", f"127.0.0.1:{port}"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -34,11 +37,16 @@ def web_server() -> Iterator[tuple[int, int]]:
         process.wait(30)
 
 
-def wait_for(port: int) -> None:
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def wait_for(port: int, path: str = "/healthz") -> None:
     for _ in range(300):
         try:
             connected = http.client.HTTPConnection("127.0.0.1", port)
-            connected.request("GET", "/healthz")
+            connected.request("GET", path)
             connected.getresponse().read()
             return
         except OSError:
@@ -51,9 +59,7 @@ class Claimer:
 
     def __init__(self, machine: Machine, port: int, together: threading.Barrier) -> None:
         self.machine, self.port, self.together = machine, port, together
-        self.own_token = {"token_id": machine.token_id, "token_digest": machine.token_digest}
-        self.token = machine.new_token()
-        machine.save()
+        self.token = tokens.give(machine)
         self.claimed: list[int] = []
         self.clock_ms: list[float] = []
 
@@ -64,7 +70,7 @@ class Claimer:
             self.together.wait()
             for _ in range(CLAIMS):
                 begun = perf_counter()
-                connected.request("POST", "/api/runner/claim", b"{}", headers)
+                connected.request("POST", "/api/runner/claim", json.dumps(CLAIM), headers)
                 answer = connected.getresponse()
                 job = json.loads(answer.read())
                 self.clock_ms.append(1000 * (perf_counter() - begun))
@@ -95,7 +101,7 @@ def race() -> tuple[Cost, float]:
             seconds = perf_counter() - begun
         web_ms = cpu_ms(pid) - before
     for claimer in claimers:
-        Machine.objects.filter(pk=claimer.machine.pk).update(**claimer.own_token)
+        MachineToken.objects.filter(key=claimer.token.split("_")[1]).delete()
     claimed = [run for claimer in claimers for run in claimer.claimed]
     queue_again(claimed)
     assert len(set(claimed)) == len(claimed), "a run was claimed twice"

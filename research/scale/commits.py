@@ -91,10 +91,15 @@ def make_deliveries(taken: Ids, story: Story, count: int, now: datetime) -> None
                 at,
                 "processed",
                 "done",
+                "main pushed",
+                len(body),
+                1,
+                False,
             )
 
     columns = (
         "id, project_id, provider, delivery_id, event, headers, packed_body, body_digest, received_at, status, outcome"
+        ", summary, size, copies, with_former"
     )
     copy_rows("projects_delivery", columns, rows())
 

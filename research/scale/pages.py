@@ -16,14 +16,16 @@ from research.scale.meter import Cost, cost_of
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.notices.models import Channel
-from speedtrack.projects.models import Annotation, Commit, Project
+from speedtrack.projects.models import Annotation, Commit, Delivery, Project
 from speedtrack.runs.models import Machine, Profile, Result, Run, Series, Status
 
 CALLS = 12
 #: Shown to people with an account.
 PERSONAL = {
     *("channels", "channel-add", "channel", "notifications", "annotation", "installation", "machine-settings"),
+    *("deliveries", "delivery"),
     *("settings", "project-settings", "project-untrack", "suites", "suite", "suite-new", "track"),
+    *("policies", "measure"),
 }
 
 
@@ -84,6 +86,10 @@ def project_pages() -> Iterable[Page]:
     yield Page("sensitivity", "", [to("sensitivity", "wide")])
     yield Page("sensitivity-values", "", [to("sensitivity-values", "wide")])
     yield Page("mutes", "", [to("mutes", "wide")])
+    yield Page("policies", "", [to("policies", "wide")])
+    yield Page("measure", "", [to("measure", "wide")])
+    yield Page("pulls", "", [to("pulls", "wide")])
+    yield Page("bisect", "", [to("bisect", "wide")])
     yield Page("channels", "", [to("channels", "wide")])
     yield Page("channel-add", "", [to("channel-add", "wide", "webhook")])
     if channel := Channel.objects.first():
@@ -122,7 +128,8 @@ def run_pages() -> Iterable[Page]:
     yield Page("run", "400 measurements, 250 trials", [to("run", one.pk) for one in pushed])
     yield Page("run", "of pairs", [to("run", one.pk) for one in paired])
     yield Page("run", "that waits", [to("run", one.pk) for one in waiting])
-    yield Page("run-log", "", [to("run-log", one.pk) for one in pushed])
+    for name in ("run-log", "run-log-lines", "run-log-text"):
+        yield Page(name, "", [to(name, one.pk) for one in pushed])
     yield Page("run-script", "", [to("run-script", one.pk) for one in pushed])
     if profile := Profile.objects.first():
         yield Page("profile-folded", "", [to("profile-folded", profile.pk)])
@@ -150,6 +157,7 @@ def other_pages() -> Iterable[Page]:
     yield Page("help", "", [to("help", "methodology")])
     yield Page("login", "", [to("login")])
     yield Page("healthz", "", [to("healthz")])
+    yield Page("metrics", "", [to("metrics")])
 
 
 def settings_pages() -> Iterable[Page]:
@@ -160,6 +168,9 @@ def settings_pages() -> Iterable[Page]:
     yield Page("settings", "", [to("settings")])
     yield Page("project-settings", "", [to("project-settings", "wide")])
     yield Page("project-untrack", "", [to("project-untrack", "wide")])
+    calls = Delivery.objects.filter(project__slug="wide")
+    yield Page("deliveries", f"{calls.count()}", [to("deliveries", "wide")])
+    yield Page("delivery", "", [to("delivery", "wide", one.pk) for one in newest(calls.only("pk"))])
     yield Page("track", "", [to("track")])
     yield Page("suites", "", [to("suites")])
     yield Page("suite", "50 benchmarks", [to("suite", "wide")])

@@ -57,9 +57,9 @@ def make_ended(taken: Ids, story: Story, rows: Sequence[EndedRun], now: datetime
     copy_rows("runs_run", RUN_COLUMNS, run_rows(story, made, rows, ends))
     copy_rows(
         "runs_attempt",
-        "id, run_id, number, token, instance, started_at, ended_at, outcome, postponed",
+        "id, run_id, number, token, instance, started_at, ended_at, outcome, postponed, out_of_reach",
         (
-            (attempt, run, 1, 1, "", end - LASTS, end, "succeeded", "{}")
+            (attempt, run, 1, 1, "", end - LASTS, end, "succeeded", "{}", "{}")
             for attempt, run, end in zip(made.attempts.tolist(), made.runs.tolist(), ends, strict=True)
         ),
     )

@@ -13,12 +13,20 @@ from speedtrack.runs.models import Attempt, Measurement, Run, Samples, Series, T
 from speedtrack.stats.summary import summarize
 
 ROWS = 2000
-# These need a token from a mail, a POST, or end a session.
+# These need a token from a mail, a POST, end a session, or answer 503 without a dispatcher.
 WITHOUT_PAGE = {
     *("notifications-of", "unsubscribe", "logout", "hook", "run-script", "profile-folded", "channel", "track-check"),
-    *("project-secret", "project-act", "machine-token", "machine-return", "machine-act", "annotation-delete"),
+    *(
+        "project-secret",
+        "project-access",
+        "project-act",
+        "machine-token",
+        "machine-return",
+        "machine-act",
+        "annotation-delete",
+    ),
     *("suite-check", "suite-file", "suite-restore", "suite-version"),
-    "compare-measure",
+    *("compare-measure", "readyz", "pull-approve", "run-act", "machine-plan", "bisection", "bisection-stop"),
 }
 
 

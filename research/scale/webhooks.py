@@ -21,11 +21,12 @@ MARK = "bench-large-"
 
 def signed(project: Project, event: str, name: str, body: bytes) -> dict[str, str]:
     """The headers of a call of GitHub."""
+    key = project.hook_secret.reveal().encode()
     return {
         "content-type": "application/json",
         "x-github-event": event,
         "x-github-delivery": name,
-        "x-hub-signature-256": f"sha256={hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()}",
+        "x-hub-signature-256": f"sha256={hmac.new(key, body, hashlib.sha256).hexdigest()}",
     }
 
 

@@ -13,13 +13,13 @@ from django.db import connection, transaction
 from django.db.models import Max, QuerySet
 from django.test import Client
 
-from research.scale import claimers, webhooks
+from research.scale import claimers, viewers, webhooks
 from research.scale.meter import Cost, cost_of, together
 from research.scale.world import METRICS, golden
 from speedtrack import dispatch
 from speedtrack.alerts import detection
 from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.runs import planning
+from speedtrack.runs import planning, tokens
 from speedtrack.runs.models import Attempt, Environment, Machine, Reason, Series
 
 SAMPLES = 100_000
@@ -58,6 +58,7 @@ def undone() -> Iterator[None]:
 def measure() -> Iterable[WorkCost]:
     yield claims()
     yield race_of_claims()
+    yield viewers_of_logs()
     yield renewals()
     yield accepted("of 5 trials", trials=5, documents=50, budget_s=20)
     yield accepted("of 250 trials", trials=250, documents=8, budget_s=5)
@@ -69,9 +70,7 @@ def measure() -> Iterable[WorkCost]:
 
 
 def new_token(machine: Machine) -> dict[str, str]:
-    token = machine.new_token()
-    machine.save()
-    return {"authorization": f"Bearer {token}"}
+    return {"authorization": f"Bearer {tokens.give(machine)}"}
 
 
 def post(client: Client, address: str, document: object, headers: dict[str, str]) -> Any:
@@ -87,7 +86,9 @@ def claims(rounds: int = 10) -> WorkCost:
         with undone():
             tokens = [new_token(machine) for machine in Machine.objects.all()]
             costs.append(
-                cost_of([partial(post, client, "/api/runner/claim", {}, token) for token in tokens], warm=False)
+                cost_of(
+                    [partial(post, client, "/api/runner/claim", claimers.CLAIM, token) for token in tokens], warm=False
+                )
             )
     cost = together(costs[1:])
     rate = 1000 / cost.cpu
@@ -102,12 +103,24 @@ def race_of_claims() -> WorkCost:
     return WorkCost(what, cost, f"{rate:.0f} per second, none double", "> 300 on 2 cores", rate <= 300)
 
 
+def viewers_of_logs() -> WorkCost:
+    """Claims beside viewers of growing logs, against the same claims without viewers."""
+    found = viewers.watch()
+    what = f"claim beside {viewers.VIEWERS} viewers of logs, a line a second each"
+    result = (
+        f"{100 * found.share:.1f}% of a core for {found.events / viewers.SECONDS:.0f} events/s;"
+        f" without viewers p50 {found.alone.p50:.1f}, p95 {found.alone.p95:.1f} ms"
+    )
+    slow = found.beside.p50 > 2 * found.alone.p50
+    return WorkCost(what, found.beside, result, "< 10% of a core, no claim delayed", found.share >= 0.1 or slow)
+
+
 def renewals(calls: int = 50) -> WorkCost:
     """What the server does for a machine at work every third of its lease."""
     client = Client(SERVER_NAME="localhost")
     with undone():
         token = new_token(Machine.objects.get(name="m1"))
-        job = post(client, "/api/runner/claim", {}, token).json()
+        job = post(client, "/api/runner/claim", claimers.CLAIM, token).json()
         address = f"/api/runner/runs/{job['run']}/renew"
         cost = cost_of([partial(post, client, address, {"token": job["token"]}, token)] * calls)
     return WorkCost("renewal of a lease", cost, f"{1000 / cost.cpu:.0f} per second of CPU", "", False)
@@ -119,7 +132,7 @@ def accepted(title: str, trials: int, documents: int, budget_s: float) -> WorkCo
     with undone():
         machine = Machine.objects.get(name="m1")
         token = new_token(machine)
-        job = post(client, "/api/runner/claim", {}, token).json()
+        job = post(client, "/api/runner/claim", claimers.CLAIM, token).json()
         bodies = list(result_documents(job, trials))[:documents]
         address = f"/api/runner/runs/{job['run']}/measurement"
         post(client, address, bodies.pop(), token)  # libraries are imported

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 from runners.build import BuildFailed, CompilerCache, WriteLog
-from runners.errors import Permanent, Transient
+from runners.errors import Permanent, Stopped
 from runners.processes.children import Child, ChildCommand, Processes
 from runners.processes.control import Control, boottime
 
@@ -48,11 +48,11 @@ class BuildDeadline:
         self._deadline = boottime() + timeout_s
 
     def check(self) -> None:
-        """Raises BuildFailed at the time limit, Transient when the runner is to stop, the error of an abort."""
+        """Raises BuildFailed at the time limit, Stopped when the runner is to stop, the error of an abort."""
         if boottime() >= self._deadline:
             raise BuildFailed(f"the build was ended after its time limit of {self._timeout_s:g} s")
         if self._control.stopping.is_set():
-            raise Transient("runner is shutting down")
+            raise Stopped("runner is shutting down")
         self._control.check()
 
     def wait(self, descriptors: list[int], seconds: float = CHECK_EVERY_S) -> list[int]:

@@ -12,7 +12,7 @@ from runners.loads.target import Target
 from runners.measuring.counted_stacks import FOLDED_REQUESTS, INSTRUCTIONS, count_stacks
 from runners.measuring.perf import Profile, ProfiledProcess
 from runners.measuring.trials import MEASURE, TrialRunner
-from runners.reporting.lease import RunProgress
+from runners.reporting.lease import END_S, RunProgress
 from runners.servers.server import ServerProcess
 
 WARMUP_S, WINDOW_S = 0.3, 3.0  # about 3000 samples at 997 Hz: the standard error of a share of 10% is half a point
@@ -24,12 +24,14 @@ def run_profiles(runner: TrialRunner, request: ProfileRequest, show: Callable[[R
     pairs = list(product(runner.job.benchmarks, runner.job.sides))
     for done, (benchmark, side) in enumerate(pairs):
         runner.check()
-        show(RunProgress(done, len(pairs), f"{runner.name(benchmark, side.side)}, profile"))
+        phase = f"{benchmark.name}, profile"
+        limit_s = benchmark.timeout_s + runner.job.server.ready_timeout_s
+        show(RunProgress(done, len(pairs), f"{runner.name(benchmark, side.side)}, profile", phase, limit_s))
         profile, cpu_ns = profile_server(runner, benchmark, side, request)
         send_profile(runner, benchmark, side, profile, cpu_ns)
         if benchmark.inside and not profile.hardware:
             send_profile(runner, benchmark, side, count_stacks(runner, benchmark, side.side))
-    show(RunProgress(len(pairs), len(pairs), "done"))
+    show(RunProgress(len(pairs), len(pairs), "done", "done", END_S))
 
 
 def send_profile(

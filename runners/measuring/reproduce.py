@@ -10,6 +10,7 @@ from runners.loads.speedbench import driver_arguments, workload_document
 from runners.loads.target import Target
 from runners.machine.kernel_files import cpu_list
 from runners.servers.capacity import recipe_for
+from runners.servers.options import with_known_options
 from runners.servers.server import Address, Launcher, ServerProcess, server_argv
 
 PORT: Any = "{port}"
@@ -30,8 +31,9 @@ def recipe(
     programs = {Path(name).name: Path(f"{{artifact:{Path(name).name}}}") for name in job.build.artifacts}
     target = Target(job.server.protocol, address, PID, Path("{room}"))
     driver = external.driver
+    server_recipe = with_known_options(recipe_for(job.server, loads[-1][0]), server.artifacts)
     return {
-        "server": server_argv(recipe_for(job.server, loads[-1][0]), address, Path("{data}"), programs),
+        "server": server_argv(server_recipe, address, Path("{data}"), programs),
         "loads": [one for benchmark, seed in loads for one in steps(benchmark, seed, target, external)],
         "padding_bytes": server.padding_bytes,
         "server_cpus": cpu_list(launcher.cpus),

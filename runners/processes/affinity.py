@@ -36,6 +36,12 @@ def all_threads_on(cpus: frozenset[int]) -> Iterator[None]:
             _move(thread, mask)
 
 
+def move_process(cpus: frozenset[int]) -> None:
+    """Every thread of this process runs on these CPUs from now on."""
+    for thread in _masks():
+        _move(thread, cpus)
+
+
 def _masks() -> dict[int, Set[int]]:
     """The affinity of each thread of this process."""
     masks: dict[int, Set[int]] = {}

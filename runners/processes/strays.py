@@ -72,14 +72,18 @@ def _other_processes() -> list[int]:
 
 
 def _end_if_marked(pid: int, variable: bytes) -> int:
-    """The descriptor is opened before the environment is read, so both are of the same process."""
+    """The descriptor is opened before the environment is read, so both are of the same process.
+
+    All processes are read whenever a child has ended: the environments are searched as they are, not split.
+    """
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return 0
     try:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        if not any(one.startswith(variable) for one in variables):
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            environment = b"\0" + file.read()
+        if b"\0" + variable not in environment:
             return 0
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         select.select([pidfd], [], [], KILL_GRACE_S)

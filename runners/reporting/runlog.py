@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from contextvars import copy_context
 
 from runners.errors import RunnerError
 from runners.reporting.client import Client
@@ -26,7 +27,7 @@ class RunLog:
         self._changed = threading.Condition()
         self._closing = False
         self._seq = 0
-        self._thread = threading.Thread(target=self._send_all, name="run-log", daemon=True)
+        self._thread = threading.Thread(target=copy_context().run, args=(self._send_all,), name="run-log", daemon=True)
         self._thread.start()
 
     def write(self, phase: str, text: str) -> None:

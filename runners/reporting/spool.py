@@ -23,6 +23,11 @@ class SpooledCall:
     path: str
     body: dict[str, Any]
 
+    @property
+    def call(self) -> str:
+        """What it does, such as `measurement`."""
+        return self.path.rpartition("/")[2]
+
 
 class Spool:
     """A directory of calls in the order in which they were made; each is on disk before it is sent."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from runners.documents import Benchmark, ServerRecipe
-from runners.errors import BenchmarkFailed
+from runners.errors import OutOfReach
 
 CLIENTS = "{clients}"  # in the command of a server
 LEAST_CLIENTS = 4096  # few connections or many: the tables that a server makes for them have one size
@@ -30,7 +30,7 @@ def recipe_for(recipe: ServerRecipe, benchmark: Benchmark) -> ServerRecipe:
 def open_files(needed: int) -> Iterator[None]:
     """Inside, a process that is started may open so many files, and as many as this one if that is more.
 
-    Raises BenchmarkFailed if this machine does not allow it.
+    Raises OutOfReach if this machine does not allow it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or needed <= soft:
@@ -39,7 +39,7 @@ def open_files(needed: int) -> Iterator[None]:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard if hard < 0 else max(hard, needed)))
     except (ValueError, OSError) as error:
-        raise BenchmarkFailed(
+        raise OutOfReach(
             f"{needed - RESERVE} connections need {needed} open files in one process, and this machine allows {hard}: "
             f"raise the hard limit of the runner to at least {needed} (ulimit -Hn, LimitNOFILE=), or lower clients"
         ) from error
@@ -50,6 +50,6 @@ def open_files(needed: int) -> Iterator[None]:
 
 
 def check_files(benchmark: Benchmark) -> None:
-    """Raises BenchmarkFailed if this machine does not allow the files that a benchmark needs."""
+    """Raises OutOfReach if this machine does not allow the files that a benchmark needs."""
     with open_files(files_needed(benchmark)):
         pass

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runners.documents import ServerRecipe
@@ -17,6 +17,7 @@ from runners.processes.children import Child, ChildCommand, Processes, exit_text
 from runners.processes.control import Control, boottime
 from runners.sandbox.policy import SandboxView
 from runners.sandbox.running import RunningSandbox
+from runners.servers.options import with_known_options
 
 PADDING_LIMIT_BYTES = 4096  # of the environment: with a fixed size every trial would have the same stack layout
 SOCKET_PATH_LIMIT = 100  # sun_path holds 108 bytes
@@ -71,6 +72,7 @@ class ServerProcess:
     address: Address
     output: Path
     padding_bytes: int = 0  # of the environment
+    artifacts: Mapping[str, Path] = field(default_factory=dict)  # its programs
 
     @property
     def pid(self) -> int:
@@ -141,7 +143,8 @@ class Launcher:
 
     def _start(self, spec: ServerSpec, rng: random.Random, control: Control, scratch: Path) -> ServerProcess:
         address = Address(spec.transport, free_port(), self._socket(scratch))
-        argv = server_argv(spec.recipe, address, scratch / "data", spec.artifacts)
+        recipe = with_known_options(spec.recipe, spec.artifacts)
+        argv = server_argv(recipe, address, scratch / "data", spec.artifacts)
         padding_bytes = rng.randrange(PADDING_LIMIT_BYTES + 1)
         environment = {
             "PATH": os.defpath,
@@ -160,7 +163,7 @@ class Launcher:
             except OSError as error:
                 raise BenchmarkFailed(f"the server cannot be started: {error}") from error
         network = child.sandbox if spec.transport == "tcp" else None
-        server = ServerProcess(child, replace(address, network=network), output, padding_bytes)
+        server = ServerProcess(child, replace(address, network=network), output, padding_bytes, spec.artifacts)
         try:
             await_ready(server, spec.recipe, control)
         except BaseException:

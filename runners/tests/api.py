@@ -37,6 +37,8 @@ class Api:
     calls: list[Call] = field(default_factory=list)
     arrived: threading.Condition = field(default_factory=threading.Condition)
     url: str = ""
+    #: Whether any token is accepted, as that of a machine which is enrolled.
+    open: bool = False
 
     def record(self, call: Call) -> None:
         with self.arrived:
@@ -69,7 +71,7 @@ class Api:
             if answer is not None:
                 return answer
         match call.path.rsplit("/", 1)[-1]:
-            case "hello":
+            case "hello" | "enroll":
                 return 200, {"machine": "m1", "queue": "machine.m1"}
             case "claim":
                 return (200, self._claim()) if self.jobs else (204, None)
@@ -115,7 +117,7 @@ def serve(api: Api) -> ThreadingHTTPServer:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             call = Call(self.path.removeprefix("/api/runner/"), body)
             api.record(call)
-            if self.headers["Authorization"] != f"Bearer {TOKEN}":
+            if not api.open and self.headers["Authorization"] != f"Bearer {TOKEN}":
                 self._send(401, json.dumps({"error": "unknown token"}).encode())
                 return
             status, document = api.answer(call)
@@ -123,8 +125,15 @@ def serve(api: Api) -> ThreadingHTTPServer:
 
         def do_GET(self) -> None:
             sha = self.path.split("?")[0].rsplit("/", 1)[-1]
-            api.record(Call(self.path.removeprefix("/api/runner/"), {}))
-            self._send(200, api.tar(sha))
+            call = Call(self.path.removeprefix("/api/runner/"), {})
+            api.record(call)
+            if self.headers["Authorization"] != f"Bearer {TOKEN}":
+                self._send(401, json.dumps({"error": "unknown token"}).encode())
+            elif call.path == "me":
+                status, document = api.answer(call)
+                self._send(status, json.dumps(document).encode())
+            else:
+                self._send(200, api.tar(sha))
 
         def _send(self, status: int, content: bytes) -> None:
             self.send_response(status)

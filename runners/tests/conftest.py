@@ -25,6 +25,7 @@ from runners.measuring.quiet import QuietGate
 from runners.measuring.tools import Tools
 from runners.processes.children import Processes
 from runners.reporting.client import Client
+from runners.reporting.heartbeat import Heartbeat
 from runners.reporting.spool import Spool
 from runners.sandbox.policy import sandbox_of_machine
 from runners.servers.server import Launcher
@@ -91,8 +92,10 @@ def client(api: Api, home: Path, stopping: threading.Event) -> Iterator[Client]:
 
 
 @pytest.fixture
-def tools(client: Client, home: Path, processes: Processes, speedbench: Path) -> Tools:
-    return assemble(client, home, processes, speedbench)
+def tools(client: Client, home: Path, processes: Processes, speedbench: Path) -> Iterator[Tools]:
+    made = assemble(client, home, processes, speedbench)
+    yield made
+    made.heartbeat.close()
 
 
 @pytest.fixture
@@ -107,6 +110,7 @@ def assemble(client: Client, home: Path, processes: Processes, driver: Path) -> 
     native = Driver(driver, processes, plan.driver)
     return Tools(
         client,
+        Heartbeat(client, plan.housekeeping),
         MachineFacts(planner, plan, driver),
         make_builder(home, processes),
         Launcher(processes, home, plan.server),

@@ -23,12 +23,14 @@ def requirements(lines: list[str]) -> dict[str, Requirement]:
 
 
 def locked() -> dict[str, str]:
-    lines = (PACKAGE.parent / "requirements.txt").read_text().splitlines()
+    files = (PACKAGE.parent / name for name in ("requirements.txt", "requirements-traces.txt"))
+    lines = [line for file in files for line in file.read_text().splitlines()]
     pinned = requirements([line for line in lines if "==" in line and not line.startswith((" ", "#"))])
     return {name: next(iter(one.specifier)).version for name, one in pinned.items()}
 
 
-DECLARED = requirements(tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]["dependencies"])
+PROJECT = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+DECLARED = requirements([*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["traces"]])
 
 
 def imported_libraries() -> Iterator[tuple[str, Path]]:
@@ -57,7 +59,8 @@ def test_every_imported_library_is_declared() -> None:
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_a_declared_range_is_that_of_the_server_and_holds_the_locked_version(name: str) -> None:
-    asked = requirements((PACKAGE.parent / "requirements.in").read_text().splitlines())
+    files = (PACKAGE.parent / one for one in ("requirements.in", "requirements-traces.in"))
+    asked = requirements([line for file in files for line in file.read_text().splitlines()])
     assert DECLARED[name] == asked[name]
     assert DECLARED[name].specifier.contains(locked()[name])
 

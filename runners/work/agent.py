@@ -3,17 +3,21 @@
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
+from structlog.contextvars import bound_contextvars
+
+from runners import failpoints, traces
 from runners.documents import Job, RunKey, parse, parse_job
-from runners.errors import Cancelled, LeaseLost, Permanent, RunnerError, Unauthorized, one_line
+from runners.errors import Cancelled, LeaseLost, Permanent, RunnerError, Stopped, Unauthorized, one_line
 from runners.measuring.tools import Tools
 from runners.processes.control import Control, boottime
 from runners.reporting.client import Client
 from runners.reporting.lease import Lease
 from runners.reporting.runlog import RunLog
 from runners.work.execution import Execution
+from runners.work.space import Space
 
 log = logging.getLogger(__name__)
 
@@ -21,19 +25,40 @@ LONGEST_ERROR = 2000
 
 
 class Agent:
-    """Does the work of one machine, one run at a time, until `stopping` is set."""
+    """Does the work of one machine, one run at a time, until `stopping` is set, or after a run if `draining` is."""
 
-    def __init__(self, tools: Tools, stopping: threading.Event, after_run: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        stopping: threading.Event,
+        after_run: Callable[[], None] = lambda: None,
+        space: Space | None = None,
+    ) -> None:
         self.tools = tools
         self.client: Client = tools.client
         self.stopping = stopping
+        self.draining = threading.Event()
+        self.at_work = False
         self.after_run = after_run
+        self.space = space
 
     def work(self) -> int:
-        """Executes runs until there is none; returns how many. Raises Unreachable and Unauthorized."""
+        """Executes runs until there is none; returns how many. Raises Unreachable, Unauthorized and WrongVersion."""
+        self.tools.heartbeat.start()
+        self.at_work = True
+        try:
+            return self._work()
+        finally:
+            self.at_work = False
+            if self.draining.is_set():
+                self.stopping.set()
+
+    def _work(self) -> int:
         done = 0
-        while not self.stopping.is_set():
+        while not self.stopping.is_set() and not self.draining.is_set():
             self.client.flush()
+            if not self._has_space():
+                return done
             with ExitStack() as cores:
                 claimed = self.client.retried(lambda: self._claim(cores))
                 if claimed is None:
@@ -42,6 +67,17 @@ class Agent:
                 self.after_run()
             done += 1
         return done
+
+    def _has_space(self) -> bool:
+        """Says so if the disk is full, and takes no run then."""
+        lack = self.space.lack() if self.space else ""
+        if self.space and lack:
+            with suppress(OSError):
+                self.after_run()  # it may be the store that fills the disk
+            lack = self.space.lack()
+        if self.tools.heartbeat.unable(lack):
+            log.log(logging.ERROR if lack else logging.INFO, "%s", lack or "there is space again: work is taken")
+        return not lack
 
     def _claim(self, cores: ExitStack) -> tuple[dict[str, Any], float] | None:
         """A job and the time of its claim; the cores are held until the stack is closed. None: no work."""
@@ -52,6 +88,7 @@ class Agent:
             document = self.client.claim()
             if document is None:
                 return None
+            failpoints.reach("claim.received")
             cores.enter_context(held.pop_all())
             return document, claimed_at
 
@@ -69,16 +106,29 @@ class Agent:
             " against ".join(side.sha[:12] for side in job.sides),
             job.attempt,
         )
-        self._execute(job, claimed_at)
+        subject: dict[str, int | str] = {"run": job.run, "attempt": job.attempt, "project": job.project}
+        with bound_contextvars(**subject), traces.span(f"run: {job.reason}", **subject):
+            self._execute(job, claimed_at)
 
     def _execute(self, job: Job, claimed_at: float) -> None:
         control = Control(self.stopping)
         run_log = RunLog(self.client, job.run, job.token)
         try:
-            with Lease(self.client, job, control, claimed_at) as lease:
-                self._finish(job, control, run_log, Execution(job, self.tools, control, run_log, lease.show))
+            cpus = self._housekeeping(job.server.cores)
+            with Lease(self.tools.heartbeat, job, control, claimed_at, cpus) as lease:
+                self._finish(
+                    job, control, run_log, Execution(job, self.tools, control, run_log, lease.show, self.space)
+                )
         finally:
             control.close()
+
+    def _housekeeping(self, servers: int) -> frozenset[int]:
+        """Where the heartbeat runs. If the machine has too few cores for the run, it fails soon, and says so."""
+        planner, usual = self.tools.machine.planner, self.tools.machine.placement
+        try:
+            return planner.plan(servers).housekeeping
+        except Permanent:
+            return usual.housekeeping
 
     def _finish(self, job: Job, control: Control, run_log: RunLog, execution: Execution) -> None:
         """Runs the work and reports how it ended, while the lease is kept."""
@@ -88,13 +138,15 @@ class Agent:
             control.check()
         except RunnerError as aborted:
             error = aborted
-        self._report(job, error)
+        if self.space and error and not isinstance(error, (LeaseLost, Cancelled, Unauthorized, Stopped)):
+            error = self.space.cause_of(error.__cause__ or error) or error
+        self._report(job, error, execution.out_of_reach)
 
-    def _report(self, job: Job, error: RunnerError | None) -> None:
+    def _report(self, job: Job, error: RunnerError | None, out_of_reach: dict[str, str]) -> None:
         try:
             match error:
                 case None:
-                    self.client.complete(job.run, job.token)
+                    self.client.complete(job.run, job.token, out_of_reach)
                     log.info("run %d: complete", job.run)
                 case LeaseLost() | Cancelled():
                     log.warning("run %d: dropped: %s", job.run, error)
@@ -123,5 +175,7 @@ def failure_of(work: Callable[[], None]) -> RunnerError | None:
         return error
     except Exception as error:
         log.exception("an unexpected error")
-        return RunnerError(f"{type(error).__name__}: {error}")
+        failure = RunnerError(f"{type(error).__name__}: {error}")
+        failure.__cause__ = error
+        return failure
     return None

@@ -7,10 +7,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from runners import failpoints, traces
 from runners.build import Build, CommitSource
 from runners.build.frozen import frozen_build
 from runners.documents import RESULT_SCHEMA, Benchmark, Job, Side
-from runners.errors import BenchmarkFailed, Permanent
+from runners.errors import BenchmarkFailed, NoSpace, OutOfReach, Permanent
 from runners.machine.environment import Environment
 from runners.measuring import callgrind, counting, pairs, profiles, stopping
 from runners.measuring.stopping import StopDecision
@@ -18,9 +19,10 @@ from runners.measuring.tools import Tools
 from runners.measuring.trials import MEASURE, Trial, TrialRunner, measure_trial
 from runners.processes.affinity import all_threads_on
 from runners.processes.control import Control
-from runners.reporting.lease import RunProgress
+from runners.reporting.lease import END_S, RunProgress
 from runners.reporting.runlog import RunLog
 from runners.servers import capacity
+from runners.work.space import Space
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,7 @@ class BenchmarkState:
     repeats_left: int
     thrown_out: int = 0
     failure: str | None = None
+    out_of_reach: bool = False
     stopped: str | None = None
 
     @property
@@ -55,6 +58,7 @@ class Execution:
     control: Control
     log: RunLog
     show: Callable[[RunProgress], None]
+    space: Space | None = None
     runner: TrialRunner = field(init=False)
     states: list[BenchmarkState] = field(init=False)
 
@@ -69,7 +73,8 @@ class Execution:
         """Builds and measures. When this returns or raises, the client has every measurement that was finished.
 
         Raises Permanent if the commit does not build, a benchmark failed or the machine has too few cores for the
-        server, Transient if another attempt may succeed, and the error of an abort.
+        server, Transient if another attempt may succeed, and the error of an abort. Benchmarks that are merely out of
+        reach of this machine are no failure, as long as another one was measured.
         """
         self.tools = self.runner.tools = self.tools.placed(self.job.server.cores)
         self._refuse_unreachable()
@@ -86,8 +91,9 @@ class Execution:
         if self.job.profile:
             profiles.run_profiles(self.runner, self.job.profile, self.show)
             return
-        self._measure(environment)
-        self._show("done")
+        with traces.span("measure", benchmarks=len(self.states)):
+            self._measure(environment)
+        self._show("done", "done", END_S)
         self._raise_failures()
 
     def _refuse_unreachable(self) -> None:
@@ -101,13 +107,25 @@ class Execution:
             self._raise_failures()
 
     def _fail(self, state: BenchmarkState, error: BenchmarkFailed) -> None:
-        state.failure = str(error)
+        self._check_space()
+        state.failure, state.out_of_reach = str(error), isinstance(error, OutOfReach)
         self.log.line(MEASURE, f"{state.benchmark.name} failed: {error}")
+
+    def _check_space(self) -> None:
+        """Raises NoSpace on a full disk, which is not the commit's fault: programs fail there, and cannot say why."""
+        if self.space and (lack := self.space.lack()):
+            raise NoSpace(lack)
 
     def _raise_failures(self) -> None:
         failures = [f"{one.benchmark.name}: {one.failure}" for one in self.states if one.failure]
-        if failures:
+        if len(failures) > len(self.out_of_reach):
             raise Permanent(f"{len(failures)} of {len(self.states)} benchmarks failed: " + "; ".join(failures))
+
+    @property
+    def out_of_reach(self) -> dict[str, str]:
+        """The benchmarks that this machine cannot measure beside others that it can, and why; none of a paired run."""
+        found = {one.benchmark.name: one.failure for one in self.states if one.failure and one.out_of_reach}
+        return found if len(self.job.sides) == 1 and len(found) < len(self.states) else {}
 
     def _environment(self) -> Environment:
         """The facts of this machine and of what it builds with."""
@@ -117,10 +135,15 @@ class Execution:
 
     def _build(self, side: Side, environment: Environment) -> str | None:
         """Builds a side and reports it. Returns the commit whose measurements replace this run's, if there is one."""
-        self._show(f"build {side.sha[:12]}")
-        build = self._make(side)
+        self._show(f"build {side.sha[:12]}", "build", self.job.build.timeout_s + END_S)
+        with traces.span("build", side=side.side, sha=side.sha):
+            build = self._make(side)
+        failpoints.reach("build.made")
+        if not build.succeeded:
+            self._check_space()
         self.control.check()
         linked = self.tools.client.build(self.job.run, self.job.token, build.document(), environment.document())
+        failpoints.reach("build.reported")
         if not build.succeeded:
             name = f"{side.side} {side.sha[:12]}: " if len(self.job.sides) > 1 else ""
             raise Permanent(f"build failed: {name}{build.error}")
@@ -141,12 +164,16 @@ class Execution:
     def _fetch(self, side: Side, file: Path) -> None:
         self.tools.client.source(self.job.run, side.sha, self.job.token, file)
 
-    def _show(self, now: str) -> None:
+    def _limit_s(self, benchmark: Benchmark) -> float:
+        """When a round of trials has ended itself: each side may be measured twice, and servers have to start."""
+        return 2 * len(self.job.sides) * (benchmark.timeout_s + self.job.server.ready_timeout_s)
+
+    def _show(self, now: str, phase: str, limit_s: float) -> None:
         """Shows how many trials are done, and how many it will be: an estimate until every benchmark has ended."""
         sides = len(self.job.sides)
         done = sum(one.rounds for one in self.states)
         total = sum(one.rounds if one.ended else self._expected(one) for one in self.states)
-        self.show(RunProgress(done * sides, total * sides, now))
+        self.show(RunProgress(done * sides, total * sides, now, phase, limit_s))
 
     def _expected(self, state: BenchmarkState) -> int:
         return max(stopping.expected_trials(self.job, state.benchmark, trials) for trials in state.trials.values())
@@ -172,7 +199,7 @@ class Execution:
     def _trials(self, state: BenchmarkState) -> None:
         """One trial of every side; once more if a flag voids what the run is to measure."""
         number = state.rounds
-        self._show(f"{state.benchmark.name}, trial {number + 1}")
+        self._show(f"{state.benchmark.name}, trial {number + 1}", state.benchmark.name, self._limit_s(state.benchmark))
         trials = self._measure_round(state.benchmark, number)
         voiding = self._voiding(trials)
         if voiding - self.runner.accepted_flags[state.benchmark.name] and state.repeats_left:

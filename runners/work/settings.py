@@ -11,6 +11,7 @@ from runners.build.store import DAY_S, StoreLimits
 from runners.errors import SettingsError
 
 TOOLS = ("SPEEDTRACK_REDIS_BENCHMARK", "SPEEDTRACK_MEMTIER")  # paths of other load generators
+LEAST_FREE_MB = 512  # a build and its results need some
 PATIENCE_S = 10  # how long the quiet gate waits at most before a trial
 BUILT_DRIVER = Path(__file__).parents[1] / "driver" / "target" / "release" / "speedbench"
 
@@ -21,6 +22,7 @@ class Settings:
 
     url: str
     token: str
+    token_file: Path | None  # that it is from, where it can be replaced
     broker_url: str
     home: Path
     driver: Path
@@ -29,6 +31,7 @@ class Settings:
     tune: bool = False
     patience_s: int = PATIENCE_S
     locks: Path | None = None
+    least_free_bytes: int = LEAST_FREE_MB << 20
 
 
 def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
@@ -45,14 +48,16 @@ def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
     return Settings(
         _url(environ),
         _token(environ),
+        _token_file(environ),
         broker_url,
-        _home(environ),
+        home_directory(environ),
         driver,
         tools,
         _store_limits(environ),
         tune,
         _number(environ, "SPEEDTRACK_PATIENCE_S", PATIENCE_S),
         lock_directory_setting(environ),
+        _number(environ, "SPEEDTRACK_LEAST_FREE_MB", LEAST_FREE_MB) << 20,
     )
 
 
@@ -83,12 +88,17 @@ def _url(environ: Mapping[str, str]) -> str:
     return url
 
 
-def _token(environ: Mapping[str, str]) -> str:
+def _token_file(environ: Mapping[str, str]) -> Path | None:
     file = environ.get("SPEEDTRACK_TOKEN_FILE")
+    return Path(file).absolute() if file and not environ.get("SPEEDTRACK_TOKEN") else None
+
+
+def _token(environ: Mapping[str, str]) -> str:
+    file = _token_file(environ)
     token = environ.get("SPEEDTRACK_TOKEN", "")
-    if file and not token:
+    if file:
         try:
-            token = Path(file).read_text()
+            token = file.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(
                 f"SPEEDTRACK_TOKEN_FILE cannot be read ({error}): give it a file this user may read"
@@ -96,8 +106,8 @@ def _token(environ: Mapping[str, str]) -> str:
     token = token.strip()
     if not token:
         raise SettingsError(
-            "no machine token: set SPEEDTRACK_TOKEN or SPEEDTRACK_TOKEN_FILE to the one that "
-            "`manage.py machine add NAME` printed on the server"
+            "no machine token: enrol this machine (`python -m runners enroll URL CODE`), or set SPEEDTRACK_TOKEN or "
+            "SPEEDTRACK_TOKEN_FILE to the one that `manage.py machine add NAME` printed on the server"
         )
     if not token.isascii() or not token.isprintable() or " " in token:
         raise SettingsError("the machine token has characters that no token has: copy it again")
@@ -109,7 +119,8 @@ def lock_directory_setting(environ: Mapping[str, str]) -> Path | None:
     return Path(environ["SPEEDTRACK_LOCK_DIR"]) if environ.get("SPEEDTRACK_LOCK_DIR") else None
 
 
-def _home(environ: Mapping[str, str]) -> Path:
+def home_directory(environ: Mapping[str, str]) -> Path:
+    """SPEEDTRACK_RUNNER_HOME, made if it is not there. Raises SettingsError."""
     home = Path(environ.get("SPEEDTRACK_RUNNER_HOME") or "~/.cache/speedtrack-runner").expanduser().absolute()
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -9,12 +9,11 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import runners
 from runners.build.builders import CachedBuilder
 from runners.build.docker import DockerBuilder
 from runners.build.host import HostBuilder
 from runners.build.store import ArtifactStore
-from runners.errors import Permanent
+from runners.errors import Permanent, WrongVersion
 from runners.loads.external import ExternalLoads
 from runners.loads.speedbench import Driver
 from runners.machine import placement
@@ -24,13 +23,17 @@ from runners.measuring.perf import Profiler
 from runners.measuring.quiet import QuietGate
 from runners.measuring.tools import Tools
 from runners.processes.children import Processes
-from runners.reporting.client import Client, HelloReply, Unreachable
+from runners.reporting.client import Client
+from runners.reporting.connection import HelloReply, Unreachable
+from runners.reporting.heartbeat import Heartbeat
 from runners.reporting.spool import Spool
+from runners.reporting.token import rotate
 from runners.sandbox import policy
 from runners.servers.server import Launcher
 from runners.tuning.tune import Tuning
 from runners.work.agent import Agent
 from runners.work.settings import Settings
+from runners.work.space import Space
 
 log = logging.getLogger("runners")
 
@@ -49,20 +52,48 @@ def run(settings: Settings, tuning: Tuning, once: bool, poll_every_s: float | No
     tools = replace(assemble(settings, stopping), tuning=tuning)
     directory = lock_directory(settings.locks)
     facts = tools.machine.environment({}).document()
-    hello = say_hello(tools.client, tools.machine.boot_id(), facts, stopping)
+    hello = say_hello(tools.client, tools.machine.boot_id(), facts, stopping, once)
     if hello is None:
         return 0
     log.info("this is machine %s of %s", hello.machine, settings.url)
     holder = Holder(os.getpid(), str(settings.home), tools.client.instance, hello.machine, platform.node())
     locks = CoreLocks(directory, physical_cores(tools.machine.planner.machine), holder)
     locks.check()
-    agent = Agent(replace(tools, hold=locks.held), stopping, after_run=tools.builder.store.prune)
+    space = Space(settings.home, settings.least_free_bytes)
+    agent = Agent(replace(tools, hold=locks.held), stopping, after_run=tools.builder.store.prune, space=space)
+    drain_on_signal(agent)
+    tools.heartbeat.heard.rotate = lambda: replace_token(tools, settings)
+    try:
+        return work(agent, settings, hello, once, poll_every_s)
+    finally:
+        tools.heartbeat.close()
+
+
+def work(agent: Agent, settings: Settings, hello: HelloReply, once: bool, poll_every_s: float | None) -> int:
+    """Works in one of the ways of `run`; returns the exit code."""
+    stopping = agent.stopping
     if once:
         agent.work()
         return 0
     if poll_every_s is not None:
         return poll(agent, poll_every_s, stopping)
     return listen(agent, settings, hello, stopping)
+
+
+def drain_on_signal(agent: Agent) -> None:
+    """On SIGUSR2 the runner ends: after its run if it has one, so that it can be updated without losing it."""
+
+    def drain(*_: object) -> None:
+        agent.draining.set()
+        if not agent.at_work:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    signal.signal(signal.SIGUSR2, drain)
+
+
+def replace_token(tools: Tools, settings: Settings) -> None:
+    if rotate(tools.client, settings.token_file):
+        tools.heartbeat.use_token()
 
 
 def assemble(settings: Settings, stopping: threading.Event) -> Tools:
@@ -86,6 +117,7 @@ def assemble(settings: Settings, stopping: threading.Event) -> Tools:
     builder = CachedBuilder(ArtifactStore(settings.home, settings.store), {"host": host, "docker": docker})
     return Tools(
         client,
+        Heartbeat(client, plan.housekeeping),
         MachineFacts(planner, plan, settings.driver, sandbox=sandbox.fact),
         builder,
         launcher,
@@ -96,16 +128,28 @@ def assemble(settings: Settings, stopping: threading.Event) -> Tools:
     )
 
 
-def say_hello(client: Client, boot_id: str, facts: dict[str, Any], stopping: threading.Event) -> HelloReply | None:
-    """Announces this machine; waits for a server that cannot be reached. None: the runner is to stop."""
+def say_hello(
+    client: Client, boot_id: str, facts: dict[str, Any], stopping: threading.Event, once: bool
+) -> HelloReply | None:
+    """Announces this machine; waits for a server that cannot be reached. None: the runner is to stop.
+
+    It also waits for a server of another version, unless it is to work `once`: then it raises WrongVersion.
+    """
     logged_at = -LOG_AGAIN_S
     while not stopping.is_set():
         try:
-            return client.hello(runners.__version__, boot_id, facts)
+            return client.hello(boot_id, facts)
         except Unreachable as error:
             if time.monotonic() - logged_at >= LOG_AGAIN_S:
                 log.warning("%s; waiting for it (check SPEEDTRACK_URL and that the server runs)", error)
                 logged_at = time.monotonic()
+        except WrongVersion as error:
+            if once:
+                raise
+            if time.monotonic() - logged_at >= LOG_AGAIN_S:
+                log.error("%s; asking again", error)
+                logged_at = time.monotonic()
+        if not stopping.is_set():
             stopping.wait(RETRY_EVERY_S)
     return None
 
@@ -114,7 +158,7 @@ def work_or_wait(agent: Agent) -> None:
     """Works until there is no work; if the server cannot be reached, the next call asks again."""
     try:
         agent.work()
-    except Unreachable as error:
+    except (Unreachable, WrongVersion) as error:
         log.warning("%s; asking again later", error)
     except (Permanent, OSError) as error:
         log.error("%s; asking again later", error)

@@ -61,6 +61,8 @@ def serve(look: Callable[[], None], broker_url: str, queue: str, machine: str, s
         except Unauthorized as error:
             refused.append(error)
             raise WorkerShutdown(1) from error
+        if stopping.is_set():
+            raise WorkerShutdown(0)
 
     def shut_down(**_: Any) -> None:
         stopping.set()

@@ -20,6 +20,7 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
+from speedtrack import failpoints
 from speedtrack.alerts import (
     brackets,
     causes,
@@ -63,6 +64,7 @@ def step() -> None:
     narrow_confirmed()
     raising.raise_alerts()
     resolving.resolve_alerts()
+    failpoints.reach("confirm.before_commit")
 
 
 def drop_returns() -> None:

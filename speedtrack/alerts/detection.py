@@ -7,6 +7,7 @@ from typing import NamedTuple
 from django.db import transaction
 from django.db.models import QuerySet
 
+from speedtrack import failpoints
 from speedtrack.alerts import comparisons, drift, history, sensitivity
 from speedtrack.alerts.effects import EffectsOfProjects
 from speedtrack.alerts.known import KnownChange, known_lines, unfounded_suspicions
@@ -54,6 +55,7 @@ def detect_in_some(effects: EffectsOfProjects) -> int:
             taken = take(Series.objects.undetected())
             look_at(taken, effects)
             clear_trouble(taken)
+            failpoints.reach("detect.before_commit")
             return len(taken)
     except DATABASE_AWAY:
         raise

@@ -4,23 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import Avg
 
 from speedtrack.alerts.pairing import plan_next_round
-from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Commit
 from speedtrack.runs import planning
-from speedtrack.runs.models import Machine, Reason, Run, Trial
+from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.tracking import Choice, queue_by_hand
 
-PAIRS = 15  # of one run; another click after its end adds as many
-METRICS_OF_PAIRS = [HEADLINE, "throughput_rps", "instructions_per_request"]
 MOST_BENCHMARKS = 8  # of one paired run: each takes about two minutes
-OUTSIDE = 1.35  # times the windows of the trials, with what is between them
-USUAL_TRIAL_S = 3.0
 
 
 class NotMeasurable(Exception):
@@ -29,11 +23,10 @@ class NotMeasurable(Exception):
 
 @dataclass(frozen=True)
 class AskedPairs:
-    """What a person's request led to. ``is_new``: it was queued now, not before. ``takes_s``: how long it will take."""
+    """What a person's request led to. ``is_new``: it was queued now, not before."""
 
     run: Run
     is_new: bool
-    takes_s: float | None = None
 
 
 @transaction.atomic
@@ -63,17 +56,10 @@ def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[st
         benchmark_set=store_set(run.suite, benchmarks),
         reason=Reason.MANUAL,
         base=base,
-        trials=PAIRS,
-        metrics=METRICS_OF_PAIRS,
+        trials=planning.PAIRS,
+        metrics=planning.METRICS_OF_PAIRS,
     )
-    return AskedPairs(plan_next_round(plan, head.pk, machine), is_new=True, takes_s=pairs_take_s(run, benchmarks))
-
-
-def pairs_take_s(run: Run, benchmarks: Sequence[Benchmark]) -> float:
-    """About how long a paired run of these benchmarks takes, by their trials in a run of one side, without builds."""
-    trials = Trial.objects.filter(result__attempt__run=run, result__benchmark__in=[one.pk for one in benchmarks])
-    usual = trials.aggregate(usual=Avg("seconds"))["usual"] or USUAL_TRIAL_S
-    return float(2 * PAIRS * len(benchmarks) * usual * OUTSIDE)
+    return AskedPairs(plan_next_round(plan, head.pk, machine), is_new=True)
 
 
 @transaction.atomic

@@ -1,5 +1,6 @@
 """The HTTP calls of runners (docs/result-format.md). Each parses, calls one verb, and answers."""
 
+import time
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
@@ -7,58 +8,98 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import HttpBearer
 
-from speedtrack.projects import git
+import speedtrack
+from speedtrack import failpoints
+from speedtrack.clientaddress import client_address
+from speedtrack.projects import submodules
 from speedtrack.projects.errors import GitFailed, RepositoryError, RepositoryUnreachable
-from speedtrack.runs import builds, jobs, profiles, queue, results
+from speedtrack.runs import builds, enrolment, jobs, machines, profiles, queue, results, tokens, tracking, versions
 from speedtrack.runs.documents import (
+    Beat,
     BuildReport,
     Claim,
+    Completion,
+    Enrolment,
     Failure,
     Hello,
-    Leased,
     LogPiece,
     ProfileDocument,
     Renewal,
     ResultDocument,
+    Succession,
 )
-from speedtrack.runs.models import Machine, UnknownToken
+from speedtrack.runs.models import Machine, MachineToken, UnknownToken
+from speedtrack.runs.models.tokens import TokenText
 
 Answer = dict[str, Any]
 
 
-class MachineToken(HttpBearer):
-    """``Authorization: Bearer <machine token>``; the machine becomes ``request.auth``."""
+class TokenInHeader(HttpBearer):
+    """``Authorization: Bearer <machine token>``; its machine becomes ``request.auth``."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Machine:
-        machine = Machine.of_token(token)
-        machine.note_call()
-        return machine
+        used = MachineToken.of(token)
+        used.note_call(client_address(request))
+        request.used_token = used  # type: ignore[attr-defined]
+        return used.machine
 
 
-api = NinjaAPI(title="SpeedTrack runner API", urls_namespace="runner", auth=MachineToken(), docs_url=None)
+api = NinjaAPI(title="SpeedTrack runner API", urls_namespace="runner", auth=TokenInHeader(), docs_url=None)
 
 
 class MachineRequest(HttpRequest):
     auth: Machine
+    used_token: MachineToken
 
 
 @api.post("hello")
 def hello(request: MachineRequest, hello: Hello) -> Answer:
     machine = request.auth
-    Machine.objects.filter(pk=machine.pk).update(runner_version=hello.version, facts=hello.facts)
+    said = {"runner_version": hello.version, "runner_protocol": hello.protocol}
+    Machine.objects.filter(pk=machine.pk).update(facts=hello.facts, **said)
+    versions.check(hello.version, hello.protocol)
     return {"machine": machine.name, "queue": machine.queue}
+
+
+@api.get("me")
+def me(request: MachineRequest) -> Answer:
+    """What a runner asks to find out whether it could work: whose token it has, and this server's release and clock."""
+    return {"machine": request.auth.name, "version": speedtrack.__version__, "time": time.time()}
+
+
+@api.post("enroll", auth=None)
+def enroll(request: HttpRequest, enrolment_: Enrolment) -> Answer:
+    """Exchange a code for the token that the runner has made."""
+    versions.check(enrolment_.version, enrolment_.protocol)
+    machine = enrolment.enrol(enrolment_.code, TokenText.parse(enrolment_.token), client_address(request))
+    return {"machine": machine.name, "queue": machine.queue}
+
+
+@api.post("token")
+def token(request: MachineRequest, succession: Succession) -> Answer:
+    """Replace the token of this call by one that the runner has made."""
+    tokens.rotate(request.used_token, TokenText.parse(succession.token))
+    return {}
+
+
+@api.post("beat")
+def beat(request: MachineRequest, beat: Beat) -> Answer:
+    machines.tell_unable(request.auth, beat.unable)
+    return {"rotate": request.used_token.rotation_due}
 
 
 @api.post("claim")
 def claim(request: MachineRequest, claim: Claim) -> HttpResponse:
+    versions.check(claim.version, claim.protocol)
     run = queue.claim(request.auth, claim.instance)
+    failpoints.reach("claim.after_commit")
     return JsonResponse(jobs.job_document(run)) if run else HttpResponse(status=204)
 
 
 @api.post("runs/{run_id}/renew")
 def renew(request: MachineRequest, run_id: int, renewal: Renewal) -> Answer:
     cancelled = queue.renew(request.auth, run_id, renewal)
-    return {"lease_s": queue.lease_s(), "cancel": cancelled}
+    return {"lease_s": queue.lease_s(), "cancel": cancelled, "rotate": request.used_token.rotation_due}
 
 
 @api.post("runs/{run_id}/log")
@@ -70,12 +111,14 @@ def log(request: MachineRequest, run_id: int, piece: LogPiece) -> Answer:
 @api.post("runs/{run_id}/build")
 def build(request: MachineRequest, run_id: int, report: BuildReport) -> Answer:
     linked = builds.accept_build(request.auth, run_id, report)
+    failpoints.reach("build.after_commit")
     return {"linked": {"run": linked.pk, "sha": linked.commit.sha} if linked else None}
 
 
 @api.post("runs/{run_id}/measurement")
 def measurement(request: MachineRequest, run_id: int, result: ResultDocument) -> Answer:
     results.accept_result(request.auth, run_id, result)
+    failpoints.reach("measurement.after_commit")
     return {}
 
 
@@ -86,14 +129,16 @@ def profile(request: MachineRequest, run_id: int, profile: ProfileDocument) -> A
 
 
 @api.post("runs/{run_id}/complete")
-def complete(request: MachineRequest, run_id: int, leased: Leased) -> Answer:
-    queue.complete(request.auth, run_id, leased.token)
+def complete(request: MachineRequest, run_id: int, completion: Completion) -> Answer:
+    queue.complete(request.auth, run_id, completion.token, completion.out_of_reach)
+    failpoints.reach("complete.after_commit")
     return {}
 
 
 @api.post("runs/{run_id}/fail")
 def fail(request: MachineRequest, run_id: int, failure: Failure) -> Answer:
     queue.fail(request.auth, run_id, failure)
+    failpoints.reach("fail.after_commit")
     return {}
 
 
@@ -103,11 +148,16 @@ def source(request: MachineRequest, run_id: int, sha: str, token: int) -> Stream
     run = queue.held_run_unlocked(request.auth, run_id, token)
     if sha not in {run.commit.sha, run.base.sha if run.base else None}:
         raise RepositoryError(f"run {run_id} does not build {sha}")
-    return StreamingHttpResponse(git.archive(run.project.slug, sha), content_type="application/x-tar")
+    return StreamingHttpResponse(submodules.archive(run.project, sha), content_type="application/x-tar")
 
 
 ANSWERS: dict[type[Exception], int] = {
     UnknownToken: 401,
+    tokens.WrongToken: 422,
+    enrolment.CodeRefused: 403,
+    enrolment.TooManyCodes: 429,
+    tracking.NoSuchThing: 422,
+    versions.WrongVersion: 426,
     queue.NoSuchRun: 404,
     queue.LeaseLost: 409,
     queue.Occupied: 403,

@@ -1,21 +1,47 @@
 """``POST /hooks/<hook id>``: store the call and answer. Never touches the broker or git."""
 
+import logging
+
 from django.http import HttpRequest, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
+from structlog.contextvars import bind_contextvars
 
+from speedtrack.monitoring.counters import DELIVERIES
 from speedtrack.projects import intake
+from speedtrack.projects.forges.providers import provider_of
+from speedtrack.projects.forges.signing import BadSignature, Call
 from speedtrack.projects.models import Project
+from speedtrack.sealed import KeyLost
+
+log = logging.getLogger(__name__)
 
 
 @csrf_exempt
 @require_POST
 def hook(request: HttpRequest, hook_id: str) -> JsonResponse:
+    """202 for every call that is signed, also for what is ignored: some forges end a webhook that answers 4xx."""
     project = get_object_or_404(Project.objects.tracked(), hook_id=hook_id)
     try:
         # Not request.body: the request would keep it until the garbage collector finds the cycles it is part of.
         delivery = intake.receive(project, request.headers, request.read())
-    except intake.BadSignature as e:
+    except BadSignature as e:
+        DELIVERIES.labels(named_provider(request), "refused").inc()
         return JsonResponse({"error": str(e)}, status=401)
-    return JsonResponse({"status": delivery.status if delivery else "repeated"}, status=202)
+    except KeyLost as e:
+        log.error("the webhook of %s cannot be checked: %s", project, e)
+        return JsonResponse({"error": "this server cannot read the webhook's secret: its log says why"}, status=503)
+    status = delivery.status if delivery else "repeated"
+    DELIVERIES.labels(named_provider(request), status).inc()
+    bind_contextvars(project=project.slug, delivery=delivery.delivery_id if delivery else "")
+    reason = {"reason": delivery.outcome} if delivery and delivery.outcome else {}
+    return JsonResponse({"status": status, **reason}, status=202)
+
+
+def named_provider(request: HttpRequest) -> str:
+    """The forge that a call says to be from, right or wrong."""
+    try:
+        return provider_of(Call(request.headers, b"", 0.0)).name
+    except BadSignature:
+        return "none"

@@ -32,6 +32,7 @@ GROUP = r"^([a-z0-9][a-z0-9 -]{0,29})?$"
 BUILD = "build"  # name of the benchmark that the build's own series belong to
 Content = dict[str, Any]  # a section or a whole suite as JSON, as it is stored
 PLACEHOLDER = re.compile(r"(?<!\$)\{[A-Za-z_]\w*(?::[^{}]*)?\}")  # not ${NAME}: that is the shell's
+KNOWN_OPTION = re.compile(r"\{known:-{1,2}[\w-]{3,}(?: [^{}]*)?\}")  # for programs that contain its name
 
 
 class Mistake(NamedTuple):
@@ -271,7 +272,8 @@ class Definition(Strict):
         check_placeholders("build.command", self.build.command, {"{cores}"})
         places = {"{port}", "{socket}", "{clients}"}
         listen = {"{listen}"} if self.server.listen else set()
-        check_placeholders("server.command", self.server.command, {"{data}"} | places | known | listen)
+        command = KNOWN_OPTION.sub("", self.server.command)
+        check_placeholders("server.command", command, {"{data}", "{known:--OPTION}"} | places | known | listen)
         for transport, words in self.server.listen.items():
             check_placeholders(f"server.listen.{transport}", words, places)
         for section in self.benchmark:

@@ -44,6 +44,8 @@ def message_of(row: Outbox) -> EmailMultiAlternatives:
     """The mail for a row of the outbox."""
     if row.digest:
         return digest_message(row)
+    if row.alarm_id:
+        return alarm_message(row)
     return alert_message(row) if row.alert_id else machine_message(row)
 
 
@@ -120,6 +122,28 @@ def machine_message(row: Outbox) -> EmailMultiAlternatives:
         body=render_to_string(
             "notices/machine.txt",
             {"event": event, "url": settings.URL + reverse("machine", args=[event.machine.name])},
+        ),
+        to=[row.recipient],
+        headers=headers_of(row, {}),
+    )
+
+
+def alarm_message(row: Outbox) -> EmailMultiAlternatives:
+    """The mail about an alarm that has begun, or is over, as text."""
+    alarm = row.alarm
+    assert alarm is not None
+    about = (
+        reverse("machine", args=[alarm.machine.name])
+        if alarm.machine
+        else reverse("project", args=[alarm.branch.project.slug])
+        if alarm.branch
+        else ""
+    )
+    is_over = row.event == "ended"
+    return EmailMultiAlternatives(
+        subject=f"[{alarm.subject}] {'over: ' if is_over else ''}{alarm.words}",
+        body=at_80_columns(
+            render_to_string("notices/alarm.txt", {"alarm": alarm, "is_over": is_over, "url": settings.URL + about})
         ),
         to=[row.recipient],
         headers=headers_of(row, {}),

@@ -12,7 +12,7 @@ from django.db.models.functions import Lower, Now
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.notices.hours import Hours
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs.models import MachineEvent
+from speedtrack.runs.models import Alarm, MachineEvent
 from speedtrack.sealed import SealedField, Secret
 from speedtrack.wakeups import Wakes
 
@@ -120,13 +120,14 @@ class OutboxQuerySet(models.QuerySet["Outbox"]):
 
 
 class Outbox(models.Model):
-    """A message to be sent: about an alert, once per recipient and event; about a machine; a digest of ``notices``;
-    or a commit status.
+    """A message to be sent: about an alert, once per recipient and event; about a machine or an alarm; a digest of
+    ``notices``; or a commit status.
     """
 
     recipient = models.EmailField(help_text="empty: it goes to the channel")
     alert = models.ForeignKey(Alert, models.CASCADE, null=True, related_name="outbox")
     machine_event = models.ForeignKey(MachineEvent, models.CASCADE, null=True, related_name="outbox")
+    alarm = models.ForeignKey(Alarm, models.CASCADE, null=True, related_name="outbox")
     channel = models.ForeignKey("Channel", models.CASCADE, null=True, related_name="outbox")
     commit_status = models.ForeignKey("CommitStatus", models.CASCADE, null=True, related_name="outbox")
     digest = models.BooleanField(default=False)
@@ -154,6 +155,9 @@ class Outbox(models.Model):
                 fields=["recipient", "machine_event"], name="a_mail_once_per_recipient_machine_event"
             ),
             models.UniqueConstraint(
+                fields=["recipient", "alarm", "event"], name="a_mail_once_per_recipient_alarm_event"
+            ),
+            models.UniqueConstraint(
                 fields=["channel", "alert", "event"], name="a_message_once_per_channel_alert_event"
             ),
             models.UniqueConstraint(fields=["commit_status", "event"], name="a_commit_status_once_per_version"),
@@ -161,15 +165,16 @@ class Outbox(models.Model):
                 fields=["recipient", "event"], condition=Q(digest=True), name="a_digest_once_per_recipient"
             ),
             models.CheckConstraint(
-                condition=Q(alert__isnull=False, machine_event=None, commit_status=None, digest=False)
-                | Q(alert=None, machine_event__isnull=False, commit_status=None, digest=False)
-                | Q(alert=None, machine_event=None, commit_status__isnull=False, digest=False)
-                | Q(alert=None, machine_event=None, commit_status=None, digest=True),
+                condition=Q(alert__isnull=False, machine_event=None, alarm=None, commit_status=None, digest=False)
+                | Q(alert=None, machine_event__isnull=False, alarm=None, commit_status=None, digest=False)
+                | Q(alert=None, machine_event=None, alarm__isnull=False, commit_status=None, digest=False)
+                | Q(alert=None, machine_event=None, alarm=None, commit_status__isnull=False, digest=False)
+                | Q(alert=None, machine_event=None, alarm=None, commit_status=None, digest=True),
                 name="a_message_tells_of_one_thing",
             ),
             models.CheckConstraint(
                 condition=Q(channel=None, commit_status=None) & ~Q(recipient="")
-                | Q(channel__isnull=False, recipient="", machine_event=None, digest=False),
+                | Q(channel__isnull=False, recipient="", machine_event=None, alarm=None, digest=False),
                 name="a_message_goes_to_an_address_or_a_channel",
             ),
             Wakes(name="a_mail_wakes", after="INSERT"),
@@ -190,7 +195,8 @@ class Outbox(models.Model):
 
     def message_id(self) -> str:
         """The same for every attempt of one row, so that a mail sent twice because of a crash is shown once."""
-        subject: Any = self.alert_id or (f"machine{self.machine_event_id}" if self.machine_event_id else "digest")
+        others = {f"machine{self.machine_event_id}": self.machine_event_id, f"alarm{self.alarm_id}": self.alarm_id}
+        subject: Any = self.alert_id or next((name for name, pk in others.items() if pk), "digest")
         data = (subject, self.event.replace(" ", "-"), self.pk)
         return "<speedtrack.{}.{}.{}@{}>".format(*data, settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].rstrip(">"))
 

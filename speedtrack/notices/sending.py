@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Greatest, Now
 
-from speedtrack import pgsession
+from speedtrack import failpoints, pgsession
 from speedtrack.notices.channels.sending import deliver
 from speedtrack.notices.errors import Away, PermanentFailure, TemporaryFailure, Unanswered
 from speedtrack.notices.mail import message_of
@@ -101,6 +101,7 @@ def attempt_row(row: Outbox, sender: Sender) -> bool | None:
         log.exception("outbox row %s to %s is given up", row.pk, row.receiver)
         give_up_row(row, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
         return False
+    failpoints.reach("send.sent")
     Outbox.objects.filter(pk=row.pk).update(sent_at=Now(), error="")
     return True
 

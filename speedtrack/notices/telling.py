@@ -14,7 +14,7 @@ from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.notices.channels import telling as channels
 from speedtrack.notices.matching import interests_in
 from speedtrack.notices.models import Notice, Outbox, Pace, Subscriber
-from speedtrack.runs.models import MachineEvent
+from speedtrack.runs.models import Alarm, MachineEvent
 
 log = logging.getLogger(__name__)
 
@@ -164,3 +164,17 @@ def tell_operators() -> None:
         if not settings.OPERATORS:
             log.warning("machine %s: %s (no mail: OPERATORS names nobody)", event.machine, event.why)
     MachineEvent.objects.filter(pk__in=[event.pk for event in events]).update(untold=False)
+
+
+@transaction.atomic
+def tell_of_alarms() -> None:
+    """Put one mail per operator into the outbox for each alarm that has begun, and one for each that is over."""
+    alarms = Alarm.objects.filter(untold=True).select_for_update(skip_locked=True, of=("self",)).order_by("id")
+    for alarm in alarms.select_related("machine", "branch__project"):
+        event = "ended" if alarm.ended_at else "began"
+        Outbox.objects.bulk_create(
+            [Outbox(recipient=email, alarm=alarm, event=event) for email in settings.OPERATORS], ignore_conflicts=True
+        )
+        if not settings.OPERATORS:
+            log.warning("%s: alarm %s: %s (no mail: OPERATORS names nobody)", alarm.subject, event, alarm.why)
+    Alarm.objects.filter(pk__in=[alarm.pk for alarm in alarms]).update(untold=False)

@@ -14,18 +14,24 @@ from django.conf import settings
 
 from speedtrack.projects import git
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.remotes import Remote
+from speedtrack.projects.ways import way_to
 
 FETCH = ("fetch", "--quiet", "--force", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
 MALFORMED = re.compile(r"^error: object ([0-9a-f]{40,64}): (.+)$", re.M)
 LACKING = re.compile(r"corruption on the remote side|did not send all necessary objects")
 OBJECT_ID = re.compile(r"\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b")
+#: The names that forges give the head of a pull request: GitHub, Gitea and Forgejo; GitLab; Bitbucket Data Center.
+PULL_REFS = ("refs/pull/{}/head", "refs/merge-requests/{}/head", "refs/pull-requests/{}/from")
 NO_COMMIT = "non-commit object"
 GONE = "couldn't find remote ref"
-# Remedies for git's other messages; the first pattern that matches counts.
-REMEDIES = (
+# Remedies for git's other messages; the first pattern that matches counts. What happens here may be told of any remote.
+HERE = (
     (r"No space left on device|Disk quota exceeded", "Make room on this machine"),
-    (r"Permission denied", "Let the server write to {mirror}"),
     (r"\.lock'?:", "Another git is running there, or was killed: its lock is removed {timeout} s after it was made"),
+)
+REMEDIES = (
+    (r"Permission denied", "Let the server write to {mirror}"),
     (
         r"unable to access|Could not (?:resolve|read from)|not appear to be|early EOF|hung up|RPC failed|not allowed"
         r"|bad pack header|[Cc]onnection",
@@ -47,22 +53,25 @@ def head_ref(branch: str) -> str:
     return f"refs/heads/{branch}"
 
 
-def fetch(slug: str, url: str, branches: Iterable[str]) -> FetchResult:
+def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
     """Update the mirror to these branches of the remote, and to the remote's tags of mirrored commits.
 
     One call at a time per project. Raises RepositoryError if nothing can be fetched at all.
     """
     break_old_locks(git.make_mirror(slug))
-    remote = git.remote_refs(url)
+    listed = git.remote_refs(remote)
     local = git.local_refs(slug)
-    heads = [ref for ref in map(head_ref, branches) if ref in remote]
+    if not listed and any(ref.startswith("refs/heads/") for ref in local):
+        # So does a page that some server shows in place of the repository, too.
+        raise RepositoryUnreachable(f"{remote.url} lists no branch at all: is it still the repository?")
+    heads = [ref for ref in map(head_ref, branches) if ref in listed]
     # Deletions first: the name of a deleted branch may become the folder of a new one.
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/heads/") and ref not in heads])
-    faults = fetch_refs(slug, url, heads)
-    tags = tags_to_fetch(slug, remote)
+    faults = fetch_refs(slug, remote, heads)
+    tags = tags_to_fetch(slug, listed)
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/tags/") and ref not in tags])
-    faults |= fetch_refs(slug, url, [ref for ref, sha in tags.items() if local.get(ref) != sha])
-    return FetchResult(remote, faults)
+    faults |= fetch_refs(slug, remote, [ref for ref, sha in tags.items() if local.get(ref) != sha])
+    return FetchResult(listed, faults)
 
 
 def tags_to_fetch(slug: str, remote: dict[str, str]) -> dict[str, str]:
@@ -74,7 +83,7 @@ def tags_to_fetch(slug: str, remote: dict[str, str]) -> dict[str, str]:
     return {ref: remote[ref] for ref in tags if commit_of[ref] in present}
 
 
-def fetch_refs(slug: str, url: str, refs: Sequence[str]) -> dict[str, str]:
+def fetch_refs(slug: str, remote: Remote, refs: Sequence[str]) -> dict[str, str]:
     """Fetch these references under their own names. Return the faults of those that the remote has but git refuses.
 
     Raises RepositoryError for every other failure.
@@ -82,21 +91,41 @@ def fetch_refs(slug: str, url: str, refs: Sequence[str]) -> dict[str, str]:
     if not refs:
         return {}
     try:
-        run_fetch(slug, url, [f"+{ref}:{ref}" for ref in refs])
+        run_fetch(slug, remote, [f"+{ref}:{ref}" for ref in refs])
     except GitFailed as e:
         why = ref_fault(e.said)
         if not why:
-            raise failure_with_remedy(slug, url, e) from e
+            raise failure_with_remedy(slug, remote, e) from e
         if len(refs) == 1:
             return {refs[0]: why}
         middle = len(refs) // 2
-        return fetch_refs(slug, url, refs[:middle]) | fetch_refs(slug, url, refs[middle:])
+        return fetch_refs(slug, remote, refs[:middle]) | fetch_refs(slug, remote, refs[middle:])
     return {}
 
 
-def run_fetch(slug: str, url: str, refspecs: list[str]) -> None:
+def run_fetch(slug: str, remote: Remote, refspecs: list[str], timeout_s: float | None = None) -> None:
     """Fetch these refspecs, given on standard input because thousands of tags do not fit on a command line."""
-    git.run_git(*FETCH, "--stdin", "--", url, directory=git.mirror_of(slug), stdin="".join(f"{r}\n" for r in refspecs))
+    words, lines = [*FETCH, "--stdin", "--", remote.url], "".join(f"{refspec}\n" for refspec in refspecs)
+    mirror, begun = git.mirror_of(slug), time.time()
+    try:
+        with way_to(remote) as way:
+            git.run_git(*words, directory=mirror, timeout_s=timeout_s, stdin=lines, way=way)
+    except RepositoryError as e:
+        if remove_halves(mirror, begun) >= (settings.GIT_MOST_MB << 20) - git.BLOCK:
+            raise RepositoryUnreachable(
+                f"cannot fetch {remote.url}: it sends more than GIT_MOST_MB={settings.GIT_MOST_MB} allows: raise that "
+                "if it is so large"
+            ) from e
+        raise
+
+
+def remove_halves(mirror: Path, since_s: float) -> int:
+    """Remove what a fetch that failed has received, which git leaves when it is killed. Return the largest size."""
+    halves = [half for half in (mirror / "objects" / "pack").glob("tmp_*") if half.stat().st_mtime >= since_s]
+    largest = max((half.stat().st_size for half in halves), default=0)
+    for half in halves:
+        half.unlink(missing_ok=True)
+    return largest
 
 
 def ref_fault(said: str) -> str:
@@ -114,11 +143,31 @@ def ref_fault(said: str) -> str:
     return ""
 
 
-def failure_with_remedy(slug: str, url: str, error: GitFailed) -> RepositoryError:
+def failure_with_remedy(slug: str, remote: Remote, error: GitFailed) -> RepositoryError:
     """A failure that no reference caused, with its remedy."""
-    remedy = next(remedy for pattern, remedy in REMEDIES if re.search(pattern, error.said))
+    here = next((remedy for pattern, remedy in HERE if re.search(pattern, error.said)), None)
+    if not here and not remote.is_local:
+        return git.unreadable(remote, error)
+    remedy = here or next(remedy for pattern, remedy in REMEDIES if re.search(pattern, error.said))
     remedy = remedy.format(mirror=git.mirror_of(slug), timeout=settings.GIT_TIMEOUT_S)
-    return RepositoryUnreachable(f"cannot fetch {url}: {error}. {remedy}")
+    return RepositoryUnreachable(f"cannot fetch {remote.url}: {error}. {remedy}")
+
+
+def is_related(slug: str, remote: Remote, branch: str, within_s: float) -> bool:
+    """Has this remote a commit in common with the mirror? False also if that does not show in time.
+
+    Raises RepositoryError if the remote does not answer.
+    """
+    listed = git.remote_refs(remote, within_s)
+    local = [sha for ref, sha in git.local_refs(slug).items() if ref.startswith("refs/heads/")]
+    if not local or git.commits_among(slug, listed.values()):
+        return True
+    sha = listed.get(head_ref(branch), "")
+    try:
+        run_fetch(slug, remote, [f"+{head_ref(branch)}:refs/asked/{sha}"], within_s)
+        return any(git.have_common_commit(slug, sha, one) for one in local)
+    except RepositoryError:
+        return False
 
 
 def break_old_locks(mirror: Path) -> None:
@@ -128,7 +177,33 @@ def break_old_locks(mirror: Path) -> None:
             lock.unlink(missing_ok=True)
 
 
-def find_commit(slug: str, url: str, name: str) -> str:
+def fetch_pull_request(slug: str, remote: Remote, number: int) -> str:
+    """Fetch the head of a pull or merge request from the repository it is for. Return its commit id.
+
+    Raises RepositoryError.
+    """
+    names = [form.format(number) for form in PULL_REFS]
+    listed = git.parse_refs(git.ask(remote, patterns=names))
+    ref = next((name for name in names if name in listed), None)
+    if ref is None:
+        raise RepositoryError(
+            f"{remote.url} has no reference of pull request {number}, such as {names[0]}: is it still there?"
+        )
+    git.make_mirror(slug)
+    fetch_asked(slug, remote, ref, listed[ref])
+    return git.resolve_revision(slug, listed[ref])
+
+
+def fetch_asked(slug: str, remote: Remote, source: str, sha: str) -> None:
+    """Fetch what a person has named, which no branch need lead to. Raises RepositoryError."""
+    try:
+        run_fetch(slug, remote, [f"+{source}:refs/asked/{sha}"])
+    except GitFailed as e:
+        why = ref_fault(e.said)
+        raise (RepositoryError(f"cannot fetch {source}: {why}") if why else failure_with_remedy(slug, remote, e)) from e
+
+
+def find_commit(slug: str, remote: Remote, name: str) -> str:
     """The commit id of a name, fetched if the mirror does not have it. Raises RepositoryError.
 
     So tags, untracked branches and full commit ids can be named, too.
@@ -137,15 +212,11 @@ def find_commit(slug: str, url: str, name: str) -> str:
         return git.resolve_revision(slug, name)
     except NoSuchCommit:
         base = re.split(r"[~^@:]", name, maxsplit=1)[0]
-        remote = git.remote_refs(url)
-        ref = next((r for r in (f"refs/tags/{base}", head_ref(base), base) if r in remote), None)
+        listed = git.remote_refs(remote)
+        ref = next((r for r in (f"refs/tags/{base}", head_ref(base), base) if r in listed), None)
         source = ref or (base if git.SHA.fullmatch(base) else None)
         if not source:
             raise
-    sha = remote.get(source, source)
-    try:
-        run_fetch(slug, url, [f"+{source}:refs/asked/{sha}"])
-    except GitFailed as e:
-        why = ref_fault(e.said)
-        raise (RepositoryError(f"cannot fetch {source}: {why}") if why else failure_with_remedy(slug, url, e)) from e
+    sha = listed.get(source, source)
+    fetch_asked(slug, remote, source, sha)
     return git.resolve_revision(slug, sha + name[len(base) :])

@@ -6,23 +6,27 @@ commands, and the list of protocols stops ``ext::`` addresses.
 """
 
 import contextlib
+import logging
 import os
 import re
 import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from django.conf import settings
 
 from speedtrack.projects.errors import GitFailed, Interrupted, NoSuchCommit, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.remotes import Remote
+from speedtrack.projects.ways import Way, way_to
+
+log = logging.getLogger(__name__)
 
 SHA = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
 GUARDS = {
@@ -41,6 +45,11 @@ GUARDS = {
     "gc.auto": "0",
     "safe.directory": "*",
 }
+BOUNDED = 'ulimit -f "$1" && ulimit -v "$2" && shift 2 && exec "$@"'  # files in units of 512 bytes, memory in KiB
+LISTING_MB = 512  # of memory for a list of references, and what git itself needs
+BLOCK = 1 << 16  # bytes
+NO_PROTOCOL = "none"
+NOWHERE = Way(NO_PROTOCOL)  # of all that needs no remote
 FIELDS = ["%H", "%P", "%an", "%ae", "%at", "%ct", "%s", "%b"]
 REVERTS = re.compile(r"\b[Tt]his reverts commits? ([0-9a-f]{7,64})\b")  # as `git revert` words it
 MOST_REVERTS = 50  # of one message
@@ -50,6 +59,17 @@ NOT_UTF8 = "\ufffd"  # replaces bytes that cannot be decoded
 LIST_TIMEOUT_S = 60
 DESCRIBE_TIMEOUT_S = 1.5  # a page waits for it
 NOT_FOUND = 1  # exit code of a quiet `rev-parse --verify`; other failures of git give 128 or a signal
+# What a person is told of a remote that cannot be read, by git's words; the first pattern that matches counts.
+ANSWERS = (
+    (r"error: 30[0-9]", "it answers with a redirect, which is not followed: enter the address that it leads to"),
+    (r"Out of memory", "it sends more than fits into the memory that git may use"),
+    (r"too slow|timed out", "it sends too slowly. Check the address and the network"),
+    (
+        "",
+        "it does not answer as a git repository does. Check the address and the network, and the credential if it is "
+        "private",
+    ),
+)
 COMPLAINTS = ("error:", "fatal:", "remote: error:", "remote: fatal:")
 
 ending = threading.Event()  # set when this process is about to end
@@ -86,8 +106,9 @@ class Description:
     files: list[ChangedFile]
 
 
-def git_environment() -> dict[str, str]:
-    protocols = "https:file" if settings.ALLOW_LOCAL_REPOSITORIES else "https"
+def git_environment(way: Way) -> dict[str, str]:
+    """The whole environment of a git. It speaks to no remote but by the protocol of its way."""
+    is_allowed = way.protocol != "file" or settings.ALLOW_LOCAL_REPOSITORIES
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": "/nonexistent",
@@ -96,33 +117,49 @@ def git_environment() -> dict[str, str]:
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "/bin/false",
-        "GIT_ALLOW_PROTOCOL": protocols,
+        "GIT_ALLOW_PROTOCOL": way.protocol if is_allowed else NO_PROTOCOL,
+        **way.environment,
     }
 
 
-def git_command(arguments: list[str], directory: Path | None) -> list[str]:
-    guards = [word for key, value in GUARDS.items() for word in ("-c", f"{key}={value}")]
+def git_command(arguments: list[str], directory: Path | None, way: Way) -> list[str]:
+    guards = [word for key, value in (GUARDS | way.config).items() for word in ("-c", f"{key}={value}")]
     place = ["-C", str(directory)] if directory else []
     return ["git", *place, *guards, *arguments]
 
 
-def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | None = None, stdin: str = "") -> str:
+def bounded(words: list[str], directory: Path | None) -> list[str]:
+    """The same command with bounds that the kernel holds: a remote may send without end.
+
+    In a mirror no file may become larger than GIT_MOST_MB; without one git only lists references, in LISTING_MB.
+    """
+    memory_kb = str(LISTING_MB << 10) if directory is None else "unlimited"
+    return ["sh", "-c", BOUNDED, "sh", str(settings.GIT_MOST_MB << 11), memory_kb, *words]
+
+
+def run_git(
+    *arguments: str, directory: Path | None = None, timeout_s: float | None = None, stdin: str = "", way: Way = NOWHERE
+) -> str:
     """Run git with this standard input and return its standard output. Raises RepositoryError with git's message.
 
     Split the output at "\\n" or NUL only: names and subjects may contain Unicode line breaks.
     """
     if any("\0" in argument for argument in arguments):
         raise NoSuchCommit(f"git {arguments[0]}: a name contains a zero byte: check the spelling")
-    words = git_command(list(arguments), directory)
+    words = git_command(list(arguments), directory, way)
+    if way.protocol != NO_PROTOCOL:
+        words = bounded(words, directory)
     try:
-        returncode, out, err = run_to_end(words, timeout_s or settings.GIT_TIMEOUT_S, stdin.encode())
+        returncode, out, err = run_to_end(
+            words, git_environment(way), timeout_s or settings.GIT_TIMEOUT_S, stdin.encode()
+        )
     except FileNotFoundError as e:
         raise RepositoryError("git is not installed on this machine: install it and try again") from e
     except subprocess.TimeoutExpired as e:
         remedy = ": raise GIT_TIMEOUT_S for so large a repository" if timeout_s is None else ""
         raise RepositoryUnreachable(f"git {arguments[0]} took longer than {e.timeout:.0f} s{remedy}") from e
     if returncode:
-        said = err.decode("utf-8", "replace").strip()
+        said = way.without_secrets(err.decode("utf-8", "replace").strip())
         lines = [line.strip() for line in said.split("\n")]
         faults = [line for line in lines if line.startswith(COMPLAINTS)] or lines[-1:]
         words_of_git = "; ".join(filter(None, faults[:3])) or f"exit code {returncode}"
@@ -130,13 +167,15 @@ def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | N
     return out.decode("utf-8", "replace")
 
 
-def run_to_end(words: list[str], timeout_s: float, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+def run_to_end(
+    words: list[str], environment: dict[str, str], timeout_s: float, stdin: bytes = b""
+) -> tuple[int, bytes, bytes]:
     """Run a program and return its exit code, output and errors. If the wait is broken off, all its processes die."""
     if ending.is_set():
         raise Interrupted("this process ends")
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        words, env=git_environment(), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        words, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
     ) as process:
         running.add(process.pid)
         try:
@@ -160,32 +199,6 @@ def end_all() -> None:
             os.killpg(group, signal.SIGKILL)
 
 
-def valid_url(url: str) -> str:
-    """The address, if it may be tracked. Raises RepositoryError that says which addresses may."""
-    if any(ord(c) < 33 or ord(c) == 127 for c in url) or url.startswith("-"):
-        raise RepositoryError(f"{url!r} is not a repository address: it has white space or control characters")
-    if url.startswith(("/", "./", "../", "~")):
-        return local_path(url)
-    try:
-        parts = urlsplit(url)
-    except ValueError as e:
-        raise RepositoryError(f"{url} is not a repository address: {e}") from e
-    if parts.scheme != "https" or not parts.hostname:
-        raise RepositoryError(f"{url} is not a repository address: give an https URL such as https://host/owner/name")
-    if "@" in parts.netloc:
-        raise RepositoryError(f"the address of {parts.hostname} carries a user name or password: leave it out")
-    return url
-
-
-def local_path(path: str) -> str:
-    if not settings.ALLOW_LOCAL_REPOSITORIES:
-        raise RepositoryError(f"{path} is a local path: set ALLOW_LOCAL_REPOSITORIES=true to track such repositories")
-    full = Path(path).expanduser().resolve()
-    if not full.is_dir():
-        raise RepositoryError(f"there is no directory {full}: give the path of a git repository")
-    return str(full)
-
-
 def mirror_of(slug: str) -> Path:
     return Path(settings.MIRRORS) / f"{slug}.git"
 
@@ -206,16 +219,38 @@ def make_mirror(slug: str) -> Path:
 
 
 def remove_mirror(slug: str) -> None:
+    """With the mirrors of its submodules."""
     shutil.rmtree(mirror_of(slug), ignore_errors=True)
+    shutil.rmtree(Path(settings.MIRRORS) / f"{slug}.modules", ignore_errors=True)
 
 
-def remote_refs(url: str, timeout_s: float | None = None) -> dict[str, str]:
-    """Reference name -> object id at the remote now. Raises RepositoryUnreachable."""
-    try:
-        listing = run_git("ls-remote", "--heads", "--tags", "--", url, timeout_s=timeout_s or list_timeout_s())
-    except RepositoryError as e:
-        raise RepositoryUnreachable(f"cannot read {url}: {e}. Check the address and the network") from e
-    return parse_refs(listing)
+def remote_refs(remote: Remote, timeout_s: float | None = None) -> dict[str, str]:
+    """Reference name -> object id at the remote now. Raises RepositoryError."""
+    return parse_refs(ask(remote, "--heads", "--tags", timeout_s=timeout_s))
+
+
+def ask(remote: Remote, *options: str, patterns: Sequence[str] = (), timeout_s: float | None = None) -> str:
+    """What ``git ls-remote`` lists. Raises RepositoryError."""
+    words, limit_s = ["ls-remote", *options, "--", remote.url, *patterns], timeout_s or list_timeout_s()
+    with way_to(remote) as way:
+        try:
+            return run_git(*words, timeout_s=limit_s, way=way)
+        except GitFailed as e:
+            raise unreadable(remote, e) from e
+        except RepositoryUnreachable as e:
+            raise RepositoryUnreachable(f"cannot read {remote.url}: {e}. Check the address and the network") from e
+
+
+def unreadable(remote: Remote, error: GitFailed) -> RepositoryUnreachable:
+    """What a person is told of a remote that git cannot read.
+
+    Of a remote on the network that is the same whether nothing answers or something else does: git's words are logged.
+    """
+    if remote.is_local:
+        return RepositoryUnreachable(f"cannot read {remote.url}: {error}. Check the address and the network")
+    log.warning("cannot read %s: %s", remote.url, error.said)
+    words = next(words for pattern, words in ANSWERS if re.search(pattern, error.said))
+    return RepositoryUnreachable(f"cannot read {remote.url}: {words}; the server's log has the details")
 
 
 def list_timeout_s() -> float:
@@ -229,9 +264,9 @@ def parse_refs(listing: str) -> dict[str, str]:
     return {name: sha for sha, name in pairs}
 
 
-def remote_default_branch(url: str) -> str | None:
-    """The branch that the remote's HEAD points to; None if the remote does not report it."""
-    listing = run_git("ls-remote", "--symref", "--", url, "HEAD", timeout_s=list_timeout_s())
+def remote_default_branch(remote: Remote) -> str | None:
+    """The branch that the remote's HEAD points to; None if the remote does not report it. Raises RepositoryError."""
+    listing = ask(remote, "--symref", patterns=["HEAD"])
     match = re.search(r"^ref: refs/heads/([^\t\n]+)\tHEAD", listing, re.M)
     return match[1] if match else None
 
@@ -329,6 +364,39 @@ def describe(slug: str, sha: str) -> Description | None:
     return Description(message.strip(), files)
 
 
+def changed_paths(slug: str, shas: list[str]) -> dict[str, list[str]]:
+    """By commit id: the paths that it changes against its first parent. Asks git in blocks, as ``revisions``."""
+    options = (
+        "--no-walk=unsorted",
+        "-z",
+        "--format=%x01%H",
+        "--name-only",
+        "--no-renames",
+        "--diff-merges=first-parent",
+    )
+    found: dict[str, list[str]] = {}
+    for at in range(0, len(shas), 1000):
+        text = run_git("log", *options, "--end-of-options", *shas[at : at + 1000], directory=mirror_of(slug))
+        sha = ""
+        for word in text.split("\0"):
+            if word.startswith("\1"):  # no path of git's begins with it unquoted: it would be a control character
+                sha = word[1:]
+                found[sha] = []
+            elif path := word.removeprefix("\n"):
+                found[sha].append(path)
+    return found
+
+
+def merge_base(slug: str, one: str, other: str) -> str:
+    """The best common ancestor of two commits. Raises NoSuchCommit if they have none."""
+    try:
+        return run_git("merge-base", "--end-of-options", one, other, directory=mirror_of(slug)).split()[0]
+    except GitFailed as e:
+        if e.returncode == NOT_FOUND and not e.said:
+            raise NoSuchCommit(f"{one[:10]} and {other[:10]} have no common history") from e
+        raise
+
+
 def lines_of(number: str) -> int | None:
     return int(number) if number.isdigit() else None
 
@@ -363,6 +431,25 @@ def commits_among(slug: str, shas: Iterable[str]) -> set[str]:
     return {sha for sha, kind in zip(ids, kinds, strict=False) if kind == "commit"}
 
 
+def unreachable(slug: str, shas: Iterable[str]) -> set[str]:
+    """Those of these commits that no branch and no tag of the mirror leads to, or that it lacks."""
+    ids = set(shas)
+    present = commits_among(slug, ids)
+    lines = "".join(f"{sha}\n" for sha in sorted(present))
+    found = run_git("rev-list", "--stdin", "--not", "--branches", "--tags", directory=mirror_of(slug), stdin=lines)
+    return ids & {*found.split(), *(ids - present)}
+
+
+def have_common_commit(slug: str, one: str, other: str) -> bool:
+    """Do the histories of these two commits meet?"""
+    try:
+        return bool(run_git("merge-base", "--end-of-options", one, other, directory=mirror_of(slug)))
+    except GitFailed as e:
+        if e.returncode == NOT_FOUND and not e.said:
+            return False
+        raise
+
+
 def tags_by_name(slug: str) -> dict[str, str]:
     """Tag name -> id of the tagged commit. Tags of other objects, and names longer than LONGEST_TAG, are left out."""
     columns = ("refname:strip=2", "objectname", "*objectname", "objecttype", "*objecttype")
@@ -381,18 +468,25 @@ def archive(slug: str, sha: str) -> Iterator[bytes]:
 
     Raises RepositoryError: at once if there is no such commit, at the end if git failed.
     """
+    return archive_blocks(slug, resolve_revision(slug, valid_sha(sha)), NOWHERE)
+
+
+def valid_sha(sha: str) -> str:
+    """The same. Raises RepositoryError if it has not the form of a commit id."""
     if not SHA.fullmatch(sha):
         raise RepositoryError(f"{sha!r} is not a commit id")
-    return archive_blocks(slug, resolve_revision(slug, sha))
+    return sha
 
 
-def archive_blocks(slug: str, sha: str) -> Iterator[bytes]:
+def archive_blocks(slug: str, sha: str, way: Way) -> Iterator[bytes]:
     process = subprocess.Popen(
-        git_command(["archive", "--format=tar", sha], mirror_of(slug)), env=git_environment(), stdout=subprocess.PIPE
+        git_command(["archive", "--format=tar", sha], mirror_of(slug), way),
+        env=git_environment(way),
+        stdout=subprocess.PIPE,
     )
     assert process.stdout is not None
     with process, process.stdout as stream:
-        while block := stream.read(1 << 16):
+        while block := stream.read(BLOCK):
             yield block
     if process.returncode:
         raise RepositoryError(f"git archive of {sha} failed with exit code {process.returncode}")

@@ -1,57 +1,46 @@
-"""Webhook deliveries: check the signature and store the raw call once. Its payload is only a hint to look."""
+"""Webhook deliveries: check the signature and store the raw call once. Its payload is only a hint to look.
+
+What a call says of pull requests and of a new name of the repository is noted as well; nothing is planned here.
+"""
 
 import hashlib
-import hmac
+import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
+from django.utils import timezone
+from django.utils.datastructures import CaseInsensitiveMapping
 
-from speedtrack.projects.models import Delivery, Project
+from speedtrack.projects import hooks
+from speedtrack.projects.forges.events import Meaning, PullReport
+from speedtrack.projects.forges.provider import Provider
+from speedtrack.projects.forges.providers import provider_of
+from speedtrack.projects.forges.signing import BadSignature, Call, matching_secret
+from speedtrack.projects.models import Delivery, Project, PullRequest
+from speedtrack.text import storable
 
-CONTENTS = ("provider", "event", "headers", "packed_body", "body_digest", "status", "outcome")
+CONTENTS = (
+    *("provider", "event", "summary", "headers", "size", "packed_body", "body_digest"),
+    *("status", "outcome", "with_former"),
+)
 FASTEST = 1  # zlib's level: of JSON, a fifth is left
-
-
-class BadSignature(Exception):
-    """The call is not signed with the project's secret."""
-
-
-@dataclass(frozen=True)
-class Provider:
-    """How a forge signs and labels its calls: header names, prefix of the signature, interesting events."""
-
-    name: str
-    signature_header: str
-    signature_prefix: str
-    event_header: str
-    delivery_header: str
-    interesting: frozenset[str]
-
-
-PROVIDERS = [
-    Provider(
-        name="github",
-        signature_header="X-Hub-Signature-256",
-        signature_prefix="sha256=",
-        event_header="X-GitHub-Event",
-        delivery_header="X-GitHub-Delivery",
-        interesting=frozenset({"push", "create", "delete"}),
-    ),
-]
+KEPT_HEADERS = ("x-", "user-agent", "content-type", "webhook-", "idempotency-key")
+SECRET_HEADERS = ("x-gitlab-token",)
+ONCE_MORE = F("copies") + 1
 
 
 def receive(project: Project, headers: Mapping[str, str], body: bytes) -> Delivery | None:
-    """Store one call. None if an equal call still waits. Raises BadSignature, and then stores nothing.
+    """Store one call. None if an equal call still waits. Raises BadSignature, and then only counts it, or KeyLost.
 
     The id header is not signed, so the digest of the body is a second key, but only while an equal body waits: the
     next look covers both. A call that comes later with its old id (a redelivery by hand) causes another look.
     """
-    delivery = delivery_of_call(project, headers, body)
+    delivery, meaning = delivery_of_call(project, Call(CaseInsensitiveMapping(headers), body, time.time()))
     del body  # it may be 25 MB, and saving the row takes memory, too
+    note_facts(project, meaning)
     for is_last in (False, False, True):
         try:
             with transaction.atomic():
@@ -71,10 +60,11 @@ def receive(project: Project, headers: Mapping[str, str], body: bytes) -> Delive
 def is_repeated(delivery: Delivery) -> bool:
     """Does a waiting call cover this one? It then counts as just received: a look under way covers neither."""
     known = Delivery.objects.filter(project=delivery.project)
-    if delivery.status == Delivery.Status.IGNORED:
-        return known.filter(delivery_id=delivery.delivery_id).exists()
+    if delivery.status != Delivery.Status.RECEIVED:
+        return known.filter(delivery_id=delivery.delivery_id).update(copies=ONCE_MORE) > 0
     equal = Q(delivery_id=delivery.delivery_id) | Q(body_digest=delivery.body_digest)
-    return known.filter(equal, status=Delivery.Status.RECEIVED).update(received_at=Now()) > 0
+    waiting = known.filter(equal, status=Delivery.Status.RECEIVED)
+    return waiting.update(received_at=Now(), copies=ONCE_MORE) > 0
 
 
 def requeue_delivery(delivery: Delivery) -> Delivery | None:
@@ -83,39 +73,92 @@ def requeue_delivery(delivery: Delivery) -> Delivery | None:
     contents = {name: getattr(delivery, name) for name in CONTENTS}
     try:
         with transaction.atomic():
-            updated = same.exclude(status=Delivery.Status.RECEIVED).update(received_at=Now(), **contents)
+            done = same.exclude(status=Delivery.Status.RECEIVED)
+            updated = done.update(received_at=Now(), copies=ONCE_MORE, **contents)
     except IntegrityError:  # an equal body has just come with another id
         return None
     return same.first() if updated else None
 
 
-def delivery_of_call(project: Project, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """The unsaved row of a call. Raises BadSignature."""
-    provider = signing_provider(project, headers, body)
-    event = headers.get(provider.event_header, "")[:50]
-    digest = hashlib.sha256(body).hexdigest()
-    return Delivery(
+def delivery_of_call(project: Project, call: Call) -> tuple[Delivery, Meaning]:
+    """The unsaved row of a call, and what it means. Raises BadSignature or KeyLost."""
+    provider, with_former = check_signature(project, call)
+    event = storable(provider.event_of(call))
+    meaning = provider.meaning(event, call.body, call.header("Content-Type"))
+    digest = hashlib.sha256(call.body).hexdigest()
+    status, outcome = what_follows(meaning)
+    row = Delivery(
         project=project,
         provider=provider.name,
-        delivery_id=headers.get(provider.delivery_header, "")[:100] or digest,
+        delivery_id=storable(provider.delivery_id_of(call)) or digest,
         event=event,
-        headers={k: v for k, v in headers.items() if k.lower().startswith(("x-", "user-agent", "content-type"))},
-        packed_body=zlib.compress(body, FASTEST),  # 25 MB as SQL would be 200 MB in this process
+        summary=meaning.summary[:300],
+        headers=kept_headers(call.headers),
+        size=len(call.body),
+        packed_body=zlib.compress(call.body, FASTEST),  # 25 MB as SQL would be 200 MB in this process
         body_digest=digest,
-        status=Delivery.Status.RECEIVED if event in provider.interesting else Delivery.Status.IGNORED,
-        outcome="" if event in provider.interesting else f"event {event!r} is not interesting",
+        status=status,
+        outcome=outcome,
+        with_former=with_former,
     )
+    return row, meaning
 
 
-def signing_provider(project: Project, headers: Mapping[str, str], body: bytes) -> Provider:
-    """The provider whose signature of the raw body is correct. Raises BadSignature."""
-    for provider in PROVIDERS:
-        signature = headers.get(provider.signature_header)
-        if signature is None:
-            continue
-        expected = hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
-        if hmac.compare_digest(signature.encode(), f"{provider.signature_prefix}{expected}".encode()):
-            return provider
-        raise BadSignature(f"{provider.signature_header} does not match: set the project's secret at the forge")
-    names = ", ".join(p.signature_header for p in PROVIDERS)
-    raise BadSignature(f"the call is not signed: expected the header {names}")
+def check_signature(project: Project, call: Call) -> tuple[Provider, bool]:
+    """The forge, and whether it signed with the former secret. Raises BadSignature, and then counts it, or KeyLost."""
+    event = ""
+    try:
+        provider = provider_of(call)
+        event = storable(provider.event_of(call))
+        place = matching_secret(call, provider.schemes, hooks.valid_secrets(project), provider.weak)
+    except BadSignature as e:
+        hooks.note_refusal(project, call, event, e)
+        raise
+    return provider, place > 0
+
+
+def what_follows(meaning: Meaning) -> tuple[Delivery.Status, str]:
+    """The status of a call that has just arrived, and its outcome so far."""
+    if meaning.look:
+        return Delivery.Status.RECEIVED, ""
+    if meaning.pull:
+        return Delivery.Status.PROCESSED, f"pull request {meaning.pull.number} was noted"
+    return Delivery.Status.IGNORED, meaning.ignored
+
+
+def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    return {
+        storable(name): storable(value)
+        for name, value in headers.items()
+        if name.lower().startswith(KEPT_HEADERS) and name.lower() not in SECRET_HEADERS
+    }
+
+
+def note_facts(project: Project, meaning: Meaning) -> None:
+    """Note what a verified call says beside "look at this repository"."""
+    if meaning.pull:
+        note_pull(project, meaning.pull)
+    if meaning.renamed_to:
+        named = Project.objects.filter(pk=project.pk).exclude(renamed_to=meaning.renamed_to[:300])
+        named.update(renamed_to=meaning.renamed_to[:300], renamed_at=Now())
+
+
+def note_pull(project: Project, report: PullReport) -> None:
+    """Note a pull request. A report that is older than what is known changes nothing: calls come in any order."""
+    now = timezone.now()
+    when = min(report.updated_at or now, now)  # a time ahead of ours would keep out all reports until then
+    facts = {
+        "title": report.title,
+        "head_sha": report.head_sha,
+        "head_ref": report.head_ref,
+        "head_repository": report.head_repository,
+        "base_ref": report.base_ref,
+        "from_fork": report.from_fork,
+        "state": report.state,
+        "updated_at": when,
+    }
+    known = PullRequest.objects.filter(project=project, number=report.number, updated_at__lte=when)
+    if not known.update(**facts):
+        new = PullRequest(project=project, number=report.number, **facts)
+        PullRequest.objects.bulk_create([new], ignore_conflicts=True)
+        known.update(**facts)  # an older report may have been stored in between

@@ -1,5 +1,6 @@
-"""Tracked repositories: projects, branches, commits, tags, people's annotations, and webhook calls as they arrived."""
+"""Tracked repositories: projects, branches, commits, tags, pull requests, people's annotations, and webhook calls."""
 
+import base64
 import secrets
 import zlib
 from datetime import timedelta
@@ -12,6 +13,9 @@ from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Least, Now, Power
 
+from speedtrack.projects.forges.events import CLOSED, MERGED, OPEN
+from speedtrack.projects.forges.signing import KEY_PREFIX, Fault
+from speedtrack.sealed import SealedField, Secret
 from speedtrack.wakeups import Wakes
 
 SYNC_LOCK = 0x5337  # class of the advisory lock that a look at a repository holds; its object is the project
@@ -27,8 +31,9 @@ def new_hook_id() -> str:
     return secrets.token_urlsafe(16)
 
 
-def new_hook_secret() -> str:
-    return secrets.token_urlsafe(32)
+def new_hook_secret() -> Secret:
+    """32 random bytes in the form that GitLab accepts for signing; to all other forges it is a text like any other."""
+    return Secret.of(KEY_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode())
 
 
 def pause_is_over() -> Q:
@@ -61,6 +66,11 @@ class ProjectQuerySet(models.QuerySet["Project"]):
         return self.exclude(pk__in=RawSQL(LOOKED_AT_NOW, [SYNC_LOCK]))  # noqa: S611 - constants
 
 
+class MachinePolicy(models.TextChoices):
+    EACH = "each", "each of its machines"  #: the same commit is measured on all machines of the project
+    ONE = "one", "one machine of each pool"  #: of machines of equal hardware one, the same as long as it is there
+
+
 class Project(models.Model):
     """A tracked repository."""
 
@@ -73,7 +83,9 @@ class Project(models.Model):
     )
     suite = models.CharField(max_length=100, help_text="name of a suite")
     hook_id = models.CharField(max_length=40, unique=True, default=new_hook_id)
-    hook_secret = models.CharField(max_length=100, default=new_hook_secret)
+    hook_secret = SealedField(default=new_hook_secret)
+    former_hook_secret = SealedField(default=Secret, help_text="also valid while the forge gets the new one")
+    former_hook_secret_until = models.DateTimeField(null=True)
     created = models.DateTimeField(db_default=Now())
     untracked_at = models.DateTimeField(
         null=True, help_text="since when its repository is not looked at; what was measured stays"
@@ -86,14 +98,61 @@ class Project(models.Model):
     mail_history_verdicts = models.BooleanField(
         default=False, help_text="alert for slowdowns found in the history alone, where measuring again is impossible"
     )
+    cancel_unreachable = models.BooleanField(
+        default=True, help_text="cancel waiting runs of commits that no branch or tag has any more"
+    )
+    submodule_urls = models.TextField(
+        default="", blank=True, help_text="repositories, one a line, that submodules may be fetched from"
+    )
+    machine_policy = models.CharField(
+        max_length=10,
+        choices=MachinePolicy,
+        default=MachinePolicy.EACH,
+        help_text="which of its machines measure a commit",
+    )
+    lag_alarm_hours = models.PositiveIntegerField(
+        default=24, help_text="after how long an unmeasured head of a branch is an alarm; 0: never"
+    )
+    lag_looked_at = models.DateTimeField(
+        db_default=Now(), help_text="when its branches were last asked for unmeasured heads"
+    )
     left_out = models.JSONField(
         default=dict, help_text="branches and tags that could not be fetched: reference name -> {sha, why}"
     )
+
+    renamed_to = models.CharField(max_length=300, default="", help_text="its new name, as its forge told")
+    renamed_at = models.DateTimeField(null=True)
 
     objects: ClassVar = ProjectQuerySet.as_manager()
 
     def __str__(self) -> str:
         return self.slug
+
+
+class Credential(models.Model):
+    """What opens a private repository: a token for https, or a deploy key for ssh. It is sent to one server only."""
+
+    class Kind(models.TextChoices):
+        TOKEN = "token", "Access token (https)"
+        KEY = "key", "Deploy key (ssh)"
+
+    project = models.OneToOneField(Project, models.CASCADE, related_name="credential")
+    kind = models.CharField(max_length=10, choices=Kind)
+    origin = models.CharField(max_length=300, help_text="the server it was entered for: scheme, host and port")
+    user = models.CharField(max_length=100, default="", help_text="the name that goes with a token")
+    secret = SealedField(help_text="the token, or the private key")
+    known_hosts = models.TextField(default="", help_text="lines of known_hosts that hold the keys of the ssh server")
+    public_key = models.TextField(default="", help_text="the public part of a deploy key")
+    changed = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=~Q(secret=""), name="a_credential_has_a_secret"),
+            models.CheckConstraint(condition=Q(kind="token") | ~Q(known_hosts=""), name="a_key_comes_with_known_hosts"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()} for {self.origin}"
 
 
 class Commit(models.Model):
@@ -112,6 +171,10 @@ class Commit(models.Model):
         models.CharField(max_length=64), default=list, help_text="ids, perhaps abbreviated, that its message reverts"
     )
 
+    unreachable_since = models.DateTimeField(
+        null=True, help_text="since when no tracked branch and no tag leads to it, after a forced push or a deletion"
+    )
+
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["project", "sha"], name="a_commit_once_per_project"),
@@ -119,6 +182,7 @@ class Commit(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["project"], name="commits_that_revert", condition=~Q(reverts=[])),
             models.Index(fields=["project", "committed_at"], name="commits_by_date"),
+            models.Index(fields=["project"], name="unreachable_commits", condition=Q(unreachable_since__isnull=False)),
         ]
 
     def __str__(self) -> str:
@@ -140,6 +204,10 @@ class Branch(models.Model):
     first_commits = models.PositiveIntegerField(
         default=0, help_text="how many of its newest commits the first look at it queues"
     )
+    awaited_number = models.IntegerField(
+        null=True, help_text="position that is to be measured: the head, when it was seen"
+    )
+    awaited_since = models.DateTimeField(null=True, help_text="since when it is; null: the head is measured")
     commits = models.ManyToManyField(Commit, through="Position", related_name="branches")
 
     class Meta:
@@ -179,6 +247,38 @@ class Tag(models.Model):
         ]
 
 
+class PullRequest(models.Model):
+    """A pull or merge request as its forge last described it."""
+
+    class State(models.TextChoices):
+        OPEN = OPEN
+        CLOSED = CLOSED
+        MERGED = MERGED
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="pull_requests", db_index=False)
+    number = models.BigIntegerField(help_text="as people see it")
+    title = models.CharField(max_length=300, default="")
+    head_sha = models.CharField(max_length=64, help_text="perhaps abbreviated, by Bitbucket Cloud")
+    head_ref = models.CharField(max_length=250, default="", help_text="the branch that it comes from")
+    head_repository = models.CharField(max_length=250, default="", help_text="owner/name; empty: the forge names none")
+    base_ref = models.CharField(max_length=250, help_text="the branch that it is for")
+    from_fork = models.BooleanField(default=True, help_text="its commits lie in another repository")
+    state = models.CharField(max_length=20, choices=State, default=State.OPEN)
+    updated_at = models.DateTimeField(help_text="by the forge's clock; an older report changes nothing")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["project", "number"], name="a_pull_request_once_per_number"),
+            models.CheckConstraint(
+                condition=Q(number__gt=0) & ~Q(head_sha="") & ~Q(base_ref=""),
+                name="a_pull_request_has_a_head_and_a_base",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.project} #{self.number}"
+
+
 class Annotation(models.Model):
     """What a person notes about a commit or a moment, in Markdown; without a project, for all of them."""
 
@@ -209,21 +309,28 @@ class Delivery(models.Model):
 
     class Status(models.TextChoices):
         RECEIVED = "received"  #: stored, waits for a look at its repository
-        PROCESSED = "processed"  #: its repository was looked at
+        PROCESSED = "processed"  #: its repository was looked at, or what it says was noted
         IGNORED = "ignored"  #: its signature is right, and its event is not interesting
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="deliveries", db_index=False)
     provider = models.CharField(max_length=20)
     delivery_id = models.CharField(max_length=100)
     event = models.CharField(max_length=50)
+    summary = models.CharField(max_length=300, default="", help_text="what its body says, in words")
     headers = models.JSONField()
+    size = models.PositiveIntegerField(default=0, help_text="of the body as it arrived, in bytes")
     packed_body = models.BinaryField(help_text="zlib")
     body_digest = models.CharField(max_length=64, help_text="of the body as it arrived")
     received_at = models.DateTimeField(db_default=Now(), help_text="when it, or an equal one, last arrived")
     status = models.CharField(max_length=20, choices=Status, default=Status.RECEIVED)
-    outcome = models.TextField(default="")
+    outcome = models.TextField(default="", help_text="what followed, or why it was ignored")
+    copies = models.PositiveIntegerField(default=1, help_text="how often it arrived or was replayed")
+    with_former = models.BooleanField(default=False, help_text="it was signed with the former secret")
 
     class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["project", "id"], name="deliveries_of_a_project"),
+        ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["project", "delivery_id"], name="a_delivery_once_per_id"),
             models.UniqueConstraint(
@@ -238,3 +345,33 @@ class Delivery(models.Model):
     def body(self) -> bytes:
         """As it arrived."""
         return zlib.decompress(self.packed_body)
+
+    def beginning(self, length: int) -> bytes:
+        """So many bytes of the body at most."""
+        return zlib.decompressobj().decompress(self.packed_body, length)
+
+
+class Refusal(models.Model):
+    """How many calls of a webhook were refused within an hour for one reason: of a flood no more than this is kept."""
+
+    class Reason(models.TextChoices):
+        UNSIGNED = Fault.UNSIGNED.value, "not signed"
+        WEAK = Fault.WEAK.value, "signed with SHA-1 only"
+        WRONG = Fault.WRONG.value, "signed with another secret, or altered on the way"
+        TIME = Fault.TIME.value, "signed too long ago, or ahead of time"
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="refusals", db_index=False)
+    hour = models.DateTimeField()
+    reason = models.CharField(max_length=20, choices=Reason)
+    count = models.PositiveIntegerField(default=1)
+    last_at = models.DateTimeField(db_default=Now())
+    event = models.CharField(max_length=50, default="", help_text="of the first one, as it said")
+    size = models.PositiveIntegerField(default=0, help_text="of the first one's body, in bytes")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["project", "hour", "reason"], name="refusals_once_per_hour_and_reason"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.count} calls {self.get_reason_display()}"

@@ -12,10 +12,11 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack import pgsession
+from speedtrack import failpoints, pgsession
 from speedtrack.projects import fetching, git
 from speedtrack.projects.fetching import FetchResult, head_ref
 from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag
+from speedtrack.projects.remotes import remote_of
 
 LONGEST_BRANCH = 250  # as Branch.name
 MOST_BRANCHES = 50  # of a project that patterns bring
@@ -51,12 +52,15 @@ def sync(project: Project, then: Callable[[BranchChange], object] = lambda moved
     with project_lock(project, wait=True):
         adopt_branches(project)
         branches = list(project.branches.filter(tracked=True).select_related("project", "head"))
-        fetched = fetching.fetch(project.slug, project.url, [branch.name for branch in branches])
+        fetched = fetching.fetch(project.slug, remote_of(project), [branch.name for branch in branches])
         with transaction.atomic():
             moved = [update_branch(branch, fetched) for branch in branches]
             update_tags(project)
+            mark_unreachable(project, {sha for one in moved for sha in one.removed})
             for one in moved:
                 then(one)
+            failpoints.reach("sync.before_commit")
+        failpoints.reach("sync.after_commit")
         left_out = {ref: {"sha": fetched.remote[ref], "why": why} for ref, why in fetched.faults.items()}
         note_success(project, synced_at=Now(), left_out=left_out)
     project.left_out = left_out
@@ -66,7 +70,7 @@ def sync(project: Project, then: Callable[[BranchChange], object] = lambda moved
 def adopt_branches(project: Project) -> None:
     """Track the branches of the remote that match the project's patterns and were never tracked."""
     if project.branch_patterns:
-        new = new_matches(project, git.remote_refs(project.url))
+        new = new_matches(project, git.remote_refs(remote_of(project)))
         Branch.objects.bulk_create([Branch(project=project, name=name, first_commits=ADOPTED) for name in new])
 
 
@@ -106,7 +110,7 @@ def has_news(project: Project) -> bool:
     """
     if not git.has_mirror(project.slug) or left_out_for_long(project):
         return True
-    remote = git.remote_refs(project.url)
+    remote = git.remote_refs(remote_of(project))
     if new_matches(project, remote):
         return True
     tracked = project.branches.filter(tracked=True).select_related("head")
@@ -150,6 +154,21 @@ def update_branch(branch: Branch, fetched: FetchResult) -> BranchChange:
         head=Commit.objects.get(project=branch.project, sha=head), deleted_at=None
     )
     return BranchChange(branch, added, removed, first=branch.head is None)
+
+
+def mark_unreachable(project: Project, removed: set[str]) -> None:
+    """Mark what no branch and no tag leads to any more, and take the mark from what one leads to again.
+
+    Looked at are the commits that have just left a branch, those of deleted branches, and those that are marked.
+    """
+    commits = Commit.objects.filter(project=project)
+    marked = commits.filter(unreachable_since__isnull=False)
+    lost = commits.filter(positions__branch__deleted_at__isnull=False).exclude(positions__branch__deleted_at=None)
+    known = set(marked.values_list("sha", flat=True))
+    asked = removed | known | set(lost.values_list("sha", flat=True))
+    gone = git.unreachable(project.slug, asked) if asked else set()
+    commits.filter(sha__in=gone - known).update(unreachable_since=Now())
+    marked.filter(sha__in=known - gone).update(unreachable_since=None)
 
 
 def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:

@@ -14,6 +14,7 @@ from speedtrack.alerts.models import Alert, BestLevel, ChangePoint, NoiseFloor, 
 from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Commit, Tag
 from speedtrack.runs.models import (
+    Alarm,
     Attempt,
     CanaryCheck,
     MachineEvent,
@@ -135,6 +136,12 @@ def standing_machine_events(ids: Ids) -> set[int]:
     newer = MachineEvent.objects.filter(machine=OuterRef("machine"), kind=OuterRef("kind"), pk__gt=OuterRef("pk"))
     unsent = Outbox.objects.filter(machine_event=OuterRef("pk"), sent_at=None)
     return set(events.filter(~Exists(newer) | Exists(unsent)).values_list("pk", flat=True))
+
+
+def unmailed_alarms(ids: Ids) -> set[int]:
+    """Those whose mails are not sent yet."""
+    unsent = Outbox.objects.filter(alarm=OuterRef("pk"), sent_at=None)
+    return set(Alarm.objects.filter(Exists(unsent), pk__in=ids).values_list("pk", flat=True))
 
 
 def compared_canary_runs(ids: Ids) -> set[int]:

@@ -12,10 +12,11 @@ from typing import Any
 from django.conf import settings
 from django.db.models import QuerySet
 
-from speedtrack.projects.models import Delivery
+from speedtrack.projects.models import Delivery, Refusal
 from speedtrack.retention import kept
 from speedtrack.retention.models import Pruning
 from speedtrack.runs.models import (
+    Alarm,
     Attempt,
     LogChunk,
     MachineEvent,
@@ -108,6 +109,10 @@ def told_machine_events() -> Rows:
     return MachineEvent.objects.filter(untold=False)
 
 
+def told_alarms() -> Rows:
+    return Alarm.objects.filter(untold=False, ended_at__isnull=False)
+
+
 def finished_deliveries() -> Rows:
     return Delivery.objects.exclude(status=Delivery.Status.RECEIVED)
 
@@ -187,18 +192,22 @@ POLICIES = {
         ),
         Policy(
             "events",
-            "changes of the status of runs, and events of machines",
+            "changes of the status of runs, events of machines, and alarms that are over",
             "KEEP_EVENTS_DAYS",
             (
                 of_rows(run_events, kept.held_run_events, "at"),
                 of_rows(told_machine_events, kept.standing_machine_events, "at"),
+                of_rows(told_alarms, kept.unmailed_alarms, "ended_at"),
             ),
         ),
         Policy(
             "deliveries",
-            "webhook deliveries that were processed or ignored",
+            "webhook deliveries that were processed or ignored, and counts of refused ones",
             "KEEP_DELIVERIES_DAYS",
-            (of_rows(finished_deliveries, kept.nothing, "received_at", at_once=200),),
+            (
+                of_rows(finished_deliveries, kept.nothing, "received_at", at_once=200),
+                of_rows(Refusal.objects.all, kept.nothing, "last_at"),
+            ),
         ),
     )
 }

@@ -2,14 +2,17 @@
 
 from django.db import transaction
 
+from speedtrack import failpoints
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.digests import build_meaning, json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects import submodules
 from speedtrack.projects.models import Commit
-from speedtrack.runs import canary, planning, quarantine, queue, results
+from speedtrack.runs import canary, quarantine, queue, results
 from speedtrack.runs.documents import BuildDocument, BuildReport
 from speedtrack.runs.models import (
+    ROUTINE,
     Attempt,
     Build,
     Environment,
@@ -22,7 +25,7 @@ from speedtrack.runs.models import (
     Status,
 )
 
-POINTS = (*planning.ROUTINE, Reason.MANUAL)  # runs whose builds are points of a line
+POINTS = (*ROUTINE, Reason.MANUAL)  # runs whose builds are points of a line
 LOOK_BACK = 5  # runs of the parent that are examined
 
 
@@ -38,11 +41,12 @@ def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | No
     commit = queue.side_of(run, build.side, build.sha)
     attempt = queue.attempt_of(run)
     content = build.model_dump(exclude={"sha", "error"})
-    row = Build(attempt=attempt, commit=commit, error=build.error or "", **content)
+    row = Build(attempt=attempt, commit=commit, error=error_of(build, commit), **content)
     if sent := Build.objects.filter(attempt=attempt, side=build.side).first():
         results.check_same(f"build of side {build.side}", [sent], [row])
     else:
         row.save(force_insert=True)
+    failpoints.reach("build.before_commit")
     if run.canary_id and build.succeeded:
         canary.freeze_artifacts(run, {name: artifact.digest for name, artifact in build.artifacts.items()})
     if not build.succeeded or report.environment is None:
@@ -50,11 +54,18 @@ def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | No
     environment = results.store_environment(machine.pk, report.environment)
     if run.reason in POINTS and not run.paired:
         store_series(attempt, commit, build, environment)
-    if run.reason not in planning.ROUTINE or run.paired:
+    if run.reason not in ROUTINE or run.paired:
         return None
     linked = measured_parent(attempt, commit, build, environment)
     Run.objects.filter(pk=run.pk).update(linked=linked)
     return linked
+
+
+def error_of(build: BuildDocument, commit: Commit) -> str:
+    """Why the build failed; with the submodules that its sources lack, which may be the cause."""
+    if build.succeeded:
+        return build.error or ""
+    return ". ".join(filter(None, (build.error, submodules.lacking(commit.project, commit.sha))))
 
 
 def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environment: Environment) -> None:

@@ -8,9 +8,11 @@ from django.db.models.functions import Now
 from django.urls import reverse
 
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.projects import git
+from speedtrack.projects import fetching, git, hooks, remotes
+from speedtrack.projects.credentials import store_credential
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.projects.models import Branch, Project, new_hook_id, new_hook_secret
+from speedtrack.projects.models import Branch, Project
+from speedtrack.projects.remotes import Remote, remote_of
 from speedtrack.runs import queue, tracking
 from speedtrack.runs.models import Machine, Run
 
@@ -22,8 +24,12 @@ class Taken(RepositoryError):
     """A project of this name exists."""
 
 
+class Unrelated(RepositoryError):
+    """The repository at a new address has another history."""
+
+
 @dataclass(frozen=True)
-class Remote:
+class RemoteAnswer:
     """What a repository answers: its branches, and the one that it shows by default."""
 
     url: str
@@ -31,15 +37,35 @@ class Remote:
     default: str
 
 
-def ask_remote(url: str) -> Remote:
+def ask_remote(remote: Remote) -> RemoteAnswer:
     """Ask a repository for its branches. Raises RepositoryError that says what is wrong with the address."""
-    valid = git.valid_url(url)
+    valid = Remote(remotes.valid_url(remote.url), remote.credential)
     refs = git.remote_refs(valid, ANSWER_S)
     branches = sorted(ref.removeprefix("refs/heads/") for ref in refs if ref.startswith("refs/heads/"))
     if not branches:
-        raise RepositoryError(f"{valid} is empty: push a commit and try again")
+        raise RepositoryError(f"{valid.url} is empty: push a commit and try again")
     default = git.remote_default_branch(valid)
-    return Remote(valid, branches, default if default in branches else branches[0])
+    return RemoteAnswer(valid.url, branches, default if default in branches else branches[0])
+
+
+def address_for(project: Project, url: str, unrelated: bool) -> str:
+    """The new address of a project's repository, which answers and has a commit in common with what is known of it.
+
+    ``unrelated``: it need not. Raises Unrelated, or RepositoryError.
+    """
+    remote = remote_of(project, remotes.valid_url(url))
+    answer = ask_remote(remote)
+    branch = project.default_branch if project.default_branch in answer.branches else answer.default
+    if unrelated or not git.has_mirror(project.slug):
+        return answer.url
+    if not fetching.is_related(project.slug, remote, branch, ANSWER_S):
+        count = project.commits.filter(positions__isnull=False).distinct().count()
+        raise Unrelated(
+            f"{answer.url} shows no commit in common with the {count} commits of {project.url}. All of them would "
+            "leave their branches and be marked as unreachable; what was measured of them stays. Tick the box if that "
+            "is meant, or track it as a project of its own"
+        )
+    return answer.url
 
 
 def begin_tracking(request: tracking.TrackingRequest) -> Project:
@@ -47,15 +73,16 @@ def begin_tracking(request: tracking.TrackingRequest) -> Project:
 
     Raises RepositoryError, DefinitionError or Taken.
     """
-    url = git.valid_url(request.url)
+    url = remotes.valid_url(request.url)
     load_suite(request.suite)
-    branch = tracking.branch_to_track(url, request.branch)
+    branch = tracking.branch_to_track(Remote(url, request.credential), request.branch)
     slug = tracking.valid_slug(request.name or tracking.name_in_url(url))
     first = min(max(request.last, 0), MOST_FIRST)
     known = {"name": request.name or slug, "url": url, "default_branch": branch, "suite": request.suite}
     try:
         with transaction.atomic():
             project = Project.objects.create(slug=slug, **known)
+            store_credential(project, request.credential)
     except IntegrityError:
         known_one = Project.objects.get(slug=slug)
         remedy = "track it again in its settings, or " if known_one.untracked_at else ""
@@ -74,8 +101,8 @@ def untrack(project: Project) -> int:
     cancelled = queue.cancel_waiting(
         Run.objects.filter(project=project, canary=None), "its project is no longer tracked"
     )
-    changes = {"untracked_at": Now(), "hook_id": new_hook_id(), "hook_secret": new_hook_secret(), "error": ""}
-    Project.objects.filter(pk=project.pk).update(**changes)
+    hooks.renew_all(project)
+    Project.objects.filter(pk=project.pk).update(untracked_at=Now(), error="")
     project.machines.clear()
     return cancelled
 
@@ -87,20 +114,13 @@ def track_again(project: Project) -> None:
     project.machines.add(*Machine.objects.filter(retired_at=None))
 
 
-def rotate_secret(project: Project) -> str:
-    """Give the project's webhook a new secret and return it. The old one is invalid at once."""
-    project.hook_secret = new_hook_secret()
-    project.save(update_fields=["hook_secret"])
-    return project.hook_secret
-
-
 def hook_url(project: Project) -> str:
     return settings.URL + reverse("hook", args=[project.hook_id])
 
 
 def add_branch(project: Project, name: str, first_commits: int) -> Branch:
     """Track a branch that the repository has; the next look at it queues its newest commits. Raises RepositoryError."""
-    branch_name = tracking.branch_to_track(project.url, name)
+    branch_name = tracking.branch_to_track(remote_of(project), name)
     branch, made = Branch.objects.get_or_create(
         project=project, name=branch_name, defaults={"first_commits": min(max(first_commits, 0), MOST_FIRST)}
     )

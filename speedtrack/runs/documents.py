@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.text import UNSTORABLE, storable
 
-UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL's text holds neither a zero byte nor half a surrogate pair
 LARGEST_INTEGER = 2**31 - 1
 LARGEST_TOKEN = 2**63 - 1
 LARGEST_SIZE = 10**15  # bytes of one file
@@ -33,7 +33,7 @@ MOST_FRAMES = 200
 
 
 def replace_unstorable(text: Any) -> Any:
-    return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text) if isinstance(text, str) else text
+    return storable(text) if isinstance(text, str) else text
 
 
 def check_storable(value: dict[str, Any]) -> int:
@@ -124,18 +124,49 @@ class Document(BaseModel):
 
 class Hello(Document):
     version: Text = Field(max_length=40)
+    protocol: int | None = Field(None, ge=0, le=LARGEST_INTEGER)
     boot_id: Text = Field(max_length=100)
     facts: Facts
 
 
 class Claim(Document):
     instance: str = Field("", pattern=r"^[^\x00-\x1f]{0,64}$")
+    version: Text = Field("", max_length=40)
+    protocol: int | None = Field(None, ge=0, le=LARGEST_INTEGER)
+
+
+class Enrolment(Document):
+    code: Text = Field(max_length=100)
+    token: Text = Field(max_length=100)
+    version: Text = Field("", max_length=40)
+    protocol: int | None = Field(None, ge=0, le=LARGEST_INTEGER)
+
+
+class Succession(Document):
+    """A runner's new token, which it has made itself."""
+
+    token: Text = Field(max_length=100)
+
+
+class Beat(Document):
+    """An idle runner is there; ``unable``: why it takes no work, empty if it does."""
+
+    unable: Text = Field("", max_length=1000)
 
 
 class ProgressDocument(Document):
+    """``age_s``: since this was last true anew; after ``overdue_s`` without progress, people are told."""
+
     done: Count
     total: Count
     now: Text = Field(max_length=200)
+    phase: Text = Field("", max_length=200)
+    age_s: Seconds = 0
+    overdue_s: Seconds = LONGEST_S
+
+    @property
+    def overdue(self) -> bool:
+        return self.age_s > self.overdue_s
 
 
 class Leased(Document):
@@ -145,7 +176,20 @@ class Leased(Document):
 
 
 class Renewal(Leased):
+    """``hung``: why the work cannot go on, although its heartbeat does; empty if it can."""
+
     progress: ProgressDocument | None = None
+    hung: Text = Field("", max_length=1000)
+
+    def trouble(self) -> str:
+        """Why the run is not finishing, for people; empty if nothing is known against it."""
+        if self.hung:
+            return self.hung
+        if self.progress is None or not self.progress.overdue:
+            return ""
+        at, since_s = self.progress.now or "nothing", round(self.progress.age_s)
+        usual_s = f"{self.progress.overdue_s:g} s"
+        return f"no progress for {since_s} s, at {at} (more than {usual_s} is unusual)"
 
 
 class LogPiece(Leased):
@@ -196,6 +240,14 @@ class BuildReport(Leased):
 class Failure(Leased):
     kind: Literal["transient", "permanent", "stopped"]
     error: Text = Field(min_length=1, max_length=20_000)
+
+
+class Completion(Leased):
+    """``out_of_reach``: benchmarks that the machine cannot measure, and why."""
+
+    out_of_reach: dict[Annotated[Text, Field(max_length=100)], Annotated[Text, Field(max_length=1000)]] = Field(
+        {}, max_length=10_000
+    )
 
 
 class BenchmarkRef(Document):

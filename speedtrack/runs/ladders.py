@@ -9,7 +9,7 @@ from speedtrack.benchmarks.storing import ladder_benchmarks, store_set, store_su
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import newest_patches
-from speedtrack.runs import planning
+from speedtrack.runs import planning, pools
 from speedtrack.runs.models import Reason, Run
 from speedtrack.runs.order import PRIORITY
 
@@ -36,7 +36,7 @@ def plan_ladders(project: Project) -> int:
     if head := head_of_the_day(project):
         commits.add(head)
     plan = planning.Plan(project, suite, rungs, Reason.BACKFILL, priority=PRIORITY["later"])
-    return planning.plan_commits(plan, ranks_of(project, commits), project.machines.all())
+    return planning.plan_commits(plan, ranks_of(project, commits), pools.machines_for(project))
 
 
 def new_releases(project: Project) -> set[int]:

@@ -33,8 +33,8 @@ WITH leased AS (
     INSERT INTO runs_runevent (run_id, attempt, before, after, why)
     SELECT id, attempt, 'queued', 'leased', %(why)s FROM leased
 ), begun AS (
-    INSERT INTO runs_attempt (run_id, number, token, instance, outcome, postponed)
-    SELECT id, attempt, lease_token, %(instance)s, '', %(postponed)s FROM leased
+    INSERT INTO runs_attempt (run_id, number, token, instance, outcome, postponed, out_of_reach)
+    SELECT id, attempt, lease_token, %(instance)s, '', %(postponed)s, '{}' FROM leased
     RETURNING id, started_at
 )
 SELECT begun.id, leased.attempt, leased.lease_token, leased.lease_until, leased.started_at,
@@ -46,7 +46,9 @@ SELECT begun.id, leased.attempt, leased.lease_token, leased.lease_until, leased.
   JOIN projects_project project ON project.id = leased.project_id
   LEFT JOIN runs_canary canary ON canary.id = leased.canary_id
 """
-LOCKED_MACHINE = "SELECT id, name, paused, quarantined_at FROM runs_machine WHERE id = %s FOR NO KEY UPDATE"
+LOCKED_MACHINE = (
+    "SELECT id, name, paused, quarantined_at, windows, zone, shares FROM runs_machine WHERE id = %s FOR NO KEY UPDATE"
+)
 
 
 def locked_machine(machine: Machine) -> Machine:

@@ -5,8 +5,8 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from speedtrack.projects.models import Project
-from speedtrack.runs import canary, queue
-from speedtrack.runs.models import Machine, MachineEvent, Reason, Run, Status
+from speedtrack.runs import alarms, canary, pools, queue, tokens
+from speedtrack.runs.models import Alarm, Machine, MachineEvent, Reason, Run, Status
 from speedtrack.runs.quarantine import record_event
 
 Kind = MachineEvent.Kind
@@ -26,6 +26,7 @@ def pause(machine: Machine, who: User | None = None, at_once: bool = False) -> N
         record_event(machine, Kind.PAUSED, "its run is queued again" if at_once else FINISHES, who)
     if at_once:
         take_run_back(machine, "its machine was paused")
+    pools.leave(machine, f"{machine} was paused")
 
 
 def take_run_back(machine: Machine, why: str) -> None:
@@ -61,11 +62,13 @@ def retire(machine: Machine, who: User | None = None) -> int:
     if machine.retired_at:
         raise NotPossible(f"machine {machine} is retired already")
     take_run_back(machine, "its machine was retired")
+    Machine.objects.filter(pk=machine.pk).update(paused=True)
+    pools.leave(machine, f"{machine} was retired")
     cancelled = queue.cancel_waiting(Run.objects.filter(machine=machine), "its machine was retired")
-    machine.new_token()  # which nobody gets to see
-    machine.paused, machine.retired_at = True, Now()
-    machine.save(update_fields=["paused", "retired_at", "token_id", "token_digest"])
+    tokens.revoke(machine)
+    Machine.objects.filter(pk=machine.pk).update(paused=True, retired_at=Now())
     machine.projects.clear()
+    end_alarms(machine, "the machine was retired")
     record_event(machine, Kind.RETIRED, f"{cancelled} waiting runs were cancelled", who)
     return cancelled
 
@@ -76,12 +79,45 @@ def return_to_service(machine: Machine, who: User | None = None) -> str:
     machine = locked(machine)
     if machine.retired_at is None:
         raise NotPossible(f"machine {machine} is in service")
-    token = machine.new_token()
-    machine.paused, machine.retired_at = False, None
-    machine.save(update_fields=["paused", "retired_at", "token_id", "token_digest"])
+    token = tokens.replace(machine)
+    Machine.objects.filter(pk=machine.pk).update(paused=False, retired_at=None)
     machine.projects.add(*Project.objects.tracked())
     record_event(machine, Kind.RETURNED, "it measures all projects, with a new token", who)
     return token
+
+
+@transaction.atomic
+def revoke(machine: Machine, who: User | None = None) -> int:
+    """Refuse all tokens of the machine from now on. Return how many these were.
+
+    Its run is queued again. Its runner is told with its next renewal, and ends.
+    """
+    machine = locked(machine)
+    ended = tokens.revoke(machine)
+    take_run_back(machine, "the tokens of its machine were revoked")
+    moved = pools.leave(machine, f"the tokens of {machine} were revoked")
+    record_event(machine, Kind.REVOKED, f"{ended} were valid; {moved} waiting runs moved to its pool", who)
+    return ended
+
+
+@transaction.atomic
+def rotate(machine: Machine, who: User | None = None) -> None:
+    """Have the runner replace its token with its next call; both are valid until it uses the new one."""
+    if not tokens.ask_to_rotate(machine):
+        raise NotPossible(f"machine {machine} has no valid token: enrol it anew, or make a token for it")
+
+
+def tell_unable(machine: Machine, why: str) -> None:
+    """Its runner says why it takes no work; empty: that is over."""
+    if why:
+        alarms.begin(Alarm.Kind.UNABLE, why, machine=machine)
+    else:
+        alarms.end(Alarm.Kind.UNABLE, "it takes work again", machine=machine)
+
+
+def end_alarms(machine: Machine, why: str) -> None:
+    for kind in (Alarm.Kind.UNABLE, Alarm.Kind.STALLED):
+        alarms.end(kind, why, machine=machine)
 
 
 @transaction.atomic

@@ -5,18 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 
+from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Branch, Commit, Project
-from speedtrack.runs import queue
-from speedtrack.runs.models import Machine, Reason, Run, Status
+from speedtrack.runs import policies, queue
+from speedtrack.runs.models import ROUTINE, Machine, Reason, Run, RunEvent, Status
 from speedtrack.runs.order import PRIORITY
 
 BACKLOG_CAP = 200  # commits of one plan, evenly spread, that keep their priority; the others are measured later
-ROUTINE = (Reason.PUSH, Reason.BACKFILL)  # a commit needs a run for one of them only
+PAIRS = 15  # of one run that a person asks for
+METRICS_OF_PAIRS = [HEADLINE, "throughput_rps", "instructions_per_request"]
+BY_HAND = (Reason.MANUAL, Reason.PULL)  # a person asked for them
 GONE = "the commit is no longer on"
 
 
@@ -102,18 +105,19 @@ def plan_pair(plan: Plan, commit_id: int, machine: Machine) -> Run:
 
 
 def priority_of(reason: Reason, is_head: bool, in_step: bool) -> int:
-    if reason.value in PRIORITY:
+    if reason.value in PRIORITY and reason not in ROUTINE:
         return PRIORITY[reason.value]
-    return PRIORITY["head" if is_head else "rest" if in_step else "later"]
+    rest = "rest" if reason == Reason.PUSH else "backfill"
+    return PRIORITY["head" if is_head else rest if in_step else "later"]
 
 
 def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> int:
-    """Queue commits of a branch on all machines of its project. Return the number of new runs.
+    """Queue commits of a branch with the suite and on the machines of its policy. Return the number of new runs.
 
     Waiting runs of commits that are no longer the head of a branch lose their priority: people want the newest first.
     """
-    project = branch.project
-    definition = load_suite(project.suite)
+    project, policy = branch.project, policies.policy_of(branch)
+    definition = load_suite(policies.suite_of(policy))
     suite, benchmarks = store_suite(project, definition)
     ranks = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number").order_by("number"))
     if not ranks:
@@ -126,23 +130,29 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
         ).update(priority=PRIORITY["rest"])
     usual = store_set(suite, usual_benchmarks(definition, benchmarks))
     plan = Plan(project, suite, usual, reason)
-    return plan_commits(plan, ranks, project.machines.all(), head)
+    return plan_commits(plan, ranks, policies.machines_of(policy), head)
 
 
 def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
-    """Cancel the waiting runs of commits that a force push removed from a branch, unless another branch has them."""
-    gone = Run.objects.filter(
-        project=branch.project, status=Status.QUEUED, commit__sha__in=shas, commit__positions=None, canary=None
-    )
+    """Cancel the waiting runs of commits that are marked as unreachable, or that have just left all branches.
+
+    Not those that a person asked for, and none where the project keeps them.
+    """
+    if not branch.project.cancel_unreachable:
+        return 0
+    left = Q(commit__sha__in=shas, commit__positions=None)
+    waiting = Run.objects.filter(project=branch.project, status=Status.QUEUED, canary=None)
+    gone = waiting.filter(left | Q(commit__unreachable_since__isnull=False)).exclude(reason__in=BY_HAND)
     for run in gone:
         queue.cancel(run, f"{GONE} {branch}")
     return len(gone)
 
 
 def requeue_returned(branch: Branch, commits: QuerySet[Commit]) -> int:
-    """Queue the runs again that were cancelled when these commits left the branch. Return how many."""
+    """Queue the runs again that were cancelled because these commits were gone. Return how many."""
     cancelled = Run.objects.filter(project=branch.project, status=Status.CANCELLED, commit__in=commits)
-    back = cancelled.filter(events__after=Status.CANCELLED, events__why__startswith=GONE).distinct()
+    last = RunEvent.objects.filter(run=OuterRef("pk")).order_by("-pk").values("why")[:1]
+    back = cancelled.annotate(why=Subquery(last)).filter(why__startswith=GONE, commit__unreachable_since=None)
     for run in back:
         queue.retry(run, f"the commit is on {branch} again")
     return len(back)

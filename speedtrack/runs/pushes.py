@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 from django.db.models import F
 from django.db.models.functions import Now
+from structlog.contextvars import bound_contextvars
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import Interrupted, RepositoryError
 from speedtrack.projects.models import Branch, Commit, Delivery, Project, ProjectQuerySet
 from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, project_lock, sync
-from speedtrack.runs import ladders, planning
+from speedtrack.runs import choosing, ladders, planning
 from speedtrack.runs.models import Reason
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,8 @@ def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Proje
         with project_lock(project) as is_mine:
             # Another process may have done it before the lock was taken.
             if is_mine and asked_for().filter(pk=project.pk).exists():
-                look_noting_failure(project, look)
+                with bound_contextvars(project=project.slug):
+                    look_noting_failure(project, look)
 
 
 def look_noting_failure(project: Project, look: Callable[[Project], object]) -> None:
@@ -52,6 +54,7 @@ def look_for_news(project: Project) -> None:
     else:
         note_success(project)
         ladders.plan_daily(project)
+        choosing.plan_extended(project)
 
 
 def sync_and_plan(project: Project) -> int:
@@ -71,7 +74,7 @@ def sync_and_plan(project: Project) -> int:
             words.append(f"{moved.branch}: {len(moved.added)} new, {len(moved.removed)} gone, {new} runs queued")
 
     sync(project, then=plan)
-    queued += ladders.plan_ladders(project)
+    queued += ladders.plan_ladders(project) + choosing.plan_tagged(project) + choosing.plan_extended(project)
     words += [f"{ref} was left out: {fault['why']}" for ref, fault in project.left_out.items()]
     Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED, received_at__lte=started_at).update(
         status=Delivery.Status.PROCESSED, outcome="; ".join(words) or "nothing new on the tracked branches"
@@ -85,12 +88,13 @@ def plan_moved(moved: BranchChange) -> int:
     The history of a branch seen for the first time is not a push: whoever tracks it says how much of it to measure.
     """
     planning.cancel_unreachable(moved.branch, moved.removed)
+    moved.branch.deferrals.filter(commit__sha__in=moved.removed).delete()
     if moved.first:
         return plan_first(moved.branch)
     moved.branch.refresh_from_db()
     commits = Commit.objects.filter(project=moved.branch.project, sha__in=moved.added)
-    again = planning.requeue_returned(moved.branch, commits)
-    return again + planning.plan_branch(moved.branch, commits, Reason.PUSH)
+    again = planning.requeue_returned(moved.branch, Commit.objects.filter(positions__branch=moved.branch))
+    return again + choosing.plan_pushed(moved.branch, commits)
 
 
 def plan_first(branch: Branch) -> int:

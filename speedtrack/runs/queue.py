@@ -5,19 +5,24 @@ runner carries it, and a call with an old token changes nothing (LeaseLost). A l
 because only ``claim`` decides which runner does what.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
+from types import MappingProxyType
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Func, IntegerField, Sum
+from django.db.models import F, Func, IntegerField, Max, Sum
 from django.db.models.functions import Least, Now
 
+from speedtrack import failpoints
 from speedtrack.benchmarks import definitions
 from speedtrack.projects.models import Commit
-from speedtrack.runs import canary, leasing, order
+from speedtrack.runs import alarms, canary, leasing, order
 from speedtrack.runs.documents import Failure, LogPiece, Renewal
 from speedtrack.runs.models import (
     ACTIVE,
+    Alarm,
     Attempt,
     LogChunk,
     Machine,
@@ -30,6 +35,7 @@ from speedtrack.runs.models import (
     Status,
 )
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
 FURTHER_PAUSE = timedelta(minutes=10)  # after the attempt cap; three times as long after each further attempt
 FURTHER_ATTEMPTS = 6  # the last one begins 60 hours after the cap
 LOG_BYTES = 8 * 1024 * 1024  # of one attempt
@@ -71,6 +77,7 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
         while picked := order.next_run(machine):
             picked.machine = machine
             if lease(picked, instance):
+                failpoints.reach("claim.before_commit")
                 return picked
         return None
 
@@ -138,18 +145,40 @@ def attempt_of(run: Run) -> Attempt:
 
 @transaction.atomic
 def renew(machine: Machine, run_id: int, renewal: Renewal) -> bool:
-    """Extend the lease and store the progress. True: the run was cancelled, stop the work. Raises LeaseLost."""
+    """Extend the lease and store the progress. True: the run was cancelled, stop the work. Raises LeaseLost.
+
+    A lease whose work hangs, as its heartbeat says, is not extended: it expires, and ``reap`` queues the run again.
+    """
     run = held_run(machine, run_id, renewal.token)
     if run.cancel_requested_at:
         end_run(run, Status.CANCELLED, "cancelled on request")
         return True
-    progress = renewal.progress.model_dump() if renewal.progress else run.progress
+    note_progress(machine, run, renewal)
+    if renewal.hung:
+        return False
+    progress = progress_of(renewal) or run.progress
     lease = {"lease_until": Now() + timedelta(seconds=settings.LEASE_S), "progress": progress}
     if run.status == Status.LEASED:
         run.move(Status.RUNNING, "the runner began", **lease)
     else:
         Run.objects.filter(pk=run.pk).update(**lease)
     return False
+
+
+def progress_of(renewal: Renewal) -> dict[str, Any] | None:
+    if renewal.progress is None:
+        return None
+    return {**renewal.progress.model_dump(), "overdue": renewal.progress.overdue}
+
+
+def note_progress(machine: Machine, run: Run, renewal: Renewal) -> None:
+    """Begin an alarm for a run that is alive and goes nowhere; end it when it moves on, or the next one begins."""
+    was_late = bool((run.progress or {}).get("overdue"))
+    if trouble := renewal.trouble():
+        alarms.begin(Alarm.Kind.STALLED, f"run {run.pk}: {trouble}", machine=machine)
+    elif was_late or run.status == Status.LEASED:
+        alarms.end(Alarm.Kind.STALLED, f"run {run.pk} makes progress", machine=machine)
+        alarms.end(Alarm.Kind.UNABLE, f"it took run {run.pk}", machine=machine)
 
 
 @transaction.atomic
@@ -179,10 +208,12 @@ def side_of(run: Run, side: str, sha: str) -> Commit:
 
 
 @transaction.atomic
-def complete(machine: Machine, run_id: int, token: int) -> None:
+def complete(machine: Machine, run_id: int, token: int, out_of_reach: Mapping[str, str] = NOTHING) -> None:
     """Accept the run's measurements and end it. The same call again changes nothing.
 
-    Raises LeaseLost, or Incomplete if a benchmark's measurement is missing.
+    ``out_of_reach``: benchmarks that the machine cannot measure (name -> reason). They may be missing, if any other one
+    was measured; but in a paired run both sides of all are needed.
+    Raises LeaseLost, or Incomplete if another benchmark's measurement is missing.
     """
     if already_ended(machine, run_id, token, Status.SUCCEEDED):
         return
@@ -192,14 +223,25 @@ def complete(machine: Machine, run_id: int, token: int) -> None:
         accept_measurements(run)
         end_run(run, Status.SUCCEEDED, f"{run.linked.commit.short} is the same program: not measured again")
         return
-    expected = (2 if run.base else 1) * (run.benchmark_set.benchmarks.count() - len(attempt.postponed))
     what = "profiles" if run.reason == Reason.PROFILE else "measurements"
-    found = len(sent_documents(attempt, what))
-    if found < expected:
-        raise Incomplete(f"run {run.pk} has {found} of {expected} {what}")
+    found = sent_documents(attempt, what)
+    left_out = {} if run.base else missing_with_reason(run, found, out_of_reach)
+    expected = (2 if run.base else 1) * (run.benchmark_set.benchmarks.count() - len(attempt.postponed) - len(left_out))
+    if len(found) < expected or not found:
+        raise Incomplete(f"run {run.pk} has {len(found)} of {expected} {what}")
     accept_measurements(run)
-    end_run(run, Status.SUCCEEDED, f"all {what} are there")
+    if left_out:
+        Attempt.objects.filter(pk=attempt.pk).update(out_of_reach=left_out)
+    reasons = "".join(f"; {name} is out of reach: {why}" for name, why in left_out.items())
+    end_run(run, Status.SUCCEEDED, f"all {what} are there{reasons}")
     canary.adopt_first_head(run)
+    failpoints.reach("complete.before_commit")
+
+
+def missing_with_reason(run: Run, found: set[tuple[str, str]], reasons: Mapping[str, str]) -> dict[str, str]:
+    """The benchmarks of the run without a document, of those for which there is a reason."""
+    sent = {name for name, _ in found}
+    return {name: reasons[name] for name in run.benchmark_set.names if name in reasons and name not in sent}
 
 
 def sent_documents(attempt: Attempt, what: str) -> set[tuple[str, str]]:
@@ -227,6 +269,7 @@ def fail(machine: Machine, run_id: int, failure: Failure) -> None:
         requeue_unharmed(run, failure.error)
     else:
         requeue_lost(run, failure.error, pause_s=RETRY_PAUSE_S * run.attempt)
+    failpoints.reach("fail.before_commit")
 
 
 def already_ended(machine: Machine, run_id: int, token: int, status: Status) -> bool:
@@ -353,3 +396,19 @@ def retry(run: Run, why: str) -> None:
     run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
     fresh = {"attempt": 0, "error": "", "cancel_requested_at": None, "ended_at": None, "retry_at": None}
     run.move(Status.QUEUED, why, not_before=Now(), **fresh)
+
+
+@transaction.atomic
+def raise_run(run: Run, why: str) -> bool:
+    """Let a waiting run go first, also outside of its machine's windows. False if it does not wait."""
+    run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
+    if run.status != Status.QUEUED:
+        return False
+    newest = Run.objects.filter(machine=run.machine_id, status=Status.QUEUED, priority=order.PRIORITY["manual"])
+    rank = (newest.aggregate(rank=Max("rank"))["rank"] or 0) + 1
+    priority = max(run.priority, order.PRIORITY["manual"])
+    Run.objects.filter(pk=run.pk).update(priority=priority, rank=max(run.rank, rank), not_before=Now())
+    RunEvent.objects.create(
+        run=run, attempt=run.attempt, before=run.status, after=run.status, why=f"raised {why}"[:2000]
+    )
+    return True

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import connection, models, transaction
 from psycopg.types.json import Jsonb
 
+from speedtrack import failpoints
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Commit
@@ -102,6 +103,7 @@ def accept_result(machine: Machine, run_id: int, result: ResultDocument) -> None
         store(place, result, samples)
     else:
         check_repetition(Result.objects.get(pk=place.sent_id), result, samples)
+    failpoints.reach("measurement.before_commit")
 
 
 def place_of(run: Run, benchmark: Member, commit: Commit, result: ResultDocument) -> Place:

@@ -1,7 +1,7 @@
 """The operator's commands: track a repository, measure commits, register and maintain machines."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -17,13 +17,15 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.projects import fetching, git
+from speedtrack.projects import fetching, git, remotes
+from speedtrack.projects.credentials import store_credential
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.fetching import head_ref
-from speedtrack.projects.models import Branch, Commit, Project, Tag
+from speedtrack.projects.models import Branch, Commit, Credential, Project, Tag
 from speedtrack.projects.releases import newest_patches
+from speedtrack.projects.remotes import Remote, remote_of
 from speedtrack.projects.sync import LONGEST_BRANCH, store_commits, sync
-from speedtrack.runs import canary, planning, pushes, quarantine, queue
+from speedtrack.runs import canary, gaps, planning, pools, pushes, quarantine, queue, tokens
 from speedtrack.runs.canary import FrozenCommit
 from speedtrack.runs.models import Canary, Machine, MachineEvent, Reason, Run, Status
 
@@ -47,14 +49,18 @@ class TrackingRequest:
     last: int = 10
     name: str | None = None
     mail_history_verdicts: bool | None = None
+    credential: Credential | None = None  #: not yet stored
 
 
 @dataclass(frozen=True)
 class Tracked:
+    """``is_new``: the project has just been made, so nobody has seen its webhook's secret."""
+
     project: Project
     branch: Branch
     commits: int
     queued: int
+    is_new: bool = False
 
     @property
     def hook_url(self) -> str:
@@ -66,22 +72,29 @@ def track(request: TrackingRequest) -> Tracked:
 
     Raises RepositoryError or DefinitionError, and then leaves no new project behind.
     """
-    url = git.valid_url(request.url)
+    url = remotes.valid_url(request.url)
     load_suite(request.suite)
-    branch_name = branch_to_track(url, request.branch)
     slug = valid_slug(request.name or name_in_url(url))
+    branch_name = branch_to_track(remote_to_track(slug, url, request.credential), request.branch)
     project, made = Project.objects.get_or_create(
         slug=slug,
         defaults={"name": request.name or slug, "url": url, "default_branch": branch_name, "suite": request.suite},
     )
     try:
         check_same_url(project, url)
-        return track_branch(project, branch_name, request)
+        store_credential(project, request.credential)
+        return replace(track_branch(project, branch_name, request), is_new=made)
     except (RepositoryError, DefinitionError):
         if made:
             project.delete()
             git.remove_mirror(slug)
         raise
+
+
+def remote_to_track(slug: str, url: str, credential: Credential | None) -> Remote:
+    """With the credential that was entered, else the one of a project that tracks the repository already."""
+    project = Project.objects.filter(slug=slug, url=url).first()
+    return Remote(url, credential) if credential or not project else remote_of(project)
 
 
 def check_same_url(project: Project, url: str) -> None:
@@ -116,13 +129,13 @@ def check_fetched(project: Project, branch: Branch) -> None:
         raise RepositoryError(f"cannot fetch branch {branch} of {project.url}: {fault['why']}")
 
 
-def branch_to_track(url: str, name: str | None) -> str:
+def branch_to_track(remote: Remote, name: str | None) -> str:
     """The branch to track, which exists. Raises RepositoryError that lists the branches."""
-    refs = git.remote_refs(url)
+    refs, url = git.remote_refs(remote), remote.url
     branches = sorted(ref.removeprefix("refs/heads/") for ref in refs if ref.startswith("refs/heads/"))
     if not branches:
         raise RepositoryError(f"{url} is empty: push a commit and track it again")
-    name = name or git.remote_default_branch(url) or branches[0]
+    name = name or git.remote_default_branch(remote) or branches[0]
     if name not in branches:
         raise RepositoryError(f"{url} has no branch {name!r}: it has {', '.join(branches[:10])}")
     if len(name) > LONGEST_BRANCH:
@@ -155,6 +168,32 @@ class Choice:
     ranks: dict[int, int]
 
 
+@dataclass(frozen=True)
+class Thinning:
+    """Which commits of a range to measure. ``every``: each n-th, counted from the newest.
+
+    ``halves``: all of them, but first both ends, then the middle, then the quarters: the history is soon known
+    everywhere a little, and a person may cancel the rest.
+    """
+
+    every: int = 1
+    halves: bool = False
+
+    def of(self, shas: list[str]) -> list[str]:
+        """Those of the commits, which are oldest first, that are to be measured. Raises NoSuchThing."""
+        if self.every < 1:
+            raise NoSuchThing(f"every {self.every}th commit cannot be measured: give a number from 1")
+        return shas[:: -self.every][::-1]
+
+    def ranks(self, count: int) -> list[int]:
+        """The rank of each of so many commits; a machine takes the highest first."""
+        ranks = list(range(count))
+        if self.halves:
+            for place, at in enumerate(gaps.halving(count)):
+                ranks[at] = count - 1 - place
+        return ranks
+
+
 def choose(
     slug: str,
     expression: str,
@@ -162,6 +201,8 @@ def choose(
     machine_name: str | None,
     extended: bool = False,
     releases: bool = False,
+    thinning: Thinning = Thinning(),
+    fetches: bool = True,
 ) -> Choice:
     """Look up what the operator named.
 
@@ -178,25 +219,43 @@ def choose(
     single = [b for b in benchmarks if not b.ladder]
     usual = single if extended else usual_benchmarks(definition, benchmarks)
     chosen = benchmarks_named(benchmarks, names) or usual
-    machines = [machine_named(machine_name)] if machine_name else list(project.machines.all())
-    shas = find_releases(project, expression) if releases else find_range(project, expression)
+    machines = machines_to_measure(project, machine_name)
+    found = find_releases(project, expression) if releases else find_range(project, expression, fetches)
+    shas = thinning.of(found)
+    if not shas:
+        raise NoSuchThing(f"{expression!r} has no commits: the second name must come after the first one")
     commits = store_commits(project, shas)
-    ranks = {commits[sha].pk: place for place, sha in enumerate(shas)}
+    ranks = {commits[sha].pk: rank for sha, rank in zip(shas, thinning.ranks(len(shas)), strict=True)}
     return Choice(project, suite, store_set(suite, chosen), machines, ranks)
 
 
-def find_range(project: Project, expression: str) -> list[str]:
-    return git.commits_in_range(project.slug, expression, partial(fetching.find_commit, project.slug, project.url))
+def machines_to_measure(project: Project, name: str | None) -> list[Machine]:
+    """The named machine, or those of the project's policy. Raises NoSuchThing."""
+    machines = [machine_named(name)] if name else pools.machines_for(project)
+    if name and machines[0].retired_at:
+        raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` returns it to service")
+    if not machines:
+        raise NoSuchThing(f"no machine measures {project}: `manage.py machine add NAME` registers one")
+    return machines
+
+
+def find_range(project: Project, expression: str, fetches: bool = True) -> list[str]:
+    """The commits of a range. ``fetches``: also those that the mirror lacks, which may take minutes."""
+    if not fetches:
+        return git.commits_in_range(project.slug, expression)
+    find = partial(fetching.find_commit, project.slug, remote_of(project))
+    return git.commits_in_range(project.slug, expression, find)
 
 
 def find_releases(project: Project, pattern: str) -> list[str]:
     """Fetch the commits of the releases whose tags match, oldest version first. Raises NoSuchThing if none does."""
-    names = [ref.removeprefix("refs/tags/") for ref in git.remote_refs(project.url) if ref.startswith("refs/tags/")]
+    remote = remote_of(project)
+    names = [ref.removeprefix("refs/tags/") for ref in git.remote_refs(remote) if ref.startswith("refs/tags/")]
     tags = newest_patches(names, pattern)
     if not tags:
         some = ", ".join(sorted(names)[-5:]) or "none"
         raise NoSuchThing(f"no release of {project} matches {pattern!r}: among its tags are {some}")
-    shas = {tag: fetching.find_commit(project.slug, project.url, f"refs/tags/{tag}") for tag in tags}
+    shas = {tag: fetching.find_commit(project.slug, remote, f"refs/tags/{tag}") for tag in tags}
     known = set(project.tags.values_list("name", flat=True))
     # Stored here, so that the next look does not take them for new releases.
     Tag.objects.bulk_create([Tag(project=project, name=tag, sha=sha) for tag, sha in shas.items() if tag not in known])
@@ -223,6 +282,14 @@ def retry_run(number: int) -> str:
             " (`manage.py measure` measures a commit anew)"
         ) from None
     return f"run {number} is queued again"
+
+
+def raise_run(number: int, who: str = "by hand") -> str:
+    """Let a waiting run be the next of its machine. Return a message. Raises NoSuchThing."""
+    run = run_numbered(number)
+    if not queue.raise_run(run, who):
+        raise NoSuchThing(f"run {number} is {run.status}: only a run that waits can be raised")
+    return f"run {number} is measured next on {run.machine}"
 
 
 def cancel_run(number: int) -> str:
@@ -280,32 +347,43 @@ def machines_by_name() -> QuerySet[Machine]:
     return Machine.objects.order_by("name")
 
 
-def add_machine(name: str) -> str:
+@transaction.atomic
+def add_machine(name: str, pool: str = "", days: int | None = None) -> str:
     """Register a machine for all projects. Return its token. Raises NoSuchThing if the name is taken or invalid."""
+    return tokens.give(register(name, pool), days)
+
+
+def register(name: str, pool: str = "") -> Machine:
+    """A new machine, without a token. Raises NoSuchThing if its name is taken, or a name is invalid."""
+    check_name(name, "machine")
+    if pool:
+        check_name(pool, "pool")
     try:
-        validate_slug(name)
-        MaxLengthValidator(LONGEST_SLUG)(name)
         with transaction.atomic():
-            machine = Machine(name=name)
-            token = machine.new_token()
-            machine.save()
-    except ValidationError:
-        raise NoSuchThing(
-            f"{name!r} is not a valid name of a machine: use up to {LONGEST_SLUG} letters, digits, - and _"
-        ) from None
+            machine = Machine.objects.create(name=name, pool=pool)
     except IntegrityError:
         raise NoSuchThing(f"machine {name} exists: `manage.py machine token {name}` gives it a new token") from None
     machine.projects.add(*Project.objects.tracked())
-    return token
+    return machine
 
 
-def renew_token(name: str, who: User | None = None) -> str:
-    """Give a machine a new token and return it. The old one is invalid at once. Raises NoSuchThing."""
+def check_name(name: str, what: str) -> None:
+    """Raises NoSuchThing if no machine or pool can have this name."""
+    try:
+        validate_slug(name)
+        MaxLengthValidator(LONGEST_SLUG)(name)
+    except ValidationError:
+        raise NoSuchThing(
+            f"{name!r} is not a valid name of a {what}: use up to {LONGEST_SLUG} letters, digits, - and _"
+        ) from None
+
+
+def renew_token(name: str, who: User | None = None, days: int | None = None) -> str:
+    """Give a machine a new token and return it. The old ones are invalid at once. Raises NoSuchThing."""
     machine = machine_named(name)
     if machine.retired_at:
         raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` gives it a token, too")
-    token = machine.new_token()
-    machine.save(update_fields=["token_id", "token_digest"])
+    token = tokens.replace(machine, days)
     quarantine.record_event(machine, MachineEvent.Kind.RENEWED, "the old one is no longer valid", who)
     return token
 
@@ -320,7 +398,7 @@ def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> 
     suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)
     chosen = canary_benchmarks(suite, benchmarks, names)
-    sha = fetching.find_commit(slug, project.url, revision or project.default_branch)
+    sha = fetching.find_commit(slug, remote_of(project), revision or project.default_branch)
     return canary.replace_canary(
         machine, FrozenCommit(project, store_commits(project, [sha])[sha], suite, store_set(suite, chosen))
     )

@@ -2,6 +2,8 @@
 
 import contextlib
 import hashlib
+import hmac
+import json
 import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,13 +12,16 @@ from typing import Any
 
 import redis
 from django.db import connection
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.notices import subscribing
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects import intake
+from speedtrack.projects.models import Commit, Delivery, Project
 from speedtrack.runs import builds, jobs, profiles, pushes, queue, results, tracking
 from speedtrack.runs.documents import BuildReport, ProfileDocument, Renewal, ResultDocument
-from speedtrack.runs.models import Machine, Reason, Run
+from speedtrack.runs.models import Machine, Reason, Run, Trial
 from speedtrack.runs.tracking import Tracked, TrackingRequest
 
 SUITE = """
@@ -167,6 +172,16 @@ def track(
     return tracked
 
 
+def call_hook(
+    project: Project, document: Any, event: str = "push", id: str = "d1", secret: str = ""
+) -> Delivery | None:
+    """Call the project's webhook as GitHub does, by default with the present secret."""
+    body = json.dumps(document).encode()
+    signature = hmac.new((secret or project.hook_secret.reveal()).encode(), body, hashlib.sha256).hexdigest()
+    headers = {"X-GitHub-Event": event, "X-GitHub-Delivery": id, "Content-Type": "application/json"}
+    return intake.receive(project, headers | {"X-Hub-Signature-256": f"sha256={signature}"}, body)
+
+
 def trials(metrics: list[dict[str, float]], flags: list[list[str]] | None = None) -> list[dict[str, Any]]:
     begun = datetime(2026, 1, 1, tzinfo=UTC)
     return [
@@ -281,7 +296,7 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
 
     ``speed(sha, benchmark, trial)`` is the server CPU in ns per request that a trial shows.
     """
-    done = []
+    done: list[Run] = []
     while len(done) < until and (run := queue.claim(machine)):
         for side, commit in sides_of(run):
             send_build(run, commit, side=side)
@@ -309,6 +324,26 @@ def measure(run: Run, value: float = 5000.0) -> None:
         for name in measured(run):
             values = [value + i for i in range(run.trials)]
             results.accept_result(run.machine, run.pk, result(run, name, commit, values, side=side))
+
+
+def take_time(run: Run, build_s: float, trial_s: float, between_s: float, around_s: float) -> float:
+    """Let the last attempt of an ended run have taken this long, and end now. Return how long it took in all.
+
+    Each build that was not cached took ``build_s``, a trial or pair ``trial_s``, and ``between_s`` passed after each.
+    """
+    attempt = run.attempts.latest("pk")
+    built = attempt.builds.filter(cached=False).update(seconds=build_s)
+    attempt.builds.filter(cached=True).update(seconds=0.0)
+    blocks = list(
+        Trial.objects.filter(result__attempt=attempt).values_list("result__benchmark", "number").distinct().order_by()
+    )
+    begun = timezone.now() - timedelta(hours=1)
+    for place, (benchmark, number) in enumerate(sorted(blocks)):
+        found = Trial.objects.filter(result__attempt=attempt, result__benchmark=benchmark, number=number)
+        found.update(seconds=trial_s, started_at=begun + timedelta(seconds=place * (trial_s + between_s)))
+    took = built * build_s + len(blocks) * (trial_s + between_s) - between_s + around_s
+    Run.objects.filter(pk=run.pk).update(started_at=Now() - timedelta(seconds=took), ended_at=Now())
+    return took
 
 
 def expire_lease(run: Run) -> None:

@@ -1,5 +1,6 @@
 """PostgreSQL servers beside the one of the test session: copies, streaming replicas, and a pool before one."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -64,6 +65,10 @@ class Cluster:
             process.resume()
         arguments = ("-w", "-m", "immediate", "-D", str(self.server.pgdata), "stop")
         pgexec("pg_ctl", arguments, self.server.bin_path, user=self.server.system_user)
+
+    def stop_if_running(self) -> None:
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self.stop()
 
     def processes(self) -> list[psutil.Process]:
         postmaster = self.server.get_postmaster_info().process

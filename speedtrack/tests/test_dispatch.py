@@ -3,19 +3,21 @@
 import hashlib
 import hmac
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from celery import Celery
 from django.db import connection
+from django.utils import timezone
 
 from speedtrack import devstack, dispatch
 from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.projects import intake
-from speedtrack.projects.models import Project
-from speedtrack.runs import queue
-from speedtrack.runs.models import Machine, Run
+from speedtrack.projects.models import Project, PullRequest
+from speedtrack.runs import choosing, pullrequests, queue, rules
+from speedtrack.runs.models import Machine, PlanningPolicy, Run, Status
 from speedtrack.tests import builders
 
 pytestmark = pytest.mark.django_db
@@ -67,6 +69,50 @@ def test_a_machine_at_work_is_left_alone(celery: Celery, broker_url: str, machin
     assert messages(broker_url, machine.queue) == 0
 
 
+def test_a_machine_whose_windows_are_closed_is_nudged_for_what_a_person_asks(
+    celery: Celery, broker_url: str, machine: Machine
+) -> None:
+    hour = (timezone.now() + timedelta(hours=6)).hour
+    rules.set_windows(machine, [f"{hour:02}:00-{hour:02}:30"], "UTC")
+    dispatch.tick(celery)
+    assert messages(broker_url, machine.queue) == 0
+    queue.raise_run(Run.objects.latest("pk"), "by hand")
+    dispatch.tick(celery)
+    assert messages(broker_url, machine.queue) == 1
+
+
+def test_put_off_commits_are_queued_once_the_machine_has_nothing_else(
+    celery: Celery, broker_url: str, machine: Machine
+) -> None:
+    project = Project.objects.get()
+    rules.save_policy(project, rules.WantedPolicy(most_waiting=1))
+    branch = project.branches.get()
+    Run.objects.all().delete()
+    choosing.plan_pushed(branch, project.commits.all())
+    dispatch.tick(celery)
+    assert Run.objects.count() == 1
+    builders.work(machine, lambda *_: 5000.0)
+    for waiting in (1, 1, 0):
+        PlanningPolicy.objects.update(filled_at=None)
+        dispatch.tick(celery)
+        assert Run.objects.filter(status=Status.QUEUED).count() == waiting
+        builders.work(machine, lambda *_: 5000.0)
+    assert Run.objects.filter(status=Status.SUCCEEDED).count() == 3
+
+
+def test_an_approval_nudges_the_git_worker(celery: Celery, broker_url: str, machine: Machine) -> None:
+    Project.objects.update(polled_at=timezone.now())
+    known = {"head_sha": "a" * 40, "base_ref": "main", "updated_at": timezone.now()}
+    pull = PullRequest.objects.create(project=Project.objects.get(), number=1, **known)
+    dispatch.tick(celery)
+    assert messages(broker_url, "sync") == 0
+    pullrequests.approve(pull, "a" * 40, None)
+    dispatch.tick(celery)
+    assert messages(broker_url, "sync") == 1
+    pullrequests.plan_approved()
+    assert "pulls" not in dispatch.duties_with_work(), "its failure is stored"
+
+
 def test_a_paused_machine_is_left_alone(celery: Celery, broker_url: str, machine: Machine) -> None:
     Machine.objects.update(paused=True)
     dispatch.tick(celery)
@@ -83,7 +129,7 @@ def test_a_flushed_broker_is_told_again(celery: Celery, broker_url: str, machine
 def test_each_duty_with_work_is_nudged_on_its_own_queue(celery: Celery, broker_url: str, machine: Machine) -> None:
     project = Project.objects.get()
     body = b"{}"
-    signature = hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
+    signature = hmac.new(project.hook_secret.reveal().encode(), body, hashlib.sha256).hexdigest()
     intake.receive(project, {"X-Hub-Signature-256": f"sha256={signature}", "X-GitHub-Event": "push"}, body)
     builders.work(machine, lambda sha, benchmark, trial: 5000.0 + trial)
     dispatch.tick(celery)

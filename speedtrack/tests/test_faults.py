@@ -1,6 +1,7 @@
 """The whole way with real processes: a signed webhook, a real repository, compiler, server, driver and broker.
 
-Each fault ends with the same truth: every run has ended once, and no sample is lost or doubled.
+Each fault ends with the same truth (``real_system.check_truth``): every run has ended once, no sample is lost or
+doubled, and ``fsck`` finds nothing.
 """
 
 import time
@@ -17,35 +18,20 @@ from speedtrack.runs import canary, planning, tracking
 from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Measurement, Reason, Result, Run, Trial
 from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tests import builders
-from speedtrack.tests.real_system import System, keys_in, left_over, strays, write_history
+from speedtrack.tests.real_system import (
+    KEYS,
+    SUITE,
+    System,
+    all_done,
+    check_truth,
+    keys_in,
+    left_over,
+    strays,
+    write_history,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-SUITE = """
-name = "tiny"
-trials = 5
-most_trials = 6
-[build]
-command = "make -j{cores}"
-artifacts = ["kvd"]
-[server]
-command = "{artifact:kvd} --bind 127.0.0.1 --port {port} --unixsocket {socket}"
-protocol = "resp"
-[[benchmark]]
-name = "get-p16"
-why = "short"
-[benchmark.workload]
-expect = { hit_rate = 1.0 }
-test = "get"
-clients = 5
-pipeline = 16
-keys = { count = 1000 }
-values = { bytes = 16 }
-prefill = true
-warmup_s = 0.05
-duration_s = 0.3
-"""
-KEYS, MOST_TRIALS = 1000, 6  # as the suite says
 MANY_KEYS = 400_000
 
 
@@ -65,24 +51,6 @@ def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer
         system.runner.terminate()
         system.runner.wait(300)
     assert strays(tmp_path) == []
-
-
-def all_done() -> bool:
-    return Run.objects.exists() and not Run.objects.unfinished().exists()
-
-
-def check_truth() -> None:
-    """Every run has succeeded, and charts see each of its trials exactly once."""
-    for run in Run.objects.all():
-        assert run.status == "succeeded", run.error
-        accepted = Measurement.objects.filter(attempt__run=run, accepted=True)
-        assert accepted.values("attempt").distinct().count() == 1
-        for result in Result.objects.filter(attempt__in=accepted.values("attempt")):
-            assert run.trials <= result.stopping["trials"] <= MOST_TRIALS
-            numbers = list(range(result.stopping["trials"]))
-            measured = accepted.filter(series__benchmark=result.benchmark, side=result.side)
-            assert measured.exists()
-            assert all(list(measurement.samples.by_trial) == numbers for measurement in measured)
 
 
 def mid_trial() -> bool:

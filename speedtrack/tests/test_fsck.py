@@ -15,7 +15,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects import git
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.retention.tests.ages import let_pass, measure_fully, prune
-from speedtrack.runs import canary, pushes, results
+from speedtrack.runs import canary, pushes, queue, results
 from speedtrack.runs.canary import FrozenCommit
 from speedtrack.runs.models import Attempt, Canary, Measurement, Result, Run, Samples, Series, Trial
 from speedtrack.runs.tests.canaries import LEVEL, measure_canary
@@ -48,7 +48,7 @@ def faults(name: str) -> list[str]:
 
 def follow_remedy(fault: str) -> None:
     """Run the statement that the remedy names."""
-    (statement,) = re.findall(r"`((?:UPDATE|DELETE) [^`]+)`", fault)
+    (statement,) = re.findall(r"`((?:UPDATE|DELETE|INSERT) [^`]+)`", fault)
     with connection.cursor() as cursor:
         cursor.execute(statement)
 
@@ -146,6 +146,58 @@ def test_measurements_hidden_of_an_attempt_that_ended_well(kvd: World) -> None:
     assert "are hidden, but it succeeded" in fault
     follow_remedy(fault)
     assert faults("acceptance") == []
+
+
+def test_an_attempt_that_nobody_holds(kvd: World) -> None:
+    run = Run.objects.order_by("pk").first()
+    Attempt.objects.filter(run=run).update(ended_at=None)
+    (fault,) = faults("attempts")
+    assert f"run {run.pk}: attempt " in fault and "has not ended, but nobody holds it" in fault
+    follow_remedy(fault)
+    assert faults("attempts") == []
+
+
+def test_a_run_at_work_whose_attempt_has_ended(kvd: World) -> None:
+    kvd.push(1)
+    run = builders.claim(kvd.machines[0])
+    assert run_fsck("attempts", "events") == (0, [])
+    Attempt.objects.filter(run=run).update(ended_at="2026-01-01T00:00Z", outcome="queued")
+    (fault,) = faults("attempts")
+    assert "it is leased, but its attempt" in fault
+    follow_remedy(fault)
+    assert queue.reap() == 1
+    assert faults("attempts") == []
+
+
+def test_a_run_that_shows_two_attempts(kvd: World) -> None:
+    run = Run.objects.order_by("pk").first()
+    first = run.attempts.get()
+    Attempt.objects.create(run=run, number=2, token=first.token + 1, ended_at=first.ended_at, outcome="succeeded")
+    Measurement.objects.filter(attempt=first, series__metric="throughput_rps").update(attempt=run.attempts.latest("id"))
+    (fault,) = faults("attempts")
+    assert "measurements of 2 attempts are shown" in fault
+    follow_remedy(fault)
+    assert faults("attempts") == []
+
+
+def test_a_change_that_went_past_the_events(kvd: World) -> None:
+    kvd.push(1)
+    run = Run.objects.latest("pk")
+    builders.claim(kvd.machines[0])
+    Run.objects.filter(pk=run.pk).update(status="running")
+    (fault,) = faults("events")
+    assert f"run {run.pk} is running, but its last event says leased" in fault
+    follow_remedy(fault)
+    assert faults("events") == []
+    run.events.filter(after="running").delete()
+    Run.objects.filter(pk=run.pk).update(status="leased")
+    builders.expire_lease(run)
+    queue.reap()
+    run.events.filter(after="queued").update(before="running")
+    (fault,) = faults("events")
+    assert "goes from running to queued, but the one before it went to leased" in fault
+    follow_remedy(fault)
+    assert faults("events") == []
 
 
 def freeze(kvd: World) -> Run:

@@ -13,6 +13,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from speedtrack.alerts.models import Alert
+from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Run
 from speedtrack.web.tests.world import CPU, slowed
@@ -87,7 +88,9 @@ QUERIES: dict[str, list[str]] = {
     **{key: [] for key in ("alert-picture", "changes-feed", "releases-feed", "help-index", "help")},
     "alert": ["zoom", "pairs"],
     "run": ["part", "zoom"],
-    "run-log": ["phase"],
+    "run-log": ["from", "before", "phase", "q"],
+    "run-log-lines": ["from", "before", "phase", "q"],
+    "run-log-text": ["phase"],
     "run-script": ["benchmark", "side"],
     "profile-folded": [],
     "queue": ["part"],
@@ -96,6 +99,8 @@ QUERIES: dict[str, list[str]] = {
     "login": ["next"],
     "logout": [],
     "healthz": [],
+    "readyz": [],
+    "metrics": [],
     "hook": [],
     "alerts-feed": ["status"],
     "all-alerts-feed": ["status"],
@@ -104,6 +109,8 @@ QUERIES: dict[str, list[str]] = {
     "compare": ["base_project", "base", "head", "machine", "base_machine", "metric", "verdict", "q", "benchmark"],
     "compare-values": [],
     "compare-measure": ["base", "head"],
+    "bisect": ["before", "commit", "machine", "metric", "benchmark"],
+    **{key: [] for key in ("bisection", "bisection-stop")},
     "latency": ["branch", "machine", "last", "commit"],
     "ladders": ["project", "ladder", "metric", "machine", "scale", "line"],
     "ladders-values": ["project", "ladder", "metric", "machine", "scale", "line"],
@@ -123,11 +130,16 @@ QUERIES: dict[str, list[str]] = {
     "unsubscribe": [],
     "source": ["token"],
     "settings": [],
+    "deliveries": ["status", "before"],
+    "delivery": [],
     "track": ["url", "suite"],
     "track-check": [],
-    **{key: [] for key in ("project-settings", "project-secret", "project-untrack", "project-act")},
+    **{key: [] for key in ("project-settings", "project-access", "project-secret", "project-untrack", "project-act")},
     **{key: [] for key in ("suites", "suite-check", "suite", "suite-file", "suite-version", "suite-restore")},
     "suite-new": ["from"],
+    "policies": ["branches"],
+    "measure": ["range", "every", "machine"],
+    **{key: [] for key in ("pulls", "pull-approve", "run-act", "machine-plan")},
     **{key: [] for key in ("machine-settings", "machine-token", "machine-return", "machine-act", "installation")},
     "annotations": ["at"],
     "all-annotations": ["at"],
@@ -146,15 +158,22 @@ FORMS = {
     "alert-merge": ["into", "note"],
     "mutes": ["benchmark", "metric", "machine", "days", "reason"],
     "compare-measure": ["what", "benchmark"],
+    "bisect": ["before", "commit", "machine", "metric", "benchmark"],
     "channel-add": ["name", "url", "place", "secret"],
     "track": ["url", "suite", "branch", "last", "name"],
     "track-check": ["url"],
     "project-settings": ["name", "url", "suite", "default_branch"],
     "project-untrack": ["slug"],
     "project-act": ["branch"],
+    "project-secret": ["sure", "days", "given"],
+    "deliveries": ["act", "delivery", "days", "sure"],
     "suite-check": ["name", "text"],
     "suite-new": ["text", "save"],
     "machine-settings": ["name"],
+    "policies": ["branches", "every", "most_waiting", "ignored_paths", "suite", "machines", "extended_at", "zone"],
+    "measure": ["range", "every", "order", "benchmarks", "machine"],
+    "pull-approve": ["head"],
+    "machine-plan": ["windows", "zone", "share-backfill"],
     "annotations": ["place", "text", "everywhere"],
     "notifications": ["act", "subscription", "project", "branches", "benchmarks", "smallest_percent", "time_zone"],
 }
@@ -201,6 +220,7 @@ HEADERS = [
 def clients(db: None, settings: Any, tmp_path: Any) -> Iterator[tuple[Client, dict[str, str]]]:
     """A visitor who is logged in, and right values for the parts of an address."""
     made, alert = slowed(settings, tmp_path)
+    Beating(DISPATCHER, every_s=5).beat()  # /readyz answers 503 without it
     run = Run.objects.filter(commit__sha=made.shas[5]).order_by("pk").first()
     assert run
     client = Client(raise_request_exception=False)
@@ -219,6 +239,7 @@ def clients(db: None, settings: Any, tmp_path: Any) -> Iterator[tuple[Client, di
             "runs pk": str(run.pk),
             "profiles pk": "1",
             "p pk": "1",
+            "bisections pk": "1",
             "annotations pk": "1",
             "number": "1",
             "kind": "webhook",
@@ -325,7 +346,7 @@ def test_odd_headers(clients: tuple[Client, dict[str, str]]) -> None:
 
 def test_a_refusal_names_the_place_and_the_remedy(clients: tuple[Client, dict[str, str]]) -> None:
     client, right = clients
-    page, hook = client.get(f"/runs/{right['runs pk']}/log?phase=%00"), client.post("/hooks/%00")
+    page, hook = client.get(f"/runs/{right['runs pk']}/log/?phase=%00"), client.post("/hooks/%00")
     form = client.post(f"/alerts/{right['alerts pk']}/", {"note": "a\0b"})
     assert [answer.status_code for answer in (page, hook, form)] == [400, 400, 400]
     assert page.content.decode() == "The query holds a character that cannot be stored (U+0000): leave it out.\n"

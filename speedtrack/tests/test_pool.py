@@ -17,7 +17,7 @@ from speedtrack.projects.sync import project_lock
 from speedtrack.runs.models import LogChunk, Machine, Run
 from speedtrack.tests import builders
 from speedtrack.tests.clusters import databases, pool_before, until
-from speedtrack.web.pages.run import whole_log
+from speedtrack.web.pages.log import whole_log
 
 pytestmark = [pytest.mark.pgbouncer, pytest.mark.django_db(transaction=True)]
 REMEDY = "set DATABASE_SESSION_URL to PostgreSQL itself"

@@ -188,7 +188,7 @@ def test_a_log_is_sent_from_the_replica(pair: Pair, client: Client, settings: An
     )
     pair.replicate()
     with pair.primary.stopped():
-        answer = client.get(f"/runs/{run.pk}/log")
+        answer = client.get(f"/runs/{run.pk}/log.txt")
         assert answer.headers[reading.NOTE].startswith("The primary does not answer.")
         assert b"line 0\n" in (text := b"".join(answer.streaming_content)) and text.endswith(b"line 99\n")
 

@@ -113,6 +113,8 @@ def test_a_request_that_trickles_in_has_no_more_time_than_one_that_stops() -> No
     ("path", "length", "status"),
     [
         ("/login/", MEGABYTE + 1, "413 Request Entity Too Large"),
+        ("/p/kvd/settings/", MEGABYTE + 1, "413 Request Entity Too Large"),
+        ("/hooks", MEGABYTE + 1, "413 Request Entity Too Large"),
         ("/hooks/none", 26 * MEGABYTE + 1, "413 Request Entity Too Large"),
         ("/api/runner/claim", 26 * MEGABYTE + 1, "413 Request Entity Too Large"),
     ],

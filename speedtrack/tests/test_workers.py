@@ -1,93 +1,36 @@
 """Dispatcher and workers as real processes beside remotes that hang: nobody but the projects concerned waits."""
 
 import contextlib
+import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from django.db import connection
-from psycopg.conninfo import make_conninfo
 
 from speedtrack import devstack
+from speedtrack.monitoring import heartbeats
+from speedtrack.monitoring.models import TaskTime
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.runs.models import MachineEvent, Reason, Run, Series
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
+from speedtrack.tests.installation import Installation, server_environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
-PATIENCE_S = 300
-
-
-@dataclass
-class Servers:
-    """The server's processes but for the web server, on this test's database."""
-
-    home: Path
-    environment: dict[str, str]
-    processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
-
-    def start(self) -> None:
-        for name in devstack.PROCESSES.keys() - {"web"}:
-            with (self.home / f"{name}.log").open("ab") as log:
-                self.processes[name] = subprocess.Popen(
-                    [sys.executable, *devstack.PROCESSES[name]],
-                    cwd=devstack.BASE_DIR,
-                    env=self.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-
-    def stop(self) -> None:
-        for process in self.processes.values():
-            process.terminate()
-        for process in self.processes.values():
-            try:
-                process.wait(120)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-    def until(self, reached: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not reached():
-            logs = "\n".join(f"{log}:\n{log.read_text()[-2000:]}" for log in self.home.glob("*.log"))
-            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}\n{logs}"
-            time.sleep(0.1)
-
-
-def database_url() -> str:
-    words = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
-    given = {word: connection.settings_dict[key] for word, key in words.items()}
-    return make_conninfo("", **{word: value for word, value in given.items() if value})
+DUTIES = sorted(devstack.PROCESSES.keys() - {"web", "live"})
 
 
 @pytest.fixture
-def servers(tmp_path: Path, settings: Any, broker_url: str) -> Iterator[Servers]:
+def servers(tmp_path: Path, settings: Any, broker_url: str) -> Iterator[Installation]:
+    """The server's processes but for the web server, on this test's database."""
     builders.use_suite(settings, tmp_path / "suites")
     settings.MIRRORS = tmp_path / "mirrors"
-    environment = {
-        **os.environ,
-        "DATABASE_URL": database_url(),
-        "BROKER_URL": broker_url,
-        "SPEEDTRACK_HOME": str(tmp_path),
-        "SUITES": str(tmp_path / "suites"),
-        "EMAIL_FILES": str(tmp_path / "mail"),
-        "OPERATORS": "ops@example.org",
-        "SECRET_KEY": "of-this-test",
-        "DJANGO_SETTINGS_MODULE": "speedtrack.settings",
-    }
-    servers = Servers(tmp_path, environment)
+    servers = Installation(tmp_path, dict(server_environment(tmp_path, broker_url)))
     try:
         yield servers
     finally:
@@ -138,7 +81,7 @@ def gits_at(directory: Path) -> list[psutil.Process]:
     ]
 
 
-def test_remotes_that_hang_hold_up_nobody_else(servers: Servers, tmp_path: Path) -> None:
+def test_remotes_that_hang_hold_up_nobody_else(servers: Installation, tmp_path: Path) -> None:
     machine = builders.machine()
     hanging = {name: tracked(tmp_path, name) for name in ("hangs1", "hangs2", "hangs3")}
     lost, good, polled = (tracked(tmp_path, name) for name in ("lost", "good", "polled"))
@@ -147,7 +90,7 @@ def test_remotes_that_hang_hold_up_nobody_else(servers: Servers, tmp_path: Path)
     lost.path.rename(tmp_path / "away")
     for name in hanging:
         tell(name)
-    servers.start()
+    servers.start(*DUTIES)
     servers.until(lambda: all(gits_at(r.path) for r in hanging.values()), "all that hang are asked")
 
     # Pushes, polls, mails and detection of all others.
@@ -171,13 +114,28 @@ def test_remotes_that_hang_hold_up_nobody_else(servers: Servers, tmp_path: Path)
     assert set(Project.objects.filter(slug__in=hanging).values_list("failures", "error")) == {(0, "")}
 
 
-def test_a_hot_loop_is_none(servers: Servers, tmp_path: Path) -> None:
+def test_a_hot_loop_is_none(servers: Installation, tmp_path: Path) -> None:
     """A project that fails at once is asked once in its pause, however many told of it."""
     lost = tracked(tmp_path, "lost")
     shutil.rmtree(lost.path)
     tell("lost")
-    servers.start()
+    servers.start(*DUTIES)
     servers.until(lambda: Project.objects.get().failures == 1, "the failure is noted")
     time.sleep(3)
     assert Project.objects.get().failures == 1
     assert (tmp_path / "git.log").read_text().count("Check the address") == 1
+
+
+def test_every_process_tells_how_it_fares(servers: Installation, tmp_path: Path) -> None:
+    tracked(tmp_path, "good")
+    tell("good")
+    Project.objects.create(slug="gone", name="gone", url=str(tmp_path / "gone"), default_branch="main", suite="tiny")
+    servers.environment["SPEEDTRACK_LOG_FORMAT"] = "json"
+    servers.start(*DUTIES)
+    servers.until(lambda: TaskTime.objects.filter(task="sync", outcome="succeeded").exists(), "sync is timed")
+    servers.until(lambda: TaskTime.objects.filter(task="poll", outcome="succeeded").exists(), "poll is timed")
+    age_s = heartbeats.age_s(heartbeats.DISPATCHER)
+    assert age_s is not None and age_s < heartbeats.LATE_S
+    lines = [line for line in (tmp_path / "git.log").read_text().splitlines() if line.startswith("{")]
+    about, *_ = [found for found in map(json.loads, lines) if found.get("project") == "gone"]
+    assert (about["task"], about["level"], about["logger"]) == ("poll", "warning", "speedtrack.runs.pushes")

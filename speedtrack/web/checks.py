@@ -16,6 +16,7 @@ FILES = (
     "help.js",
     "keys.js",
     "live.js",
+    "log.js",
     "project.js",
     "search.js",
     "suite.js",

@@ -1,6 +1,5 @@
 """Comparing two commits, measuring them again, and latencies: read the address, call one verb, render the page."""
 
-from datetime import timedelta
 from functools import partial
 
 from django.contrib import messages
@@ -73,16 +72,15 @@ def sentence_of(asked: AskedPairs) -> str:
     """What was queued, and when it will about be done."""
     run = asked.run
     what = f"Run {run.pk} {'is queued' if asked.is_new else 'was queued before'} on {run.machine}"
-    work = queue_page.work_of(run.machine)
-    if work.health in ("quarantine", "paused", "silent", "never seen"):
-        return f"{what}. The machine takes no work now: {work.health}."
-    usual_s = queue_page.usual_seconds().get(run.machine_id)
-    ahead = run_page.ahead_of(run) + (work.running is not None and work.running != run)
-    if not asked.takes_s or (ahead and usual_s is None):
+    health = queue_page.work_of(run.machine).health
+    if health in ("quarantine", "paused", "silent", "never seen"):
+        return f"{what}. The machine takes no work now: {health}."
+    expected = run_page.expected_times(run)
+    if expected is None or expected.ends_at is None:
+        ahead = run_page.runs_ahead(run).count()
         return f"{what}, with {ahead} run{'' if ahead == 1 else 's'} before it."
-    left_s = asked.takes_s + ahead * (usual_s or 0)
-    done_at = timezone.now() + timedelta(seconds=left_s)
-    return f"{what}. It will be done in about {numbers.duration(left_s)}, at {done_at:%H:%M} UTC."
+    left_s = (expected.ends_at - timezone.now()).total_seconds()
+    return f"{what}. It will be done in about {numbers.duration(left_s)}, at {expected.ends_at:%H:%M} UTC."
 
 
 @require_safe

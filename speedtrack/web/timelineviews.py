@@ -21,7 +21,7 @@ from speedtrack.web.pages.timeline.names import LineName
 from speedtrack.web.pages.timeline.overlay import Overlay, overlay_of
 from speedtrack.web.pages.timeline.table import csv_rows
 from speedtrack.web.pages.timeline.version import etag_of
-from speedtrack.web.pages.timeline.view import DEFAULT_LAST, RANGES, view_of
+from speedtrack.web.pages.timeline.view import RANGES, view_of
 from speedtrack.web.requests.formats import csv_response, format_or_404
 
 WIDTH, HEIGHT = 1000, 420  # of an SVG
@@ -43,7 +43,7 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
         "scope": view.scope,
         "project": view.scope.project,
         "ranges": RANGES,
-        "last": request.GET.get("last", str(DEFAULT_LAST)),
+        "last": request.GET.get("last", ""),
         "zoomed": any(key in request.GET for key in ("from", "to", "around")),
         "kept": kept(request, "why"),
         "kept_lines": kept(request, "branch", "machine", "last", "from", "to", "around", "part", "why"),

@@ -16,6 +16,7 @@ from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import annotations, beginning
 from speedtrack.web.pages import commit as commit_page
 from speedtrack.web.pages import home as home_page
+from speedtrack.web.pages import log as log_page
 from speedtrack.web.pages import machine as machine_page
 from speedtrack.web.pages import profiles as profiles_page
 from speedtrack.web.pages import queue as queue_page
@@ -23,12 +24,6 @@ from speedtrack.web.pages import run as run_page
 from speedtrack.web.pages.project import page as project_page
 
 NOTE_LENGTH = 4000
-
-
-@require_safe
-def healthz(request: HttpRequest) -> HttpResponse:
-    """Is the process alive?"""
-    return HttpResponse("ok\n", content_type="text/plain")
 
 
 @require_safe
@@ -99,9 +94,20 @@ def run(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_safe
-def run_log(request: HttpRequest, pk: int) -> HttpResponseBase:
+def run_log(request: HttpRequest, pk: int) -> HttpResponse:
+    page = log_page.load(pk, request.GET)
+    return render(request, "web/log.html", {"page": page, "run": page.run, "project": page.run.project})
+
+
+@require_safe
+def run_log_lines(request: HttpRequest, pk: int) -> HttpResponse:
+    return JsonResponse(log_page.log_document(pk, request.GET))
+
+
+@require_safe
+def run_log_text(request: HttpRequest, pk: int) -> HttpResponseBase:
     """The whole log as plain text."""
-    pieces = run_page.whole_log(run_page.run_or_404(pk), request.GET.get("phase"))
+    pieces = log_page.whole_log(run_page.run_or_404(pk), request.GET.get("phase"))
     return StreamingHttpResponse(pieces, content_type="text/plain; charset=utf-8")
 
 

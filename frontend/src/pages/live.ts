@@ -1,20 +1,31 @@
-// Updates a part of the page every few seconds while the page is visible.
+// Keeps the part of a page that changes up to date: the state of a run with the end of its log, or the queue.
 import { getPiece } from "../fragment";
+import { append, row, type LogDocument } from "../parts/loglines";
+import { listen } from "../parts/stream";
 
-const EVERY_MS = 3000;
+const REST_MS = 3000; // between two loads of the part
+const FRESH_MS = 60_000; // after which it is loaded in any case: it says how long ago things were
+const SAY_MS = 10_000; // between two sentences for those who hear the page
+const TAIL = 200; // lines of the log
+
+interface State {
+  version: string;
+  progress: Record<string, { percent: number; said: string; done: number; total: number; now: string }>;
+  done: boolean;
+}
 
 /** Replaces the content; what the reader opened, scrolled or focused stays so. */
 function replace(root: HTMLElement, fresh: ChildNode[]): void {
   const opened = new Map([...root.querySelectorAll("details[id]")].map((d) => [d.id, (d as HTMLDetailsElement).open]));
-  const log = root.querySelector<HTMLElement>("[data-follow]");
-  const following = !log || log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
+  const log = root.querySelector<HTMLElement>("#logtail");
+  const following = !log || isAtEnd(log);
   const top = log?.scrollTop ?? 0;
   const focused = document.activeElement?.closest<HTMLElement>("[id]");
   root.replaceChildren(...fresh);
   for (const details of root.querySelectorAll<HTMLDetailsElement>("details[id]")) {
     details.open = opened.get(details.id) ?? details.open;
   }
-  const next = root.querySelector<HTMLElement>("[data-follow]");
+  const next = root.querySelector<HTMLElement>("#logtail");
   if (next) next.scrollTop = following ? next.scrollHeight : top;
   if (focused && !focused.isConnected) {
     const same = document.getElementById(focused.id);
@@ -22,21 +33,100 @@ function replace(root: HTMLElement, fresh: ChildNode[]): void {
   }
 }
 
-function isActive(root: HTMLElement): boolean {
-  return root.querySelector("[data-going]")?.getAttribute("data-going") === "yes";
+function isAtEnd(log: HTMLElement): boolean {
+  return log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
 }
 
-async function refresh(root: HTMLElement): Promise<void> {
-  replace(root, await getPiece(root.dataset["live"]!));
+class Part {
+  private loadedAt = Date.now();
+  private saidAt = 0;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private readonly saying = document.getElementById("livesaid");
+
+  constructor(private readonly root: HTMLElement) {}
+
+  watch(): void {
+    this.scrollLog();
+    if (!this.isGoing) return;
+    const end = listen({
+      address: this.root.dataset["stream"] ?? "",
+      at: () => this.root.querySelector("#logtail li:last-child")?.id.slice(1) ?? this.version,
+      heard: {
+        state: (data) => this.take(data as State),
+        log: (data) => this.addLines(data as LogDocument),
+      },
+      ask: () => this.load(),
+    });
+    const fresh = setInterval(() => {
+      if (!this.isGoing) {
+        end();
+        clearInterval(fresh);
+      } else if (!document.hidden && Date.now() - this.loadedAt > FRESH_MS) void this.load().catch(() => undefined);
+    }, REST_MS);
+  }
+
+  private get inner(): HTMLElement | null {
+    return this.root.querySelector<HTMLElement>("[data-version]");
+  }
+
+  private get isGoing(): boolean {
+    return this.inner?.dataset["going"] === "yes";
+  }
+
+  private get version(): string {
+    return this.inner?.dataset["version"] ?? "";
+  }
+
+  private take(state: State): void {
+    for (const [run, told] of Object.entries(state.progress)) {
+      const shown = this.root.querySelector<HTMLElement>(`[data-progress="${run}"]`);
+      if (!shown) continue;
+      shown.querySelector("progress")!.value = told.percent;
+      shown.querySelector(".said")!.textContent = told.said;
+      shown.querySelector(".soft")!.textContent = `${told.done} of ${told.total}: ${told.now}`;
+      if (Object.keys(state.progress).length === 1) this.say(told.said);
+    }
+    if (state.version !== this.version) this.loadSoon();
+  }
+
+  private say(sentence: string): void {
+    if (!this.saying || Date.now() - this.saidAt < SAY_MS) return;
+    this.saidAt = Date.now();
+    this.saying.textContent = sentence;
+  }
+
+  /** At most once in REST_MS, so that a page costs no more than one that asks. */
+  private loadSoon(): void {
+    if (this.timer !== undefined) return;
+    const wait = Math.max(0, this.loadedAt + REST_MS - Date.now());
+    this.timer = setTimeout(() => {
+      this.timer = undefined;
+      this.load().catch(() => this.loadSoon());
+    }, wait);
+  }
+
+  private async load(): Promise<void> {
+    this.loadedAt = Date.now();
+    replace(this.root, await getPiece(this.root.dataset["live"]!));
+  }
+
+  private addLines(found: LogDocument): void {
+    const log = this.root.querySelector<HTMLElement>("#logtail");
+    const list = log?.querySelector<HTMLElement>(".loglines");
+    if (!log || !list) return;
+    const following = isAtEnd(log);
+    append(
+      list,
+      found.lines.map((line) => row(log.dataset["page"]!, line)),
+      TAIL,
+    );
+    if (following) log.scrollTop = log.scrollHeight;
+  }
+
+  private scrollLog(): void {
+    const log = this.root.querySelector<HTMLElement>("#logtail");
+    if (log) log.scrollTop = log.scrollHeight;
+  }
 }
 
-function watch(root: HTMLElement): void {
-  const log = root.querySelector<HTMLElement>("[data-follow]");
-  if (log) log.scrollTop = log.scrollHeight;
-  const timer = setInterval(() => {
-    if (!isActive(root)) clearInterval(timer);
-    else if (!document.hidden) refresh(root).catch(() => undefined); // the next interval tries again
-  }, EVERY_MS);
-}
-
-document.querySelectorAll<HTMLElement>("[data-live]").forEach(watch);
+document.querySelectorAll<HTMLElement>("[data-live]").forEach((root) => new Part(root).watch());

@@ -6,6 +6,8 @@ export interface Addresses {
   run: (id: number) => string;
   reproduce: (run: number, benchmark: string) => string;
   alert: (id: number) => string;
+  /** Of the page's own project. */
+  annotation: (id: number) => string;
   /** Empty where there is no page that compares. */
   compare: (project: string, base: string, head: string, machine: string) => string;
 }
@@ -17,6 +19,7 @@ export function addressesOf({ dataset }: HTMLCanvasElement): Addresses {
     run: (id) => numbered(dataset["run"]!, id),
     reproduce: (run, benchmark) => `${numbered(dataset["reproduce"]!, run)}?${new URLSearchParams({ benchmark })}`,
     alert: (id) => numbered(dataset["alert"]!, id),
+    annotation: (id) => `${dataset["annotations"]}#annotation-${id}`,
     compare: (project, base, head, machine) =>
       dataset["compare"] &&
       `${dataset["compare"].replace("SLUG", project)}?${new URLSearchParams({ base, head, machine })}`,

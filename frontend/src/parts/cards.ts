@@ -113,8 +113,11 @@ function factList(timeline: Timeline, stop: Stop, addresses: Addresses): HTMLEle
     list.append(element("li", "", `new environment: ${breakText(timeline, one, 200)}`));
   const tags = timeline.paths[stop.path]!.tags.filter((tag) => tag.at === stop.at);
   for (const tag of tags) list.append(element("li", "", `tag ${cut(tag.name, 60)}`));
-  for (const note of annotationsAt(timeline, stop))
-    list.append(element("li", "note", `${note.author}: ${cut(note.text, 300)}`));
+  for (const note of annotationsAt(timeline, stop)) {
+    const item = element("li", "note", `${note.author}: `);
+    item.append(link(cut(note.text, 300), addresses.annotation(note.id)));
+    list.append(item);
+  }
   return list;
 }
 

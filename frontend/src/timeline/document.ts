@@ -71,6 +71,14 @@ export interface Break {
   facts: { fact: string; before: string; after: string }[];
 }
 
+/** What somebody noted about a commit, or about a moment before it. */
+export interface Note {
+  at: number;
+  text: string;
+  id: number;
+  author: string;
+}
+
 export interface Commits {
   /** The places of the commits. */
   at: number[];
@@ -78,6 +86,8 @@ export interface Commits {
   subject: string[];
   author: string[];
   time: number[];
+  /** The places of those that no branch and no tag of the repository leads to any more. */
+  unreachable?: number[] | undefined;
   /** Where they lie on an axis of time: never before the commit before them, whatever their clocks say. */
   x?: number[];
 }
@@ -114,7 +124,7 @@ export interface Timeline {
   /** Where the points of a machine change from one environment or definition to another. */
   breaks: Break[];
   /** Notes of people, on commits of the first path. */
-  annotations?: { at: number; text: string; id: number; author: string }[];
+  annotations?: Note[];
 }
 
 /** A commit of a path. */
@@ -127,7 +137,7 @@ export interface Stop {
 /** The timeline with the columns of its commits by place; places of commits that it omits stay empty. */
 export function byPlace(timeline: Timeline): Timeline {
   const paths = timeline.paths.map((path) => {
-    const { at, sha, subject, author, time } = path.commits;
+    const { at, sha, subject, author, time, unreachable } = path.commits;
     const spread = <T>(column: T[]): T[] => {
       const found = new Array<T>(path.count);
       at.forEach((place, i) => (found[place] = column[i]!));
@@ -135,8 +145,8 @@ export function byPlace(timeline: Timeline): Timeline {
     };
     let latest = -Infinity;
     const x = spread(time.map((moment) => (latest = Math.max(latest, moment))));
-    const commits = { at, sha: spread(sha), subject: spread(subject), author: spread(author), time: spread(time), x };
-    return { ...path, commits };
+    const columns = { sha: spread(sha), subject: spread(subject), author: spread(author), time: spread(time) };
+    return { ...path, commits: { at, ...columns, unreachable, x } };
   });
   return { ...timeline, paths };
 }

@@ -1,6 +1,15 @@
 // The values, intervals, changes and notes of a commit, as numbers and as sentences. Pure functions.
 import { change, effect, interval, quantity } from "../units";
-import { type Break, type Change, cut, type LineColumns, type Path, type Stop, type Timeline } from "./document";
+import {
+  type Break,
+  type Change,
+  cut,
+  type LineColumns,
+  type Note,
+  type Path,
+  type Stop,
+  type Timeline,
+} from "./document";
 
 /** How a value compares with an earlier one. `low` and `high`: the 95% interval of the ratio, where it is known. */
 export interface Ratio {
@@ -158,6 +167,7 @@ export function commitSentences(timeline: Timeline, stop: Stop): string[] {
   for (const note of annotationsAt(timeline, stop)) found.push(`note by ${note.author}: ${cut(note.text, 80)}`);
   const gap = path.gaps.find((g) => g.at === stop.at);
   if (found.length === 0 || gap) found.push(gap?.reason ?? "not measured");
+  if (path.commits.unreachable?.includes(stop.at)) found.push("unreachable: no branch and no tag leads to it");
   return found;
 }
 
@@ -169,7 +179,7 @@ export function breaksAt(timeline: Timeline, { path, at }: Stop): Break[] {
   return timeline.breaks.filter((one) => one.path === path && one.at === at);
 }
 
-export function annotationsAt(timeline: Timeline, { path, at }: Stop): { text: string; author: string }[] {
+export function annotationsAt(timeline: Timeline, { path, at }: Stop): Note[] {
   return path === 0 ? (timeline.annotations ?? []).filter((one) => one.at === at) : [];
 }
 

@@ -12,7 +12,7 @@ from runners.build.builders import CachedBuilder
 from runners.build.output import LOG_LIMIT_BYTES
 from runners.build.store import ArtifactStore, StoreLimits
 from runners.documents import BuildRecipe
-from runners.errors import Cancelled, Permanent, Transient
+from runners.errors import Cancelled, Permanent, Stopped, Transient
 from runners.machine.topology import allowed_cpus
 from runners.processes.children import Processes
 from runners.processes.control import Control
@@ -190,7 +190,7 @@ def test_an_abort_and_a_shutdown_end_a_build(room: Room, home: Path, stopping: t
         threading.Timer(0.3, act).start()
 
     soon(stopping.set)
-    with pytest.raises(Transient, match="shutting down"):
+    with pytest.raises(Stopped, match="shutting down"):
         room.build("sleep 300")
     stopping.clear()
     soon(lambda: room.control.abort(Cancelled("asked to stop")))

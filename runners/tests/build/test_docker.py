@@ -18,7 +18,7 @@ from runners.build.builders import CachedBuilder
 from runners.build.docker import OWNER, ContainerLimits, DockerBuilder
 from runners.build.store import ArtifactStore
 from runners.documents import BuildRecipe
-from runners.errors import Cancelled, LeaseLost, Permanent, Transient
+from runners.errors import Cancelled, LeaseLost, Permanent, Stopped, Transient
 from runners.machine.topology import allowed_cpus
 from runners.processes.children import Processes
 from runners.processes.control import Control
@@ -155,7 +155,7 @@ def test_an_abort_a_lost_lease_and_a_shutdown_end_a_build_at_once(room: Room) ->
         threading.Thread(target=when_it_runs).start()
 
     soon(room.stopping.set)
-    with pytest.raises(Transient, match="shutting down"):
+    with pytest.raises(Stopped, match="shutting down"):
         room.build("echo it runs; sleep 300")
     assert room.containers() == []
     room.stopping.clear()

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from runners.errors import LeaseLost, Permanent, Unauthorized
-from runners.reporting.client import Client, Unreachable
+from runners.reporting.client import Client
+from runners.reporting.connection import VERSION, Unreachable
 from runners.reporting.spool import Spool
 from runners.tests.api import TOKEN, Answer, Api, Call
 
@@ -31,9 +32,9 @@ class Refusal:
 
 
 def test_hello_returns_the_machine_and_its_queue(client: Client, api: Api) -> None:
-    hello = client.hello("1.0.0", "boot", {"series": {}})
+    hello = client.hello("boot", {"series": {}})
     assert (hello.machine, hello.queue) == ("m1", "machine.m1")
-    assert api.bodies("hello") == [{"version": "1.0.0", "boot_id": "boot", "facts": {"series": {}}}]
+    assert api.bodies("hello") == [{**VERSION, "boot_id": "boot", "facts": {"series": {}}}]
 
 
 def test_a_call_is_repeated_after_a_server_error(client: Client, api: Api) -> None:
@@ -85,7 +86,7 @@ def test_refusals_raise_their_errors_and_are_not_repeated(
 def test_an_answer_of_another_program_is_reported(client: Client, api: Api) -> None:
     api.rules = [lambda call: (200, {"welcome": "to nginx"})]
     with pytest.raises(Permanent, match="is SPEEDTRACK_URL a SpeedTrack server"):
-        client.hello("1", "b", {})
+        client.hello("b", {})
 
 
 def test_a_result_waits_on_disk_until_the_server_is_back(client: Client, api: Api, home: Path) -> None:

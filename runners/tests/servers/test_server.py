@@ -16,6 +16,7 @@ from runners.machine.kernel_files import parse_cpu_list
 from runners.machine.topology import allowed_cpus
 from runners.processes.children import Processes
 from runners.processes.control import Control
+from runners.servers.options import with_known_options
 from runners.servers.server import Address, Launcher, ServerSpec, greet, server_argv, short_directory
 from runners.tests.conftest import COMMAND, alive, marked
 
@@ -152,6 +153,27 @@ def test_the_command_is_split_before_it_is_filled() -> None:
     asked = of("{artifact:tiny} --save '' --dir {data} -x{port}")
     words = server_argv(asked, ADDRESS, Path("/a b"), {"tiny": Path("/t x")})
     assert words == ["/t x", "--save", "", "--dir", "/a b", "-x7000"]
+
+
+def test_an_option_is_given_to_programs_that_know_it(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_bytes(b"\x7fELF maxclients\0")
+    new.write_bytes(b"\x7fELF maxclients\0protected-mode\0")
+    asked = of("{artifact:tiny} {known:--protected-mode no} {known:--maxclients 10} {known:--no-such-option}")
+    for program, words in ((old, []), (new, ["--protected-mode", "no"])):
+        programs = {"tiny": program}
+        recipe_of_program = with_known_options(asked, programs)
+        argv = server_argv(recipe_of_program, ADDRESS, Path("/d"), programs)
+        assert argv == [str(program), *words, "--maxclients", "10"]
+    empty = tmp_path / "empty"
+    empty.touch()
+    assert with_known_options(asked, {"tiny": empty}).command.split() == ["{artifact:tiny}"]
+
+
+def test_a_server_starts_without_options_that_it_does_not_know(launcher: Launcher, tiny: Path) -> None:
+    asked = of(f"{COMMAND} {{known:--no-such-option yes}}")
+    with launcher.running(ServerSpec(asked, "unix", {"tiny": tiny}), random.Random(1), Control()) as server:
+        assert server.artifacts == {"tiny": tiny}
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,9 @@ def test_progress_is_sent_with_the_renewals(api: Api, agent: Agent) -> None:
     api.jobs = [make_job()]
     agent.work()
     progress = [body["progress"] for body in api.bodies("/renew") if body["progress"]]
-    assert {"done": 1, "total": 2, "now": "get-p1, trial 2"} in progress
+    shown = [{name: one[name] for name in ("done", "total", "now", "phase")} for one in progress]
+    assert {"done": 1, "total": 2, "now": "get-p1, trial 2", "phase": "get-p1"} in shown
+    assert all(one["age_s"] < one["overdue_s"] for one in progress)
     assert all(before["done"] <= after["done"] for before, after in pairwise(progress))
 
 
@@ -167,7 +169,17 @@ def test_what_needs_more_files_than_the_machine_allows_is_told_at_once(api: Api,
     first = api.text("measure").splitlines()[0]
     assert "get-connections.1000000000 failed: 1000000000 connections need 1000000100 open files" in first
     assert [body["benchmark"]["name"] for body in api.bodies("/measurement")] == ["get-p1"]
-    assert api.bodies("/fail")[0]["error"].startswith("1 of 2 benchmarks failed: get-connections.1000000000: ")
+    (done,) = api.bodies("/complete")
+    assert not api.of("/fail") and list(done["out_of_reach"]) == ["get-connections.1000000000"]
+    assert "raise the hard limit of the runner" in done["out_of_reach"]["get-connections.1000000000"]
+
+
+def test_a_failure_beside_what_is_out_of_reach_fails_the_run(api: Api, agent: Agent) -> None:
+    server = make_job()["server"] | {"command": f"{COMMAND} --behaviour wrong"}
+    rung = make_benchmark("get-connections.1000000000", clients=1_000_000_000)
+    api.jobs = [make_job(server=server, benchmarks=[rung, make_benchmark(), make_benchmark("set-p1", "set")])]
+    agent.work()
+    assert api.bodies("/fail")[0]["error"].startswith("2 of 3 benchmarks failed: ") and not api.of("/complete")
 
 
 def test_nothing_is_built_for_connections_that_the_machine_forbids(api: Api, agent: Agent) -> None:

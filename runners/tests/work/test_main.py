@@ -89,7 +89,7 @@ def test_once_works_until_there_is_no_work(start: Start, api: Api) -> None:
     [
         ({"SPEEDTRACK_URL": ""}, "SPEEDTRACK_URL is not set: set it to the address"),
         ({"SPEEDTRACK_URL": "speed.example.org"}, "no http:// or https:// address"),
-        ({"SPEEDTRACK_TOKEN": ""}, "no machine token: set SPEEDTRACK_TOKEN"),
+        ({"SPEEDTRACK_TOKEN": ""}, "no machine token: enrol this machine"),
         ({"SPEEDTRACK_TOKEN": "two words"}, "copy it again"),
         ({"SPEEDTRACK_TOKEN": "", "SPEEDTRACK_TOKEN_FILE": "/nowhere"}, "SPEEDTRACK_TOKEN_FILE cannot be read"),
         ({"SPEEDTRACK_DRIVER": "/nowhere"}, "SPEEDTRACK_DRIVER is /nowhere, which is no program: build it with `cd"),
@@ -111,7 +111,7 @@ def test_the_token_may_come_from_a_file(start: Start, api: Api, tmp_path: Path) 
 def test_an_unknown_token_ends_the_runner_with_the_remedy(start: Start) -> None:
     code, output = ended(start("--poll", SPEEDTRACK_TOKEN="strn_9_wrong"))
     assert code == 1
-    assert "does not know this machine's token (unknown token): run `manage.py machine add NAME`" in output
+    assert "does not know this machine's token (unknown token): run `manage.py machine enroll-code NAME`" in output
 
 
 def test_an_unreachable_server_is_waited_for(start: Start) -> None:

@@ -1,6 +1,7 @@
 """What was found in the history, and the work it makes for people."""
 
 from speedtrack.alerts.models.alerts import Alert, AlertEvent
+from speedtrack.alerts.models.bisections import Bisection, BisectionAnswer
 from speedtrack.alerts.models.change_points import BestLevel, ChangePoint, Verdict, shares_commit
 from speedtrack.alerts.models.comparisons import CommitComparison, look_of
 from speedtrack.alerts.models.floors import NoiseFloor
@@ -11,6 +12,8 @@ __all__ = [
     "Alert",
     "AlertEvent",
     "BestLevel",
+    "Bisection",
+    "BisectionAnswer",
     "ChangePoint",
     "CommitComparison",
     "Mute",

@@ -7,10 +7,14 @@ import pytest
 from django.http import HttpResponse
 from django.test import Client
 
+from speedtrack import __version__
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.versions import PROTOCOL
 from speedtrack.tests import builders
+
+CLAIM = {"version": __version__, "protocol": PROTOCOL}
 
 
 @dataclass
@@ -35,7 +39,7 @@ class Runner:
         return self.client.get(f"/api/runner/{path}", headers={"Authorization": f"Bearer {self.token}"})
 
     def claim(self) -> dict[str, Any]:
-        answer = self.post("claim")
+        answer = self.post("claim", CLAIM)
         assert answer.status_code == 200
         job: dict[str, Any] = json.loads(answer.content)
         return job

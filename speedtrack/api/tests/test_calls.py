@@ -11,7 +11,7 @@ from speedtrack.runs.models import Build, LogChunk, Machine, Measurement, Run, S
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
 
-from .conftest import Runner, error
+from .conftest import CLAIM, Runner, error
 
 BUILD = {
     "side": "head",
@@ -72,16 +72,17 @@ def test_the_source_needs_a_token(db: None, client: Client) -> None:
 
 
 def test_hello_keeps_what_the_machine_says_of_itself(runner: Runner) -> None:
-    answer = runner.post("hello", {"version": "1.2", "boot_id": "b", "facts": {"cpu": "Ünïcode"}})
+    answer = runner.post("hello", {**CLAIM, "boot_id": "b", "facts": {"cpu": "Ünïcode"}})
     assert answer.status_code == 200
     assert json.loads(answer.content) == {"machine": "m1", "queue": "machine.m1"}
     machine = Machine.objects.get()
-    assert (machine.runner_version, machine.facts) == ("1.2", {"cpu": "Ünïcode"})
+    assert (machine.runner_version, machine.runner_protocol) == (CLAIM["version"], CLAIM["protocol"])
+    assert machine.facts == {"cpu": "Ünïcode"}
     assert machine.last_seen_at is not None
 
 
 def test_a_claim_without_work_answers_204(runner: Runner) -> None:
-    answer = runner.post("claim")
+    answer = runner.post("claim", CLAIM)
     assert (answer.status_code, answer.content) == (204, b"")
 
 
@@ -90,7 +91,7 @@ def test_a_run_goes_its_way_over_http(runner: Runner, tracked: Tracked) -> None:
     run = Run.objects.get(pk=job["run"])
     token, path = job["token"], f"runs/{run.pk}"
     answer = runner.post(f"{path}/renew", {"token": token, "progress": {"done": 1, "total": 10, "now": "build"}})
-    assert json.loads(answer.content) == {"lease_s": 60, "cancel": False}
+    assert json.loads(answer.content) == {"lease_s": 60, "cancel": False, "rotate": False}
     for name in ("get-p1", "set-p1"):
         document = builders.result(run, name, run.commit, [5.0] * 5).model_dump(mode="json", by_alias=True)
         for _ in range(2):
@@ -204,7 +205,9 @@ def test_text_that_the_database_cannot_hold_is_kept_readable(runner: Runner, run
     assert run.error == shown
     assert LogChunk.objects.values_list("phase", "text").get() == (shown, shown)
     assert Build.objects.get().error == shown
-    assert runner.post("hello", {"version": odd, "boot_id": odd, "facts": {}}).status_code == 200
+    assert (
+        runner.post("hello", {"version": odd, "boot_id": odd, "facts": {}}).status_code == 426
+    )  # odd, and refused as a version only
     assert Machine.objects.get().runner_version == shown
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from speedtrack.api.tests.conftest import Runner
+from speedtrack.api.tests.conftest import CLAIM, Runner
 from speedtrack.runs.models import Measurement, Run, Status
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
@@ -21,7 +21,7 @@ def statements(runner: Runner, path: str, body: Any) -> list[str]:
 def test_a_claim(runner: Runner, tracked: Tracked) -> None:
     runner.claim()  # reads the suite and the set, which never change
     Run.objects.active().update(status=Status.CANCELLED, lease_until=None)
-    sent = statements(runner, "claim", {})
+    sent = statements(runner, "claim", CLAIM)
     assert len(sent) == 5, sent
 
 

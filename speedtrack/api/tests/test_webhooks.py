@@ -1,13 +1,18 @@
 import hashlib
 import hmac
+import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings as live_settings
 from django.http import HttpResponse
 from django.test import Client
 
 from speedtrack.projects.models import Delivery, Project
+from speedtrack.sealed import Secret
 
 
 @pytest.fixture
@@ -16,7 +21,12 @@ def project(db: None, tmp_path: Path, settings: Any) -> Project:
     settings.MIRRORS = tmp_path / "mirrors"
     settings.BROKER_URL = "redis://127.0.0.1:1/0"
     return Project.objects.create(
-        slug="kvd", name="kvd", url=str(tmp_path / "nowhere"), default_branch="main", suite="tiny", hook_secret="s3cret"
+        slug="kvd",
+        name="kvd",
+        url=str(tmp_path / "nowhere"),
+        default_branch="main",
+        suite="tiny",
+        hook_secret=Secret.of("s3cret"),
     )
 
 
@@ -52,7 +62,10 @@ def test_a_repeated_delivery_is_answered_as_such(project: Project, client: Clien
 
 def test_a_ping_is_answered_and_ignored(project: Project, client: Client) -> None:
     answer = call(project, client, b'{"zen": "Keep it logically awesome."}', **{"X-GitHub-Event": "ping"})
-    assert (answer.status_code, answer.content) == (202, b'{"status": "ignored"}')
+    assert (answer.status_code, answer.content) == (
+        202,
+        b'{"status": "ignored", "reason": "a test call: the address and the secret are right"}',
+    )
 
 
 def test_a_wrong_signature_answers_401_and_stores_nothing(project: Project, client: Client) -> None:
@@ -76,6 +89,18 @@ def test_a_body_that_is_not_utf8_is_stored(project: Project, client: Client) -> 
 def test_a_body_beyond_the_limit_is_refused(project: Project, client: Client) -> None:
     assert call(project, client, b"x" * (26 * 1024 * 1024 + 1)).status_code == 413
     assert not Delivery.objects.exists()
+
+
+@pytest.mark.curl
+@pytest.mark.django_db(transaction=True)
+def test_the_example_of_the_documentation_causes_a_look(project: Project, live_server: Any) -> None:
+    text = (live_settings.BASE_DIR / "docs" / "webhooks.md").read_text()
+    script = text.partition("```sh\n")[2].partition("```")[0]
+    own = script.replace("https://speed.example.org/hooks/ID", f"{live_server.url}/hooks/{project.hook_id}")
+    environment = {"PATH": os.environ["PATH"], "SECRET": "s3cret"}
+    done = subprocess.run(["bash", "-ec", own], env=environment, capture_output=True, check=True, text=True)
+    assert json.loads(done.stdout) == {"status": "received"}
+    assert Delivery.objects.get().summary == "asked to look at the repository"
 
 
 def test_an_unknown_hook_answers_404(project: Project, client: Client) -> None:

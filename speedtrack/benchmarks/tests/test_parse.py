@@ -152,8 +152,11 @@ def test_a_suite_is_named_never_reached_by_a_path(db: None, tmp_path: Path, sett
         (
             "--unixsocket {socket}",
             "--port {prot}",
-            "server.command: {prot} is not a placeholder; there are {artifact:kvd}, {clients}, {data}, {port}",
+            "server.command: {prot} is not a placeholder; there are {artifact:kvd}, {clients}, {data}, "
+            "{known:--OPTION}, {port}",
         ),
+        ("--unixsocket {socket}", "{known:no option}", "server.command: {known:no option} is not a placeholder"),
+        ("--unixsocket {socket}", "{known:-x}", "server.command: {known:-x} is not a placeholder"),
         ("--unixsocket {socket}", "--unixsocket {SOCKET}", "server.command: {SOCKET} is not a placeholder"),
         ("--unixsocket {socket}", "{artifact:kvdd}", "server.command: {artifact:kvdd} is not a placeholder"),
         ("--unixsocket {socket}", "-j{cores}", "server.command: {cores} is not a placeholder"),
@@ -167,6 +170,12 @@ def test_a_suite_is_named_never_reached_by_a_path(db: None, tmp_path: Path, sett
 )
 def test_an_unknown_placeholder_is_named_with_those_there_are(old: str, new: str, words: str) -> None:
     assert words in refusal(old, new)
+
+
+def test_an_option_may_be_for_programs_that_know_it() -> None:
+    command = "{known:--protected-mode no} --unixsocket {socket}"
+    suite = parse_suite(SUITE.replace("--unixsocket {socket}", command), "tiny.toml")
+    assert suite.server.command.endswith(command)
 
 
 @pytest.mark.parametrize("command", ["make -j{cores}", "make CC=${CC}", "cp {a,b} .", "awk '{ print }' x", "echo {}"])

@@ -1,50 +1,15 @@
-"""Which addresses the server may call for a channel: a URL must not give its author access to internal services.
+"""Which addresses the server may call for a channel, by its URL."""
 
-A name is resolved once, and all its addresses are checked. The caller connects to one of these addresses (calls.py), so
-a name that resolves differently a moment later gains nothing.
-"""
-
-import re
-import socket
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TooSlow
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from speedtrack.addresses import Address, NotPublic, Unresolved, is_host, is_public, look_up
 from speedtrack.notices.errors import Away, PermanentFailure
-
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
 
 LONGEST_URL = 2000
 PORTS = {"http": 80, "https": 443}
-#: Always refused, whatever the settings allow: link-local addresses, where clouds serve credentials, similar services
-#: at other addresses, and addresses that are not a single host.
-NEVER: tuple[Network, ...] = tuple(
-    ip_network(network)
-    for network in (
-        "169.254.0.0/16",
-        "fe80::/10",
-        "fd00:ec2::254/128",
-        "100.100.100.200/32",
-        "168.63.129.16/32",
-        "192.0.0.192/32",
-        "fd20:ce::254/128",
-        "0.0.0.0/8",
-        "::/128",
-        "224.0.0.0/4",
-        "ff00::/8",
-        "255.255.255.255/32",
-    )
-)
-NAT64 = IPv6Network("64:ff9b::/96")
-COMPATIBLE = IPv6Network("::/96")
-UNICAST = IPv6Network("2000::/3")  # all public addresses of IPv6
-NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?")
 
 
 class Refused(PermanentFailure):
@@ -87,61 +52,25 @@ def destination(url: str) -> Destination:
     return Destination(parts.scheme, host, port or PORTS[parts.scheme], target)
 
 
-def is_host(host: str) -> bool:
-    """Is it a name, or an address in its plain spelling? Not an IPv6 address with a zone (%)."""
-    if ":" in host:
-        try:
-            return not getattr(ip_address(host), "scope_id", None)
-        except ValueError:
-            return False
-    return len(host) <= 253 and NAME.fullmatch(host) is not None
-
-
 def allowed_addresses(where: Destination, within_s: float) -> list[Address]:
     """The addresses of the destination. Raises Refused if one of them is not allowed, Away if there is none."""
     if where.port not in settings.CHANNEL_PORTS:
         ports = ", ".join(map(str, sorted(settings.CHANNEL_PORTS)))
         raise Refused(f"port {where.port} is not allowed: CHANNEL_PORTS allows {ports}")
-    found = look_up(where, within_s)
+    try:
+        found = look_up(where.host, where.port, within_s)
+    except Unresolved as e:
+        raise Away(str(e)) from e
     for address in found:
         refuse_private(where, address)
     return found
 
 
-def look_up(where: Destination, within_s: float) -> list[Address]:
-    pool = ThreadPoolExecutor(max_workers=1)  # getaddrinfo has no time limit of its own
-    try:
-        rows = pool.submit(socket.getaddrinfo, where.host, where.port, type=socket.SOCK_STREAM).result(within_s)
-    except TooSlow as e:
-        raise Away(f"the name {where.host} was not resolved within {within_s:.0f} s: is the DNS server up?") from e
-    except (OSError, UnicodeError) as e:
-        raise Away(f"the name {where.host} is not resolved ({e}): check its spelling and the DNS server") from e
-    finally:
-        pool.shutdown(wait=False)
-    return list(dict.fromkeys(ip_address(row[4][0]) for row in rows))
-
-
 def refuse_private(where: Destination, address: Address) -> None:
     """Raises Refused for an address that may not be called, or not without encryption."""
-    inner = embedded(address)
-    if any(is_in(one, NEVER) for one in (address, inner)):
-        raise Refused(f"{where.host} is {address}, an address of cloud metadata, link-local or of many hosts: never")
-    if is_in(inner, settings.CHANNEL_NETWORKS):
-        return
-    if not inner.is_global or (isinstance(inner, IPv6Address) and inner not in UNICAST):
-        raise Refused(f"{where.host} is {address}, no public address: CHANNEL_NETWORKS may allow its network")
-    if where.scheme != "https":
+    try:
+        encrypted = is_public(where.host, address, settings.CHANNEL_NETWORKS, "CHANNEL_NETWORKS")
+    except NotPublic as e:
+        raise Refused(str(e)) from e
+    if encrypted and where.scheme != "https":
         raise Refused(f"{where.host} is called by https:// only: http:// is for networks of CHANNEL_NETWORKS")
-
-
-def embedded(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 one (mapped, compatible, 6to4, Teredo, NAT64), else the address itself."""
-    if isinstance(address, IPv4Address):
-        return address
-    if address in NAT64 or (address in COMPATIBLE and int(address) > 1):
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1]) or address
-
-
-def is_in(address: Address, networks: Iterable[Network]) -> bool:
-    return any(address.version == network.version and address in network for network in networks)

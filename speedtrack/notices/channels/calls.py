@@ -12,7 +12,8 @@ from typing import Any
 
 import httpcore
 
-from speedtrack.notices.channels.addresses import Address, allowed_addresses, destination
+from speedtrack.addresses import Address
+from speedtrack.notices.channels.addresses import allowed_addresses, destination
 from speedtrack.notices.errors import Away, PermanentFailure, Unanswered
 
 CONNECT_S, WHOLE_S = 5.0, 15.0  # to connect; from the look-up of the name to the last byte of the answer

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from speedtrack.projects.models import Branch, Project
+from speedtrack.sealed import Secret
 from speedtrack.tests.builders import Repository
 
 
@@ -17,7 +18,12 @@ def project(db: None, repository: Repository, tmp_path: Path, settings: Any) -> 
     """A project that tracks ``main`` of the repository, not yet looked at."""
     settings.MIRRORS = tmp_path / "mirrors"
     project = Project.objects.create(
-        slug="kvd", name="kvd", url=str(repository.path), default_branch="main", suite="tiny", hook_secret="s3cret"
+        slug="kvd",
+        name="kvd",
+        url=str(repository.path),
+        default_branch="main",
+        suite="tiny",
+        hook_secret=Secret.of("s3cret"),
     )
     Branch.objects.create(project=project, name="main")
     return project

@@ -7,6 +7,7 @@ import pytest
 
 from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.remotes import Remote
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 
@@ -22,7 +23,7 @@ def files_of(archive: bytes) -> dict[str, bytes]:
 
 
 def archived(repository: Repository, sha: str) -> dict[str, bytes]:
-    fetching.fetch("kvd", str(repository.path), ["main"])
+    fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     return files_of(b"".join(git.archive("kvd", sha)))
 
 
@@ -40,7 +41,7 @@ def test_the_archive_keeps_modes_and_links(repository: Repository) -> None:
     (repository.path / "run").chmod(0o755)
     (repository.path / "link").symlink_to("run")
     sha = repository.commit()
-    fetching.fetch("kvd", str(repository.path), ["main"])
+    fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     with tarfile.open(fileobj=io.BytesIO(b"".join(git.archive("kvd", sha)))) as tar:
         assert tar.getmember("run").mode & 0o100
         assert tar.getmember("link").linkname == "run"
@@ -55,7 +56,7 @@ def test_a_file_of_many_blocks_arrives_whole(repository: Repository) -> None:
 @pytest.mark.parametrize("sha", ["main", "HEAD", "--output=x", "0" * 39, "g" * 40, f"{'0' * 40}\n", "0" * 40])
 def test_only_the_id_of_a_commit_of_the_mirror_is_archived(repository: Repository, sha: str) -> None:
     repository.commit()
-    fetching.fetch("kvd", str(repository.path), ["main"])
+    fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     with pytest.raises(RepositoryError):
         list(git.archive("kvd", sha))
 
@@ -71,7 +72,7 @@ def test_attributes_of_the_repository_hide_and_change_no_file(repository: Reposi
 
 def test_a_commit_that_is_not_in_the_mirror_is_refused_before_the_first_block(repository: Repository) -> None:
     repository.commit()
-    fetching.fetch("kvd", str(repository.path), ["main"])
+    fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     with pytest.raises(RepositoryError):
         git.archive("kvd", "1" * 40)
 
@@ -90,7 +91,7 @@ def test_an_archive_that_breaks_off_is_an_error_never_a_short_file(repository: R
 def test_an_archive_that_nobody_reads_to_the_end_leaves_no_process(repository: Repository) -> None:
     (repository.path / "large").write_bytes(bytes(range(256)) * 40_000)
     sha = repository.commit()
-    fetching.fetch("kvd", str(repository.path), ["main"])
+    fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     blocks = iter(git.archive("kvd", sha))
     next(blocks)
     blocks.close()  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ import pytest
 from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import GitFailed, RepositoryError
 from speedtrack.projects.models import Branch, Project
+from speedtrack.projects.remotes import Remote
 from speedtrack.projects.sync import has_news, sync
 from speedtrack.tests.builders import Repository
 
@@ -164,7 +165,7 @@ def test_branches_of_a_mirror_that_nobody_tracks_are_taken_out(project: Project,
     """For instance from the time when all branches were fetched."""
     repository.commits(1)
     repository.git("branch", "other")
-    fetching.fetch("kvd", project.url, ["main", "other"])
+    fetching.fetch("kvd", Remote(project.url), ["main", "other"])
     sync(project)
     assert list(git.local_refs("kvd")) == ["refs/heads/main"]
 
@@ -183,7 +184,7 @@ def test_a_name_with_an_odd_character_is_a_name(project: Project, repository: Re
     sync(project)
     assert heads(project) == {"main": sha, name: sha}
     repository.git("symbolic-ref", "HEAD", f"refs/heads/{name}")
-    assert git.remote_default_branch(project.url) == name
+    assert git.remote_default_branch(Remote(project.url)) == name
 
 
 def test_a_name_that_is_not_utf8_is_passed_over(project: Project, repository: Repository) -> None:
@@ -227,7 +228,7 @@ def test_a_mirror_that_lost_objects_is_filled_again(project: Project, repository
     sync(project)
     new = repository.commit()
     mirror = git.mirror_of("kvd")
-    fetching.fetch("kvd", project.url, ["main"])
+    fetching.fetch("kvd", Remote(project.url), ["main"])
     for pack in [*mirror.glob("objects/pack/*"), mirror / "objects" / new[:2] / new[2:]]:
         pack.unlink(missing_ok=True)
     sync(project)
@@ -248,4 +249,4 @@ def test_a_mirror_that_lost_objects_is_filled_again(project: Project, repository
 def test_each_failure_has_a_remedy_of_its_own(project: Project, said: str, remedy: str) -> None:
     assert not fetching.ref_fault(said)
     with pytest.raises(RepositoryError, match=remedy):
-        raise fetching.failure_with_remedy("kvd", project.url, GitFailed(f"git fetch: {said}", 128, said))
+        raise fetching.failure_with_remedy("kvd", Remote(project.url), GitFailed(f"git fetch: {said}", 128, said))

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from speedtrack.projects import fetching, git
+from speedtrack.projects import fetching, git, remotes
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
+from speedtrack.projects.remotes import Remote
+from speedtrack.projects.ways import Way
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 
@@ -17,7 +19,7 @@ def mirror(repository: Repository, tmp_path: Path, settings: Any) -> Path:
     """The mirror of a repository of two commits, as project ``kvd``."""
     settings.MIRRORS = tmp_path / "mirrors"
     repository.commits(2)
-    fetching.fetch("kvd", str(repository.path), ["main"])
+    fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     return git.mirror_of("kvd")
 
 
@@ -57,18 +59,21 @@ def test_an_address_that_is_an_option_or_a_helper_runs_nothing(
     settings.MIRRORS = tmp_path / "mirrors"
     settings.ALLOW_LOCAL_REPOSITORIES = False
     hostile = url.format(tmp_path / "pwned")
-    for ask in (lambda: fetching.fetch("kvd", hostile, ["main"]), lambda: git.remote_refs(hostile)):
+    for ask in (lambda: fetching.fetch("kvd", Remote(hostile), ["main"]), lambda: git.remote_refs(Remote(hostile))):
         with pytest.raises(RepositoryError):
             ask()
     with pytest.raises(RepositoryError):
-        git.remote_default_branch(hostile)
+        git.remote_default_branch(Remote(hostile))
     assert not (tmp_path / "pwned").exists()
 
 
 def test_an_external_helper_is_refused_even_where_local_paths_are_allowed(tmp_path: Path, settings: Any) -> None:
     settings.MIRRORS = tmp_path / "mirrors"
+    hostile = f"ext::sh -c touch% {tmp_path / 'pwned'}"
+    with pytest.raises(RepositoryError, match="not a repository address"):
+        fetching.fetch("kvd", Remote(hostile), ["main"])
     with pytest.raises(RepositoryError, match=r"'ext' not allowed"):
-        fetching.fetch("kvd", f"ext::sh -c touch% {tmp_path / 'pwned'}", ["main"])
+        git.run_git("ls-remote", "--", hostile, way=Way("file"))
     assert not (tmp_path / "pwned").exists()
 
 
@@ -81,7 +86,7 @@ def test_a_branch_whose_name_begins_with_a_dash_is_a_branch_like_others(
     repository.git("update-ref", f"refs/heads/{name}", sha)
     repository.git("update-ref", "refs/heads/-x", sha)
     repository.git("update-ref", "refs/tags/-x", sha)
-    fetching.fetch("kvd", str(repository.path), ["-x", name])
+    fetching.fetch("kvd", Remote(str(repository.path)), ["-x", name])
     assert git.resolve_revision("kvd", f"refs/heads/{name}") == sha
     assert git.first_parents("kvd", git.resolve_revision("kvd", "refs/heads/-x")) == [sha]
     assert git.tags_by_name("kvd") == {"-x": sha}
@@ -108,13 +113,13 @@ def test_a_branch_whose_name_begins_with_a_dash_is_a_branch_like_others(
 )
 def test_only_https_addresses_may_be_tracked(url: str) -> None:
     with pytest.raises(RepositoryError):
-        git.valid_url(url)
+        remotes.valid_url(url)
 
 
 @pytest.mark.parametrize("url", ["https://user@example.org/a", "https://user:pass@example.org/a", "https://:p@h/a"])
 def test_an_address_with_a_user_is_refused_without_repeating_the_password(url: str) -> None:
     with pytest.raises(RepositoryError, match="leave it out") as caught:
-        git.valid_url(url)
+        remotes.valid_url(url)
     assert "pass" not in str(caught.value).replace("password", "")
 
 
@@ -122,19 +127,20 @@ def test_an_address_with_a_user_is_refused_without_repeating_the_password(url: s
 def test_control_characters_in_an_address_are_refused(character: str) -> None:
     for url in (f"https://example.org/a{character}b", f"{character}https://example.org/a", f"/srv/a{character}b"):
         with pytest.raises(RepositoryError, match="control characters"):
-            git.valid_url(url)
+            remotes.valid_url(url)
 
 
 @pytest.mark.parametrize("url", ["https://example.org/a/b", "https://example.org:8443/a/b.git", "https://h/a@b"])
-def test_an_https_address_stays_as_it_is(url: str) -> None:
-    assert git.valid_url(url) == url
+def test_an_https_address_stays_as_it_is(url: str, settings: Any) -> None:
+    settings.GIT_HOSTS = ["*", "*:8443"]
+    assert remotes.valid_url(url) == url
 
 
 def test_a_local_path_needs_the_setting(tmp_path: Path, settings: Any) -> None:
-    assert git.valid_url(str(tmp_path)) == str(tmp_path)
+    assert remotes.valid_url(str(tmp_path)) == str(tmp_path)
     settings.ALLOW_LOCAL_REPOSITORIES = False
     with pytest.raises(RepositoryError, match="ALLOW_LOCAL_REPOSITORIES"):
-        git.valid_url(str(tmp_path))
+        remotes.valid_url(str(tmp_path))
 
 
 def test_a_local_repository_is_not_fetched_once_the_setting_is_gone(
@@ -142,12 +148,12 @@ def test_a_local_repository_is_not_fetched_once_the_setting_is_gone(
 ) -> None:
     settings.ALLOW_LOCAL_REPOSITORIES = False
     with pytest.raises(RepositoryError, match="not allowed"):
-        fetching.fetch("kvd", str(repository.path), ["main"])
+        fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
 
 
 def test_a_local_path_that_is_no_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(RepositoryError, match=r"there is no directory .*/nowhere"):
-        git.valid_url(str(tmp_path / "nowhere"))
+        remotes.valid_url(str(tmp_path / "nowhere"))
 
 
 def test_hooks_and_configuration_of_the_mirror_and_of_the_user_run_nothing(
@@ -166,14 +172,14 @@ def test_hooks_and_configuration_of_the_mirror_and_of_the_user_run_nothing(
     monkeypatch.setenv("GIT_EXTERNAL_DIFF", f"touch {pwned}")
     monkeypatch.setenv("GIT_DIR", str(repository.path / ".git"))
     repository.commit_object(b"tree TREE\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nmore\n")
-    fetching.fetch("kvd", str(repository.path), ["main"])
+    fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     assert next(git.revisions("kvd", [git.resolve_revision("kvd", "main")])).subject == "more"
     assert not pwned.exists()
 
 
 def test_git_is_given_no_secret_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "hidden")
-    assert "hidden" not in " ".join(git.git_environment().values())
+    assert "hidden" not in " ".join(git.git_environment(git.NOWHERE).values())
 
 
 @pytest.mark.parametrize("name", ["main~1..", "nonsense", "", "main:file.txt", "0" * 40, "main\nmain"])
@@ -185,7 +191,7 @@ def test_a_name_that_is_no_commit_is_refused_with_a_remedy(mirror: Path, name: s
 @pytest.mark.parametrize("url", ["https://[bad", "https://[::1/a", "https://h]/a"])
 def test_an_address_that_cannot_be_parsed_is_refused(url: str) -> None:
     with pytest.raises(RepositoryError, match="not a repository address"):
-        git.valid_url(url)
+        remotes.valid_url(url)
 
 
 def test_a_name_with_a_zero_byte_is_refused(mirror: Path) -> None:
@@ -204,7 +210,7 @@ def test_a_git_that_takes_too_long_is_ended_with_all_it_started(
     file.unlink()
     os.mkfifo(file)  # whoever reads it waits for ever
     with pytest.raises(RepositoryUnreachable, match="fetch took longer than 3 s: raise GIT_TIMEOUT_S"):
-        fetching.fetch("kvd", str(repository.path), ["main"])
+        fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     assert builders.processes_with(str(repository.path)) == []
 
 
@@ -216,7 +222,7 @@ def test_a_remote_that_does_not_list_its_references_is_away(
     repository.commit()
     os.mkfifo(repository.path / ".git" / "packed-refs")
     with pytest.raises(RepositoryUnreachable, match=r"ls-remote took longer than 3 s\. Check the address"):
-        fetching.fetch("kvd", str(repository.path), ["main"])
+        fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     assert builders.processes_with(str(repository.path)) == []
 
 
@@ -228,7 +234,7 @@ def test_a_lock_that_a_killed_git_left_behind_is_broken_when_it_is_old(
     lock.touch()
     sha = repository.commit()
     with pytest.raises(RepositoryError, match=r"main\.lock"):
-        fetching.fetch("kvd", str(repository.path), ["main"])
+        fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     os.utime(lock, (lock.stat().st_mtime - 2 * settings.GIT_TIMEOUT_S,) * 2)
-    fetching.fetch("kvd", str(repository.path), ["main"])
+    fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     assert git.resolve_revision("kvd", "main") == sha

@@ -10,7 +10,9 @@ import pytest
 from django.db import connection
 
 from speedtrack.projects import intake
+from speedtrack.projects.forges.signing import BadSignature
 from speedtrack.projects.models import Delivery, Project
+from speedtrack.sealed import Secret
 
 PUSH = json.dumps({"ref": "refs/heads/main", "before": "0" * 40, "after": "1" * 40}).encode()
 
@@ -26,7 +28,7 @@ def headers(body: bytes, id: str = "d1", event: str = "push", **changes: str) ->
 @pytest.fixture
 def project(db: None) -> Project:
     return Project.objects.create(
-        slug="kvd", name="kvd", url="/kvd", default_branch="main", suite="tiny", hook_secret="s3cret"
+        slug="kvd", name="kvd", url="/kvd", default_branch="main", suite="tiny", hook_secret=Secret.of("s3cret")
     )
 
 
@@ -45,7 +47,7 @@ def test_the_example_of_github_holds_as_openssl_computes_it(project: Project) ->
     said = subprocess.run(
         ["openssl", "dgst", "-sha256", "-hmac", secret], input=payload, capture_output=True, check=True
     ).stdout.decode()
-    project.hook_secret = secret
+    project.hook_secret = Secret.of(secret)
     project.save()
     signed = {"X-Hub-Signature-256": f"sha256={said.split('= ')[1].strip()}", "X-GitHub-Event": "push"}
     assert intake.receive(project, signed, payload) is not None
@@ -67,14 +69,14 @@ def test_the_example_of_github_holds_as_openssl_computes_it(project: Project) ->
     ],
 )
 def test_a_call_without_the_right_signature_stores_nothing(project: Project, given: dict[str, str]) -> None:
-    with pytest.raises(intake.BadSignature, match=r"X-Hub-Signature-256"):
+    with pytest.raises(BadSignature, match=r"X-Hub-Signature-256"):
         intake.receive(project, {"X-GitHub-Event": "push", "X-GitHub-Delivery": "d1", **given}, PUSH)
     assert not Delivery.objects.exists()
 
 
 def test_the_signature_of_another_project_is_refused(project: Project) -> None:
     other = Project.objects.create(slug="b", name="b", url="/b", default_branch="main", suite="tiny")
-    with pytest.raises(intake.BadSignature):
+    with pytest.raises(BadSignature):
         intake.receive(other, headers(PUSH), PUSH)
 
 
@@ -139,7 +141,7 @@ def test_a_repeated_call_makes_the_one_that_waits_as_new_as_itself(project: Proj
 
 def test_the_same_body_to_two_projects_is_two_deliveries(project: Project) -> None:
     other = Project.objects.create(
-        slug="b", name="b", url="/b", default_branch="main", suite="tiny", hook_secret="s3cret"
+        slug="b", name="b", url="/b", default_branch="main", suite="tiny", hook_secret=Secret.of("s3cret")
     )
     assert intake.receive(project, headers(PUSH), PUSH) is not None
     assert intake.receive(other, headers(PUSH), PUSH) is not None

@@ -8,6 +8,7 @@ import pytest
 
 from speedtrack.projects import fetching, git
 from speedtrack.projects.git import Revision
+from speedtrack.projects.remotes import Remote
 from speedtrack.tests.builders import Repository
 
 
@@ -30,7 +31,7 @@ def commit_of(message: bytes, author: bytes = b"Ada <ada@example.org>", header: 
 
 def read_back(repository: Repository, content: bytes) -> Revision:
     sha = repository.commit_object(content)
-    fetching.fetch("kvd", str(repository.path), ["main"])
+    fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     [revision] = git.revisions("kvd", [sha])
     assert revision.sha == sha
     return revision
@@ -85,7 +86,7 @@ def test_a_subject_in_another_encoding_is_read_as_it_was_meant(repository: Repos
 
 def test_commits_come_in_the_order_asked_for_even_over_several_blocks(repository: Repository) -> None:
     repository.fast_import(2100, "long")
-    fetching.fetch("kvd", str(repository.path), ["long"])
+    fetching.fetch("kvd", Remote(str(repository.path)), ["long"])
     shas = git.first_parents("kvd", git.resolve_revision("kvd", "long"))
     asked = shas[::-1]
     found = list(git.revisions("kvd", asked))

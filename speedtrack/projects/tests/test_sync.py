@@ -242,3 +242,113 @@ def test_the_lock_of_a_project_ends_with_a_failed_look(project: Project, reposit
         here = "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         cursor.execute(f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND {here}")
         assert cursor.fetchone() == (0,)
+
+
+def unreachable(project: Project) -> set[str]:
+    return set(project.commits.filter(unreachable_since__isnull=False).values_list("sha", flat=True))
+
+
+def test_what_a_forced_push_leaves_behind_is_marked_until_it_is_back(project: Project, repository: Repository) -> None:
+    shas = repository.commits(4)
+    sync(project)
+    assert unreachable(project) == set()
+    repository.git("reset", "--quiet", "--hard", shas[1])
+    sync(project)
+    assert unreachable(project) == set(shas[2:])
+    since = Commit.objects.get(sha=shas[2]).unreachable_since
+    repository.commit()
+    sync(project)
+    assert Commit.objects.get(sha=shas[2]).unreachable_since == since
+    repository.git("reset", "--quiet", "--hard", shas[3])
+    sync(project)
+    assert unreachable(project) == {repository.git("rev-parse", "ORIG_HEAD")}
+
+
+def test_what_a_tag_or_a_merge_still_leads_to_is_reachable(project: Project, repository: Repository) -> None:
+    shas = repository.commits(3)
+    sync(project)
+    repository.git("tag", "kept", shas[1])
+    repository.git("reset", "--quiet", "--hard", shas[0])
+    sync(project)
+    assert unreachable(project) == {shas[2]}
+    repository.commit()
+    repository.git("merge", "--quiet", "--no-ff", "-s", "ours", "-m", "Merge", shas[2])
+    sync(project)
+    assert shas[2] not in path_of(project)
+    assert unreachable(project) == set()
+
+
+def test_the_commits_of_a_deleted_branch_are_marked_unless_they_were_merged(
+    project: Project, repository: Repository
+) -> None:
+    repository.commits(1)
+    Branch.objects.create(project=project, name="merged")
+    Branch.objects.create(project=project, name="lost")
+    for name in ("merged", "lost"):
+        repository.git("checkout", "--quiet", "-b", name, "main")
+        repository.commit(text=name)
+    lost = repository.git("rev-parse", "lost")
+    repository.git("checkout", "--quiet", "main")
+    repository.git("merge", "--quiet", "--no-ff", "-m", "Merge", "merged")
+    sync(project)
+    repository.git("branch", "-D", "merged", "lost")
+    sync(project)
+    assert unreachable(project) == {lost}
+    assert lost in path_of(project, "lost")
+    repository.git("branch", "lost", lost)
+    sync(project)
+    assert unreachable(project) == set()
+
+
+def test_what_a_lost_mirror_no_longer_has_is_unreachable(project: Project, repository: Repository) -> None:
+    shas = repository.commits(3)
+    sync(project)
+    git.remove_mirror(project.slug)
+    repository.git("reset", "--quiet", "--hard", shas[0])
+    repository.git("reflog", "expire", "--expire=all", "--all")
+    repository.git("gc", "--quiet", "--prune=now")
+    sync(project)
+    assert unreachable(project) == set(shas[1:])
+
+
+def test_an_octopus_merge_has_all_its_parents(project: Project, repository: Repository) -> None:
+    [root] = repository.commits(1)
+    for name in ("a", "b", "c"):
+        repository.git("checkout", "--quiet", "-b", name, root)
+        (repository.path / name).write_text(name)
+        repository.commit(text="1\n")
+    repository.git("checkout", "--quiet", "main")
+    repository.git("merge", "--quiet", "--no-edit", "a", "b", "c")
+    merge = repository.git("rev-parse", "HEAD")
+    sync(project)
+    parents = repository.git("rev-list", "--parents", "-1", merge).split()[1:]
+    assert len(parents) >= 3
+    assert Commit.objects.get(sha=merge).parents == parents
+    assert path_of(project)[-1] == merge
+
+
+def test_a_history_of_odd_commits_is_stored_whole(project: Project, repository: Repository) -> None:
+    """Dates at both ends of time, empty commits, names and subjects that are no UTF-8 or hold control characters."""
+    repository.commits(1)
+    odd = [
+        (b"Ada <a@b>", b"0 +0000", b"the first moment"),
+        (b"Ada <a@b>", b"4102444800 +1400", b"the year 2100"),
+        (b"Ada <a@b>", b"253402300800 +0000", b"after the year 9999"),
+        (b"Ada <a@b>", b"-86400 +0000", b"before 1970"),
+        (b"J\xf6rg \xff <j@b>", b"1700000000 -1200", b"Gr\xfc\xdfe \xff\xfe"),
+        (b"\x01\x1b[31mred\x07 <x\x02@b>", b"1700000000 +0000", b"bell\x07 escape\x1b[2J \x7f end"),
+        ("\u202eabc\u2028 \ufeff\U0001f680 <s@b>".encode(), b"1700000000 +0000", "\u202e\u2028\u0085".encode()),
+        (b"Robert'); DROP TABLE commits;-- <r@b>", b"1700000000 +0000", b"<script>alert(1)</script> {{ x }} %s"),
+        (b"<> <>", b"1700000000 +0000", b""),
+        (b"A" * 5000 + b" <a@b>", b"1700000000 +0000", b"s" * 5000),
+    ]
+    good, refused = [repository.git("rev-parse", "HEAD")], []
+    for who, when, subject in odd:
+        words = (good[-1].encode(), who, when, who, when, subject)
+        sha = repository.commit_object(b"tree TREE\nparent %s\nauthor %s %s\ncommitter %s %s\n\n%s\n" % words)
+        sync(project)
+        (refused if project.left_out else good).append(sha)
+        repository.git("update-ref", "HEAD", good[-1])
+    sync(project)
+    assert path_of(project) == good
+    assert len(refused) == 2  # git itself calls a date before 1970 and an author without a name malformed

@@ -30,6 +30,7 @@ TIMES = {
     "runs_canarycheck": ["at"],
     "runs_canary": ["created", "since"],
     "projects_delivery": ["received_at"],
+    "projects_refusal": ["last_at"],
     "projects_project": ["created"],
     "retention_pruning": ["through", "done_at"],
 }

@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 from django.core.management import CommandError
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from speedtrack.alerts.models import Alert, BestLevel, ChangePoint, NoiseFloor, Verdict
 from speedtrack.notices.models import Outbox
-from speedtrack.projects.models import Branch, Delivery, Tag
+from speedtrack.projects.models import Branch, Delivery, Refusal, Tag
 from speedtrack.retention import kept, pruning
 from speedtrack.retention.models import Pruning
 from speedtrack.retention.policies import POLICIES
@@ -243,12 +244,14 @@ def test_webhook_calls_that_wait_are_kept(kvd: World) -> None:
     for status in ("received", "processed", "ignored"):
         call = {"provider": "github", "event": "push", "headers": {}, "packed_body": b"", "body_digest": status}
         Delivery.objects.create(project=kvd.project, delivery_id=status, status=status, **call)
+    Refusal.objects.create(project=kvd.project, hour=timezone.now(), reason="wrong")
     let_pass(29)
     prune()
-    assert Delivery.objects.count() == 3
+    assert (Delivery.objects.count(), Refusal.objects.count()) == (3, 1)
     let_pass(2)
     prune()
     assert Delivery.objects.get().status == "received"
+    assert not Refusal.objects.exists()
 
 
 def test_a_run_of_a_commit_that_returns_after_years_is_queued_again(kvd: World) -> None:

@@ -1,7 +1,9 @@
 """Machines, runs and measurements. PostgreSQL enforces the rules by named constraints."""
 
+from speedtrack.runs.models.alarms import Alarm
+from speedtrack.runs.models.approvals import Approval, ApprovalQuerySet
 from speedtrack.runs.models.canaries import Canary, CanaryCheck
-from speedtrack.runs.models.machines import Environment, Machine, MachineEvent, UnknownToken
+from speedtrack.runs.models.machines import Assignment, Environment, Machine, MachineEvent
 from speedtrack.runs.models.measurements import (
     Build,
     Measurement,
@@ -13,9 +15,11 @@ from speedtrack.runs.models.measurements import (
     SeriesQuerySet,
     Trial,
 )
+from speedtrack.runs.models.policies import Deferral, DeferralQuerySet, PlanningPolicy
 from speedtrack.runs.models.runs import (
     ACTIVE,
     MOVES,
+    ROUTINE,
     SETTLING,
     Attempt,
     LogChunk,
@@ -26,20 +30,31 @@ from speedtrack.runs.models.runs import (
     Side,
     Status,
 )
+from speedtrack.runs.models.tokens import EnrolmentCode, MachineToken, UnknownToken, WrongCode
 
 __all__ = [
     "ACTIVE",
     "MOVES",
+    "ROUTINE",
     "SETTLING",
+    "Alarm",
+    "Approval",
+    "ApprovalQuerySet",
+    "Assignment",
     "Attempt",
     "Build",
     "Canary",
     "CanaryCheck",
+    "Deferral",
+    "DeferralQuerySet",
+    "EnrolmentCode",
     "Environment",
     "LogChunk",
     "Machine",
     "MachineEvent",
+    "MachineToken",
     "Measurement",
+    "PlanningPolicy",
     "Profile",
     "Reason",
     "ReferenceRate",
@@ -54,4 +69,5 @@ __all__ = [
     "Status",
     "Trial",
     "UnknownToken",
+    "WrongCode",
 ]

@@ -1,12 +1,10 @@
-"""The machines that measure: their tokens, events and environments."""
+"""The machines that measure: their pools, events and environments."""
 
-import hashlib
-import hmac
-import secrets
 from datetime import timedelta
 from typing import ClassVar
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -18,26 +16,31 @@ from speedtrack.wakeups import Wakes
 SEEN_EVERY = timedelta(seconds=5)
 
 
-class UnknownToken(Exception):
-    """No registered machine has this token."""
-
-
 class Machine(models.Model):
     """A computer that measures. It does one thing at a time."""
 
     name = models.SlugField(unique=True)
-    token_id = models.CharField(max_length=16, unique=True)
-    token_digest = models.CharField(max_length=64)
+    pool = models.SlugField(default="", blank=True, help_text="machines of equal hardware; empty: it is its own pool")
     projects = models.ManyToManyField(Project, related_name="machines")
     paused = models.BooleanField(default=False, help_text="gets no new work")
     retired_at = models.DateTimeField(null=True, help_text="since when it is out of service; its results stay")
     created = models.DateTimeField(db_default=Now())
     last_seen_at = models.DateTimeField(null=True)
     runner_version = models.CharField(max_length=40, default="", blank=True)
+    runner_protocol = models.IntegerField(null=True, help_text="of its calls; null: its runner has not named one")
     facts = models.JSONField(default=dict)
     aa_looked_at = models.DateTimeField(null=True, help_text="when it was last asked whether an A/A run is due")
     quarantined_at = models.DateTimeField(null=True, help_text="its canary moved: it gets canary runs only")
     quarantined_why = models.TextField(default="", blank=True)
+    windows = ArrayField(
+        models.CharField(max_length=40),
+        default=list,
+        help_text="when it takes work by itself, such as `mon-fri 22:00-06:00`; none: always",
+    )
+    zone = models.CharField(max_length=64, default="UTC", help_text="of the windows")
+    shares = models.JSONField(
+        default=dict, help_text="kind of work -> percent of its time; order.py says what a missing one means"
+    )
 
     class Meta:
         constraints: ClassVar = [
@@ -59,24 +62,10 @@ class Machine(models.Model):
     def queue(self) -> str:
         return f"machine.{self.name}"
 
-    def new_token(self) -> str:
-        """Give the machine a new token and return it. Only its digest is stored; ``save`` invalidates the old token."""
-        self.token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        self.token_digest = hashlib.sha256(secret.encode()).hexdigest()
-        return f"strn_{self.token_id}_{secret}"
-
-    @classmethod
-    def of_token(cls, token: str) -> "Machine":
-        """The machine that has this token. Raises UnknownToken."""
-        _, _, rest = token.partition("_")
-        token_id, _, secret = rest.partition("_")
-        machine = cls.objects.filter(token_id=token_id).defer("facts").first()
-        digest = hashlib.sha256(secret.encode()).hexdigest()
-        if machine is None or not hmac.compare_digest(machine.token_digest, digest):
-            raise UnknownToken(
-                "unknown machine token: `manage.py machine add NAME` (or `machine token NAME`) makes one"
-            )
-        return machine
+    @property
+    def takes_work(self) -> bool:
+        """Does it take more than its canary, whenever its windows are open?"""
+        return not self.paused and self.quarantined_at is None
 
     def note_call(self) -> None:
         """Store that its runner has called; of many calls, one every few seconds."""
@@ -96,10 +85,15 @@ class MachineEvent(models.Model):
         LIFTED = "lifted"  #: its canary is steady again, or a person ended the quarantine
         BLIND = "blind"  #: its canary cannot be measured, so drift would go unnoticed
         RENEWED = "renewed"  #: it got a new token
+        ENROLLED = "enrolled"  #: it got a token in exchange for a code
+        ROTATED = "rotated"  #: its runner replaced its token
+        REVOKED = "revoked"  #: its tokens were revoked
+        POOLED = "pooled"  #: it joined or left a pool
         PAUSED = "paused"  #: it gets no new work
         RESUMED = "resumed"  #: it gets work again
         RETIRED = "retired"  #: it was taken out of service
         RETURNED = "returned"  #: it is in service again
+        CHANGED = "changed"  #: a person changed when and what it measures
 
     MAILED = (Kind.QUARANTINED, Kind.LIFTED, Kind.BLIND)  #: operators are mailed about these
 
@@ -115,6 +109,20 @@ class MachineEvent(models.Model):
             models.Index(fields=["id"], name="machine_events_untold", condition=Q(untold=True)),
         ]
         constraints: ClassVar = [Wakes(name="an_untold_event_wakes", after="INSERT", rows="NEW.untold")]
+
+
+class Assignment(models.Model):
+    """Which machine of a pool measures a project, where one of them is enough: its lines stay on this machine."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="assignments", db_index=False)
+    pool = models.SlugField()
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="assignments")
+    since = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["project", "pool"], name="one_machine_of_a_pool_per_project"),
+        ]
 
 
 class Environment(models.Model):

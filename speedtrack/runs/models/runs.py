@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q
-from django.db.models.functions import Now
+from django.db.models import Case, Exists, F, OuterRef, Q, Value, When
+from django.db.models.functions import Length, Now, Replace
 
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.projects.models import Commit, Position, Project
@@ -43,6 +43,7 @@ class Reason(models.TextChoices):
     CANARY = "canary"
     AA = "aa", "A/A"
     PROFILE = "profile"  #: both sides of a change are sampled by a profiler; nothing is measured
+    PULL = "pull"  #: the head of a pull request against its merge base, in pairs
 
 
 class Side(models.TextChoices):
@@ -50,6 +51,7 @@ class Side(models.TextChoices):
     BASE = "base"
 
 
+ROUTINE = (Reason.PUSH, Reason.BACKFILL)  #: a commit needs a run for one of them only
 SETTLING = (Reason.CONFIRM, Reason.BISECT)  #: paired runs that settle a suspicion; A/A runs and profiles are paired too
 
 
@@ -60,6 +62,10 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def active(self) -> "RunQuerySet":
         return self.filter(status__in=ACTIVE)
+
+    def routine(self) -> "RunQuerySet":
+        """Unpaired runs of pushes and backfills: they make the points of lines."""
+        return self.filter(base=None, reason__in=ROUTINE)
 
     def unfinished(self) -> "RunQuerySet":
         return self.filter(status__in=(Status.QUEUED, *ACTIVE))
@@ -76,7 +82,7 @@ class RunQuerySet(models.QuerySet["Run"]):
     def given_up(self) -> "RunQuerySet":
         """Failed runs that no machine finished and whose pause is over, unless their commit left its branches."""
         on_a_branch = Exists(Position.objects.filter(commit=OuterRef("commit")))
-        by_hand = ~Q(reason__in=(Reason.PUSH, Reason.BACKFILL))
+        by_hand = ~Q(reason__in=ROUTINE)
         return self.filter(on_a_branch | by_hand, status=Status.FAILED, retry_at__lte=Now())
 
 
@@ -250,6 +256,9 @@ class Attempt(models.Model):
     ended_at = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=20, default="", help_text="the run's status after it; empty while it lasts")
     postponed = models.JSONField(default=dict, help_text="benchmarks that cannot be measured yet: name -> reason")
+    out_of_reach = models.JSONField(
+        default=dict, help_text="benchmarks that the machine cannot measure: name -> reason"
+    )
 
     class Meta:
         constraints: ClassVar = [
@@ -261,12 +270,24 @@ class Attempt(models.Model):
 
 
 class LogChunk(models.Model):
-    """A piece of the log of a build or a measurement."""
+    """A piece of the log of a build or a measurement. PostgreSQL counts its lines: a page reads only those it shows."""
 
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="log", db_index=False)
     seq = models.IntegerField()
     phase = models.CharField(max_length=100)
     text = models.TextField()
+    at = models.DateTimeField(db_default=Now(), help_text="when it arrived")
+    newlines = models.GeneratedField(
+        expression=Length("text") - Length(Replace("text", Value("\n"), Value(""))),
+        output_field=models.IntegerField(),
+        db_persist=True,
+    )
+    unended = models.GeneratedField(
+        expression=Case(When(text__endswith="\n", then=Value(False)), default=Value(True)),
+        output_field=models.BooleanField(),
+        db_persist=True,
+        help_text="its last line goes on in the next piece of its phase, or is the last one there",
+    )
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["attempt", "seq"], name="a_log_chunk_once")]

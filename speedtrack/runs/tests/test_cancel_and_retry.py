@@ -73,7 +73,7 @@ def test_a_renewal_begins_the_run_and_keeps_the_last_progress(tracked: Tracked, 
     assert not queue.renew(machine, run.pk, Renewal(token=run.lease_token))
     run.refresh_from_db()
     assert run.status == Status.RUNNING
-    assert run.progress == {"done": 1, "total": 9, "now": "get-p1"}
+    assert run.progress and run.progress.items() >= {"done": 1, "total": 9, "now": "get-p1"}.items()
     assert builders.moves(run) == [("queued", "leased"), ("leased", "running")]
 
 

@@ -9,6 +9,7 @@ from django.test import Client
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Project
+from speedtrack.projects.remotes import Remote
 from speedtrack.runs import changing, pushes, tracking
 from speedtrack.runs.changing import Taken
 from speedtrack.runs.models import Machine, Run, Status
@@ -136,8 +137,10 @@ def test_the_default_branch_and_a_branch_that_is_not_there_are_refused(tracked: 
 
 def test_a_repository_says_its_branches(repository: Repository, settings: Any, tmp_path: Path) -> None:
     repository.git("branch", "8.0")
-    assert changing.ask_remote(str(repository.path)) == changing.Remote(str(repository.path), ["8.0", "main"], "main")
+    assert changing.ask_remote(Remote(str(repository.path))) == changing.RemoteAnswer(
+        str(repository.path), ["8.0", "main"], "main"
+    )
     empty = Repository(tmp_path / "empty")
     with pytest.raises(RepositoryError, match="is empty"):
-        changing.ask_remote(str(empty.path))
+        changing.ask_remote(Remote(str(empty.path)))
     assert tracking.name_in_url("https://example.org/a/kvd.git/") == "kvd"

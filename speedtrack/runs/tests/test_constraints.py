@@ -9,7 +9,7 @@ from django.db.models import ProtectedError
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks.models import BenchmarkSet, SetMember
-from speedtrack.projects.models import Branch, Commit, Delivery, Position, Project, Tag
+from speedtrack.projects.models import Branch, Commit, Delivery, Position, Project, PullRequest, Refusal, Tag
 from speedtrack.runs.models import (
     MOVES,
     Attempt,
@@ -17,6 +17,7 @@ from speedtrack.runs.models import (
     Environment,
     LogChunk,
     Machine,
+    MachineToken,
     Measurement,
     Result,
     Run,
@@ -168,9 +169,23 @@ def test_a_delivery_stands_once_per_id_and_waits_once_per_body(run: Run) -> None
     refuses("one_waiting_delivery_per_body", again(Delivery.objects.get(), delivery_id="2"))
 
 
+def test_a_pull_request_stands_once_per_number_with_head_and_base(run: Run) -> None:
+    PullRequest.objects.create(
+        project=run.project, number=1, head_sha="a" * 40, base_ref="main", state="open", updated_at=Now()
+    )
+    refuses("a_pull_request_once_per_number", again(PullRequest.objects.get()))
+    for wrong in ({"number": 0}, {"head_sha": ""}, {"base_ref": ""}):
+        refuses("a_pull_request_has_a_head_and_a_base", again(PullRequest.objects.get(), **({"number": 2} | wrong)))
+
+
+def test_refused_calls_are_one_row_per_hour_and_reason(run: Run) -> None:
+    Refusal.objects.create(project=run.project, hour=run.created, reason="wrong")
+    refuses("refusals_once_per_hour_and_reason", again(Refusal.objects.get(), count=7))
+
+
 def test_machine_names_and_token_ids_and_hooks_stand_once(run: Run) -> None:
-    refuses("runs_machine_name", again(Machine.objects.get(), token_id="other"))
-    refuses("runs_machine_token_id", again(Machine.objects.get(), name="other"))
+    refuses("runs_machine_name", again(Machine.objects.get()))
+    refuses("runs_machinetoken_key", again(MachineToken.objects.get(), digest="other"))
     refuses("projects_project_hook_id", again(Project.objects.get(), slug="other"))
 
 

@@ -66,6 +66,32 @@ def test_a_run_without_all_its_measurements_is_not_complete(tracked: Tracked, ma
     assert not Measurement.objects.filter(accepted=True).exists()
 
 
+def test_what_is_out_of_reach_of_the_machine_is_no_failure(tracked: Tracked, machine: Machine) -> None:
+    run = builders.claim(machine)
+    reasons = {"get-p1": "9999 connections need more open files", "no-such": "?"}
+    with pytest.raises(queue.Incomplete, match="0 of 1 measurements"):
+        queue.complete(machine, run.pk, run.lease_token, reasons)
+    results.accept_result(machine, run.pk, builders.result(run, "set-p1", run.commit, [1.0] * 5))
+    with pytest.raises(queue.Incomplete, match="1 of 2 measurements"):
+        queue.complete(machine, run.pk, run.lease_token, {"no-such": "?", "set-p1": "measured"})
+    queue.complete(machine, run.pk, run.lease_token, reasons)
+    run.refresh_from_db()
+    assert (run.status, run.error) == (Status.SUCCEEDED, "")
+    assert run.attempts.get().out_of_reach == {"get-p1": "9999 connections need more open files"}
+    assert "get-p1 is out of reach: 9999 connections" in run.events.order_by("pk").last().why  # type: ignore[union-attr]
+
+
+def test_both_sides_of_a_pair_are_needed_whatever_is_out_of_reach(tracked: Tracked, machine: Machine) -> None:
+    first, second = Run.objects.get(rank=0), Run.objects.get(rank=2).commit
+    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
+    planning.plan_pair(plan, second.pk, machine)
+    run = builders.claim(machine)
+    for commit in (first.commit, second):
+        results.accept_result(machine, run.pk, builders.result(run, "set-p1", commit, [1.0] * 5))
+    with pytest.raises(queue.Incomplete, match="2 of 4"):
+        queue.complete(machine, run.pk, run.lease_token, {"get-p1": "too many connections"})
+
+
 def test_a_paired_run_needs_both_sides(tracked: Tracked, machine: Machine) -> None:
     first = Run.objects.get(rank=0)
     head = Run.objects.get(rank=2).commit

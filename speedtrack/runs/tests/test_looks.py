@@ -219,3 +219,36 @@ def test_a_poll_without_news_fetches_nothing(two: list[Repository]) -> None:
     project = Project.objects.get(slug="a")
     assert project.synced_at == before
     assert project.polled_at is not None
+
+
+def test_all_that_was_missed_while_the_service_was_down_is_found_by_one_poll(two: list[Repository]) -> None:
+    """No delivery came: pushes, a forced push, new and deleted branches and tags, as polls alone find them."""
+    repository = two[0]
+    project = Project.objects.order_by("pk")[0]
+    Project.objects.filter(pk=project.pk).update(branch_patterns="release/*")
+    pushes.look_for_news(Project.objects.get(pk=project.pk))
+    start = repository.git("rev-parse", "HEAD")
+    lost = repository.commit("lost")
+    pushes.look_for_news(Project.objects.get(pk=project.pk))
+    repository.git("reset", "--quiet", "--hard", start)
+    new = [repository.commit(f"missed {i}") for i in range(3)]
+    repository.git("tag", "v1", new[1])
+    repository.git("branch", "release/1", new[2])
+    pushes.look_for_news(Project.objects.get(pk=project.pk))
+    assert Run.objects.filter(commit__sha__in=new, status="queued").count() == 3
+    assert Run.objects.get(commit__sha=lost).status == "cancelled"
+    assert list(project.commits.filter(unreachable_since__isnull=False).values_list("sha", flat=True)) == [lost]
+    assert project.tags.get(name="v1").sha == new[1]
+    assert project.branches.get(name="release/1").head.sha == new[2]
+    assert Project.objects.get(pk=project.pk).error == ""
+
+
+def test_polls_of_several_projects_spread_over_time(two: list[Repository]) -> None:
+    """Each look draws its own jitter, by up to a quarter of the interval, so that not all are due at once."""
+    drawn = set()
+    for _ in range(8):
+        for project in Project.objects.all():
+            pushes.look_for_news(project)
+        drawn |= set(Project.objects.values_list("poll_jitter", flat=True))
+    assert len(drawn) > 8
+    assert all(0 <= jitter <= 0.25 for jitter in drawn)

@@ -4,7 +4,7 @@ import pytest
 
 from speedtrack.runs import machines, queue, tracking
 from speedtrack.runs.machines import NotPossible
-from speedtrack.runs.models import Machine, MachineEvent, Reason, Run, Status, UnknownToken
+from speedtrack.runs.models import Machine, MachineEvent, MachineToken, Reason, Run, Status, UnknownToken
 from speedtrack.runs.queue import LeaseLost
 from speedtrack.runs.tracking import NoSuchThing, Tracked, TrackingRequest
 from speedtrack.tests import builders
@@ -50,7 +50,7 @@ def test_a_retired_machine_is_refused_and_its_runs_are_cancelled(tracked: Tracke
     waiting = Run.objects.filter(machine=machine, status=Status.QUEUED).count()
     assert machines.retire(machine) == waiting + 1
     with pytest.raises(UnknownToken):
-        Machine.of_token(token)
+        MachineToken.of(token)
     assert statuses(machine) == {Status.CANCELLED}
     assert builders.moves(run)[-1] == ("queued", "cancelled")
     assert not tracked.project.machines.exists()
@@ -64,7 +64,7 @@ def test_a_retired_machine_is_refused_and_its_runs_are_cancelled(tracked: Tracke
 def test_a_returned_machine_measures_again_with_a_new_token(tracked: Tracked, machine: Machine) -> None:
     machines.retire(machine)
     token = machines.return_to_service(machine)
-    back = Machine.of_token(token)
+    back = MachineToken.of(token).machine
     assert (back.name, back.paused, back.retired_at) == (machine.name, False, None)
     assert list(tracked.project.machines.all()) == [back]
     with pytest.raises(NotPossible, match="in service"):

@@ -209,3 +209,33 @@ def test_planned_runs_are_claimed_by_these_rules(tracked: Tracked, machine: Mach
     claimed = [run.reason for run in builders.work(machine, lambda *_: 5000.0)]
     assert sorted(claimed) == ["backfill", "backfill", "backfill", "confirm"]
     assert claimed[0] == "confirm" and queue.claim(machine) is None
+
+
+@pytest.mark.django_db
+def test_kinds_with_shares_of_their_own_get_them(busy: Machine) -> None:
+    Machine.objects.update(shares={"settling": 20, "pulls": 20, "backfill": 20, "aa": 0})
+    busy.refresh_from_db()
+    queue_some(Reason.BACKFILL, PRIORITY["backfill"], 20)
+    queue_some(Reason.PULL, PRIORITY["pull"], 20, base_id=Run.objects.latest("pk").commit_id)
+    queue_some(Reason.AA, PRIORITY["aa"], 3, base_id=Run.objects.latest("pk").commit_id)
+    suspicions(20)
+    names = {value: name for name, value in PRIORITY.items()}
+    found = Counter(names[measure_next(busy, minutes=1).priority] for _ in range(10))
+    assert found == {"bisect": 2, "pull": 2, "backfill": 2, "rest": 4}, "and none of what goes when nothing else waits"
+
+
+@pytest.mark.django_db
+def test_a_run_of_a_priority_that_no_kind_has_is_taken_at_last(busy: Machine) -> None:
+    [odd] = queue_some(Reason.BACKFILL, 77, 1)
+    waiting = Run.objects.filter(status=Status.QUEUED).count()
+    found = [measure_next(busy, seconds=1) for _ in range(waiting)]
+    assert found[-1] == odd and order.next_run(busy) is None
+
+
+@pytest.mark.django_db
+def test_what_a_machine_had_lately_is_told_by_kind(busy: Machine) -> None:
+    suspicions(1)
+    for _ in range(3):
+        measure_next(busy, minutes=2)
+    found = order.spent_lately(busy, timedelta(days=1))
+    assert (round(found["settling"]), round(found["pushes"]), found["pulls"]) == (120, 240, 0)

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import sync
-from speedtrack.runs import jobs, planning, pushes
+from speedtrack.runs import jobs, planning, pushes, tracking
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.planning import PRIORITY
 from speedtrack.runs.tracking import Tracked
@@ -246,3 +246,44 @@ def test_a_commit_that_comes_back_to_its_branch_is_queued_again(pushed: Project,
     assert pushes.sync_and_plan(pushed) == 1
     run = Run.objects.get(commit__sha=sha)
     assert (run.status, run.cancel_requested_at) == (Status.QUEUED, None)
+
+
+def test_a_project_may_keep_the_runs_of_unreachable_commits_and_a_person_keeps_his(
+    pushed: Project, repository: Repository, machine: Machine
+) -> None:
+    gone = repository.commits(2)
+    pushes.sync_and_plan(pushed)
+    tracking.queue_by_hand(tracking.choose(pushed.slug, gone[1], [], None))
+    Project.objects.filter(pk=pushed.pk).update(cancel_unreachable=False)
+    repository.git("reset", "--quiet", "--hard", gone[0])
+    pushes.sync_and_plan(Project.objects.get(pk=pushed.pk))
+    runs = Run.objects.filter(commit__sha=gone[1])
+    assert set(runs.values_list("reason", "status")) == {
+        (Reason.PUSH, Status.QUEUED),
+        (Reason.MANUAL, Status.QUEUED),
+    }
+    Project.objects.filter(pk=pushed.pk).update(cancel_unreachable=True)
+    repository.commit("another way")
+    pushes.sync_and_plan(Project.objects.get(pk=pushed.pk))
+    assert set(runs.values_list("reason", "status")) == {
+        (Reason.PUSH, Status.CANCELLED),
+        (Reason.MANUAL, Status.QUEUED),
+    }
+
+
+def test_what_was_cancelled_returns_with_its_branch_but_not_what_a_person_cancelled(
+    pushed: Project, repository: Repository, machine: Machine
+) -> None:
+    Branch.objects.create(project=pushed, name="topic", first_commits=2)
+    repository.git("checkout", "--quiet", "-b", "topic")
+    first, second = repository.commit(), repository.commit()
+    pushes.sync_and_plan(pushed)
+    tracking.cancel_run(Run.objects.get(commit__sha=first).pk)
+    repository.git("checkout", "--quiet", "main")
+    repository.git("branch", "-D", "topic")
+    pushes.sync_and_plan(pushed)
+    runs = Run.objects.filter(commit__sha__in=[first, second])
+    assert set(runs.values_list("commit__sha", "status")) == {(first, Status.CANCELLED), (second, Status.CANCELLED)}
+    repository.git("branch", "topic", second)
+    pushes.sync_and_plan(pushed)
+    assert set(runs.values_list("commit__sha", "status")) == {(first, Status.CANCELLED), (second, Status.QUEUED)}

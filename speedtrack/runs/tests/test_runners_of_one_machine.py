@@ -3,9 +3,11 @@
 import pytest
 from django.db import connection
 
-from speedtrack.runs import queue
+from speedtrack import __version__
+from speedtrack.runs import queue, tokens
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.versions import PROTOCOL
 from speedtrack.tests import builders
 
 pytestmark = pytest.mark.django_db
@@ -61,12 +63,11 @@ def test_a_run_handed_back_by_a_stopping_runner_has_lost_no_attempt(machine: Mac
 
 
 def test_the_refusal_is_a_403_over_http(machine: Machine, client) -> None:  # type: ignore[no-untyped-def]
-    token = machine.new_token()
-    machine.save()
+    token = tokens.give(machine)
     queue.claim(machine, "one")
     answer = client.post(
         "/api/runner/claim",
-        {"instance": "two"},
+        {"instance": "two", "version": __version__, "protocol": PROTOCOL},
         content_type="application/json",
         headers={"Authorization": f"Bearer {token}"},
     )

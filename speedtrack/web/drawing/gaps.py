@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
-from speedtrack.runs.models import ACTIVE, Machine, Run, Status
+from speedtrack.runs.models import ACTIVE, Deferral, Machine, Run, Status
 from speedtrack.text import plain
 
 
@@ -21,6 +21,8 @@ class Gap:
 UNMEASURED = Gap("unmeasured", "not measured")
 
 
+#: A run of the commit of an outer query that measured it.
+SUCCEEDED = Q(commit=OuterRef("commit"), status=Status.SUCCEEDED)
 #: The runs that leave a commit without a point, and the columns of a run that ``gap_of`` takes.
 WITHOUT_POINT = ~Q(status=Status.SUCCEEDED) | Q(linked__isnull=False)
 GAP_COLUMNS = ("id", "status", "error", "linked__commit__sha")
@@ -41,6 +43,12 @@ def gap_of(run_id: int, status: str, error: str, linked: str | None) -> Gap:
 
 def gaps_of(machine: Machine, commit_ids: Iterable[int]) -> dict[int, Gap]:
     """By commit: why its newest own run on the machine did not measure it; nothing where it did."""
-    runs = Run.objects.own().filter(machine=machine, commit__in=list(commit_ids))
-    rows = runs.filter(WITHOUT_POINT).order_by("id").values_list("commit_id", *GAP_COLUMNS)
-    return {commit_id: gap_of(*columns) for commit_id, *columns in rows}
+    ids = list(commit_ids)
+    runs = Run.objects.own().filter(machine=machine)
+    rows = runs.filter(WITHOUT_POINT, commit__in=ids).order_by("id").values_list("commit_id", *GAP_COLUMNS)
+    found = {commit_id: gap_of(*columns) for commit_id, *columns in rows}
+    deferred = Deferral.objects.filter(commit__in=ids).exclude(Exists(runs.filter(SUCCEEDED)))
+    for commit_id, detail in deferred.values_list("commit_id", "detail"):
+        if commit_id not in found or found[commit_id].state == "cancelled":  # that made room for newer commits
+            found[commit_id] = Gap("unmeasured", f"not measured: {detail}")
+    return found

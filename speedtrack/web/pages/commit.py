@@ -18,7 +18,7 @@ from speedtrack.projects import git
 from speedtrack.projects.git import ChangedFile, Description
 from speedtrack.projects.models import Annotation, Branch, Commit, Position, Project, Tag
 from speedtrack.projects.releases import version_of
-from speedtrack.runs.models import Build, LogChunk, Run, Series, Status
+from speedtrack.runs.models import Build, Deferral, LogChunk, Run, Series, Status
 from speedtrack.text import plain
 from speedtrack.web import forges
 from speedtrack.web.forges import ForgePages
@@ -148,6 +148,7 @@ class CommitPage:
     runs: list[Run]
     changes: list[changes.ChangeGroup]
     ladders: list[str]
+    deferrals: list[Deferral]  #: why policies do not measure it now
 
     @property
     def body(self) -> str:
@@ -262,7 +263,12 @@ def load(slug: str, sha: str, asked: Asked) -> CommitPage:
         runs=runs_of(commit),
         changes=changes.groups_of(cp for cp in place.points if cp.status in changes.VISIBLE) if place else [],
         ladders=ladders,
+        deferrals=[] if results else deferrals_of(commit),
     )
+
+
+def deferrals_of(commit: Commit) -> list[Deferral]:
+    return list(Deferral.objects.filter(commit=commit).select_related("branch").order_by("branch__name"))
 
 
 def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:

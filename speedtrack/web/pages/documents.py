@@ -28,10 +28,14 @@ GROUPS = {
     },
     "Use": {
         "suites": "what is measured: benchmarks, builds, ladders",
+        "webhooks": "how a forge says that something was pushed",
         "notifications": "who is mailed of what",
-        "channels": "webhooks, chats, forges and feeds",
+        "channels": "what is told to chats, forges and programs",
     },
     "Operate": {
+        "machines": "how machines are let in, pools, versions, alarms",
+        "repositories": "which repositories may be tracked, private ones, submodules",
+        "planning": "which commits are measured, when and where",
         "operating": "backup, retention, checks",
         "security": "what a tracked repository can do",
         "scale": "large databases, replicas, growth",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.runs.models import Run, Status
+from speedtrack.runs.models import Attempt, Run, Status
 from speedtrack.web.help import TERMS
 from speedtrack.web.pages.phases import TrialRow
 
@@ -47,6 +47,13 @@ def faults_of(run: Run, trials: Sequence[TrialRow], flags: Iterable[str]) -> lis
     for flag in dict.fromkeys([*(flag for flag, _ in counted.most_common()), *flags]):
         found.append(flag_fault(flag, counted[flag], len(trials)))
     return found
+
+
+def out_of_reach(attempt: Attempt | None) -> list[Fault]:
+    """The benchmarks that the machine could not measure, and why."""
+    reasons = attempt.out_of_reach if attempt else {}
+    remedy = "The other benchmarks were measured: the run did not fail."
+    return [Fault(f"{name}: out of reach", "", f"{reason}.", remedy) for name, reason in reasons.items()]
 
 
 def flag_fault(flag: str, count: int, trials: int) -> Fault:

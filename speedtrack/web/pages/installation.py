@@ -77,12 +77,19 @@ def kept_days(policy: Policy) -> Value:
 TOPICS: dict[str, dict[str, str]] = {
     "Web": {
         "SPEEDTRACK_URL": "the address of this site, in links",
+        "SPEEDTRACK_LIVE_URL": "where pages reach the streams of what changes",
         "ALLOWED_HOSTS": "names under which it answers",
         "BEHIND_TLS_PROXY": "all requests come through a proxy of ours",
         "DEBUG": "tracebacks on pages; never where others reach it",
         "SECRET_KEY": "signs sessions and links",
         "SPEEDTRACK_ENCRYPTION_KEYS": "encrypt secrets in the database; not set: SECRET_KEY does",
         "LOG_LEVEL": "of the logs",
+    },
+    "Monitoring": {
+        "METRICS_TOKEN": "opens the metrics to other hosts",
+        "LEAST_FREE_MB": "free space below which it is not ready",
+        "SPEEDTRACK_LOG_FORMAT": "line or json",
+        "ACCESS_LOG": "a log line for each request",
     },
     "Storage": {
         "SPEEDTRACK_HOME": "mirrors, embedded servers, secrets",
@@ -97,7 +104,10 @@ TOPICS: dict[str, dict[str, str]] = {
     "Repositories": {
         "ALLOW_LOCAL_REPOSITORIES": "paths of this machine may be tracked",
         "POLL_EVERY_S": "seconds between two looks at a repository",
+        "GIT_HOSTS": "hosts whose repositories may be tracked; * for any",
+        "GIT_NETWORKS": "private networks in which they may be",
         "GIT_TIMEOUT_S": "seconds that git may take",
+        "GIT_MOST_MB": "what one fetch may bring at most",
     },
     "Measuring": {
         "LEASE_S": "seconds of silence after which a run is taken from its runner",
@@ -130,9 +140,12 @@ TOPICS: dict[str, dict[str, str]] = {
 #: The values that are not simply the setting of that name.
 VALUES: dict[str, Value] = {
     "SPEEDTRACK_URL": lambda: settings.URL,
+    "SPEEDTRACK_LIVE_URL": lambda: settings.LIVE_URL,
     "SECRET_KEY": lambda: dots(settings.SECRET_KEY),
     "SPEEDTRACK_ENCRYPTION_KEYS": lambda: dots(settings.SPEEDTRACK_ENCRYPTION_KEYS),
     "LOG_LEVEL": lambda: logging.getLevelName(logging.getLogger().level),
+    "METRICS_TOKEN": lambda: dots(settings.METRICS_TOKEN),
+    "SPEEDTRACK_LOG_FORMAT": lambda: settings.LOG_FORMAT,
     "SPEEDTRACK_HOME": lambda: settings.HOME,
     "DATABASE_URL": lambda: database("default"),
     "DATABASE_SESSION_URL": lambda: database("session"),

@@ -1,6 +1,6 @@
 """Ladders: a metric over clients, payload and the like, with a line per commit, release or project."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit, Position, Tag
 from speedtrack.projects.releases import version_of
-from speedtrack.runs.models import Machine, Measurement, Run, Series
+from speedtrack.runs.models import Attempt, Machine, Measurement, Run, Series
 from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, LineValue, chart_over_numbers
 from speedtrack.web.scope import named_or_default
 
@@ -66,10 +66,15 @@ class LadderLine:
 
 @dataclass(frozen=True)
 class LadderRow:
-    """A value of the axis, with the measurements of the lines there."""
+    """A value of the axis, with the measurements of the lines there, or why the machine cannot reach it."""
 
     value: float
     cells: list[Measurement | None]
+    reasons: list[str]
+
+    @property
+    def pairs(self) -> Iterator[tuple[Measurement | None, str]]:
+        return zip(self.cells, self.reasons, strict=True)
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ def load(query: QueryDict) -> LaddersPage:
     choices, absent = choices_of(points, query.getlist("line"), query.get("project"))
     lines = [line for line in choices if line.shown]
     asked = values_asked(ladder, machine, lines)
-    rows = rows_of(points, lines, {value for _, value in asked})
+    rows = rows_of(points, lines, {value for _, value in asked}, reasons_of(ladder, machine, lines))
     scale = query.get("scale", "")
     page = LaddersPage(ladders, ladder, machines, machine, metrics, metric, scale, choices, absent, rows, asked, None)
     return replace(page, chart=chart_of(page))
@@ -194,16 +199,41 @@ def usual_lines(lines: list[LadderLine], slug: str | None) -> list[LadderLine]:
     return [line for line in lines if line in newest.values()]
 
 
+def rungs_of(ladder: LadderName | None) -> QuerySet[Benchmark]:
+    if ladder is None:
+        return Benchmark.objects.none()
+    return Benchmark.objects.filter(ladder=ladder.name, axis=ladder.axis)
+
+
 def values_asked(ladder: LadderName | None, machine: Machine | None, lines: list[LadderLine]) -> set[tuple[int, float]]:
     """The values that runs of these commits were to measure: one without a measurement has failed, or waits."""
-    rungs = Benchmark.objects.filter(ladder=ladder.name, axis=ladder.axis) if ladder else Benchmark.objects.none()
     commits = [line.commit.pk for line in lines]
-    runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs)
+    runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs_of(ladder))
     pairs = runs.values_list("commit", "benchmark_set__benchmarks__rung").distinct()
     return {(commit, value) for commit, value in pairs if value is not None}
 
 
-def rows_of(points: QuerySet[Measurement], lines: list[LadderLine], values: set[float]) -> list[LadderRow]:
+def reasons_of(
+    ladder: LadderName | None, machine: Machine | None, lines: list[LadderLine]
+) -> dict[tuple[int, float], str]:
+    """Why the machine could not reach a value, by commit and value: what its newest attempt said."""
+    commits = [line.commit.pk for line in lines]
+    attempts = Attempt.objects.filter(run__commit__in=commits, run__machine=machine).exclude(out_of_reach={})
+    found = list(attempts.order_by("pk").values_list("run__commit", "out_of_reach"))
+    names = {name for _, reasons in found for name in reasons}
+    if not names:
+        return {}
+    rungs = rungs_of(ladder).filter(name__in=names).values_list("name", "rung")
+    values = {name: value for name, value in rungs if value is not None}
+    return {(commit, values[name]): why for commit, reasons in found for name, why in reasons.items() if name in values}
+
+
+def rows_of(
+    points: QuerySet[Measurement],
+    lines: list[LadderLine],
+    values: set[float],
+    reasons: Mapping[tuple[int, float], str],
+) -> list[LadderRow]:
     """The newest measurement of each line at each value, among them ``values``."""
     found = points.filter(commit__in=[line.commit.pk for line in lines]).select_related("series__benchmark")
     cells: dict[float, dict[int, Measurement]] = {value: {} for value in values}
@@ -211,7 +241,11 @@ def rows_of(points: QuerySet[Measurement], lines: list[LadderLine], values: set[
         value = one.series.benchmark.rung
         if value is not None:
             cells.setdefault(value, {})[one.commit_id] = one
-    return [LadderRow(value, [cells[value].get(line.commit.pk) for line in lines]) for value in sorted(cells)]
+    commits = [line.commit.pk for line in lines]
+    return [
+        LadderRow(value, [cells[value].get(one) for one in commits], [reasons.get((one, value), "") for one in commits])
+        for value in sorted(cells)
+    ]
 
 
 def chart_of(page: LaddersPage) -> LineChart | None:
@@ -252,6 +286,11 @@ def ladders_document(page: LaddersPage) -> dict[str, Any]:
                     {"value": row.value, "median": one.value, "low": one.low, "high": one.high, "flags": one.flags}
                     for row in page.rows
                     if (one := row.cells[place])
+                ],
+                "out_of_reach": [
+                    {"value": row.value, "reason": row.reasons[place]}
+                    for row in page.rows
+                    if row.reasons[place] and not row.cells[place]
                 ],
             }
             for place, line in enumerate(page.lines)

@@ -1,22 +1,27 @@
 """A machine: its state, the results of its canary, its newest runs, and what changed on it."""
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.http import Http404
+from django.utils import timezone
 
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.runs import environments
+from speedtrack.runs import environments, order, versions, windows
 from speedtrack.runs.environments import ChangedFact
 from speedtrack.runs.models import (
+    Alarm,
+    Assignment,
     Canary,
     CanaryCheck,
     Environment,
     Machine,
     MachineEvent,
+    MachineToken,
     Run,
     Status,
 )
@@ -28,7 +33,9 @@ from speedtrack.web.pages.queue import MachineWork
 CHECKS = 60  # in the plot and in the table
 EVENTS = 30
 LISTED_RUNS = 12
+ALARMS = 10
 SHIFTS = 20
+LATELY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,22 @@ class EnvironmentEra:
     changed: list[ChangedFact]
 
 
+class TimeShare(NamedTuple):
+    """A kind of work. ``entered``: its share as people gave it; ``percent``: as it counts; None: with the pushes."""
+
+    kind: str
+    words: str
+    entered: int | None
+    percent: float | None
+    seconds: float
+    percent_lately: float
+
+    @property
+    def is_given(self) -> bool:
+        """May it have a share of its own?"""
+        return self.kind in order.KINDS and self.kind != "pushes"
+
+
 @dataclass(frozen=True)
 class MachinePage:
     machine: Machine
@@ -68,7 +91,13 @@ class MachinePage:
     events: list[MachineEvent]
     listed_runs: list[Run]
     shifts: list[ChangePoint]  #: changes that the machine caused, not the code
+    shares: list[TimeShare]
+    opens_at: datetime | None  #: when its next window opens, if all are closed now
     requeued: int  #: runs that its quarantine queued again and that still wait
+    alarms: list[Alarm]  #: the newest, those that are open first
+    tokens: list[MachineToken]  #: that are valid
+    version_refusal: str  #: why its runner's version is refused; empty if it is not
+    assignments: list[Assignment]  #: projects that it measures for its pool
 
     @property
     def facts(self) -> FactGroups:
@@ -106,8 +135,41 @@ def load(name: str) -> MachinePage:
         events=list(machine.events.select_related("who").order_by("-pk")[:EVENTS]),
         listed_runs=list(done.select_related("project", "commit", "base").order_by("-ended_at")[:LISTED_RUNS]),
         shifts=list(shifts.select_related("series__project", "series__benchmark", "commit").order_by("-pk")[:SHIFTS]),
+        shares=shares_of(machine),
+        opens_at=windows.opens_at(machine.windows, machine.zone, timezone.now()),
         requeued=requeued_runs(machine),
+        alarms=list(machine.alarms.order_by("-pk")[:ALARMS]),
+        tokens=list(MachineToken.objects.valid().filter(machine=machine).order_by("pk")),
+        version_refusal=refusal_of_version(machine),
+        assignments=assignments_of(machine),
     )
+
+
+def shares_of(machine: Machine) -> list[TimeShare]:
+    """The kinds of work, with what each is given and what it had lately."""
+    weights, spent = order.weights_of(machine), order.spent_lately(machine, LATELY)
+    whole = sum(spent.values())
+    return [
+        TimeShare(
+            kind,
+            words,
+            machine.shares.get(kind),
+            weights.get(kind),
+            spent[kind],
+            100 * spent[kind] / whole if whole else 0.0,
+        )
+        for kind, words in order.IN_WORDS.items()
+    ]
+
+
+def refusal_of_version(machine: Machine) -> str:
+    """Of a runner that has said its version."""
+    return versions.refusal_of(machine.runner_version, machine.runner_protocol) if machine.runner_version else ""
+
+
+def assignments_of(machine: Machine) -> list[Assignment]:
+    """What it measures for its pool."""
+    return list(machine.assignments.select_related("project").order_by("project__name")) if machine.pool else []
 
 
 def requeued_runs(machine: Machine) -> int:
@@ -157,6 +219,13 @@ def machine_document(page: MachinePage) -> dict[str, Any]:
         "quarantined_at": machine.quarantined_at,
         "quarantined_why": machine.quarantined_why,
         "last_seen_at": machine.last_seen_at,
+        "windows": machine.windows,
+        "zone": machine.zone,
+        "shares": [{"kind": one.kind, "percent": one.percent, "seconds": one.seconds} for one in page.shares],
+        "pool": machine.pool,
+        "alarms": [
+            {"kind": one.kind, "why": one.why, "began": one.began, "ended_at": one.ended_at} for one in page.alarms
+        ],
         "facts": {"series": page.measured_facts, "recorded": page.recorded},
         "canary": canary
         and {

@@ -1,11 +1,12 @@
 """The machines: what each does, and their health in a line."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef
 
-from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.models import Alarm, Machine, Run
 from speedtrack.web.pages import queue
 from speedtrack.web.pages.queue import MachineWork, health_of
 
@@ -32,10 +33,11 @@ def load() -> list[MachineRow]:
 
 @dataclass(frozen=True)
 class Health:
-    """How many machines are in each state, the most frequent first, and those in quarantine."""
+    """How many machines are in each state, the most frequent first, those in quarantine, and the open alarms."""
 
     counts: list[tuple[str, int]]
-    quarantined: list[Machine]
+    quarantined: Sequence[Machine]
+    alarms: list[Alarm]
 
     @property
     def machines(self) -> int:
@@ -47,4 +49,12 @@ def health() -> Health:
     in_service = Machine.objects.filter(retired_at=None).defer("facts")
     machines = list(in_service.annotate(is_working=Exists(active)).order_by("name"))
     states = Counter(health_of(machine, machine.is_working) for machine in machines)
-    return Health(states.most_common(), [machine for machine in machines if machine.quarantined_at])
+    quarantined: list[Machine] = [machine for machine in machines if machine.quarantined_at]
+    return Health(states.most_common(), quarantined, open_alarms())
+
+
+def open_alarms() -> list[Alarm]:
+    """What keeps commits from being measured, the oldest first."""
+    return list(
+        Alarm.objects.open().select_related("machine", "branch__project").defer("machine__facts").order_by("began")
+    )

@@ -11,13 +11,16 @@ from django.http import QueryDict
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.suitefiles import load_suite, suite_names
-from speedtrack.projects import git
+from speedtrack.projects import hooks, remotes, submodules
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.projects.models import Branch, Project
+from speedtrack.projects.models import Branch, Credential, MachinePolicy, Project
+from speedtrack.projects.remotes import remote_of
 from speedtrack.runs import changing
 from speedtrack.runs.models import Run, Status
 from speedtrack.runs.tracking import LONGEST_SLUG, TrackingRequest, name_in_url, valid_slug
 
+MOST_LAG_HOURS = 24 * 365
+UNRELATED = "unrelated"
 FIRST_COMMITS = 10  # of a new branch that are measured at once
 PLAIN: dict[str, Any] = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}
 
@@ -57,7 +60,7 @@ class TrackForm(forms.Form):
 
     def clean_url(self) -> str:
         try:
-            return git.valid_url(self.cleaned_data["url"])
+            return remotes.valid_url(self.cleaned_data["url"])
         except RepositoryError as e:
             raise ValidationError(str(e)) from e
 
@@ -70,10 +73,15 @@ class TrackForm(forms.Form):
                 self.add_error("name", f"{str(e).partition(':')[0]}: enter another name.")
         return given
 
-    def request(self) -> TrackingRequest:
+    def request(self, credential: Credential | None) -> TrackingRequest:
         given = self.cleaned_data
         return TrackingRequest(
-            given["url"], given["suite"], given["branch"] or None, last=given["last"], name=given["name"] or None
+            given["url"],
+            given["suite"],
+            given["branch"] or None,
+            last=given["last"],
+            name=given["name"] or None,
+            credential=credential,
         )
 
 
@@ -91,6 +99,27 @@ class ProjectForm(forms.Form):
         help_text="patterns such as 8.* or release/*, separated by spaces; of each, the newest commit is measured",
         widget=forms.TextInput(PLAIN),
     )
+    submodule_urls = forms.CharField(
+        max_length=5000,
+        required=False,
+        label="Submodules",
+        help_text="addresses of repositories, one a line, whose files a build gets where the sources have a submodule",
+        widget=forms.Textarea(PLAIN | {"rows": 2}),
+    )
+    cancel_unreachable = forms.BooleanField(
+        required=False, label="Cancel waiting runs of commits that a forced push or a deletion made unreachable"
+    )
+    machine_policy = forms.ChoiceField(
+        choices=MachinePolicy,
+        label="Which machines measure a commit",
+        help_text="a pool is of machines of equal hardware; a machine without one counts as a pool",
+    )
+    lag_alarm_hours = forms.IntegerField(
+        min_value=0,
+        max_value=MOST_LAG_HOURS,
+        label="Hours after which an unmeasured head is an alarm",
+        help_text="0: never; operators get a mail when it begins, and one when it is over",
+    )
     mail_history_verdicts = forms.BooleanField(
         required=False, label="Also alert for slowdowns that only the history shows and that cannot be measured again"
     )
@@ -99,6 +128,11 @@ class ProjectForm(forms.Form):
         stored = {name: getattr(project, name) for name in self.base_fields}
         super().__init__(entered, initial=stored, label_suffix="")
         self.project = project
+        if entered and entered.get("url", "").strip() != project.url:
+            self.fields[UNRELATED] = forms.BooleanField(
+                required=False, label="The new address has another history, which replaces this one"
+            )
+            self.order_fields(["name", "url", UNRELATED])
         branches = list(project.branches.order_by("name").values_list("name", flat=True))
         choices = {"suite": suite_choices(project.suite), "default_branch": [(name, name) for name in branches]}
         for name, among in choices.items():
@@ -119,22 +153,34 @@ class ProjectForm(forms.Form):
             raise ValidationError("No name of a branch has ~ ^ : \\ or quotes: give patterns such as 8.* or release/*")
         return patterns
 
+    def clean_submodule_urls(self) -> str:
+        try:
+            return submodules.valid_urls(self.cleaned_data["submodule_urls"])
+        except RepositoryError as e:
+            raise ValidationError(str(e)) from e
+
     def save(self) -> str:
         """Save what was changed. Return it in words. Raises RepositoryError for an address that does not answer."""
-        changed = [name for name in self.fields if self.cleaned_data[name] != self.initial[name]]
+        changed = [name for name in self.base_fields if self.cleaned_data[name] != self.initial[name]]
         if "url" in changed:
-            self.cleaned_data["url"] = changing.ask_remote(self.cleaned_data["url"]).url
+            unrelated = self.cleaned_data.get(UNRELATED, False)
+            self.cleaned_data["url"] = changing.address_for(self.project, self.cleaned_data["url"], unrelated)
+            self.project.renamed_to = ""
         for name in changed:
             setattr(self.project, name, self.cleaned_data[name])
         if changed:
             self.project.polled_at = None  # so that it is looked at soon
-            self.project.save(update_fields=[*changed, "polled_at"])
+            self.project.save(update_fields=[*changed, "polled_at", "renamed_to"])
         return ", ".join(f"{name.replace('_', ' ')} was {self.initial[name] or 'empty'}" for name in changed)
 
 
 @dataclass(frozen=True)
 class SettingsPage:
-    """``waiting``: runs that untracking cancels. ``last_call``: when the webhook was called last."""
+    """``waiting``: runs that untracking cancels. ``last_call``: when the webhook was called last.
+
+    ``credential_fits``: it is for the server of the project's address.
+    ``former_until``: until when the former secret is valid, if it is; ``former_used``: when it was used last.
+    """
 
     branches: list[Branch]
     channels: int
@@ -142,11 +188,18 @@ class SettingsPage:
     waiting: int
     hook_url: str
     last_call: datetime | None
+    credential: Credential | None
+    credential_fits: bool
+    former_until: datetime | None
+    former_used: datetime | None
+    former_days: int = hooks.FORMER_DAYS
+    most_days: int = hooks.MOST_DAYS
 
 
 def load(project: Project) -> SettingsPage:
     waiting = Run.objects.filter(project=project, status=Status.QUEUED, canary=None)
     calls = project.deliveries.order_by("-pk").values_list("received_at", flat=True)
+    former_until = project.former_hook_secret_until if hooks.former_is_valid(project) else None
     return SettingsPage(
         branches=list(project.branches.select_related("head").order_by("-tracked", "deleted_at", "name")),
         channels=project.channels.count(),
@@ -154,6 +207,10 @@ def load(project: Project) -> SettingsPage:
         waiting=waiting.count(),
         hook_url=changing.hook_url(project),
         last_call=calls.first(),
+        credential=Credential.objects.filter(project=project).first(),
+        credential_fits=remote_of(project).credential is not None,
+        former_until=former_until,
+        former_used=calls.filter(with_former=True).first() if former_until else None,
     )
 
 

@@ -1,9 +1,9 @@
 """The queue: what runs, what waits and until when, and the state of each machine."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from statistics import median
 from typing import NamedTuple
 
 from django.db import connection
@@ -11,11 +11,13 @@ from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from speedtrack.runs import estimates, states, windows
+from speedtrack.runs.estimates import Estimate
 from speedtrack.runs.models import Environment, Machine, Run, Status
-from speedtrack.web.pages.run import ReportedProgress, progress_of
+from speedtrack.runs.progress import Progress, progress_of
+from speedtrack.web.pages.live import stream_of_queue
 
 WAITING = 12  # waiting runs listed per machine
-RECENT = 20  # finished runs of a machine that its usual duration is computed from
 FAILURES = 15
 SILENT_S = 180  # a runner asks for work more often than this
 RELATED = ("project", "commit", "base", "machine")
@@ -29,14 +31,6 @@ NEXT_WAITING = """
       JOIN projects_project p ON p.id = next.project_id
       JOIN projects_commit c ON c.id = next.commit_id
   ORDER BY next.priority DESC, next.rank DESC, next.id
-"""
-NEWEST_SPANS = """
-    SELECT m.id, extract(epoch FROM newest.ended_at - newest.started_at)::float8
-      FROM runs_machine m CROSS JOIN LATERAL (
-        SELECT r.started_at, r.ended_at FROM runs_run r
-         WHERE r.machine_id = m.id AND r.ended_at > now() - %s::interval AND r.status = 'succeeded'
-      ORDER BY r.ended_at DESC LIMIT %s) newest
-     WHERE newest.started_at IS NOT NULL
 """
 
 
@@ -52,9 +46,20 @@ class WaitingRun(NamedTuple):
     created: datetime
 
 
+@dataclass(frozen=True)
+class Expected:
+    """When a waiting run begins and ends if no run is added, and how long its phases take."""
+
+    starts_at: datetime
+    ends_at: datetime
+    phases: Estimate
+
+
 @dataclass
 class MachineWork:
     """A machine's run and queue. ``done_at``: when the queue is empty if no run is added; None: unknown.
+
+    ``ends_at``: when the machine's run will have ended; ``opens_at``: when its next window opens, if it is closed now.
 
     ``environment_since``: when its current environment was seen first.
     """
@@ -62,11 +67,12 @@ class MachineWork:
     machine: Machine
     environment_since: datetime | None
     running: Run | None = None
-    progress: ReportedProgress | None = None
-    waiting: list[tuple[WaitingRun, datetime | None]] = field(default_factory=list)
+    progress: Progress | None = None
+    waiting: list[tuple[WaitingRun, Expected | None]] = field(default_factory=list)
     queued: int = 0
-    usual_s: float | None = None
+    ends_at: datetime | None = None
     done_at: datetime | None = None
+    opens_at: datetime | None = None
 
     @property
     def health(self) -> str:
@@ -91,11 +97,14 @@ def health_of(machine: Machine, is_working: bool) -> str:
 class QueuePage:
     machines: list[MachineWork]
     failed_or_lost: list[Run]
+    stream: str
+    version: str
 
 
 def load() -> QueuePage:
+    version = states.queue_version(active_runs())  # first: what changes meanwhile makes the page load it again
     in_service = [work for work in work_of_all() if not work.machine.retired_at]
-    return QueuePage(in_service, failed_or_lost())
+    return QueuePage(in_service, failed_or_lost(), stream_of_queue(), version)
 
 
 def work_of_all() -> list[MachineWork]:
@@ -106,15 +115,21 @@ def work_of_all() -> list[MachineWork]:
     counted = Coalesce(Subquery(queued.annotate(count=Count("pk")).values("count")), 0)
     annotated = Machine.objects.defer("facts").annotate(since=Subquery(since), queued=counted)
     active = {r.machine_id: r for r in active_runs()}
-    usual = usual_seconds()
     machines = list(annotated.order_by("name"))
-    waiting = waiting_runs([machine.pk for machine in machines])
+    ids = [machine.pk for machine in machines]
+    waiting = waiting_runs(ids)
+    learned = estimates.learn(ids)
+    listed = [run.pk for runs in waiting.values() for run, _ in runs] + [run.pk for run in active.values()]
+    works = estimates.works_of(Run.objects.filter(pk__in=listed))
+    expected = {pk: learned.estimate(work) for pk, work in works.items()}
+    progress = progress_of(list(active.values()), expected)
+    totals = estimates.total_s(learned, Run.objects.filter(status=Status.QUEUED))
     made = []
     for machine in machines:
         work = MachineWork(machine, machine.since, active.get(machine.pk), queued=machine.queued)
-        work.progress = progress_of(work.running) if work.running else None
-        work.usual_s = usual.get(machine.pk)
-        estimate_ends(work, waiting.get(machine.pk, []))
+        work.progress = progress.get(work.running.pk) if work.running else None
+        work.waiting = waiting.get(machine.pk, [])
+        estimate_ends(work, expected, totals.get(machine.pk))
         made.append(work)
     return made
 
@@ -130,37 +145,37 @@ def active_runs() -> QuerySet[Run]:
     return Run.objects.active().select_related(*RELATED).defer(*HEAVY)
 
 
-def waiting_runs(machine_ids: list[int]) -> dict[int, list[WaitingRun]]:
-    """By machine: its next waiting runs, in the order in which it takes them."""
-    found: dict[int, list[WaitingRun]] = defaultdict(list)
+def waiting_runs(machine_ids: list[int]) -> dict[int, list[tuple[WaitingRun, Expected | None]]]:
+    """By machine: its next waiting runs, in the order in which it takes them, without what is expected of them."""
+    found: dict[int, list[tuple[WaitingRun, Expected | None]]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(NEXT_WAITING, [machine_ids, WAITING])
         for machine_id, *columns in cursor:
-            found[machine_id].append(WaitingRun._make(columns))
+            found[machine_id].append((WaitingRun._make(columns), None))
     return found
 
 
-def usual_seconds() -> dict[int, float]:
-    """By machine: the median duration of its newest finished runs."""
-    spans: dict[int, list[float]] = defaultdict(list)
-    with connection.cursor() as cursor:
-        cursor.execute(NEWEST_SPANS, ["30 days", RECENT])
-        for machine_id, seconds in cursor:
-            spans[machine_id].append(seconds)
-    return {machine_id: median(times) for machine_id, times in spans.items()}
-
-
-def estimate_ends(work: MachineWork, runs: list[WaitingRun]) -> None:
-    """Set when each waiting run will be done, estimated from the machine's usual duration of a run."""
-    if work.usual_s is None or work.health in ("retired", "quarantine", "paused", "silent", "never seen"):
-        work.waiting = [(run, None) for run in runs]
+def estimate_ends(work: MachineWork, expected: Mapping[int, Estimate | None], total_s: float | None) -> None:
+    """Set when the machine's run and each waiting run will be done; ``total_s``: what all that wait take together."""
+    if work.health in ("retired", "quarantine", "paused", "silent", "never seen"):
         return
-    at = timezone.now()
-    if work.running and work.running.started_at:
-        at = max(at, work.running.started_at + timedelta(seconds=work.usual_s))
-    step = timedelta(seconds=work.usual_s)
-    work.waiting = [(run, at + step * (place + 1)) for place, run in enumerate(runs)]
-    work.done_at = at + step * work.queued if work.queued else None
+    now = timezone.now()
+    at: datetime | None = now
+    if work.running:
+        phases = expected.get(work.running.pk)
+        at = now + timedelta(seconds=estimates.left_s(work.running, phases, now)) if phases else None
+        work.ends_at = at
+    work.opens_at = windows.opens_at(work.machine.windows, work.machine.zone, now)
+    if work.opens_at and at:  # but for what people asked for
+        at = max(at, work.opens_at)
+    work.done_at = at + timedelta(seconds=total_s) if at and work.queued and total_s is not None else None
+    found: list[tuple[WaitingRun, Expected | None]] = []
+    for run, _ in work.waiting:
+        phases = expected.get(run.pk)
+        one = Expected(at, at + timedelta(seconds=phases.seconds), phases) if at and phases else None
+        at = one.ends_at if one else None
+        found.append((run, one))
+    work.waiting = found
 
 
 def failed_or_lost() -> list[Run]:

@@ -11,13 +11,13 @@ from django.http import QueryDict
 from speedtrack.alerts import between, lines
 from speedtrack.alerts.between import Chosen, CommitOnMachine, ComparedRow, Points, SidePoint
 from speedtrack.alerts.effects import SmallestEffects
-from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of
 from speedtrack.runs.models import Machine, Run, Series, Status
 from speedtrack.stats.totals import MeanRatio, mean_ratio
 from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, chart_over_names
-from speedtrack.web.pages.ladders import USUAL_METRIC, line_value
+from speedtrack.web.pages.ladders import line_value
 from speedtrack.web.scope import machines_of, named_or_default, project_or_404
 
 MOST_RELEASES = 200
@@ -111,7 +111,7 @@ def load(slug: str, query: QueryDict) -> ReleasesPage:
     project = project_or_404(slug)
     machines = machines_of(project)
     machine = named_or_default("machine", query.get("machine"), machines, "")
-    metric = named_or_default("metric", query.get("metric"), METRICS.values(), USUAL_METRIC)
+    metric = named_or_default("metric", query.get("metric"), METRICS.values(), HEADLINE)
     assert metric
     tags = tagged_commits(project)
     series = measured_series(project, machine, metric, [commit.pk for *_, commit in tags])

@@ -1,35 +1,40 @@
 """A run: its status, progress, log, trials and measurements."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.http import Http404
+from django.utils import timezone
 
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.retention import policies
-from speedtrack.runs import reproduce
+from speedtrack.runs import estimates, logs, reproduce, states, windows
+from speedtrack.runs.estimates import Estimate
+from speedtrack.runs.logs import Line
 from speedtrack.runs.models import (
     ACTIVE,
     Attempt,
     Build,
-    LogChunk,
     Measurement,
     Result,
     Run,
     RunEvent,
+    RunQuerySet,
     Status,
 )
+from speedtrack.runs.order import PRIORITY
+from speedtrack.runs.progress import Progress, progress_of
 from speedtrack.runs.rates import members_of
-from speedtrack.text import plain
 from speedtrack.web.pages.facts import FactGroups
-from speedtrack.web.pages.faults import Fault, faults_of
+from speedtrack.web.pages.faults import Fault, faults_of, out_of_reach
+from speedtrack.web.pages.live import stream_of_run
 from speedtrack.web.pages.phases import Phases, TrialChart, TrialRow, phases_of, trial_chart, trials_of
 from speedtrack.web.pages.placement import ShownPlacement, environment_of, placement_of
 
-LOG_TAIL = 16_000  # characters of the log that the page shows
-TAIL_CHUNKS = 12
+LOG_TAIL = 100  # lines of the log that the page shows
 TRIALS = 400
 MOST_SCRIPTS = 6  # shown on the page itself
 #: By policy: the beginning of a sentence about what it has deleted of a run.
@@ -56,14 +61,12 @@ class MeasurementRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ReportedProgress:
-    done: int
-    total: int
-    now: str
+class ExpectedTimes:
+    """``starts_at``: None once it has started; both None if its machine takes no work now."""
 
-    @property
-    def percent(self) -> int:
-        return round(100 * self.done / self.total) if self.total else 0
+    phases: Estimate
+    starts_at: datetime | None
+    ends_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,14 @@ class ReproduceScript:
 class RunPage:
     run: Run
     live: bool
-    progress: ReportedProgress | None
+    progress: Progress | None
     ahead: int
+    expected: ExpectedTimes | None
     benchmarks: int
-    log: str
-    log_cut: bool
+    log: list[Line]
+    log_lines: int
+    stream: str
+    version: str
     builds: list[Build]
     events: list[RunEvent]
     measured: list[MeasurementRow]
@@ -97,6 +103,21 @@ class RunPage:
     scripts: list[ReproduceScript]
     deleted: list[str]  #: sentences about what was here
 
+    @property
+    def actions(self) -> list[tuple[str, str]]:
+        """What a person may do with it: the address, and the button."""
+        return [] if self.run.canary_id else ACTIONS.get(self.run.status, [])
+
+
+#: What a person may do with a run, by its status.
+ACTIONS: dict[str, list[tuple[str, str]]] = {
+    Status.QUEUED: [("raise", "Measure it next"), ("cancel", "Cancel")],
+    Status.LEASED: [("cancel", "Cancel")],
+    Status.RUNNING: [("cancel", "Cancel")],
+    Status.FAILED: [("retry", "Queue it again")],
+    Status.CANCELLED: [("retry", "Queue it again")],
+}
+
 
 def run_or_404(pk: int) -> Run:
     run = Run.objects.select_related("project", "commit", "base", "machine", "suite").filter(pk=pk).first()
@@ -108,7 +129,7 @@ def run_or_404(pk: int) -> Run:
 def load(pk: int) -> RunPage:
     run = run_or_404(pk)
     attempt = run.attempts.order_by("pk").last()
-    log, cut = attempt_log_tail(attempt)
+    log, log_lines = logs.tail(pk, LOG_TAIL)
     results = results_of(attempt)
     events, trials, scripts = list(run.events.order_by("pk")), trials_of(results), reproduce_scripts(run, results)
     builds = list(Build.objects.filter(attempt=attempt).select_related("commit").order_by("pk"))
@@ -123,11 +144,14 @@ def load(pk: int) -> RunPage:
     return RunPage(
         run=run,
         live=not run.done,
-        progress=progress_of(run),
-        ahead=ahead_of(run) if run.status == Status.QUEUED else 0,
+        progress=progress_of([run]).get(pk),
+        ahead=runs_ahead(run).count() if run.status == Status.QUEUED else 0,
+        expected=expected_times(run),
         benchmarks=len(members_of(run.benchmark_set_id)),
         log=log,
-        log_cut=cut,
+        log_lines=log_lines,
+        stream="" if run.done else stream_of_run(pk),
+        version=states.version_of(run),
         builds=builds,
         events=events,
         measured=measured,
@@ -137,7 +161,10 @@ def load(pk: int) -> RunPage:
         phases=phases_of(run, attempt, builds, results, trials),
         placement=placement,
         facts=FactGroups.of(environment.facts.get("series", {})) if environment else None,
-        faults=faults_of(run, trials, (flag for row in measured for flag in row.flags)),
+        faults=[
+            *out_of_reach(attempt),
+            *faults_of(run, trials, (flag for row in measured for flag in row.flags)),
+        ],
         scripts=scripts,
         deleted=deletions_in_words(run, [name for name, is_so in lacking.items() if is_so]),
     )
@@ -149,45 +176,40 @@ def deletions_in_words(run: Run, lacking: Collection[str]) -> list[str]:
     return [f"{LACKING[name]} {deletions[name]}." for name in lacking if name in deletions]
 
 
-def progress_of(run: Run) -> ReportedProgress | None:
-    """The progress that the runner reported last; None for a run that is not active."""
-    if run.status not in ACTIVE:
-        return None
-    reported = run.progress or {}
-    return ReportedProgress(
-        reported.get("done", 0), reported.get("total", 0), str(reported.get("now", "the runner has claimed it"))
-    )
-
-
-def ahead_of(run: Run) -> int:
-    """How many waiting runs the machine would take before this one now."""
+def runs_ahead(run: Run) -> RunQuerySet:
+    """The waiting runs that the machine would take before this one now."""
     more = Q(priority__gt=run.priority)
     newer = Q(priority=run.priority, rank__gt=run.rank)
     older = Q(priority=run.priority, rank=run.rank, pk__lt=run.pk)
-    return Run.objects.filter(more | newer | older, machine=run.machine, status=Status.QUEUED).count()
+    found: RunQuerySet = Run.objects.filter(more | newer | older, machine=run.machine, status=Status.QUEUED)
+    return found
 
 
-def attempt_log_tail(attempt: Attempt | None) -> tuple[str, bool]:
-    """The end of an attempt's log, and whether anything precedes it."""
-    chunks = list(LogChunk.objects.filter(attempt=attempt).order_by("-seq")[:TAIL_CHUNKS])
-    text = plain("".join(c.text for c in reversed(chunks)))
-    return text[-LOG_TAIL:], len(text) > LOG_TAIL or len(chunks) == TAIL_CHUNKS
-
-
-def whole_log(run: Run, phase: str | None) -> Iterator[str]:
-    """The log of all attempts, in pieces."""
-    chunks = LogChunk.objects.filter(attempt__run=run).order_by("attempt_id", "seq").select_related("attempt")
-    if phase:
-        chunks = chunks.filter(phase=phase)
-    before: tuple[int, str] | None = None
-    for chunk in chunks.iterator(chunk_size=16):
-        now = (chunk.attempt.number, chunk.phase)
-        if now != before:
-            yield f"{'' if before is None else chr(10)}--- attempt {now[0]}, {plain(now[1])} ---\n"
-        before = now
-        yield plain(chunk.text)
-    if before is None:
-        yield "".join(f"{sentence}\n" for sentence in deletions_in_words(run, ["logs"]))
+def expected_times(run: Run) -> ExpectedTimes | None:
+    """When a run is expected to begin and to end; None once it has ended, or while its machine takes no work."""
+    if run.done:
+        return None
+    learned = estimates.learn([run.machine_id])
+    active = Run.objects.active().filter(machine=run.machine)
+    ids = [run.pk, *active.values_list("pk", flat=True)]
+    phases = {pk: learned.estimate(work) for pk, work in estimates.works_of(Run.objects.filter(pk__in=ids)).items()}
+    own, now = phases[run.pk], timezone.now()
+    if own is None:
+        return None
+    if run.status in ACTIVE:
+        return ExpectedTimes(own, None, now + timedelta(seconds=estimates.left_s(run, own, now)))
+    first_s = 0.0
+    for one in active:
+        expected = phases.get(one.pk)
+        first_s += estimates.left_s(one, expected, now) if expected else 0.0
+    ahead_s = estimates.total_s(learned, runs_ahead(run)).get(run.machine_id, 0.0)
+    if ahead_s is None or not run.machine.takes_work:
+        return ExpectedTimes(own, None, None)
+    opens_at = windows.opens_at(run.machine.windows, run.machine.zone, now)
+    is_by_hand = run.priority >= PRIORITY["manual"]
+    begins = opens_at if opens_at and not is_by_hand else now + timedelta(seconds=first_s)
+    starts_at = begins + timedelta(seconds=ahead_s)
+    return ExpectedTimes(own, starts_at, starts_at + timedelta(seconds=own.seconds))
 
 
 def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:

@@ -1,4 +1,4 @@
-"""Search: projects, commits, benchmarks, alerts and machines by a few words, a sha or a number."""
+"""Search: projects, commits, benchmarks, alerts, machines and annotations by a few words, a sha or a number."""
 
 import re
 from collections.abc import Iterator
@@ -11,17 +11,20 @@ from typing import Any
 from django.db import connection
 from django.db.models import Case, OuterRef, Q, Subquery, When
 from django.urls import reverse
+from django.utils.text import Truncator
 
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.projects.models import Project
+from speedtrack.markdown import plain_of
+from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Machine, Series
 from speedtrack.web.addresses import alert_path, commit_path, project_path, timeline_path
 
 FOUND = 20  # of each kind on the page
 SUGGESTED = 5  # while somebody types
 LONGEST_TEXT = 100
+TITLE = 100  # characters of an annotation
 SHORTEST_WORD, SHORTEST_SHA = 2, 4
 NEWEST_COMMITS = 5000  # of each project, whose subjects are searched
 LARGEST_ID = 2**63 - 1
@@ -68,12 +71,12 @@ class SearchPage:
 
 
 def load(text: str, most: int = FOUND) -> SearchPage:
-    """What the words of the text are found in, at most so many of each kind. It takes six queries."""
+    """What the words of the text are found in, at most so many of each kind. It takes seven queries."""
     text = " ".join(text[:LONGEST_TEXT].split())
     words = text.split()
     hits: list[Hit] = []
     if text:
-        finders = (projects, alerts, commits_by_sha, benchmarks, machines, commits_by_subject)
+        finders = (projects, alerts, commits_by_sha, benchmarks, machines, annotations, commits_by_subject)
         hits = [hit for finder in finders for hit in islice(finder(words, most), most)]
     return SearchPage(text, list({hit.url: hit for hit in reversed(hits)}.values())[::-1])
 
@@ -134,6 +137,22 @@ def machines(words: list[str], most: int) -> Iterator[Hit]:
     found = Machine.objects.filter(*(Q(name__icontains=word) for word in words)).order_by("name")
     for name in found.values_list("name", flat=True)[:most]:
         yield Hit("machine", name, "", reverse("machine", args=[name]))
+
+
+def annotations(words: list[str], most: int) -> Iterator[Hit]:
+    """The newest annotations whose text has all words; those of a commit are on its page."""
+    if max(map(len, words)) < SHORTEST_WORD:
+        return
+    found = Annotation.objects.filter(*(Q(text__icontains=word) for word in words)).order_by("-pk")
+    rows = found.values_list("pk", "text", "project__slug", "project__name", "commit__sha", "moment")
+    for pk, text, slug, project, sha, moment in rows[:most]:
+        if sha:
+            page, place = commit_path(slug, sha), sha[:10]
+        else:
+            page = reverse("annotations", args=[slug]) if slug else reverse("all-annotations")
+            place = f"{moment:%Y-%m-%d %H:%M} UTC"
+        title = Truncator(plain_of(text)).chars(TITLE)
+        yield Hit("annotation", title, f"{project or 'all projects'}, {place}", f"{page}#annotation-{pk}")
 
 
 def search_document(page: SearchPage) -> dict[str, Any]:

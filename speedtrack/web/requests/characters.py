@@ -8,7 +8,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 
-from speedtrack.runs.documents import UNSTORABLE
+from speedtrack.text import UNSTORABLE
 from speedtrack.web.requests.errors import is_program
 
 GetResponse = Callable[[HttpRequest], HttpResponse]

@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 
 log = logging.getLogger(__name__)
 
-PROGRAMS = ("/api/", "/hooks/")  # the paths that programs call
+PROGRAMS = ("/api/", "/hooks/", "/readyz", "/metrics")  # the paths that programs call
 DATABASE_AWAY = (OperationalError, InterfaceError)
 RETRY_AFTER_S = 10
 

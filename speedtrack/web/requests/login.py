@@ -1,7 +1,6 @@
 """Logging in, with a limit on failures: django-axes counts them per user name and address."""
 
 import math
-from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from axes.helpers import get_client_username
@@ -13,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from speedtrack.benchmarks import numbers
+from speedtrack.clientaddress import client_address
 from speedtrack.web.requests import errors
 
 LONGEST_NAME, LONGEST_PASSWORD = 150, 4096  # 150 as in Django's users; the column that counts failures holds 255
@@ -24,25 +24,6 @@ class LoginForm(AuthenticationForm):
         if len(name) > LONGEST_NAME or len(password) > LONGEST_PASSWORD:
             raise self.get_invalid_login_error()
         return super().clean()
-
-
-def client_address(request: HttpRequest) -> str | None:
-    """The address that failures are counted for: of the connection, or the one that the TLS proxy names.
-
-    Of an IPv6 address only the network (/64), since one user has all of it. Only the last address of X-Forwarded-For
-    was written by the proxy; the client may have sent any before it.
-    """
-    connected: str = request.META.get("REMOTE_ADDR", "")
-    named = request.headers.get("X-Forwarded-For", "") if settings.BEHIND_TLS_PROXY else ""
-    for address in (named.rpartition(",")[2].strip(), connected):
-        try:
-            found = ip_address(address)
-        except ValueError:
-            continue
-        if isinstance(found, IPv6Address) and not found.ipv4_mapped:
-            return str(IPv6Address(int(found) >> 64 << 64))
-        return str(getattr(found, "ipv4_mapped", None) or found)
-    return None  # a unix socket, whose other end has no address
 
 
 def too_many(request: HttpRequest, response: HttpResponse | None, credentials: dict[str, Any] | None) -> HttpResponse:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
+from speedtrack import bodylimits
 from speedtrack.web.requests import errors
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
@@ -13,10 +14,10 @@ KEPT_HEADERS = ("Allow", "Retry-After")  # of a response whose body is replaced
 
 def content_security_policy(get_response: GetResponse) -> GetResponse:
     """Send the policy of SECURE_CSP: no inline script or style, nothing from other hosts. Django 6 does it itself."""
-    policy = "; ".join(f"{name} {value}" for name, value in settings.SECURE_CSP.items())
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
+        policy = "; ".join(f"{name} {value}" for name, value in settings.SECURE_CSP.items())
         response.headers.setdefault("Content-Security-Policy", policy)
         return response
 
@@ -32,7 +33,8 @@ def reasons_of_refusals(get_response: GetResponse) -> GetResponse:
         has_reason = is_json if errors.is_program(request) else response.streaming or response.content
         if has_reason or response.status_code not in errors.ERROR_TEXTS:
             return response
-        explained = errors.error_response(request, response.status_code, limit=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        limit = bodylimits.limit_of(request.path_info)
+        explained = errors.error_response(request, response.status_code, limit=limit)
         for name in KEPT_HEADERS:
             if name in response:
                 explained[name] = response[name]
@@ -45,7 +47,7 @@ def bounded_bodies(get_response: GetResponse) -> GetResponse:
     """Refuse a body that is too large, before reading it, and one of unknown length, which Django treats as empty."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
-        length, limit = request.META.get("CONTENT_LENGTH") or "", settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        length, limit = request.META.get("CONTENT_LENGTH") or "", bodylimits.limit_of(request.path_info)
         if not length and "HTTP_TRANSFER_ENCODING" in request.META:
             return errors.error_response(request, 411)
         if length.isdecimal() and int(length[:20]) > limit:

@@ -2,20 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from speedtrack.runs import machines, quarantine, tracking
+from speedtrack.runs import enrolment, machines, order, pools, quarantine, rules, tracking
 from speedtrack.runs.models import Machine
+from speedtrack.runs.order import BadShares
 from speedtrack.runs.tracking import NoSuchThing
+from speedtrack.runs.windows import BadWindow
 from speedtrack.web.pages import machine as machine_page
 from speedtrack.web.pages import queue as queue_page
+from speedtrack.web.requests.previews import do_or_preview
 
 REFUSED = (NoSuchThing, machines.NotPossible, quarantine.NotQuarantined)
 
@@ -29,24 +34,42 @@ class NewToken:
     url: str
 
 
+@dataclass(frozen=True)
+class NewCode:
+    """An enrolment code that is shown this once."""
+
+    machine: str
+    code: str
+    url: str
+    minutes: int = enrolment.VALID.seconds // 60
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def list_machines(request: HttpRequest) -> HttpResponse:
-    """All machines; a POST adds one and shows its token."""
+    """All machines; a POST makes an enrolment code, or adds a machine, and shows the code or its token."""
     if request.method != "POST":
         return machines_page(request)
-    name = request.POST.get("name", "").strip()
+    assert isinstance(request.user, User)
+    name, pool = (request.POST.get(field, "").strip() for field in ("name", "pool"))
     try:
-        token = tracking.add_machine(name)
+        if request.POST.get("how") == "token":
+            shown: NewToken | NewCode = NewToken(name, tracking.add_machine(name, pool), settings.URL)
+        else:
+            shown = NewCode(name, enrolment.make_code(name, pool, who=request.user), settings.URL)
     except NoSuchThing as e:
         messages.error(request, f"Not added: {plain_words(e)}.")
-        return machines_page(request, name)
-    return machines_page(request, token=NewToken(name, token, settings.URL))
+        return machines_page(request, name, pool)
+    if isinstance(shown, NewCode):
+        return machines_page(request, code=shown)
+    return machines_page(request, token=shown)
 
 
-def machines_page(request: HttpRequest, name: str = "", token: NewToken | None = None) -> HttpResponse:
-    """``name``: what was entered. ``token``: it is in this answer only, in no session and no message."""
-    context = {"machines": queue_page.work_of_all(), "name": name, "token": token}
+def machines_page(
+    request: HttpRequest, name: str = "", pool: str = "", token: NewToken | None = None, code: NewCode | None = None
+) -> HttpResponse:
+    """``name``, ``pool``: what was entered. ``token``, ``code``: in this answer only, in no session and no message."""
+    context = {"machines": queue_page.work_of_all(), "name": name, "pool": pool, "token": token, "code": code}
     response = render(request, "web/settings_machines.html", context)
     response["Cache-Control"] = "no-store"
     return response
@@ -96,43 +119,93 @@ def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     try:
-        if action == "retire" and request.POST.get("name", "").strip() != machine.name:
-            raise machines.NotPossible(f"type {machine.name}, exactly, to retire it")
-        messages.success(request, ACTIONS[action](machine, request.user))
+        do_or_preview(request, partial(ACTIONS[action], machine, request.user, request.POST))
     except REFUSED as e:
         messages.error(request, f"Not done: {e}.")
     return redirect("machine", name=name)
 
 
-def drain(machine: Machine, who: User) -> str:
+@require_POST
+@login_required
+def plan_time(request: HttpRequest, name: str) -> HttpResponse:
+    """Set when a machine takes work by itself, and what its time is for."""
+    assert isinstance(request.user, User)
+    machine = machine_page.machine_or_404(name)
+    texts = request.POST.get("windows", "")[:2000].splitlines()
+    zone = request.POST.get("zone", "").strip()[:64] or "UTC"
+    try:
+        with transaction.atomic():
+            said = [rules.set_windows(machine, texts, zone, request.user)]
+            said.append(rules.set_shares(machine, shares_of(request.POST), request.user))
+        messages.success(request, ". ".join(said) + ".")
+    except (BadWindow, BadShares) as e:
+        messages.error(request, f"Nothing was changed: {e}.")
+    return redirect("machine", name=name)
+
+
+def shares_of(entered: QueryDict) -> dict[str, int]:
+    """The shares of a form; an empty field is none. Raises BadShares."""
+    given = {kind: entered.get(f"share-{kind}", "").strip() for kind in order.KINDS if kind != "pushes"}
+    for kind, text in given.items():
+        if text and not (text.isascii() and text.isdigit() and len(text) <= 3):
+            raise BadShares(f"{order.IN_WORDS[kind]}: {text[:20]!r} is no number from 0 to 99")
+    return {kind: int(text) for kind, text in given.items() if text}
+
+
+def drain(machine: Machine, who: User, form: QueryDict) -> str:
     machines.pause(machine, who)
     return f"{machine} finishes its run and takes no other. Resume undoes it."
 
 
-def pause(machine: Machine, who: User) -> str:
+def pause(machine: Machine, who: User, form: QueryDict) -> str:
     machines.pause(machine, who, at_once=True)
     return f"{machine} is paused; a run that it had is queued again. Resume undoes it."
 
 
-def resume(machine: Machine, who: User) -> str:
+def resume(machine: Machine, who: User, form: QueryDict) -> str:
     machines.resume(machine, who)
     return f"{machine} gets work again. Pause undoes it."
 
 
-def measure_canary(machine: Machine, who: User) -> str:
+def measure_canary(machine: Machine, who: User, form: QueryDict) -> str:
     machines.measure_canary(machine)
     return f"The canary of {machine} is measured next."
 
 
-def retire(machine: Machine, who: User) -> str:
+def rotate(machine: Machine, who: User, form: QueryDict) -> str:
+    machines.rotate(machine, who)
+    return f"The runner of {machine} replaces its token within a minute; until then the old one is valid."
+
+
+def revoke(machine: Machine, who: User, form: QueryDict) -> str:
+    if not form.get("sure"):
+        raise machines.NotPossible("confirm that its run is taken from it")
+    ended = machines.revoke(machine, who)
+    return f"{ended} token{'' if ended == 1 else 's'} of {machine} are refused. An enrolment code lets it in again."
+
+
+def put_into_pool(machine: Machine, who: User, form: QueryDict) -> str:
+    pool = form.get("pool", "").strip()
+    if pool:
+        tracking.check_name(pool, "pool")
+    pools.put(machine, pool, who)
+    return f"{machine} is in pool {pool}." if pool else f"{machine} is in no pool."
+
+
+def retire(machine: Machine, who: User, form: QueryDict) -> str:
+    if form.get("name", "").strip() != machine.name:
+        raise machines.NotPossible(f"type {machine.name}, exactly, to retire it")
     cancelled = machines.retire(machine, who)
     return f"{machine} is retired, and {cancelled} waiting runs were cancelled. Return to service undoes it."
 
 
-ACTIONS: dict[str, Callable[[Machine, User], str]] = {
+ACTIONS: dict[str, Callable[[Machine, User, QueryDict], str]] = {
     "drain": drain,
     "pause": pause,
     "resume": resume,
     "canary": measure_canary,
+    "pool": put_into_pool,
+    "rotate": rotate,
+    "revoke": revoke,
     "retire": retire,
 }

@@ -10,12 +10,16 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects import hooks
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Project
+from speedtrack.projects.remotes import Remote
 from speedtrack.runs import changing
 from speedtrack.web import scope
 from speedtrack.web.pages import project_settings as page
+from speedtrack.web.pages.project_access import AccessForm
 from speedtrack.web.pages.project_settings import ProjectForm, TrackForm
+from speedtrack.web.requests.previews import do_or_preview
 
 
 @require_safe
@@ -28,34 +32,44 @@ def list_projects(request: HttpRequest) -> HttpResponse:
 @login_required
 def track(request: HttpRequest) -> HttpResponse:
     """Track a repository: its project's page then says what happens next."""
-    form = TrackForm(request.POST or None, request.GET.dict())
-    if form.is_valid():
+    form, access = TrackForm(request.POST or None, request.GET.dict()), AccessForm(request.POST or None)
+    if form.is_valid() and access.is_valid():
+        project = None
         try:
-            project = changing.begin_tracking(form.request())
+            credential = access.credential(form.cleaned_data["url"])
+            project = changing.begin_tracking(form.request(credential)) if access.is_valid() else None
         except changing.Taken as e:
             form.add_error("name", str(e))
         except (RepositoryError, DefinitionError) as e:
             form.add_error("suite" if isinstance(e, DefinitionError) else "url", str(e))
-        else:
+        if project:
             messages.success(
                 request,
                 f"{project.name} is tracked. Its webhook, branches and suite are under Settings, where it can be "
                 "untracked, too.",
             )
             return redirect("project", slug=project.slug)
-    return render(request, "web/track.html", {"form": form})
+    return render(request, "web/track.html", {"form": form, "access": access})
 
 
 @require_POST
 @login_required
 def check_address(request: HttpRequest) -> HttpResponse:
     """A piece of a page: whether the repository answers, and with which branches."""
+    url, access = request.POST.get("url", "").strip()[:500], AccessForm(request.POST)
     try:
-        remote = changing.ask_remote(request.POST.get("url", "").strip()[:500])
+        credential = access.credential(url)
+        if access.errors:
+            return render(request, "web/track_check.html", {"error": first_error(access)})
+        remote = changing.ask_remote(Remote(url, credential))
     except RepositoryError as e:
         return render(request, "web/track_check.html", {"error": str(e)})
     known = Project.objects.filter(url=remote.url).first()
     return render(request, "web/track_check.html", {"remote": remote, "known": known})
+
+
+def first_error(form: AccessForm) -> str:
+    return next(str(error) for errors in form.errors.values() for error in errors)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -74,9 +88,12 @@ def project_settings(request: HttpRequest, slug: str) -> HttpResponse:
     return settings_page(request, project, form)
 
 
-def settings_page(request: HttpRequest, project: Project, form: ProjectForm, secret: str = "") -> HttpResponse:
+def settings_page(
+    request: HttpRequest, project: Project, form: ProjectForm, secret: str = "", access: AccessForm | None = None
+) -> HttpResponse:
     """``secret``: of the webhook; it is shown this once."""
     context = {"project": project, "form": form, "page": page.load(project), "secret": secret}
+    context["access"] = access or AccessForm(None)
     response = render(request, "web/project_settings.html", context)
     response["Cache-Control"] = "no-store"
     return response
@@ -87,10 +104,20 @@ def settings_page(request: HttpRequest, project: Project, form: ProjectForm, sec
 def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
     """Give the webhook a new secret, and show it in the answer: it is stored in no session or message."""
     project = scope.project_or_404(slug)
-    if not request.POST.get("sure"):
-        messages.error(request, "Not changed: confirm that calls with the old secret are refused from then on.")
+    days, given = request.POST.get("days", str(hooks.FORMER_DAYS)), request.POST.get("given", "").strip()
+    try:
+        if not request.POST.get("sure"):
+            raise hooks.UnfitSecret("confirm that the forge gets the new secret while the former one is valid")
+        if not (days.isascii() and days.isdecimal() and len(days) < 5):
+            raise hooks.UnfitSecret("give a number of days")
+        secret = hooks.rotate(project, int(days), given)
+    except hooks.UnfitSecret as e:
+        messages.error(request, f"Not changed: {e}.")
         return redirect("project-settings", slug=slug)
-    return settings_page(request, project, ProjectForm(project, None), changing.rotate_secret(project))
+    if given:
+        messages.success(request, "The secret that the forge has made is valid now.")
+        return redirect("project-settings", slug=slug)
+    return settings_page(request, project, ProjectForm(project, None), secret)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -101,6 +128,9 @@ def untrack(request: HttpRequest, slug: str) -> HttpResponse:
     error = ""
     if request.method == "POST":
         if request.POST.get("slug", "").strip() == project.slug:
+            if request.POST.get("preview"):
+                do_or_preview(request, lambda: f"{changing.untrack(project)} waiting runs would be cancelled")
+                return redirect("project-untrack", slug=slug)
             cancelled = changing.untrack(project)
             again = f"{reverse('project-settings', args=[slug])}"
             messages.success(
@@ -148,7 +178,19 @@ def drop_branch(project: Project, branch: str) -> str:
     return f"New commits of {found} are no longer measured; its history stays. “Track” in its row undoes it."
 
 
+def end_former_secret(project: Project, branch: str) -> str:
+    ended = hooks.end_former(project)
+    return "Calls that are signed with the former secret are refused." if ended else "There was no former secret."
+
+
+def keep_address(project: Project, branch: str) -> str:
+    Project.objects.filter(pk=project.pk).update(renamed_to="")
+    return f"{project.name} keeps its address {project.url}."
+
+
 ACTIONS: dict[str, Callable[[Project, str], str]] = {
+    "end-former-secret": end_former_secret,
+    "keep-address": keep_address,
     "track-again": track_again,
     "add-branch": add_branch,
     "drop-branch": drop_branch,

@@ -32,6 +32,8 @@ def commit_column(grid: Grid, scope: Scope, column: GridColumn) -> SafeString:
     commit, tags = column.commit, ", ".join(column.tags)
     title = f"{commit.subject} ({commit.author_name})"
     is_break = commit.pk in grid.breaks
+    if commit.unreachable_since:
+        title = f"Unreachable: no branch and no tag leads to it. {title}"
     if tags:
         title = f"{tags}: {title}"
     if is_break:

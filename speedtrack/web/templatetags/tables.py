@@ -12,6 +12,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Project
+from speedtrack.runs.estimates import Estimate
 from speedtrack.runs.models import Run
 from speedtrack.web.addresses import commit_path, project_path, run_path, timeline_path
 from speedtrack.web.pages.commit import CommitPage, SeriesResult
@@ -136,13 +137,24 @@ def sensitivity_cells(project: Project, one: ShownSensitivity) -> tuple[str, ...
     )
 
 
+def phases(expected: Estimate) -> SafeString:
+    """How long a run takes; the title has its phases."""
+    return format_html('<span title="{}">{}</span>', phases_in_words(expected), numbers.duration(expected.seconds))
+
+
+@register.filter
+def phases_in_words(expected: Estimate) -> str:
+    found = {"builds": expected.build_s, expected.trials_name: expected.trials_s, "around them": expected.around_s}
+    return ", ".join(f"{name} {numbers.duration(seconds)}" for name, seconds in found.items() if seconds >= 0.05)
+
+
 @register.simple_tag
 def waiting_rows(work: MachineWork) -> SafeString:
     """The runs that wait for a machine, a row each."""
     return format_html_join(
         "",
         '<tr><th scope="row"><a href="{}">{}</a></th><td><a href="{}">{}</a></td><td>{}</td><td class="subjectcell">'
-        '<a class="sha" href="{}">{}</a> {}</td><td>{}</td><td>{}</td></tr>',
+        '<a class="sha" href="{}">{}</a> {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>',
         (
             (
                 run_path(run.pk),
@@ -154,9 +166,11 @@ def waiting_rows(work: MachineWork) -> SafeString:
                 run.sha[:10],
                 run.subject,
                 ago(run.created),
-                ago(at) if at else "–",
+                ago(expected.starts_at) if expected else "–",
+                ago(expected.ends_at) if expected else "–",
+                phases(expected.phases) if expected else "–",
             )
-            for run, at in work.waiting
+            for run, expected in work.waiting
         ),
     )
 

@@ -11,15 +11,18 @@ from django.conf import settings as live_settings
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver, reverse
+from django.utils import timezone
 from playwright.sync_api import Browser, Page
 
-from speedtrack.alerts import triage
-from speedtrack.alerts.models import Alert
+from speedtrack.alerts import bisecting, triage
+from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.alerts.triage import Decision
 from speedtrack.notices.models import Channel
 from speedtrack.notices.tests.channels import channel
-from speedtrack.projects.models import Annotation, Commit
+from speedtrack.projects import hooks
+from speedtrack.projects.models import Annotation, Commit, Delivery, Project, Refusal
 from speedtrack.runs.models import Run
+from speedtrack.tests import builders
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched  # noqa: F401 - a fixture
 from speedtrack.web.tests.test_triage_browser import log_in
 from speedtrack.web.tests.world import CPU, World, slowed
@@ -29,8 +32,17 @@ pytestmark = pytest.mark.browser
 AXE = live_settings.BASE_DIR / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 WITHOUT_PAGE = {
     *("logout", "hook", "notifications-of", "unsubscribe", "profile-folded", "run-script", "channel-act"),
-    *("project-act", "project-secret", "machine-token", "machine-return", "machine-act", "annotation-delete"),
+    *(
+        "project-act",
+        "project-secret",
+        "project-access",
+        "machine-token",
+        "machine-return",
+        "machine-act",
+        "annotation-delete",
+    ),
     *("suite-check", "suite-file", "suite-restore", "suite-version", "track-check", "compare-measure"),
+    *("readyz", "metrics", "pull-approve", "run-act", "machine-plan", "bisection-stop"),
 }
 HOSTILE = (
     '<img src=x onerror="window.hurt=1"> \u202egnirts\u202c \U0001f680 {{ 7*7 }} \'"&amp; '
@@ -64,6 +76,20 @@ def hostile(made: World, alert: Alert, ada: User) -> None:
     made.project.save()
     triage.decide(alert, Decision("confirmed", "confirmed", ada, HOSTILE), ada)
     Annotation.objects.create(project=made.project, commit=alert.commit, text=HOSTILE, author=ada)
+    hostile_calls(made.project)
+
+
+def hostile_calls(project: Project) -> None:
+    """Webhook calls of every state, and a new name, by somebody who may sign and push."""
+    named = {"action": "renamed", "repository": {"full_name": HOSTILE[:290]}}
+    head, base = {"ref": HOSTILE, "sha": "a1" * 20}, {"ref": HOSTILE, "sha": "b2" * 20}
+    pull = {"number": 1, "pull_request": {"number": 1, "title": HOSTILE, "head": head, "base": base}}
+    builders.call_hook(project, named, "repository", "1")
+    builders.call_hook(project, pull, "pull_request", HOSTILE[:90])
+    builders.call_hook(project, {"text": HOSTILE}, HOSTILE[:49], "3")
+    Delivery.objects.filter(event="repository").update(outcome=HOSTILE, status="processed", with_former=True)
+    hooks.rotate(project)
+    Refusal.objects.create(project=project, hour=timezone.now(), reason="wrong", event=HOSTILE[:50], count=1000)
 
 
 def values(made: World, alert: Alert) -> dict[str, Any]:
@@ -81,9 +107,11 @@ def values(made: World, alert: Alert) -> dict[str, Any]:
         "suite name": made.project.suite,
         "alert pk": alert.pk,
         "run pk": run.pk,
-        "run-log pk": run.pk,
+        **{f"{name} pk": run.pk for name in ("run-log", "run-log-lines", "run-log-text")},
         "annotation pk": Annotation.objects.latest("pk").pk,
+        "bisection pk": Bisection.objects.latest("pk").pk,
         "channel pk": Channel.objects.latest("pk").pk,
+        "delivery pk": Delivery.objects.latest("pk").pk,
     }
 
 
@@ -128,6 +156,7 @@ def test_every_page_is_accessible_in_both_themes_and_on_a_phone(
     channel(made.project, "webhook", "https://example.org/")
     made.push(2)
     failed = made.fail(HOSTILE[:200])
+    bisecting.start(made.commit(0), made.commit(-1), made.machines[0])
     hostile(made, alert, ada)
     complaints: list[str] = []
     page = watched(chromium, 390, complaints)

@@ -46,6 +46,35 @@ def test_a_commit_is_annotated_and_its_page_and_timeline_say_so(ada: Client, kvd
     assert "<strong>new</strong>" not in html_of(Client().get(f"/p/kvd/c/{kvd.shas[1]}/"))
 
 
+def test_visitors_find_annotations(ada: Client, kvd: World) -> None:
+    add(ada, place=kvd.shas[2][:8], text="a **new** compiler <script>alert(1)</script>")
+    add(ada, place=moment(kvd, 1), text="moved to another rack")
+    add(ada, "/annotations/", place=moment(kvd, 1), text="all moved")
+    of_commit, of_moment, of_all = Annotation.objects.order_by("pk")
+    visitor = Client()
+    for page in (f"/p/kvd/c/{kvd.shas[2]}/", JSON.removesuffix(".json")):
+        assert 'href="/p/kvd/annotations/"' in html_of(visitor.get(page))
+    assert 'data-annotations="/p/kvd/annotations/"' in html_of(visitor.get(JSON.removesuffix(".json")))
+
+    def found(words: str) -> list[tuple[str, str]]:
+        results = json.loads(visitor.get("/search.json", {"q": words}).content)["results"]
+        hits = [(one["title"], one["url"]) for one in results if one["kind"] == "annotation"]
+        for _, address in hits:
+            page, _, anchor = address.partition("#")
+            assert f'id="{anchor}"' in html_of(visitor.get(page))
+        return hits
+
+    (title, address), *more = found("COMPILER new")
+    assert address == f"/p/kvd/c/{kvd.shas[2]}/#annotation-{of_commit.pk}" and not more
+    assert title.startswith("a new compiler")
+    assert "<script>alert" not in html_of(visitor.get("/search/", {"q": "compiler"}))
+    assert found("moved") == [
+        ("all moved", f"/annotations/#annotation-{of_all.pk}"),
+        ("moved to another rack", f"/p/kvd/annotations/#annotation-{of_moment.pk}"),
+    ]
+    assert found("100%") == found("_") == found("m") == []
+
+
 def test_a_moment_is_at_the_first_commit_after_it(ada: Client, kvd: World) -> None:
     for at in (moment(kvd, 1, -1), moment(kvd, 1), moment(kvd, 1, 1), moment(kvd, 3, 1)):
         add(ada, place=at, everywhere="on")

@@ -48,7 +48,7 @@ def test_a_failed_build_shows_its_log(client: Client, kvd: World) -> None:
     # the claim of fail() took the run back; its second attempt failed without a log
     page = html_of(client.get(f"/p/kvd/c/{run.commit.sha}/"))
     assert "make exited with code 2" in page
-    log = b"".join(client.get(f"/runs/{run.pk}/log")).decode()
+    log = b"".join(client.get(f"/runs/{run.pk}/log.txt")).decode()
     assert "error: <b>bold</b>evil" in log
     assert "\x1b" not in log
 

@@ -9,12 +9,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from speedtrack.alerts import between, measuring
+from speedtrack.alerts import between
 from speedtrack.alerts.between import CommitOnMachine
 from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.alerts.models import Alert, CommitComparison
 from speedtrack.projects.models import Project, Tag
-from speedtrack.runs import packing
+from speedtrack.runs import packing, planning
 from speedtrack.runs.models import Machine, Reason, Result, Run, Samples, Series
 from speedtrack.stats.compare import compare_samples
 from speedtrack.tests import builders
@@ -239,14 +239,14 @@ def ask(client: Client, made: World, base: int, head: int, **form: Any) -> str:
 def test_measuring_both_again_queues_one_paired_run(person: Client, kvd: World) -> None:
     page = ask(person, kvd, 0, 3, what="pair", benchmark=["get-p1", "no-such"])
     run = Run.objects.get(base=kvd.commit(0), commit=kvd.commit(3))
-    assert (run.reason, run.trials, run.status) == (Reason.MANUAL, measuring.PAIRS, "queued")
+    assert (run.reason, run.trials, run.status) == (Reason.MANUAL, planning.PAIRS, "queued")
     assert run.benchmark_set.names == ["get-p1"]
     assert f"Run {run.pk} is queued on kvd-m1" in page
     assert f"Run {run.pk} was queued before" in ask(person, kvd, 0, 3, what="pair", benchmark=["set-p1"])
     assert Run.objects.filter(base__isnull=False).count() == 1
     kvd.measure()
     rows = document(person, **ends(kvd, 0, 3), q="get", metric=CPU)["rows"]
-    assert [row["pairs"] for row in rows] == [measuring.PAIRS]
+    assert [row["pairs"] for row in rows] == [planning.PAIRS]
     ask(person, kvd, 0, 3, what="pair", benchmark=["get-p1"])
     assert list(Run.objects.filter(base=kvd.commit(0)).order_by("pk").values_list("round", flat=True)) == [0, 1]
 

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from django.conf import settings as live_settings
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
+from speedtrack.runs.models.tokens import TokenText
 from speedtrack.web.tests.world import CPU, World
 
 CLAIM, HOOK = "/api/runner/claim", "/hooks/x"
-NOT_MEMORY = live_settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1
+LIMITS = {CLAIM: 26 * 1024 * 1024, HOOK: 26 * 1024 * 1024, "/login/": 1024 * 1024, "/hooks": 1024 * 1024}
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def postgresql_away() -> Iterator[None]:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("address", ["/", "/p/kvd/", "/queue/", "/runs/1/log", "/machines/m1.json"])
+@pytest.mark.parametrize("address", ["/", "/p/kvd/", "/queue/", "/runs/1/log.txt", "/machines/m1.json"])
 def test_pages_say_that_the_database_is_away(client: Client, address: str, caplog: pytest.LogCaptureFixture) -> None:
     with postgresql_away():
         answer = client.get(address)
@@ -44,7 +44,9 @@ def test_pages_say_that_the_database_is_away(client: Client, address: str, caplo
 @pytest.mark.parametrize("address", [CLAIM, HOOK])
 def test_programs_are_told_that_the_database_is_away(client: Client, address: str) -> None:
     with postgresql_away():
-        answer = client.post(address, b"{}", "application/json", headers={"authorization": "Bearer strn_a_b"})
+        answer = client.post(
+            address, b"{}", "application/json", headers={"authorization": f"Bearer {TokenText.new().text}"}
+        )
     assert (answer.status_code, answer["Content-Type"]) == (503, "application/json")
     assert int(answer["Retry-After"]) > 0
     assert "database" in answer.json()["error"]
@@ -80,11 +82,11 @@ def test_programs_are_refused_in_json(client: Client, db: None, method: str, add
         assert answer["Allow"] == "POST"
 
 
-@pytest.mark.parametrize("address", [CLAIM, HOOK])
-def test_a_body_that_is_too_large_is_refused_unread(client: Client, db: None, address: str) -> None:
-    answer = client.generic("POST", address, b"{}", "application/json", CONTENT_LENGTH=str(NOT_MEMORY))
+@pytest.mark.parametrize(("address", "limit"), LIMITS.items())
+def test_a_body_that_is_too_large_is_refused_unread(client: Client, db: None, address: str, limit: int) -> None:
+    answer = client.generic("POST", address, b"{}", "application/json", CONTENT_LENGTH=str(limit + 1))
     assert answer.status_code == 413
-    assert str(live_settings.DATA_UPLOAD_MAX_MEMORY_SIZE) in answer.json()["error"]
+    assert str(limit) in answer.content.decode()
 
 
 @pytest.mark.parametrize("address", [CLAIM, HOOK])
@@ -95,7 +97,8 @@ def test_a_body_of_unknown_length_is_refused(client: Client, db: None, address: 
 
 
 def test_a_form_that_is_too_large_has_a_page(client: Client, db: None) -> None:
-    answer = client.generic("POST", "/login/", b"", "application/x-www-form-urlencoded", CONTENT_LENGTH=str(NOT_MEMORY))
+    length = str(LIMITS["/login/"] + 1)
+    answer = client.generic("POST", "/login/", b"", "application/x-www-form-urlencoded", CONTENT_LENGTH=length)
     assert answer.status_code == 413
     assert "too large" in answer.content.decode()
 
@@ -158,7 +161,7 @@ def test_pages_answer_to_head(client: Client, kvd: World) -> None:
         f"/p/kvd/c/{kvd.shas[0]}/",
         "/p/kvd/alerts/",
         "/alerts/",
-        "/runs/1/log",
+        "/runs/1/log.txt",
         "/queue/",
         f"/machines/{machine}/",
         f"/machines/{machine}.json",

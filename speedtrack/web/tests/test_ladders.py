@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.runs import queue, tracking
+from speedtrack.runs import queue, results, tracking
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Measurement
 from speedtrack.tests import builders
@@ -96,6 +96,24 @@ def test_a_rung_that_was_not_measured_is_a_gap_and_a_flagged_one_hollow(client: 
     [line] = re.findall(r'<path class="line-1" d="(M\d[^"]*L[^"]*)" />', page)
     assert line.count("M") == 2
     assert re.search(r'<th scope="row">10</th>\s*<td class="number">\s*–', page)
+
+
+def test_a_rung_that_the_machine_cannot_reach_is_a_gap_with_its_reason(client: Client, kvd: World) -> None:
+    reason = "1000 connections need 1100 open files in one process, and this machine allows 1024"
+    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[1], ["get-ladder"], None))
+    run = builders.claim(kvd.machines[0])
+    builders.send_build(run, run.commit)
+    for name in ("get-ladder.1", "get-ladder.10", "get-ladder.100"):
+        values = [speed(run.commit.sha, name, trial) for trial in range(5)]
+        results.accept_result(run.machine, run.pk, builders.result(run, name, run.commit, values))
+    queue.complete(run.machine, run.pk, run.lease_token, {"get-ladder.1000": reason})
+
+    address = f"{PAGE}&line=kvd@1.1.0"
+    page = html_of(client.get(address))
+    assert page.count("<circle") == 3 and "out of reach" in page and reason in page
+    [line] = values_of(client, address)["lines"]
+    assert line["out_of_reach"] == [{"value": 1000, "reason": reason}]
+    assert "get-ladder.1000: out of reach" in html_of(client.get(f"/runs/{run.pk}/"))
 
 
 def test_a_release_measured_later_does_not_take_the_place_of_the_newest_commit(client: Client, kvd: World) -> None:

@@ -17,13 +17,14 @@ from rich.console import Console
 
 from speedtrack import demo
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.logs import LineFormatter
 from speedtrack.notices import mail as mails
 from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Branch, Commit, Project, Tag
 from speedtrack.runs.models import LogChunk, Machine, Run, RunEvent
 from speedtrack.settings import LOGGING
 from speedtrack.tests import builders
-from speedtrack.text import PlainFormatter, plain, plain_json
+from speedtrack.text import plain, plain_json
 from speedtrack.web.tests.world import CPU, World, html_of
 
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
@@ -75,7 +76,7 @@ def test_pages_show_none(client: Client, marked: tuple[World, Alert]) -> None:
         "/alerts/",
         f"/alerts/{alert.pk}/",
         *runs,
-        *(f"{run}log" for run in runs),
+        *(f"{run}log/" for run in runs),
         "/queue/",
         f"/machines/{machine}/",
         f"/machines/{machine}.json",
@@ -148,9 +149,9 @@ def test_the_demonstration_prints_none(marked: tuple[World, Alert]) -> None:
 
 
 def test_logs_hold_none() -> None:
-    assert LOGGING["formatters"]["line"]["()"] == "speedtrack.text.PlainFormatter"  # type: ignore[index]
+    assert LOGGING["formatters"]["line"]["()"] is LineFormatter
     record = logging.LogRecord("git", logging.WARNING, "", 0, "remote: %s", (f"said {MARKS}",), None)
-    assert PlainFormatter("{message}", style="{").format(record) == "remote: said "
+    assert LineFormatter("{message}", style="{").format(record) == "remote: said "
 
 
 @pytest.mark.parametrize("text", ["", 'Ä quoted "word" and \\ a backslash \\u001b\n', f"odd {MARKS}", "\x1b[1mx", "\r"])

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from speedtrack.runs import machines, queue, tracking
 from speedtrack.runs.models import Machine, Run
+from speedtrack.tests import builders
 from speedtrack.tests.plans import rows_read
 from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.tests.world import World, html_of, queries, world
@@ -26,12 +27,13 @@ def seen(**ago: float) -> None:
 
 def test_what_waits_and_until_when(client: Client, kvd: World) -> None:
     seen(seconds=1)
-    Run.objects.filter(status="succeeded").update(started_at=Now() - timedelta(seconds=90), ended_at=Now())
+    for run in Run.objects.filter(status="succeeded"):
+        builders.take_time(run, build_s=60.0, trial_s=2.0, between_s=0.5, around_s=6.0)
     kvd.push(2)
     page = html_of(client.get("/queue/"))
-    assert "2 runs waiting" in page
-    assert "at the usual 1 min 30 s each" in page
-    assert "in 2 minutes" in page
+    assert "2 runs waiting, done" in page
+    assert "1 min 30 s" in page and "builds 1 min 0 s, trials 24 s, around them 6.0 s" in page
+    assert ">in 1 minute<" in page and page.count(">in 3 minutes<") == 2
     assert ">idle<" in page
 
 
@@ -81,9 +83,9 @@ def test_as_many_rows_are_read_however_many_runs_wait_or_have_ended(kvd: World) 
     run = Run.objects.latest("pk")
     next_runs = partial(queue_page.waiting_runs, [run.machine_id])
     add_runs(run, 40, first_round=10)
-    few = rows_read(next_runs) + rows_read(queue_page.usual_seconds)
+    few = rows_read(next_runs)
     add_runs(run, 600, first_round=100)
-    assert rows_read(next_runs) + rows_read(queue_page.usual_seconds) <= few
+    assert rows_read(next_runs) <= few
 
 
 def add_runs(run: Run, count: int, first_round: int) -> None:

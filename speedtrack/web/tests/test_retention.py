@@ -47,7 +47,7 @@ def test_a_run_that_has_all_says_nothing_of_retention(client: Client, kvd: World
 
 
 def test_the_log_says_that_it_is_deleted(client: Client, pruned: Run) -> None:
-    response = client.get(f"/runs/{pruned.pk}/log")
+    response = client.get(f"/runs/{pruned.pk}/log.txt")
     assert response.getvalue().decode() == "Its log was deleted after 90 days by retention.\n"
 
 

@@ -39,9 +39,10 @@ def test_a_running_run_is_live(client: Client, kvd: World) -> None:
     part = html_of(client.get(f"/runs/{run.pk}/?part=live"))
     assert "<html" not in part
     assert 'data-going="yes"' in part
-    assert '<progress value="3" max="10"' in part
-    assert "trial 3 of get-p1" in part
-    assert "cc -c &lt;main&gt;.c" in part
+    assert '<progress value="30" max="100"' in part
+    assert "measure 30%, about 10 s left" in part
+    assert "3 of 10: trial 3 of get-p1" in part
+    assert '<b class="bold">cc</b> -c &lt;main&gt;.c' in part
 
 
 def test_the_whole_log_is_plain_text(client: Client, kvd: World) -> None:
@@ -50,11 +51,11 @@ def test_the_whole_log_is_plain_text(client: Client, kvd: World) -> None:
     assert run
     for seq, phase in enumerate(("build a", "build a", "measure")):
         queue.keep_log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=seq, phase=phase, text=f"<{seq}>\n"))
-    answer = client.get(f"/runs/{run.pk}/log")
+    answer = client.get(f"/runs/{run.pk}/log.txt")
     assert answer["Content-Type"] == "text/plain; charset=utf-8"
     assert answer["X-Content-Type-Options"] == "nosniff"
     assert b"".join(answer).decode() == ("--- attempt 1, build a ---\n<0>\n<1>\n\n--- attempt 1, measure ---\n<2>\n")
-    only = b"".join(client.get(f"/runs/{run.pk}/log?phase=measure")).decode()
+    only = b"".join(client.get(f"/runs/{run.pk}/log.txt?phase=measure")).decode()
     assert only == "--- attempt 1, measure ---\n<2>\n"
 
 
@@ -74,7 +75,7 @@ def test_a_paired_run_tells_its_sides_apart(client: Client, slow: tuple[World, A
 
 def test_an_unknown_run(client: Client, db: None) -> None:
     assert client.get("/runs/77/").status_code == 404
-    assert client.get("/runs/77/log").status_code == 404
+    assert client.get("/runs/77/log.txt").status_code == 404
 
 
 def test_the_number_of_queries_does_not_grow(client: Client, slow: tuple[World, Alert]) -> None:

@@ -12,11 +12,12 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 
 from speedtrack.projects.models import Branch, Project
-from speedtrack.runs.models import Machine, Run, UnknownToken
+from speedtrack.runs.models import Machine, MachineToken, Run, UnknownToken
 from speedtrack.tests import builders
 from speedtrack.web.pages import installation
 from speedtrack.web.tests.world import World, html_of, queries
 
+POLICY = {"machine_policy": "each", "lag_alarm_hours": "24", "cancel_unreachable": "on"}
 HOSTILE_NAMES = ["", " ", "<img src=x onerror=alert(1)>", "a b", "ä", "x" * 51, "kvd-m1"]
 UNTRACKABLE: list[tuple[dict[str, str], str]] = [
     ({"url": ""}, "This field is required"),
@@ -57,6 +58,8 @@ def test_all_settings_need_a_login_and_a_token_of_the_form(kvd: World, client: C
     pages += ["/settings/installation/", "/settings/new-suite/", "/p/kvd/settings/", "/p/kvd/settings/untrack/"]
     acts = ["/settings/check-suite", "/settings/track/check", "/settings/machines/kvd-m1/pause"]
     acts += ["/settings/machines/kvd-m1/token", "/p/kvd/settings/secret", "/p/kvd/settings/track-again"]
+    acts += ["/p/kvd/settings/end-former-secret", "/p/kvd/settings/keep-address"]
+    pages += ["/p/kvd/deliveries/"]
     acts += ["/settings/suites/tiny/file", "/annotations/1/delete"]
     for address in pages:
         assert client.get(address)["Location"].startswith("/login/"), address
@@ -110,7 +113,7 @@ def test_an_address_is_checked_as_it_is_typed(newcomer: Client, tmp_path: Path) 
 
 
 def test_a_project_is_renamed_and_the_message_says_what_it_was(ada: Client, kvd: World) -> None:
-    fields = {"name": "<i>new</i>", "url": kvd.project.url, "suite": "tiny", "default_branch": "main"}
+    fields = {"name": "<i>new</i>", "url": kvd.project.url, "suite": "tiny", "default_branch": "main"} | POLICY
     page = post(ada, "/p/kvd/settings/", **fields)
     assert "Saved: name was kvd." in page
     assert "&lt;i&gt;new&lt;/i&gt;" in page and "<i>new" not in page
@@ -129,11 +132,14 @@ def test_a_new_secret_is_shown_once_and_stored_in_no_session_or_log(
     ada: Client, kvd: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    old = kvd.project.hook_secret
+    old = kvd.project.hook_secret.reveal()
     assert "confirm" in post(ada, "/p/kvd/settings/secret")
-    assert Project.objects.get().hook_secret == old
+    assert Project.objects.get().hook_secret.reveal() == old
+    for days in ("", "-1", "91", "soon", "9" * 30):
+        assert "Not changed" in post(ada, "/p/kvd/settings/secret", sure="yes", days=days)
+    assert "Not changed" in post(ada, "/p/kvd/settings/secret", sure="yes", given="short")
     answer = ada.post("/p/kvd/settings/secret", {"sure": "yes"})
-    new = Project.objects.get().hook_secret
+    new = Project.objects.get().hook_secret.reveal()
     assert new != old
     assert html_of(answer).count(new) == 1 and answer["Cache-Control"] == "no-store"
     assert old not in html_of(answer)
@@ -173,9 +179,9 @@ def test_a_machine_is_added_with_its_token_and_command_once(
     ada: Client, kvd: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    page = post(ada, "/settings/machines/", name="bench-1")
+    page = post(ada, "/settings/machines/", name="bench-1", how="token")
     (token,) = TOKEN.findall(page)
-    assert Machine.of_token(token).name == "bench-1"
+    assert MachineToken.of(token).machine.name == "bench-1"
     assert "python -m runners --poll" in page
     for address in ("/settings/machines/", "/machines/bench-1/", "/machines/bench-1.json"):
         assert not TOKEN.search(html_of(ada.get(address)))
@@ -186,17 +192,17 @@ def test_a_machine_is_added_with_its_token_and_command_once(
 
 def test_a_machine_needs_a_fit_and_new_name(ada: Client) -> None:
     for name in HOSTILE_NAMES:
-        page = post(ada, "/settings/machines/", name=name)
+        page = post(ada, "/settings/machines/", name=name, how="token")
         assert "Not added" in page and "<img" not in page.partition("<main")[2], name
     assert Machine.objects.count() == 1
 
 
 def test_a_machine_gets_a_new_token_once_that_is_confirmed(ada: Client, kvd: World) -> None:
-    before = Machine.objects.get().token_digest
+    before = list(MachineToken.objects.values_list("key", flat=True))
     assert "confirm" in post(ada, "/settings/machines/kvd-m1/token")
-    assert Machine.objects.get().token_digest == before
+    assert list(MachineToken.objects.values_list("key", flat=True)) == before
     (token,) = TOKEN.findall(post(ada, "/settings/machines/kvd-m1/token", sure="yes"))
-    assert Machine.of_token(token).name == "kvd-m1"
+    assert MachineToken.of(token).machine.name == "kvd-m1"
 
 
 def test_a_machine_is_drained_paused_resumed_retired_and_returned(ada: Client, kvd: World) -> None:
@@ -213,12 +219,12 @@ def test_a_machine_is_drained_paused_resumed_retired_and_returned(ada: Client, k
     assert "Not done" in act("resume")
     assert "kvd-m1" not in html_of(ada.get("/queue/"))
     (token,) = TOKEN.findall(act("return"))
-    assert Machine.of_token(token).paused is False
+    assert MachineToken.of(token).machine.paused is False
     assert "There is no action" in act("explode")
     who = list(Machine.objects.get().events.exclude(who=None).values_list("kind", flat=True))
     assert who == ["paused", "resumed", "paused", "retired", "returned"]
     with pytest.raises(UnknownToken):
-        Machine.of_token("strn_x_y")
+        MachineToken.of("strn_x_y")
 
 
 def test_visitors_see_no_controls(kvd: World, client: Client) -> None:

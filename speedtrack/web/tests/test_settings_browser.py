@@ -74,7 +74,7 @@ def test_the_first_repository_is_tracked(newcomer: tuple[Page, list[str]], tmp_p
     page.get_by_text("No machine measures yet").wait_for()
     page.get_by_role("link", name="Add one").click()
     page.locator("#name").fill("bench-1")
-    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("button", name="Add it with a token").click()
     page.get_by_text("It is not shown again").wait_for()
     assert page.evaluate(OVERFLOW) <= 0
     project = Project.objects.get()

@@ -2,7 +2,9 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,6 +119,26 @@ def test_ranges(client: Client, slow: tuple[World, Alert]) -> None:
     assert len(path_of(client, f"?around={made.shas[0]}")["commits"]["sha"]) == 8
     assert client.get(f"{LINE}?from=abc").status_code == 404
     assert client.get(f"{LINE}?from={'f' * 40}").status_code == 404
+
+
+def test_a_project_tracked_lately_opens_on_what_is_measured(
+    client: Client, db: None, settings: Any, tmp_path: Path
+) -> None:
+    builders.use_suite(settings, tmp_path / "suites")
+    box, repository = builders.machine("kvd-m1"), builders.Repository(tmp_path / "kvd")
+    shas = repository.commits(30)
+    project = builders.track(repository, last=4).project
+    assert path_of(client)["count"] == 30, "nothing is measured yet"
+    World(repository, project, [box], shas).measure()
+
+    path = path_of(client)
+    assert (path["first"], path["count"]) == (23, 7), "the four measured commits and three before them"
+    assert path_of(client, "?last=200")["count"] == 30 == path_of(client, "?last=all")["count"]
+    assert path_of(client, "?last=2")["count"] == 2
+    page, asked = html_of(client.get(LINE)), html_of(client.get(f"{LINE}?last=200"))
+    assert re.findall(r'aria-current="true">([^<]*)<', page)[0] == "measured"
+    assert re.findall(r'aria-current="true">([^<]*)<', asked)[0] == "200"
+    assert 'name="last"' not in page and '<input type="hidden" name="last" value="200">' in asked
 
 
 def test_an_unmeasured_commit_is_a_gap_with_its_reason(client: Client, kvd: World) -> None:

@@ -1,7 +1,9 @@
 """``manage.py doctor``: check this installation."""
 
+import json
 import sys
 from argparse import ArgumentParser
+from dataclasses import asdict
 from typing import Any
 
 from speedtrack import doctor
@@ -16,10 +18,14 @@ class Command(PlainCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         checks = list(doctor.CHECKS)
         parser.add_argument("--only", nargs="+", choices=checks, default=checks, help="run only these checks")
+        parser.add_argument("--json", action="store_true", help="print a JSON document")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        bad = 0
+        found = []
         for finding in doctor.examine(options["only"]):
-            self.stdout.write(f"{MARKS[finding.state]}  {finding.name:10} {finding.words}")
-            bad += finding.state == "bad"
-        sys.exit(bool(bad))
+            found.append(finding)
+            if not options["json"]:
+                self.stdout.write(f"{MARKS[finding.state]}  {finding.name:10} {finding.words}")
+        if options["json"]:
+            self.stdout.write(json.dumps([asdict(finding) for finding in found]))
+        sys.exit(any(finding.state == "bad" for finding in found))

@@ -2,17 +2,27 @@
 
 from argparse import ArgumentParser
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import CommandError
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import machines, tracking
+from speedtrack.runs import enrolment, machines, pools, rules, tracking
 from speedtrack.runs.models import Machine
+from speedtrack.runs.order import BadShares
+from speedtrack.runs.tokens import WrongToken
+from speedtrack.runs.windows import BadWindow
 from speedtrack.web.management.plaincommand import PlainCommand
+from speedtrack.web.management.tried import add_dry_run, said
 
 Options = dict[str, Any]
+REFUSED = (
+    *(tracking.NoSuchThing, machines.NotPossible, BadWindow, BadShares, WrongToken),
+    *(RepositoryError, DefinitionError),
+)
 SHOWN_ONCE = "machine {name}; its token, which is not shown again:\n"
 
 
@@ -43,28 +53,100 @@ def retire_machine(name: str, options: Options) -> str:
     return f"machine {name} retired, {cancelled} waiting runs cancelled; `manage.py machine return {name}` undoes it"
 
 
+def set_windows(name: str, options: Options) -> str:
+    texts = [text for text in options["values"] if text.strip()]
+    return rules.set_windows(tracking.machine_named(name), texts, options["zone"])
+
+
+def set_shares(name: str, options: Options) -> str:
+    """Shares such as `backfill=20`; none: as the settings say."""
+    given = {}
+    for text in options["values"]:
+        kind, _, percent = text.partition("=")
+        if not percent.isascii() or not percent.isdigit() or len(percent) > 3:
+            raise CommandError(f"{text!r} is no share: give such as backfill=20, which is per cent of its time")
+        given[kind] = int(percent)
+    return rules.set_shares(tracking.machine_named(name), given)
+
+
+def make_code(name: str, options: Options) -> str:
+    code = enrolment.make_code(name, options["pool"] or "", options["days"])
+    return (
+        f"code for machine {name}, valid once, for {enrolment.VALID.seconds // 60} minutes; on the machine:\n"
+        f"python -m runners enroll {settings.URL} {code}"
+    )
+
+
+def add_machine(name: str, options: Options) -> str:
+    return SHOWN_ONCE.format(name=name) + tracking.add_machine(name, options["pool"] or "", options["days"])
+
+
+def renew_token(name: str, options: Options) -> str:
+    return SHOWN_ONCE.format(name=name) + tracking.renew_token(name, days=options["days"])
+
+
+def rotate_token(name: str, options: Options) -> str:
+    machines.rotate(tracking.machine_named(name))
+    return f"the runner of machine {name} replaces its token with its next call; its run goes on"
+
+
+def revoke_tokens(name: str, options: Options) -> str:
+    ended = machines.revoke(tracking.machine_named(name))
+    return f"{ended} tokens of machine {name} are refused from now on; its run is queued again"
+
+
+def put_into_pool(name: str, options: Options) -> str:
+    if options["pool"] is None:
+        raise CommandError(f"name the pool: manage.py machine pool {name} --pool P ('' for none)")
+    if options["pool"]:
+        tracking.check_name(options["pool"], "pool")
+    pools.put(tracking.machine_named(name), options["pool"])
+    return f"machine {name} is in " + (f"pool {options['pool']}" if options["pool"] else "no pool")
+
+
+#: Those that print a secret have no dry run: the secret would be none.
+SECRET = ("add", "enroll-code", "token", "return")
 ACTIONS: dict[str, Callable[[str, Options], str]] = {
-    "add": lambda name, _: SHOWN_ONCE.format(name=name) + tracking.add_machine(name),
-    "token": lambda name, _: SHOWN_ONCE.format(name=name) + tracking.renew_token(name),
+    "add": add_machine,
+    "enroll-code": make_code,
+    "token": renew_token,
+    "rotate": rotate_token,
+    "revoke": revoke_tokens,
+    "pool": put_into_pool,
     "pause": pause_machine,
     "resume": resume_machine,
     "retire": retire_machine,
     "return": lambda name, _: SHOWN_ONCE.format(name=name) + machines.return_to_service(tracking.machine_named(name)),
     "canary": freeze_canary,
     "lift": lift,
+    "windows": set_windows,
+    "shares": set_shares,
 }
 
 
 class Command(PlainCommand):
     help = (
-        "Register a machine (its token is shown once), replace its token, pause or resume it, take it out of service "
-        "(retire) and back (return), set its canary, end its quarantine (lift), or list all machines."
+        "Register a machine (its token is shown once), or make a code by which it is enrolled (enroll-code); replace "
+        "its token at once (token) or by its runner (rotate), revoke it, put it into a pool; pause or resume it, take "
+        "it out of service (retire) and back (return), set its canary, end its quarantine (lift), say when it works "
+        "(windows) and what its time is for (shares), or list all machines."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=[*ACTIONS, "list"])
         parser.add_argument("name", nargs="?", help="name of the machine: letters, digits, - and _")
+        parser.add_argument(
+            "values",
+            nargs="*",
+            help="windows such as 'mon-fri 22:00-06:00', or shares such as backfill=20; none: always, and as set",
+        )
+        parser.add_argument("--zone", default="UTC", help="windows: their time zone (default: UTC)")
+        add_dry_run(parser)
         parser.add_argument("--now", action="store_true", help="pause: take its run from it and queue it again")
+        parser.add_argument("--pool", help="add, enroll-code, pool: the pool of machines of equal hardware")
+        parser.add_argument(
+            "--days", type=int, help="add, enroll-code, token: how long the token is valid (default: for ever)"
+        )
         parser.add_argument("--project", help="canary: the project whose server is frozen")
         parser.add_argument("--commit", help="canary: the commit to freeze (default: the head of the default branch)")
         parser.add_argument(
@@ -84,14 +166,19 @@ class Command(PlainCommand):
         if action == "list":
             for machine in tracking.machines_by_name():
                 self.stdout.write(
-                    f"{machine.name:20} {machine_state(machine):10} last seen {machine.last_seen_at or 'never'}"
+                    f"{machine.name:20} {machine_state(machine):10} {machine.pool or '-':12} "
+                    f"last seen {machine.last_seen_at or 'never'}"
                 )
             return
         if not name:
             raise CommandError(f"name the machine: manage.py machine {action} NAME")
+        if options["values"] and action not in ("windows", "shares"):
+            raise CommandError(f"machine {action} takes one name: {', '.join(options['values'])} is too much")
+        if options["dry_run"] and action in SECRET:
+            raise CommandError(f"machine {action} prints a token: there is no dry run of it")
         try:
-            self.stdout.write(ACTIONS[action](name, options))
-        except (tracking.NoSuchThing, machines.NotPossible, RepositoryError, DefinitionError) as e:
+            self.stdout.write(said(partial(ACTIONS[action], name, options), options["dry_run"]))
+        except REFUSED as e:
             raise CommandError(str(e)) from e
 
 

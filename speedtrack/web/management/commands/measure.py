@@ -10,6 +10,7 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import tracking
 from speedtrack.web.management.plaincommand import PlainCommand
+from speedtrack.web.management.tried import add_dry_run, said
 
 
 class Command(PlainCommand):
@@ -26,16 +27,21 @@ class Command(PlainCommand):
         parser.add_argument("--benchmarks", nargs="+", default=[], metavar="NAME", help="only these")
         parser.add_argument("--extended", action="store_true", help="include the suite's extended benchmarks")
         parser.add_argument("--machine", help="only on this machine")
+        thinned = parser.add_mutually_exclusive_group()
+        thinned.add_argument("--every", type=int, default=1, metavar="N", help="each n-th commit, from the newest on")
+        thinned.add_argument(
+            "--bisect", action="store_true", help="first both ends of the range, then its middle, then the quarters ..."
+        )
+        add_dry_run(parser)
         parser.add_argument(
             "--aa", action="store_true", help="measure each commit against itself, for the machine's noise floor"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            queued = queue(options)
+            self.stdout.write(said(lambda: f"{queue(options)} runs queued", options["dry_run"]))
         except (RepositoryError, DefinitionError, tracking.NoSuchThing) as e:
             raise CommandError(str(e)) from e
-        self.stdout.write(f"{queued} runs queued")
 
 
 def queue(options: dict[str, Any]) -> int:
@@ -49,5 +55,6 @@ def queue(options: dict[str, Any]) -> int:
         options["machine"],
         options["extended"],
         options["releases"] is not None,
+        tracking.Thinning(options["every"], options["bisect"]),
     )
     return floors.measure_noise(choice) if options["aa"] else tracking.queue_by_hand(choice)

@@ -1,24 +1,29 @@
-"""``manage.py run retry NUMBER``, ``run cancel NUMBER``: queue runs again, or cancel them."""
+"""``manage.py run retry NUMBER``, ``run cancel NUMBER``, ``run raise NUMBER``: what a person does with a run."""
 
 from argparse import ArgumentParser
+from functools import partial
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from speedtrack.runs import tracking
+from speedtrack.web.management.tried import add_dry_run, said
+
+ACTIONS = {"retry": tracking.retry_run, "cancel": tracking.cancel_run, "raise": tracking.raise_run}
 
 
 class Command(BaseCommand):
-    help = "Queue failed or cancelled runs again, or cancel runs that wait or are being measured."
+    help = "Queue failed or cancelled runs again, cancel runs, or let runs that wait be measured next."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("action", choices=["retry", "cancel"])
+        parser.add_argument("action", choices=list(ACTIONS))
         parser.add_argument("runs", nargs="+", type=int, metavar="NUMBER", help="number of a run, as on its page")
+        add_dry_run(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        act = tracking.retry_run if options["action"] == "retry" else tracking.cancel_run
+        act = ACTIONS[options["action"]]
         for number in options["runs"]:
             try:
-                self.stdout.write(act(number))
+                self.stdout.write(said(partial(act, number), options["dry_run"]))
             except tracking.NoSuchThing as e:
                 raise CommandError(str(e)) from e

@@ -1,12 +1,14 @@
 """``manage.py track URL --suite NAME``: track a repository."""
 
 from argparse import ArgumentParser, BooleanOptionalAction
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.notices import subscribing
+from speedtrack.projects.credentials import CredentialEntry, Unfit, credential_for
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import tracking
 from speedtrack.web.management.plaincommand import PlainCommand
@@ -26,6 +28,16 @@ class Command(PlainCommand):
             metavar="COUNT",
             help="how many of its newest commits to measure now (default: 10)",
         )
+        parser.add_argument(
+            "--token-file", type=Path, help="file with an access token that may read the repository, for an https URL"
+        )
+        parser.add_argument("--token-user", default="", help="the user that goes with the token (default: git)")
+        parser.add_argument(
+            "--key-file",
+            type=Path,
+            help="private deploy key, for a URL as ssh://git@host/owner/name",
+        )
+        parser.add_argument("--known-hosts-file", type=Path, help="what ssh-keyscan prints of the host")
         parser.add_argument("--name", help="name of the project (default: the last part of the URL)")
         parser.add_argument(
             "--mail",
@@ -51,10 +63,11 @@ class Command(PlainCommand):
                     last=options["last"],
                     name=options["name"],
                     mail_history_verdicts=options["mail_history_verdicts"],
+                    credential=credential_for(options["url"], entry_of(options)),
                 )
             )
             subscribing.subscribe(tracked.project, options["mail"])
-        except (RepositoryError, DefinitionError, tracking.NoSuchThing) as e:
+        except (RepositoryError, DefinitionError, tracking.NoSuchThing, Unfit, OSError, UnicodeDecodeError) as e:
             raise CommandError(str(e)) from e
         project = tracked.project
         self.stdout.write(f"{project.slug}: tracking {tracked.branch} of {project.url} with suite {project.suite}")
@@ -64,6 +77,15 @@ class Command(PlainCommand):
             f"  machines   {machines or 'none yet: `manage.py machine add NAME`, then repeat this command'}"
         )
         self.stdout.write(f"  webhook    {tracked.hook_url}")
-        self.stdout.write(f"  secret     {project.hook_secret}")
+        secret = project.hook_secret.reveal() if tracked.is_new else f"`manage.py hook rotate {project.slug}` makes one"
+        self.stdout.write(f"  secret     {secret}")
         for ref, fault in project.left_out.items():
             self.stdout.write(f"  left out   {ref}: {fault['why']}")
+
+
+def entry_of(options: dict[str, Any]) -> CredentialEntry:
+    """What the files say; they keep tokens and keys out of the list of processes. Raises OSError."""
+    token, key, hosts = (
+        file.read_text() if (file := options[name]) else "" for name in ("token_file", "key_file", "known_hosts_file")
+    )
+    return CredentialEntry(token.strip(), options["token_user"], key, hosts)

@@ -11,10 +11,11 @@ from speedtrack.projects.models import Branch, Commit
 
 SHORTEST_SHA = 7
 LAST = 2**31 - 1
-COLUMNS = ("id", "sha", "subject", "author_name")
+COLUMNS = ("id", "sha", "subject", "author_name", "unreachable_since")
 # Times as numbers: psycopg takes eleven microseconds to read one.
 COMMITS = """
-    SELECT p.number, t.names, extract(epoch FROM c.committed_at)::float8, c.id, c.sha, c.subject, c.author_name
+    SELECT p.number, t.names, extract(epoch FROM c.committed_at)::float8, c.id, c.sha, c.subject, c.author_name,
+           c.unreachable_since
       FROM projects_position p
       JOIN projects_commit c ON c.id = p.commit_id
  LEFT JOIN (SELECT sha, array_agg(name ORDER BY name) AS names

@@ -28,9 +28,11 @@ CROSS JOIN LATERAL (
              'sha', coalesce(json_agg(sha), '[]'),
              'subject', coalesce(json_agg(subject), '[]'),
              'author', coalesce(json_agg(author_name), '[]'),
-             'time', coalesce(json_agg(time), '[]'))::text AS document
+             'time', coalesce(json_agg(time), '[]'),
+             'unreachable', coalesce(json_agg(at) FILTER (WHERE is_gone), '[]'))::text AS document
       FROM (SELECT p.number - asked.first AS at, left(c.sha, 12) AS sha, left(c.subject, %(subject)s) AS subject,
-                   c.author_name, extract(epoch FROM c.committed_at)::bigint AS time
+                   c.author_name, extract(epoch FROM c.committed_at)::bigint AS time,
+                   c.unreachable_since IS NOT NULL AS is_gone
               FROM (SELECT generate_series(asked.first, asked.last) AS number WHERE asked.kept IS NULL
                     UNION ALL
                     SELECT unnest(asked.kept::int[])) wanted

@@ -1,12 +1,13 @@
 """What a timeline is about, as its address says: series, branch, and a range of commits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import connection
 from django.http import Http404, QueryDict
 
+from speedtrack.alerts.lines import sql
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Position
@@ -15,8 +16,22 @@ from speedtrack.web.scope import Scope, named_or_default, scope_of
 
 RANGES = (50, 200, 1000)
 DEFAULT_LAST = 200
+RANGE_KEYS = ("last", "from", "to", "around")
 AROUND = 20  # commits on each side of the one that ``around`` names
+MARGIN = 3  # commits shown before the first measured one
 SUBJECT = 100  # characters of a subject that the chart gets
+# The lateral subquery lets the index of points find them among the few commits.
+FIRST_MEASURED = sql("""
+    SELECT min(p.number)
+      FROM unnest(%(series)s::bigint[]) AS s(id)
+CROSS JOIN LATERAL (
+        SELECT m.commit_id FROM runs_measurement m
+         WHERE m.series_id = s.id
+           AND m.commit_id = ANY(ARRAY(SELECT commit_id FROM projects_position
+                                        WHERE branch_id = %(branch)s AND number >= %(begin)s))
+           AND IS_POINT OFFSET 0) m
+      JOIN projects_position p ON p.branch_id = %(branch)s AND p.commit_id = m.commit_id
+""")
 
 
 @dataclass(frozen=True)
@@ -71,7 +86,20 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     metrics = [one for one in scope.metrics if one.name in names]
     lines = [one for one in found if one.metric == metric and one.machine in machines]
     first, last = range_of(scope, scope.branch, query)
+    if not is_range_asked(query):
+        first = first_shown(scope.branch, lines, first)
     return View(scope, newest, scope.branch, metrics, lines, first, last)
+
+
+def is_range_asked(query: QueryDict) -> bool:
+    """Does the address name a range? Without one a timeline shows those of the newest commits that are measured."""
+    return any(query.get(key) for key in RANGE_KEYS)
+
+
+def first_shown(branch: Branch, lines: Sequence[Series], first: int) -> int:
+    """A little before the first measured commit from position ``first`` on; that position if none is measured."""
+    ((number,),) = rows_of(FIRST_MEASURED, series=[line.pk for line in lines], branch=branch.pk, begin=first)
+    return first if number is None else max(first, number - MARGIN)
 
 
 def range_of(scope: Scope, branch: Branch, query: QueryDict) -> tuple[int, int]:

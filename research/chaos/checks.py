@@ -1,0 +1,123 @@
+"""What must hold whatever happened: each run ended once, no sample is doubled, and nothing is left behind."""
+
+from collections import Counter
+from pathlib import Path
+
+import psutil
+from django.db.models import Count, Q
+
+from research.chaos.world import BROKEN, COMMITS, MACHINES, World, marked
+from speedtrack import fsck
+from speedtrack.benchmarks.metrics import HEADLINE
+from speedtrack.projects.models import Delivery, Position
+from speedtrack.runs.models import Measurement, Reason, Result, Run, RunEvent, Samples, Series, Status
+
+ENDS = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+
+
+def is_done(made: World) -> bool:
+    """Has every commit been planned, every run ended, and every delivery and measurement been looked at?"""
+    return (
+        Position.objects.count() == COMMITS
+        and not Run.objects.unfinished().exists()
+        and not Delivery.objects.filter(status=Delivery.Status.RECEIVED).exists()
+        and not Series.objects.undetected().exists()
+        and not any(spooled(made.home / f"runner-{name}") for name in MACHINES)
+    )
+
+
+def spooled(home: Path) -> list[Path]:
+    return list((home / "spool").glob("*.json"))
+
+
+def settled_rows(made: World) -> list[str]:
+    """What did not settle in time after the last fault."""
+    left = Run.objects.unfinished()
+    found = [f"{run} is still {run.status}: {run.error}" for run in left.select_related("commit", "machine")]
+    waiting = Delivery.objects.filter(status=Delivery.Status.RECEIVED).count()
+    unseen = Series.objects.undetected().count()
+    found += [f"{waiting} deliveries wait"] * bool(waiting) + [f"{unseen} series wait for detection"] * bool(unseen)
+    if (known := Position.objects.count()) != COMMITS:
+        found.append(f"{known} of {COMMITS} pushed commits are known")
+    return found
+
+
+def rows() -> list[str]:
+    """What contradicts the promises in the rows."""
+    return [*wrong_plans(), *wrong_ends(), *wrong_samples(), *fsck_faults()]
+
+
+def wrong_plans() -> list[str]:
+    """Each pushed commit has one run per machine that measures it for the push."""
+    pushes = Run.objects.filter(reason=Reason.PUSH).values_list("commit", "machine")
+    expected = (COMMITS - 1) * len(MACHINES)
+    doubled = [f"commit {c} on machine {m} has {n} push runs" for (c, m), n in Counter(pushes).items() if n > 1]
+    missing = [f"{len(pushes)} of {expected} push runs are planned"] * (len(pushes) != expected)
+    return doubled + missing
+
+
+def wrong_ends() -> list[str]:
+    """Each run ended once; only the commit that does not compile failed."""
+    found = []
+    counted = Count("events", filter=Q(events__after__in=ENDS))
+    for pk, ends in Run.objects.annotate(ends=counted).exclude(ends=1).values_list("pk", "ends"):
+        found.append(f"run {pk} ended {ends} times")
+    broken = Position.objects.get(number=BROKEN - 1).commit_id
+    for run in Run.objects.exclude(status=Status.SUCCEEDED).select_related("commit", "machine"):
+        if run.commit_id != broken or "build failed" not in run.error:
+            found.append(f"{run} is {run.status}: {run.error}")
+    return found
+
+
+def wrong_samples() -> list[str]:
+    """Each succeeded run that measured shows one attempt, and each trial of it once."""
+    found = []
+    for run in Run.objects.filter(status=Status.SUCCEEDED, linked=None).select_related("commit", "machine"):
+        shown = Measurement.objects.filter(attempt__run=run, accepted=True)
+        attempts = set(shown.values_list("attempt", flat=True))
+        if len(attempts) != 1:
+            found.append(f"{run} shows {len(attempts)} attempts")
+            continue
+        for result in Result.objects.filter(attempt__in=attempts).select_related("benchmark"):
+            numbers = sorted(result.trials.values_list("number", flat=True))
+            if numbers != list(range(len(numbers))) or not numbers:
+                found.append(f"{run} has the trials {numbers} of {result.benchmark.name}, side {result.side}")
+            own = shown.filter(series__benchmark=result.benchmark, side=result.side, series__metric=HEADLINE)
+            sampled = [sorted(samples.by_trial) for samples in Samples.objects.filter(measurement__in=own)]
+            if sampled != [numbers]:
+                found.append(f"{run} has samples of the trials {sampled}, and the trials {numbers}")
+    return found
+
+
+def fsck_faults() -> list[str]:
+    return [f"fsck {name}: {fault}" for name, check in fsck.checks().items() for fault in check.find(check)]
+
+
+def events() -> Counter[str]:
+    """How often each reason moved a run, without its details."""
+    whys = RunEvent.objects.values_list("why", flat=True)
+    return Counter(why.partition(":")[0].partition("(")[0].strip()[:70] for why in whys)
+
+
+def left_behind(made: World) -> list[str]:
+    """Processes and directories of trials that are left after all processes have ended."""
+    found = []
+    for name in MACHINES:
+        home = made.home / f"runner-{name}"
+        found += [f"{name}: the process {process.pid} is left" for process in marked(home)]
+        mark = (home / "mark").read_text()[:8]
+        places = (
+            home.glob("trial-*"),
+            spooled(home),
+            (home / "spool").glob("*.rejected"),
+            (home / "processes").iterdir(),
+            Path("/tmp").glob(f"speedtrack-*-{mark}/*"),  # noqa: S108
+        )
+        found += [f"{name}: {path} is left" for place in places for path in place]
+    own = str(made.home)
+    mine = psutil.Process().pid
+    for process in psutil.process_iter(["pid", "environ", "cmdline"]):
+        here = (process.info["environ"] or {}).get("SPEEDTRACK_HOME") == own
+        if here and process.info["pid"] != mine and "postgres" not in " ".join(process.info["cmdline"] or []):
+            found.append(f"the process {process.info['pid']} is left: {' '.join(process.info['cmdline'] or [])[:100]}")
+    return found

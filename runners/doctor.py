@@ -1,0 +1,266 @@
+"""`python -m runners doctor`: can this machine measure? Each check says what it found, and the remedy of a problem."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import docker
+import httpx
+from docker.errors import DockerException
+from kombu import Connection
+from kombu.exceptions import OperationalError
+
+import runners
+from runners.errors import SettingsError
+from runners.machine import topology
+from runners.machine.core_locks import NOT_COVERED, lock_directory
+from runners.machine.kernel_files import ROOT
+from runners.machine.placement import Planner, place
+from runners.measuring.perf import NO_PERF, NOT_ALLOWED
+from runners.sandbox import policy
+from runners.tuning.rows import setting_rows
+from runners.work.settings import Settings, find_driver, home_directory, lock_directory_setting, read_settings
+
+# In older releases a container can escape to its host (CVE-2025-31133, -52565, -52881).
+OLDEST_RUNC = ((1, 2, 8), (1, 3, 3))
+ROLES = ("server", "driver", "housekeeping")
+# Of SPEEDTRACK_RUNNER_HOME: below the first it cannot build, below the second the store of artifacts is soon full.
+LEAST_FREE_MB, FEW_FREE_MB = 500, 5000
+MOST_CLOCK_S = 5.0
+ANSWER_S = 10.0
+GENERATORS = {"SPEEDTRACK_REDIS_BENCHMARK": "redis-benchmark", "SPEEDTRACK_MEMTIER": "memtier_benchmark"}
+MB = 1024 * 1024
+MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
+
+Answer = tuple[str, str]  # state and words
+Environ = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`state`: good, note (it works, but could be better) or bad."""
+
+    name: str
+    state: str
+    words: str
+
+
+def examine(names: Iterable[str], environ: Environ) -> Iterator[Finding]:
+    """Makes these checks one after another, and yields their findings."""
+    for name in names:
+        try:
+            state, words = CHECKS[name](environ)
+        except SettingsError as error:
+            state, words = "bad", str(error)
+        yield Finding(name, state, words)
+
+
+def show(findings: Iterable[Finding], as_json: bool) -> int:
+    """Prints findings, each as soon as it is known, or all as one document; returns the exit code."""
+    found = []
+    for finding in findings:
+        found.append(finding)
+        if not as_json:
+            print(f"{MARKS[finding.state]}  {finding.name:10} {finding.words}", flush=True)
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in found]))
+    return int(any(finding.state == "bad" for finding in found))
+
+
+def check_settings(environ: Environ) -> Answer:
+    settings = settings_of(environ)
+    return "good", f"{settings.url}, {'by messages' if settings.broker_url else 'by polling'}, in {settings.home}"
+
+
+def settings_of(environ: Environ) -> Settings:
+    return read_settings(environ, needs_broker=False)
+
+
+def check_server(environ: Environ) -> Answer:
+    """The server answers and knows this machine's token; its release and its clock."""
+    settings = settings_of(environ)
+    began, moment = time.monotonic(), time.time()
+    try:
+        answer = httpx.get(
+            f"{settings.url.rstrip('/')}/api/runner/me",
+            headers={"Authorization": f"Bearer {settings.token}"},
+            timeout=ANSWER_S,
+        )
+    except httpx.HTTPError as error:
+        words = str(error) or type(error).__name__
+        return "bad", f"{settings.url} does not answer ({words}): check SPEEDTRACK_URL and that the server runs"
+    if answer.status_code == 401:
+        return "bad", (
+            "the server does not know this token: run `manage.py machine add NAME` (or `machine token NAME`) there and "
+            "set SPEEDTRACK_TOKEN to what it prints"
+        )
+    if answer.status_code != 200:
+        words = f"{settings.url} answers {answer.status_code}"
+        return "bad", f"{words}: check that it is a SpeedTrack server of this release"
+    return about_server(answer, moment + (time.monotonic() - began) / 2)
+
+
+def about_server(answer: httpx.Response, asked_at: float) -> Answer:
+    """`asked_at`: this machine's clock when the server answered, about."""
+    try:
+        said = answer.json()
+        machine, version, ahead_s = str(said["machine"]), str(said["version"]), asked_at - float(said["time"])
+    except (ValueError, KeyError, TypeError):
+        return "bad", "what answers at SPEEDTRACK_URL is no SpeedTrack server"
+    words = f"this is machine {machine} of a server of release {version}"
+    if version != runners.__version__:
+        return "note", f"{words}, and this runner is {runners.__version__}: install the same release"
+    if abs(ahead_s) > MOST_CLOCK_S:
+        # Leases follow the server's clock alone; the times of logs would not fit.
+        return "note", f"{words}; the clock here is {ahead_s:+.0f} s apart: let chrony or systemd-timesyncd set it"
+    return "good", f"{words}; the clocks differ by {abs(ahead_s):.1f} s"
+
+
+def check_broker(environ: Environ) -> Answer:
+    url = environ.get("BROKER_URL", "")
+    if not url:
+        return "note", "BROKER_URL is not set: start the runner with --poll"
+    try:
+        with Connection(url, transport_options={"socket_connect_timeout": 2, "socket_timeout": 5}) as link:
+            link.ensure_connection(max_retries=1, interval_start=0, timeout=5)
+    except (OperationalError, OSError) as error:
+        return "bad", f"{url.rpartition('@')[2]} does not answer ({error}): start it, or use --poll"
+    return "good", "answers"
+
+
+def check_driver(environ: Environ) -> Answer:
+    path = find_driver(environ)
+    version = output_of(str(path), "--version")
+    return ("good", version) if version else ("bad", f"{path} does not run: build it on this machine")
+
+
+def check_compiler(environ: Environ) -> Answer:
+    for program in ("cc", "make", "tar"):
+        if not shutil.which(program):
+            return "bad", f"{program} is not installed: this machine needs it to build servers"
+    if not shutil.which("ccache"):
+        return "note", "ccache is not installed: each build compiles everything anew"
+    return "good", (output_of("cc", "--version") or "cc").splitlines()[0]
+
+
+def check_docker(environ: Environ) -> Answer:
+    """Only suites that build in containers need it."""
+    try:
+        version = docker.from_env(timeout=5).version()
+    except DockerException:
+        return "note", 'no daemon answers: suites with build.kind = "docker" cannot be built on this machine'
+    engine = version["Version"]
+    runc = next((one["Version"] for one in version.get("Components") or () if one["Name"] == "runc"), "")
+    if not safe_runc(runc):
+        oldest = " or ".join(".".join(map(str, one)) for one in OLDEST_RUNC)
+        unsafe = f"Docker {engine} with runc {runc or 'of unknown version'}"
+        return "note", f"{unsafe}: builds may escape before {oldest}; update it"
+    return "good", f"Docker {engine}, runc {runc}"
+
+
+def safe_runc(version: str) -> bool:
+    """Does this release have the fixes? Fixes that a distribution ported to an older release are not recognized."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    return any(numbers[:2] == oldest[:2] and numbers >= oldest for oldest in OLDEST_RUNC) or numbers[:2] > (1, 3)
+
+
+def check_placement(environ: Environ) -> Answer:
+    plan = place()
+    cpus = plan.document()
+    words = ", ".join(f"{role} CPU {cpus[role]}" for role in ROLES)
+    words += f", locks in {lock_directory(lock_directory_setting(environ))} ({NOT_COVERED})"
+    return ("note", f"{words} ({cpus['override']})") if cpus["override"] else ("good", words)
+
+
+def check_kernel(environ: Environ) -> Answer:
+    plan = Planner(topology.read_topology(), allow_shared=True).plan(1)
+    # A limit on sleep states lasts only as long as the process that requests it.
+    rows = [row for row in setting_rows(ROOT, plan) if row.setting != "sleep_states"]
+    wrong = [f"{row.setting} {row.now} (wanted {row.target})" for row in rows if row.now not in ("", row.target)]
+    if wrong:
+        return "note", f"{', '.join(wrong)}: `python -m runners tune` says why, SPEEDTRACK_TUNE=1 lets a runner set it"
+    return "good", "set as needed for measuring"
+
+
+def check_sandbox(environ: Environ) -> Answer:
+    sandbox = policy.sandbox_of_machine(environ)
+    return ("good" if sandbox.works else "note"), str(sandbox)
+
+
+def check_disk(environ: Environ) -> Answer:
+    home = home_directory(environ)
+    free_mb = shutil.disk_usage(home).free // MB
+    words = f"{free_mb} MB are free in {home}"
+    if free_mb < LEAST_FREE_MB:
+        return "bad", f"{words}: make room, or set SPEEDTRACK_RUNNER_HOME to a larger disk"
+    if free_mb < FEW_FREE_MB:
+        return "note", f"{words}: make room, or lower SPEEDTRACK_CACHE_MB"
+    return "good", words
+
+
+def check_perf(environ: Environ) -> Answer:
+    """Only profiles and counts of instructions need it."""
+    if not shutil.which("perf"):
+        return "note", NO_PERF
+    trial = ["perf", "record", "--quiet", "-e", "cpu-clock", "-o", "/dev/null", "true"]
+    if subprocess.run(trial, stdin=subprocess.DEVNULL, capture_output=True).returncode:
+        return "note", f"perf may not sample: {NOT_ALLOWED}"
+    return "good", output_of("perf", "--version")
+
+
+def check_valgrind(environ: Environ) -> Answer:
+    """Only benchmarks whose instructions are counted need it."""
+    if not shutil.which("valgrind"):
+        return "note", "valgrind is not installed: instructions of benchmarks are not counted"
+    return "good", output_of("valgrind", "--version")
+
+
+def check_generators(environ: Environ) -> Answer:
+    """Are the load generators of others installed that suites may use?"""
+    found = []
+    for setting, program in GENERATORS.items():
+        named = environ.get(setting)
+        if named and not (Path(named).is_file() and os.access(named, os.X_OK)):
+            return "bad", f"{setting} is {named}, which is no program: correct it"
+        if path := named or shutil.which(program):
+            found.append(path)
+    return "good", f"{', '.join(found) or 'none'}: benchmarks of suites that use another one cannot be measured"
+
+
+def output_of(*command: str) -> str:
+    """What a program prints; empty if it does not run."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return "" if done.returncode else done.stdout.strip()
+
+
+CHECKS: dict[str, Callable[[Environ], Answer]] = {
+    "settings": check_settings,
+    "server": check_server,
+    "broker": check_broker,
+    "driver": check_driver,
+    "compiler": check_compiler,
+    "docker": check_docker,
+    "placement": check_placement,
+    "kernel": check_kernel,
+    "sandbox": check_sandbox,
+    "disk": check_disk,
+    "perf": check_perf,
+    "valgrind": check_valgrind,
+    "generators": check_generators,
+}
+
+
+def main(names: list[str] | None, as_json: bool, environ: Environ) -> int:
+    """Makes the named checks, or all; returns the exit code. Raises SettingsError for an unknown name."""
+    if unknown := sorted(set(names or ()) - CHECKS.keys()):
+        raise SettingsError(f"there is no check {unknown[0]!r}: name some of {', '.join(CHECKS)}")
+    return show(examine(names or CHECKS, environ), as_json)

@@ -1,0 +1,64 @@
+"""Places of the runner at which a test lets it die: `SPEEDTRACK_RUNNER_FAILPOINT=measurement.sent:kill:2`.
+
+That is the name of a place, what happens there, and at which passage (the first, if nothing is said). Without the
+variable a passage costs one comparison.
+"""
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runners.errors import SettingsError
+
+VARIABLE = "SPEEDTRACK_RUNNER_FAILPOINT"
+ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+CALLS = ("measurement", "profile", "complete", "fail")  # those of the spool
+#: On the way of a run, in its order.
+PLACES = (
+    "claim.received",
+    "build.made",
+    "build.reported",
+    *(f"{call}.{stage}" for call in CALLS for stage in ("spooled", "sent", "deleted")),
+)
+
+
+@dataclass
+class FailPoint:
+    """What happens to this process at a place, once it is passed for the last of so many times."""
+
+    place: str
+    action: signal.Signals
+    passages: int = 1
+
+    def passed(self) -> None:
+        self.passages -= 1
+        if self.passages == 0:
+            os.kill(os.getpid(), self.action)
+
+
+armed: FailPoint | None = None
+
+
+def arm(environ: Mapping[str, str]) -> None:
+    """Reads the variable. Raises SettingsError if it names no place or no action."""
+    global armed
+    text = environ.get(VARIABLE, "")
+    armed = parsed(text) if text else None
+
+
+def parsed(text: str) -> FailPoint:
+    place, _, rest = text.partition(":")
+    action, _, passages = rest.partition(":")
+    if place not in PLACES or action not in ACTIONS or not (passages or "1").isdecimal() or passages == "0":
+        raise SettingsError(
+            f"{VARIABLE} is {text!r}: leave it unset, or for a test say PLACE:ACTION or PLACE:ACTION:PASSAGES, with a "
+            f"place out of {', '.join(PLACES)}, and an action out of {', '.join(ACTIONS)}"
+        )
+    return FailPoint(place, ACTIONS[action], int(passages or 1))
+
+
+def reach(place: str) -> None:
+    """Says that this process is at a place."""
+    if armed is not None and armed.place == place:
+        armed.passed()

@@ -1,0 +1,146 @@
+"""The runner's side of its heartbeat: starts its process (beats.py), tells it what is done, and hears its answers."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runners.processes.affinity import affinity
+from runners.reporting.connection import Connection
+
+log = logging.getLogger(__name__)
+
+CHECKOUT = Path(__file__).parents[2]
+PAUSE_S = 1.0  # before a process that has ended is started again
+Message = dict[str, Any]
+
+
+@dataclass
+class Heard:
+    """Who hears what the process says: of the run that is at work, and that the token is to be replaced."""
+
+    of_run: Callable[[Message], None] | None = None
+    rotate: Callable[[], None] | None = None
+
+
+class Heartbeat:
+    """The process that renews leases, on `cpus`. It is started again if it ends, and told again what is going on."""
+
+    def __init__(self, connection: Connection, cpus: frozenset[int]) -> None:
+        self.connection, self.cpus = connection, cpus
+        self.heard = Heard()
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+        self._last: dict[str, Message] = {}  # the messages that a new process needs, by kind
+
+    def start(self) -> None:
+        """Starts the process, unless it runs."""
+        with self._lock:
+            if self._process is None and not self._closed:
+                self._start()
+
+    def _start(self) -> None:
+        path = os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        with affinity(self.cpus):
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "runners.reporting.beats"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,  # Ctrl-C is for the runner, which still needs its lease while it stops
+            )
+        self._write({"kind": "server", "url": self.connection.url, "token": self.connection.token})
+        for message in list(self._last.values()):
+            self._write(message)
+        threading.Thread(target=self._listen, args=(self._process,), name="heartbeat", daemon=True).start()
+
+    def hold(self, lease: Message, cpus: frozenset[int]) -> None:
+        """Has a lease renewed from now on, from these CPUs."""
+        self.start()
+        self._last.pop("progress", None)
+        self._tell("hold", **lease, cpus=sorted(cpus))
+
+    def drop(self) -> None:
+        """The run is over."""
+        self.heard.of_run = None
+        for kind in ("hold", "progress"):
+            self._last.pop(kind, None)
+        with self._lock:
+            self._write({"kind": "drop"})
+
+    def show(self, progress: Message) -> None:
+        self._tell("progress", **progress)
+
+    def unable(self, why: str) -> bool:
+        """Why no work is taken; empty if it is. The server hears of a change at once. Was it one?"""
+        is_new = bool(self._last.get("unable", {}).get("why")) != bool(why)
+        if is_new:
+            self.start()
+            self._tell("unable", why=why)
+        return is_new
+
+    def use_token(self) -> None:
+        """Tell the process that its connection uses another token from now on."""
+        with self._lock:
+            self._write({"kind": "server", "url": self.connection.url, "token": self.connection.token})
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            process, self._process = self._process, None
+        if process:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.send_signal(signal.SIGTERM)  # it may be in the middle of a call
+            process.wait()
+
+    def _tell(self, kind: str, **what: Any) -> None:
+        with self._lock:
+            self._last[kind] = {"kind": kind, **what}
+            self._write(self._last[kind])
+
+    def _write(self, message: Message) -> None:
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # it has ended: `_listen` starts another one
+
+    def _listen(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._hear(json.loads(line))
+        process.wait()
+        time.sleep(PAUSE_S)
+        with self._lock:
+            if self._process is process:
+                log.warning("the heartbeat has ended (status %s): it is started again", process.returncode)
+                self._start()
+
+    def _hear(self, message: Message) -> None:
+        match message["kind"]:
+            case "note":
+                log.warning("%s", message["text"])
+            case "refused":
+                log.error("%s", message["text"])
+            case "rotate":
+                if self.heard.rotate:
+                    self.heard.rotate()
+            case kind:
+                if kind == "renewed" and (hold := self._last.get("hold")):
+                    hold |= {"lease_s": message["lease_s"], "renewed_at": message["at"]}
+                if self.heard.of_run:
+                    self.heard.of_run(message)

@@ -1,0 +1,35 @@
+"""Options that only some releases of a server know: given to those programs that contain their name."""
+
+import mmap
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from runners.documents import ServerRecipe
+
+_KNOWN = re.compile(r"\{known:(-{1,2}([\w-]{3,})(?: [^{}]*)?)\}")
+
+
+def with_known_options(recipe: ServerRecipe, artifacts: Mapping[str, Path]) -> ServerRecipe:
+    """The recipe with each `{known:--NAME WORDS}` replaced by `--NAME WORDS`, or by nothing if no program has the name.
+
+    So the same program always gets the same options, and nothing is started to find out.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        return match[1] if any_contains(artifacts.values(), match[2].encode()) else ""
+
+    return replace(recipe, command=_KNOWN.sub(fill, recipe.command))
+
+
+def any_contains(files: Iterable[Path], word: bytes) -> bool:
+    return any(contains(file, word) for file in files)
+
+
+def contains(file: Path, word: bytes) -> bool:
+    with file.open("rb") as stream:
+        if not file.stat().st_size:
+            return False
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(word) >= 0

@@ -1,0 +1,40 @@
+"""Is there space on the disk of the runner's home? Without it builds and results fail for reasons of the machine."""
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from runners.errors import NoSpace
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+MB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Space:
+    """The directory of a runner, and how much of its disk is to be free before work is taken."""
+
+    home: Path
+    least_bytes: int
+
+    def lack(self) -> str:
+        """Why no work can be taken, with the remedy; empty if there is space."""
+        state = os.statvfs(self.home)
+        free = state.f_bavail * state.f_frsize
+        inodes_left = state.f_favail > 0 or state.f_files == 0  # some file systems do not count them
+        if free >= self.least_bytes and inodes_left:
+            return ""
+        found = f"{free // MB} MB free" if inodes_left else "no inodes free"
+        return (
+            f"the disk of the runner's home {self.home} is full: {found}, {self.least_bytes // MB} MB are needed "
+            "(SPEEDTRACK_LEAST_FREE_MB): free space, lower SPEEDTRACK_CACHE_MB, or move SPEEDTRACK_RUNNER_HOME"
+        )
+
+    def cause_of(self, error: BaseException) -> NoSpace | None:
+        """The full disk, if that is behind an error: builds and servers say it in words of their own."""
+        if lack := self.lack():
+            return NoSpace(lack)
+        if isinstance(error, OSError) and error.errno in FULL:
+            return NoSpace(f"{error.strerror} ({error.filename or self.home}): free space on the runner's disk")
+        return None

@@ -1,0 +1,5 @@
+"""Streams of what changes on the pages of runs and of the queue: server-sent events, in a process of their own.
+
+The web server has a thread for each request under way; a stream would occupy one for as long as somebody looks. Here
+one thread waits for all viewers, and one reads the database for all of them. What is streamed is on public pages.
+"""

@@ -1,0 +1,164 @@
+"""The ASGI application of the streams: addresses, headers, limits, and the end of each connection."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+
+from speedtrack.live.streams import QUEUE, Streams, Thing, wait_for
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+RUN = re.compile(r"/live/runs/([1-9][0-9]{0,17})")
+POSITION = re.compile(r"[1-9][0-9]{0,8}|v[0-9a-f]{12}")
+MOST_VIEWERS = 1000
+SEND_S = 30.0  # that a viewer may take to receive what does not fit into the buffers of its connection
+FIRST_LOOK_S = 10.0
+PLAIN = (b"content-type", b"text/plain; charset=utf-8")
+STREAM = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx passes each event on at once
+]
+ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"vary", b"Origin")]
+
+
+class Refused(Exception):
+    """A request that gets no stream: its status and a sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
+
+
+class Application:
+    """One for a process. ``streams`` exists from the start of the server on."""
+
+    streams: Streams
+    viewers = 0
+
+    def __init__(self, make: Callable[[], Streams] = Streams) -> None:
+        self.make = make
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.live(receive, send)
+        elif scope["type"] == "http":
+            await self.answer(scope, receive, send)
+
+    async def live(self, receive: Receive, send: Send) -> None:
+        """Look for viewers from the start of the server to its end."""
+        self.streams = self.make()
+        looking = asyncio.create_task(self.streams.run())
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await looking
+        self.streams.thread.shutdown()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def stop(self) -> None:
+        """Let all streams end."""
+        self.streams.stop()
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        allowed = cross_origin(headers.get("origin", ""))
+        try:
+            check(scope, headers)
+            if scope["path"] == "/live/healthz":
+                raise Refused(200, "ok")
+            number, last = asked(scope, headers)
+            if self.viewers >= MOST_VIEWERS:
+                raise Refused(503, f"There are {MOST_VIEWERS} viewers already.")
+            await self.stream(number, last, allowed, receive, send)
+        except Refused as e:
+            body = f"{e.sentence}\n".encode()
+            length = (b"content-length", str(len(body)).encode())
+            start = {"status": e.status, "headers": [PLAIN, length, *ALWAYS, *allowed]}
+            await send({"type": "http.response.start"} | start)
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    async def stream(
+        self, number: int, last: str, allowed: list[tuple[bytes, bytes]], receive: Receive, send: Send
+    ) -> None:
+        self.viewers += 1
+        thing = self.streams.enter(number)
+        try:
+            await known(thing)
+            await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *ALWAYS, *allowed]})
+            pumping = asyncio.create_task(self.pump(thing, last, send))
+            leaving = asyncio.create_task(gone(receive))
+            _, left = await asyncio.wait((pumping, leaving), return_when=asyncio.FIRST_COMPLETED)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(pumping, leaving, return_exceptions=True)
+        finally:
+            self.streams.leave(number)
+            self.viewers -= 1
+
+    async def pump(self, thing: Thing, last: str, send: Send) -> None:
+        """Send events until there are no more, or the viewer stops to read."""
+        async for piece in self.streams.events(thing, last):
+            async with asyncio.timeout(SEND_S):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def check(scope: Scope, headers: dict[str, str]) -> None:
+    """Refuse what no page of ours asks, also from another site whose name leads here (DNS rebinding)."""
+    if scope["method"] not in ("GET", "HEAD"):
+        raise Refused(405, "Streams are read with GET.")
+    host, _ = split_domain_port(headers.get("host", ""))
+    if not host or not validate_host(host, settings.ALLOWED_HOSTS):
+        raise Refused(400, "ALLOWED_HOSTS does not have this name.")
+
+
+def cross_origin(origin: str) -> list[tuple[bytes, bytes]]:
+    """The header that lets a page read the stream: those of the web server, by each of its names.
+
+    Other sites may not: what is public here may be on a private network.
+    """
+    with suppress(ValueError):
+        own, asking = urlsplit(settings.URL), urlsplit(origin)
+        same = (own.scheme, own.port) == (asking.scheme, asking.port)
+        if same and asking.hostname and validate_host(asking.hostname, settings.ALLOWED_HOSTS):
+            return [(b"access-control-allow-origin", origin.encode("latin-1"))]
+    return []
+
+
+def asked(scope: Scope, headers: dict[str, str]) -> tuple[int, str]:
+    """Which thing, and the id of the last event that the viewer has: a page that connects anew says it in ``at``."""
+    query = parse_qs(scope["query_string"].decode("latin-1")[:200])
+    last = headers.get("last-event-id") or query.get("at", [""])[0]
+    last = last if POSITION.fullmatch(last) else ""
+    if scope["path"] == "/live/queue":
+        return QUEUE, last
+    if run := RUN.fullmatch(scope["path"]):
+        return int(run[1]), last
+    raise Refused(404, "There is no such stream.")
+
+
+async def known(thing: Thing) -> None:
+    """Wait until a thing was looked at. Raises Refused if it does not exist, or if the database does not answer."""
+    if thing.is_known is None:
+        await wait_for(thing.changed, FIRST_LOOK_S)
+    if thing.is_known is None:
+        raise Refused(503, "The database does not answer.")
+    if not thing.is_known:
+        raise Refused(404, "There is no such run.")
+
+
+async def gone(receive: Receive) -> None:
+    """Wait until the viewer has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

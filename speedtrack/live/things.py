@@ -1,0 +1,81 @@
+"""What is watched: a run with its log, or the queue. One look at the database is for all viewers of all things."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from speedtrack.runs import estimates, logs, states
+from speedtrack.runs.estimates import Estimate
+from speedtrack.runs.logs import LogIndex
+from speedtrack.runs.models import ACTIVE, Run
+from speedtrack.runs.progress import Progress, progress_of
+
+SHOWN = (*states.OF_RUN, "machine_id", "benchmark_set_id", "lease_token", "reason")
+expected: dict[int, Estimate | None] = {}
+
+
+@dataclass(frozen=True)
+class State:
+    """What is said of a thing. ``version``: of the page's part; ``done``: nothing will change any more."""
+
+    version: str
+    progress: dict[int, Progress]
+    done: bool = False
+
+    def encode(self) -> bytes:
+        progress = {run: one.document for run, one in self.progress.items()}
+        return encode({"version": self.version, "progress": progress, "done": self.done})
+
+
+class Window(NamedTuple):
+    """Lines of a log as JSON, and the line that comes next: the last one again, if it has no end yet."""
+
+    document: bytes
+    following: int
+
+
+class Answer(NamedTuple):
+    """What a look has found: the states of the runs that exist, and the runs whose logs have grown."""
+
+    runs: dict[int, State]
+    queue: State | None
+    grown: set[int]
+
+
+def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[Answer, dict[int, LogIndex]]:
+    """Look at the watched runs and the queue. Without an index of its log, a run gets one."""
+    runs = list(Run.objects.filter(pk__in=indexes).only(*SHOWN))
+    active = list(Run.objects.active().only(*SHOWN)) if is_queue_watched else []
+    progress = progress_of([*runs, *active], expected_of([*runs, *active]))
+    found = {run.pk: state_of(run, progress) for run in runs}
+    queue = None
+    if is_queue_watched:
+        queue = State(states.queue_version(active), {run.pk: progress[run.pk] for run in active if run.pk in progress})
+    fresh = {run.pk: logs.index_of(run.pk) for run in runs if indexes[run.pk] is None}
+    known = {pk: index for pk in found if (index := indexes[pk]) is not None}
+    return Answer(found, queue, logs.extend(known) | fresh.keys()), fresh
+
+
+def expected_of(runs: list[Run]) -> dict[int, Estimate | None]:
+    """The estimates of active runs, computed once for each: that costs more than all other queries."""
+    active = {run.pk for run in runs if run.status in ACTIVE}
+    for gone in expected.keys() - active:
+        del expected[gone]
+    if new := active - expected.keys():
+        expected.update(estimates.of_runs(Run.objects.filter(pk__in=new)))
+    return expected
+
+
+def state_of(run: Run, progress: dict[int, Progress]) -> State:
+    own = {run.pk: progress[run.pk]} if run.pk in progress else {}
+    return State(states.version_of(run), own, run.done)
+
+
+def window_of(index: LogIndex, line: int) -> Window:
+    """The lines from ``line`` on; of too many, the last ones."""
+    first, end = max(line, index.start_before(index.total + 1)), index.total + 1
+    return Window(encode(logs.document(index, logs.read(index, first, end))), index.whole + 1)
+
+
+def encode(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,112 @@
+"""Is this installation ready to serve? The checks of ``/readyz``: cheap, bounded in time, few.
+
+``manage.py doctor`` has more checks, and remedies.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
+
+from speedtrack.celery import BROKER_ERRORS, app
+from speedtrack.monitoring import heartbeats
+from speedtrack.monitoring.heartbeats import DISPATCHER
+from speedtrack.monitoring.remembered import Busy, Remembered
+
+DATABASE_ERRORS = (OperationalError, InterfaceError)
+REMEMBERED_S = 3.0
+MB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``state``: good, note (it works, but could be better) or bad."""
+
+    name: str
+    state: str
+    words: str
+
+
+def findings() -> list[Finding]:
+    """What the checks found, not more than a few seconds ago."""
+    try:
+        return newest.get()
+    except Busy as e:
+        return [Finding("database", "bad", str(e))]
+
+
+def is_ready(found: list[Finding]) -> bool:
+    return all(one.state != "bad" for one in found)
+
+
+def examine() -> list[Finding]:
+    """Run all checks, each of those that need the database only if the one before is good."""
+    found: list[Finding] = []
+    for check in NEED_DATABASE:
+        if is_ready(found):
+            found.append(check())
+    return found + [check() for check in OTHERS]
+
+
+def check_database() -> Finding:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DATABASE_ERRORS as e:
+        connection.close()
+        return Finding("database", "bad", f"does not answer ({str(e).strip().splitlines()[0]})")
+    return Finding("database", "good", "answers")
+
+
+def check_migrations() -> Finding:
+    if missing := missing_migrations():
+        return Finding("migrations", "bad", f"{len(missing)} are missing: run `manage.py migrate`")
+    return Finding("migrations", "good", "all applied")
+
+
+def missing_migrations() -> frozenset[tuple[str, str]]:
+    """(app, name) of the migrations of this release that the database lacks."""
+    return own_migrations().difference(MigrationRecorder(connection).applied_migrations())
+
+
+@cache
+def own_migrations() -> frozenset[tuple[str, str]]:
+    return frozenset(MigrationLoader(None).graph.nodes)
+
+
+def check_dispatcher() -> Finding:
+    """Without the dispatcher nothing happens by itself: pushes are stored, but not looked at."""
+    age_s = heartbeats.age_s(DISPATCHER)
+    if age_s is None:
+        return Finding(DISPATCHER, "bad", "has never run: start `manage.py dispatch`")
+    if age_s > heartbeats.LATE_S:
+        return Finding(DISPATCHER, "bad", f"silent for {age_s:.0f} s: start `manage.py dispatch`, or look into its log")
+    return Finding(DISPATCHER, "good", f"its last look was {max(age_s, 0):.0f} s ago")
+
+
+def check_broker() -> Finding:
+    """Without it, work waits until it is back; nothing is lost, and pages and runners that poll go on."""
+    try:
+        with app.connection_for_write() as link:
+            link.ensure_connection(max_retries=1, interval_start=0, timeout=2)
+    except BROKER_ERRORS as e:
+        return Finding("broker", "note", f"{settings.BROKER_URL.rpartition('@')[2]} does not answer ({e})")
+    return Finding("broker", "good", "answers")
+
+
+def check_disk() -> Finding:
+    free_mb = shutil.disk_usage(settings.HOME).free // MB
+    if free_mb < settings.LEAST_FREE_MB:
+        words = f"{free_mb} MB are free at {settings.HOME}, less than LEAST_FREE_MB={settings.LEAST_FREE_MB}: make room"
+        return Finding("disk", "bad", words)
+    return Finding("disk", "good", f"{free_mb} MB are free at {settings.HOME}")
+
+
+NEED_DATABASE: tuple[Callable[[], Finding], ...] = (check_database, check_migrations, check_dispatcher)
+OTHERS: tuple[Callable[[], Finding], ...] = (check_broker, check_disk)
+newest = Remembered(examine, REMEMBERED_S)

@@ -1,0 +1,43 @@
+"""What processes tell of themselves, so that another process can report it: signs of life, and times of tasks."""
+
+from typing import ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models.functions import Now
+
+
+class Heartbeat(models.Model):
+    """The last sign of life of a process of which one works at a time."""
+
+    process = models.CharField(max_length=40, primary_key=True)
+    at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return self.process
+
+
+class TaskTime(models.Model):
+    """How often a task ended in one way, and how long it took, in all processes of the server since the first one.
+
+    ``buckets``: how many of them took no longer than each of ``tasktimes.BUCKETS_S`` and longer than the one before.
+    """
+
+    class Outcome(models.TextChoices):
+        SUCCEEDED = "succeeded"
+        FAILED = "failed"
+
+    task = models.CharField(max_length=60)
+    outcome = models.CharField(max_length=20, choices=Outcome)
+    count = models.BigIntegerField(default=0)
+    seconds = models.FloatField(default=0)
+    buckets = ArrayField(models.BigIntegerField())
+    last_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["task", "outcome"], name="a_task_time_once_per_outcome"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task} {self.outcome}"

@@ -1,0 +1,43 @@
+"""Answers that are kept for a few seconds, so that many who ask cost as little as one."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Answer = TypeVar("Answer")
+
+LONGEST_WAIT_S = 10.0
+
+
+class Busy(Exception):
+    """Another thread has been finding the answer for a long time, and no earlier one is known."""
+
+
+class Remembered(Generic[Answer]):
+    """What a function returned, for so many seconds. One thread at a time calls it; others get the former answer."""
+
+    def __init__(self, find: Callable[[], Answer], for_s: float) -> None:
+        self.find, self.for_s = find, for_s
+        self.lock = threading.Lock()
+        self.known: tuple[float, Answer] | None = None  # when it was found, on time.monotonic's clock
+
+    def get(self) -> Answer:
+        """Raises Busy, and what the function raises."""
+        known = self.known
+        if known and time.monotonic() - known[0] < self.for_s:
+            return known[1]
+        if not self.lock.acquire(timeout=0 if known else LONGEST_WAIT_S):
+            if known:
+                return known[1]
+            raise Busy("the installation is being examined already, and does not answer")
+        try:
+            if self.known is known:  # else another thread has just found it
+                self.known = (time.monotonic(), self.find())
+            assert self.known
+            return self.known[1]
+        finally:
+            self.lock.release()
+
+    def forget(self) -> None:
+        self.known = None

@@ -1,0 +1,140 @@
+"""Credentials of private repositories: check, store and remove them. They are shown to nobody again."""
+
+import hmac
+import re
+from base64 import b64decode
+from dataclasses import dataclass
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+    load_ssh_private_key,
+)
+from django.db import transaction
+
+from speedtrack.projects import remotes
+from speedtrack.projects.models import Credential, Project
+from speedtrack.projects.remotes import Place
+from speedtrack.sealed import Secret
+
+USUAL_USER = "git"  # any name goes with a token of GitHub, GitLab, Gitea and Forgejo
+HOST_KEY = re.compile(
+    r"(?P<hosts>[^\s@]\S*) +(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-\S+) +[A-Za-z0-9+/]+=*( .*)?"
+)
+
+
+class Unfit(Exception):
+    """The input is no credential; the message says why. ``field`` names the input."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+@dataclass(frozen=True)
+class CredentialEntry:
+    """What a person entered: a token with its user, or a key with the keys of the host."""
+
+    token: str = ""
+    user: str = ""
+    key: str = ""
+    known_hosts: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.token or self.key or self.known_hosts)
+
+    def __repr__(self) -> str:
+        return "<CredentialEntry>"
+
+
+def credential_for(url: str, entry: CredentialEntry) -> Credential | None:
+    """The credential for the server of this address, not yet stored; None if nothing was entered.
+
+    Raises Unfit, or RepositoryError for the address.
+    """
+    if not entry:
+        return None
+    if remotes.is_path(url):
+        raise Unfit("token" if entry.token else "key", "a local repository needs none")
+    place = remotes.place_of(url)
+    return token_for(place, entry) if place.scheme == "https" else key_for(place, entry)
+
+
+def token_for(place: Place, entry: CredentialEntry) -> Credential:
+    if not entry.token:
+        raise Unfit("key", "a deploy key is for an address that begins with ssh://: enter a token for https://")
+    if not (entry.token + entry.user).isprintable() or " " in entry.token or ":" in entry.user:
+        raise Unfit("token", "the token or its user has blanks or control characters: copy it again")
+    user = entry.user or USUAL_USER
+    return Credential(kind=Credential.Kind.TOKEN, origin=place.origin, user=user, secret=Secret.of(entry.token))
+
+
+def key_for(place: Place, entry: CredentialEntry) -> Credential:
+    if not entry.key:
+        raise Unfit("token", "a token is for an address that begins with https://: enter a deploy key for ssh://")
+    private = "\n".join(entry.key.strip().splitlines()) + "\n"
+    return Credential(
+        kind=Credential.Kind.KEY,
+        origin=place.origin,
+        secret=Secret.of(private),
+        known_hosts=valid_known_hosts(place, entry.known_hosts),
+        public_key=public_part(private),
+    )
+
+
+def public_part(private: str) -> str:
+    """The public key of a private one, in the form that forges take. Raises Unfit."""
+    for load in (load_ssh_private_key, load_pem_private_key):
+        try:
+            key = load(private.encode(), password=None)
+            return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+        except TypeError as e:
+            raise Unfit("key", "the key has a passphrase: make one without, `ssh-keygen -t ed25519 -N ''`") from e
+        except (ValueError, UnsupportedAlgorithm):
+            continue
+    raise Unfit("key", "this is no private key: paste the whole file that `ssh-keygen -t ed25519 -N ''` makes")
+
+
+def valid_known_hosts(place: Place, text: str) -> str:
+    """The lines with keys of this host. Raises Unfit if there is none."""
+    name = place.host if place.port == remotes.PORTS["ssh"] else f"[{place.host}]:{place.port}"
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    found = [match for line in lines if (match := HOST_KEY.fullmatch(line))]
+    if len(found) != len(lines) or not any(names_host(match["hosts"], name) for match in found):
+        port = f" -p {place.port}" if place.port != remotes.PORTS["ssh"] else ""
+        raise Unfit(
+            "known_hosts",
+            f"these are no keys of {name}: paste what `ssh-keyscan{port} {place.host}` prints, once you have compared "
+            "it with what the forge publishes",
+        )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def names_host(listed: str, name: str) -> bool:
+    """Is the name in this first column of known_hosts? It may be hashed (``|1|salt|digest``)."""
+    if not listed.startswith("|1|"):
+        return name in listed.split(",")
+    try:
+        _, _, salt, digest = listed.split("|")
+        return hmac.digest(b64decode(salt), name.encode(), "sha1") == b64decode(digest)
+    except ValueError:
+        return False
+
+
+@transaction.atomic
+def store_credential(project: Project, credential: Credential | None) -> None:
+    """Keep it for the project's repository, in place of the one before. None keeps that."""
+    if credential is None:
+        return
+    Credential.objects.filter(project=project).delete()
+    credential.project = project
+    credential.save(force_insert=True)
+    Project.objects.filter(pk=project.pk).update(polled_at=None, failures=0)
+
+
+def remove_credential(project: Project) -> None:
+    """Forget it: the repository must then be public."""
+    Credential.objects.filter(project=project).delete()
+    Project.objects.filter(pk=project.pk).update(polled_at=None, failures=0)

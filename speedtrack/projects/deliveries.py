@@ -1,0 +1,95 @@
+"""What people do with stored webhook calls: list them, replay them, and delete them by hand.
+
+``retention`` deletes them by age.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+
+from speedtrack.projects import intake
+from speedtrack.projects.forges.providers import BY_NAME
+from speedtrack.projects.models import Delivery, Project, Refusal
+
+MOST_REPLAYED = 1000  # at once
+
+Status = Delivery.Status
+
+
+class NotPossible(Exception):
+    """These calls cannot be replayed or deleted; the message says why."""
+
+
+@dataclass(frozen=True)
+class Purged:
+    deliveries: int
+    refusals: int
+
+    def __str__(self) -> str:
+        return f"{self.deliveries:,} deliveries and {self.refusals:,} counts of refused calls"
+
+
+def listed(project: Project, status: str = "") -> "QuerySet[Delivery]":
+    """The calls of a project without their bodies, newest first."""
+    rows = project.deliveries.defer("packed_body", "headers").order_by("-id")
+    return rows.filter(status=status) if status else rows
+
+
+def chosen(project: Project, numbers: Iterable[int]) -> "QuerySet[Delivery]":
+    """The calls with these numbers. Raises NotPossible if the project lacks one."""
+    wanted = set(numbers)
+    found = listed(project).filter(pk__in=wanted)
+    if missing := wanted - set(found.values_list("pk", flat=True)):
+        raise NotPossible(f"{project.slug} has no delivery {', '.join(map(str, sorted(missing)[:10]))}")
+    return found
+
+
+def replay(project: Project, rows: "QuerySet[Delivery]") -> int:
+    """Take these calls as if they had just arrived: each causes a look, whatever its event. Return how many.
+
+    Raises NotPossible while the project is not tracked, and for more than MOST_REPLAYED.
+    """
+    if project.untracked_at:
+        raise NotPossible(f"{project.slug} is not tracked: track it again first")
+    numbers = list(rows.values_list("pk", flat=True)[: MOST_REPLAYED + 1])
+    if len(numbers) > MOST_REPLAYED:
+        raise NotPossible(f"more than {MOST_REPLAYED:,} deliveries: one look covers all, so replay only the newest")
+    for number in reversed(numbers):  # the oldest first, as they came
+        replay_one(Delivery.objects.select_related("project").get(pk=number))
+    return len(numbers)
+
+
+def replay_one(delivery: Delivery) -> None:
+    """Note what the call says again, and queue a look. If an equal body waits already, that one stands for it."""
+    if provider := BY_NAME.get(delivery.provider):
+        content_type = {name.lower(): value for name, value in delivery.headers.items()}.get("content-type", "")
+        intake.note_facts(delivery.project, provider.meaning(delivery.event, delivery.body, content_type))
+    again = {"received_at": Now(), "copies": intake.ONCE_MORE}
+    try:
+        with transaction.atomic():
+            Delivery.objects.filter(pk=delivery.pk).update(status=Status.RECEIVED, outcome="", **again)
+    except IntegrityError:
+        equal = Delivery.objects.filter(project=delivery.project, body_digest=delivery.body_digest)
+        equal.filter(status=Status.RECEIVED).update(**again)
+
+
+def purge(project: Project, older_than_days: int, status: str = "", only_count: bool = False) -> Purged:
+    """Delete calls, and counts of refused ones, that arrived so many days ago or earlier; those that wait stay.
+
+    ``only_count``: change nothing. Raises NotPossible.
+    """
+    if not 0 <= older_than_days <= 36_500:
+        raise NotPossible("give a number of days from 0 to 36,500")
+    if status == Status.RECEIVED:
+        raise NotPossible("calls that wait for a look are not deleted")
+    before = Now() - timedelta(days=older_than_days)
+    done = Q(received_at__lte=before) & ~Q(status=Status.RECEIVED)
+    rows = project.deliveries.filter(done & Q(status=status) if status else done)
+    refusals = Refusal.objects.none() if status else project.refusals.filter(last_at__lte=before)
+    if only_count:
+        return Purged(rows.count(), refusals.count())
+    return Purged(rows.delete()[0], refusals.delete()[0])

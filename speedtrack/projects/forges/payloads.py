@@ -1,0 +1,97 @@
+"""The body of a call as a document. It is signed, but whoever may push writes most of its words."""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qs
+
+from speedtrack.text import storable
+
+MOST_READ = 2_000_000  # bytes of a body that are read as JSON; a push of thousands of commits is longer
+MOST_FIELDS = 20  # of a form; GitHub's has one
+LONGEST_NUMBER = 2**53  # that JSON carries exactly
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+SHA = re.compile(r"[0-9a-f]{7,64}")
+
+
+class Unreadable(Exception):
+    """The body is no document; the message says why."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A JSON value of which nothing is sure: what is absent or of another kind reads as empty."""
+
+    value: Any
+
+    def at(self, *path: str) -> "Payload":
+        found = self.value
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return Payload(found)
+
+    def text(self, *path: str, longest: int = 250) -> str:
+        """The text there, without what cannot be stored, cut to ``longest`` characters."""
+        found = self.at(*path).value
+        return storable(found[:longest]) if isinstance(found, str) else ""
+
+    def sha(self, *path: str) -> str:
+        """The commit id there, perhaps abbreviated."""
+        found = self.text(*path).lower()
+        return found if SHA.fullmatch(found) else ""
+
+    def number(self, *path: str) -> int:
+        """The positive whole number there; 0 for anything else."""
+        found = self.at(*path).value
+        return found if type(found) is int and 0 < found <= LONGEST_NUMBER else 0
+
+    def is_true(self, *path: str) -> bool:
+        return self.at(*path).value is True
+
+    def items(self, *path: str, most: int = 5) -> "list[Payload]":
+        """The first items of the list there."""
+        found = self.at(*path).value
+        return [Payload(item) for item in found[:most]] if isinstance(found, list) else []
+
+    def time(self, *path: str) -> datetime | None:
+        """The time there: ISO 8601, GitLab's ``2026-01-02 03:04:05 UTC``, or Bitbucket's milliseconds since 1970."""
+        found = self.at(*path).value
+        try:
+            if type(found) is int:
+                return datetime.fromtimestamp(found / 1000, UTC)
+            when = datetime.fromisoformat(str(found).replace(" UTC", "+00:00"))
+        except (ValueError, OverflowError, OSError):
+            return None
+        when = when if when.tzinfo else when.replace(tzinfo=UTC)
+        return when if when > EARLIEST else None
+
+
+def read_payload(body: bytes, content_type: str) -> Payload:
+    """The JSON of a body, or of the field ``payload`` of a form. Raises Unreadable."""
+    if len(body) > MOST_READ:
+        raise Unreadable(f"its body has {len(body):,} bytes, and only {MOST_READ:,} are read")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as e:
+        raise Unreadable(f"its body is not UTF-8 (byte {e.start + 1})") from None
+    if content_type.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded":
+        text = form_payload(text)
+    try:
+        return Payload(json.loads(text))
+    except RecursionError:
+        raise Unreadable("its JSON is nested too deeply") from None
+    except ValueError as e:
+        raise Unreadable(f"its body is not JSON: {str(e)[:100]}") from None
+
+
+def form_payload(text: str) -> str:
+    """The field that holds the document. Raises Unreadable."""
+    try:
+        fields = parse_qs(text, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise Unreadable(f"its form has more than {MOST_FIELDS} fields") from None
+    if "payload" not in fields:
+        raise Unreadable("its form has no field `payload`")
+    return fields["payload"][0]

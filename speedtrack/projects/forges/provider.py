@@ -1,0 +1,45 @@
+"""What has to be known of a forge to receive its calls."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from speedtrack.projects.forges.events import Meaning, Reader, ignored
+from speedtrack.projects.forges.payloads import Unreadable, read_payload
+from speedtrack.projects.forges.signing import Call, Scheme
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A forge.
+
+    ``marks``: headers by one of which its calls are known. ``schemes``: how it signs, the one to prefer first;
+    ``weak``: headers of signatures that are refused. ``id_headers``: the first that is there names the delivery.
+    ``moves``: events after which the repository is looked at, whatever the body says; ``reports``: those whose body
+    decides. All others are ignored.
+    """
+
+    name: str
+    title: str
+    marks: tuple[str, ...]
+    schemes: tuple[Scheme, ...]
+    event_header: str
+    id_headers: tuple[str, ...]
+    moves: Mapping[str, Reader]
+    reports: Mapping[str, Reader] = field(default_factory=dict)
+    weak: tuple[str, ...] = ()
+
+    def event_of(self, call: Call) -> str:
+        return call.header(self.event_header)[:50]
+
+    def delivery_id_of(self, call: Call) -> str:
+        return next((call.header(name) for name in self.id_headers if call.header(name)), "")[:100]
+
+    def meaning(self, event: str, body: bytes, content_type: str) -> Meaning:
+        """What a verified call of this event means."""
+        reader = self.moves.get(event) or self.reports.get(event)
+        if reader is None:
+            return ignored(f"event {event!r} is not interesting")
+        try:
+            return reader(read_payload(body, content_type))
+        except Unreadable as e:
+            return Meaning(str(e), look=True) if event in self.moves else ignored(str(e))

@@ -1,0 +1,24 @@
+"""All forges, and which of them a call is from."""
+
+from speedtrack.projects.forges.bitbucket import CLOUD, DATA_CENTER
+from speedtrack.projects.forges.generic import GENERIC
+from speedtrack.projects.forges.github import FORGEJO, GITEA, GITHUB
+from speedtrack.projects.forges.gitlab import GITLAB
+from speedtrack.projects.forges.provider import Provider
+from speedtrack.projects.forges.signing import BadSignature, Call, Fault
+
+# In the order in which they are tried: forges that also send the headers of another come before that one.
+PROVIDERS = (FORGEJO, GITEA, GITLAB, CLOUD, DATA_CENTER, GITHUB, GENERIC)
+BY_NAME = {provider.name: provider for provider in PROVIDERS}
+
+
+def provider_of(call: Call) -> Provider:
+    """The forge that a call is from, by headers that nobody has signed yet. Raises BadSignature if it is none."""
+    for provider in PROVIDERS:
+        if any(mark in call.headers for mark in provider.marks):
+            return provider
+    names = ", ".join(f"{one.schemes[0].header} ({one.title})" for one in PROVIDERS)
+    weak = "X-Hub-Signature" in call.headers
+    raise BadSignature(
+        Fault.WEAK if weak else Fault.UNSIGNED, f"the call is not signed: expected one of the headers {names}"
+    )

@@ -1,0 +1,125 @@
+"""How calls are signed: HMAC-SHA256 of the body in hex, Standard Webhooks, or GitLab's plain token.
+
+All comparisons take the same time whatever is given.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+WINDOW_S = 300  # by which the time of a signature may differ from ours (standardwebhooks.com)
+KEY_PREFIX = "whsec_"  # of a secret that stands for bytes in base64
+
+
+class Fault(StrEnum):
+    """Why a call is refused."""
+
+    UNSIGNED = "unsigned"
+    WEAK = "sha1"
+    WRONG = "wrong"
+    TIME = "time"
+
+
+class BadSignature(Exception):
+    """The call is not signed with a secret of the project; the message names the remedy."""
+
+    def __init__(self, fault: Fault, message: str) -> None:
+        super().__init__(message)
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call as it arrived. ``headers`` are found whatever their case; ``now``: seconds since 1970."""
+
+    headers: Mapping[str, str]
+    body: bytes
+    now: float
+
+    def header(self, name: str) -> str:
+        return self.headers.get(name, "")
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """``header``: it holds the signature. ``is_right``: with this secret. ``timed``: the header with its time."""
+
+    header: str
+    is_right: Callable[[Call, str], bool]
+    timed: str = ""
+
+
+def equal(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
+
+
+def hex_digest(header: str, prefix: str = "") -> Scheme:
+    """HMAC-SHA256 of the body, in hex."""
+
+    def is_right(call: Call, secret: str) -> bool:
+        expected = hmac.new(secret.encode(), call.body, hashlib.sha256).hexdigest()
+        return equal(call.header(header), prefix + expected)
+
+    return Scheme(header, is_right)
+
+
+def plain_token(header: str) -> Scheme:
+    """The secret itself: whoever reads one call can make others."""
+    return Scheme(header, lambda call, secret: equal(call.header(header), secret))
+
+
+def key_of(secret: str) -> bytes:
+    """The key of Standard Webhooks: bytes in base64 after ``whsec_``, else the text itself."""
+    if secret.startswith(KEY_PREFIX):
+        try:
+            return base64.b64decode(secret.removeprefix(KEY_PREFIX), validate=True)
+        except (binascii.Error, ValueError):
+            pass
+    return secret.encode()
+
+
+def is_right_standard(call: Call, secret: str) -> bool:
+    head = f"{call.header('webhook-id')}.{call.header('webhook-timestamp')}."
+    mac = hmac.new(key_of(secret), head.encode(errors="replace"), hashlib.sha256)
+    mac.update(call.body)
+    expected = f"v1,{base64.b64encode(mac.digest()).decode()}"
+    return any(equal(one, expected) for one in call.header("webhook-signature").split()[:10])
+
+
+STANDARD = Scheme("webhook-signature", is_right_standard, timed="webhook-timestamp")
+
+
+def check_time(call: Call, header: str) -> None:
+    """Raise BadSignature if the call was signed long ago or ahead: somebody may have kept it, or a clock is wrong."""
+    given = call.header(header)
+    if not given.isascii() or not given.isdecimal() or abs(call.now - int(given[:20])) > WINDOW_S:
+        raise BadSignature(
+            Fault.TIME,
+            f"{header} differs from this server's time by more than {WINDOW_S} seconds: set the clocks of both",
+        )
+
+
+def matching_secret(call: Call, schemes: Sequence[Scheme], secrets: Sequence[str], weak: Sequence[str] = ()) -> int:
+    """The place of the secret that the call is signed with. The first scheme whose header is there decides.
+
+    ``weak``: headers of signatures that are not accepted. Raises BadSignature.
+    """
+    names = " or ".join(scheme.header for scheme in schemes)
+    scheme = next((scheme for scheme in schemes if call.header(scheme.header)), None)
+    if scheme is None:
+        if any(call.header(name) for name in weak):
+            raise BadSignature(Fault.WEAK, f"the call is signed with SHA-1 only: expected the header {names}")
+        raise BadSignature(
+            Fault.UNSIGNED,
+            f"the call is not signed: expected the header {names}; set the project's secret at the forge",
+        )
+    for place, secret in enumerate(secrets):
+        if secret and scheme.is_right(call, secret):
+            if scheme.timed:
+                check_time(call, scheme.timed)
+            return place
+    raise BadSignature(Fault.WRONG, f"{scheme.header} does not match: set the project's secret at the forge")

@@ -1,0 +1,168 @@
+"""Submodules of a commit, in its sources if the project lists their repositories.
+
+Each listed repository has a mirror of its own below the project's, which the first build that needs it fetches. A
+commit with the files of all of them is composed in the project's mirror, and its archive is what a runner builds.
+"""
+
+import posixpath
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from speedtrack.projects import fetching, git, remotes
+from speedtrack.projects.errors import GitFailed, RepositoryError
+from speedtrack.projects.models import Project
+from speedtrack.projects.ways import Way
+
+MOST = 100  # of a commit, with those inside its submodules
+GITLINK = "160000"  # mode of a submodule in a tree
+NOBODY = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "SpeedTrack"), ("EMAIL", "speedtrack@localhost"))
+}
+
+
+class Submodule(NamedTuple):
+    """``path``: from the root of the sources; ``url``: as it may be listed; empty if .gitmodules names none."""
+
+    path: str
+    url: str
+    sha: str
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a commit's sources have (submodule -> name of its mirror) and lack."""
+
+    present: dict[Submodule, str]
+    lacking: list[Submodule]
+
+
+def valid_urls(text: str) -> str:
+    """The addresses that a project allows, one a line. Raises RepositoryError."""
+    return "\n".join(dict.fromkeys(remotes.valid_url(line.strip()) for line in text.splitlines() if line.strip()))
+
+
+def archive(project: Project, sha: str) -> Iterator[bytes]:
+    """The files of a commit and its listed submodules as an uncompressed tar, in blocks. Raises as ``git.archive``."""
+    if not project.submodule_urls:
+        return git.archive(project.slug, sha)
+    found = sources_of(project, git.resolve_revision(project.slug, git.valid_sha(sha)))
+    if not found.present:
+        return git.archive(project.slug, sha)
+    alternates = ":".join(str(git.mirror_of(mirror) / "objects") for mirror in dict.fromkeys(found.present.values()))
+    way = replace(git.NOWHERE, environment={"GIT_ALTERNATE_OBJECT_DIRECTORIES": alternates})
+    return git.archive_blocks(project.slug, composed(project.slug, sha, list(found.present), way), way)
+
+
+def lacking(project: Project, sha: str) -> str:
+    """A sentence on the submodules that the sources of a commit lack, with the remedy; empty if they lack none."""
+    try:
+        missing = sources_of(project, sha, fetch=False).lacking
+    except RepositoryError as e:
+        return f"Its submodules cannot be read: {e}"
+    if not missing:
+        return ""
+    names = ", ".join(f"{one.path} ({one.url or 'no address in .gitmodules'})" for one in missing[:5])
+    more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+    remedy = "list their addresses under Submodules in the project's settings"
+    return f"Its sources lack the submodules {names}{more}: {remedy}"
+
+
+def sources_of(project: Project, sha: str, fetch: bool = True) -> Sources:
+    """The submodules of a commit, fetched if need be, and those inside them. Raises RepositoryError."""
+    allowed = {plain(url): url for url in project.submodule_urls.splitlines()}
+    found = Sources({}, [])
+    waiting = [("", project.slug, project.url, sha)]
+    while waiting:
+        prefix, mirror, base, commit = waiting.pop(0)
+        for one in submodules_in(mirror, commit, base):
+            inside = one._replace(path=prefix + one.path)
+            url = allowed.get(plain(one.url))
+            if url is None:
+                found.lacking.append(inside)
+                continue
+            module = f"{project.slug}.modules/{sha256(plain(url).encode()).hexdigest()[:16]}"
+            if fetch:
+                fetch_commit(project, module, url, one.sha)
+            elif not git.has_mirror(module):
+                continue  # it is allowed, and not known yet
+            found.present[inside] = module
+            if len(found.present) > MOST:
+                raise RepositoryError(f"commit {sha[:10]} has more than {MOST} submodules: list fewer of them")
+            waiting.append((f"{inside.path}/", module, url, one.sha))
+    return found
+
+
+def fetch_commit(project: Project, mirror: str, url: str, sha: str) -> None:
+    """Fetch a commit of a submodule unless its mirror has it. Raises RepositoryError."""
+    git.make_mirror(mirror)
+    if git.commits_among(mirror, [sha]):
+        return
+    try:
+        fetching.find_commit(mirror, remotes.remote_of(project, remotes.valid_url(url)), sha)
+    except RepositoryError as e:
+        raise type(e)(f"submodule {url}: {e}") if type(e) is not GitFailed else e from e
+
+
+def submodules_in(mirror: str, sha: str, base: str) -> list[Submodule]:
+    """Those that the tree of one commit names, without those inside them."""
+    directory = git.mirror_of(mirror)
+    listing = git.run_git("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", sha, directory=directory)
+    links = [line.partition("\t") for line in listing.split("\0") if line.startswith(GITLINK)]
+    if not links:
+        return []
+    urls = urls_by_path(directory, sha)
+    return [Submodule(path, absolute(urls.get(path, ""), base), head.split()[2]) for head, _, path in links]
+
+
+def urls_by_path(directory: Path, sha: str) -> dict[str, str]:
+    """What .gitmodules of a commit says."""
+    try:
+        listing = git.run_git("config", "--null", f"--blob={sha}:.gitmodules", "--list", directory=directory)
+    except GitFailed:
+        return {}  # there is none, or it is malformed
+    found: dict[str, dict[str, str]] = {}
+    for line in listing.split("\0"):
+        key, _, value = line.partition("\n")
+        section, _, name = key.rpartition(".")
+        found.setdefault(section, {})[name] = value
+    return {one["path"].rstrip("/"): one.get("url", "") for one in found.values() if "path" in one}
+
+
+def absolute(url: str, base: str) -> str:
+    """An address of .gitmodules; ``./`` and ``../`` begin at the repository that has the file."""
+    if not url.startswith(("./", "../")):
+        return url
+    if remotes.is_path(base):
+        return posixpath.normpath(posixpath.join(base, url))
+    parts = urlsplit(base)
+    return parts._replace(path=posixpath.normpath(posixpath.join(parts.path or "/", url))).geturl()
+
+
+def plain(url: str) -> str:
+    """For comparisons: forges serve a repository with and without ``.git``."""
+    return url.rstrip("/").removesuffix(".git")
+
+
+def composed(slug: str, sha: str, submodules: list[Submodule], way: Way) -> str:
+    """A commit in the mirror with the files of a commit and of its submodules, dated as the commit."""
+    mirror = git.mirror_of(slug)
+    dated = git.run_git("show", "--no-patch", "--format=%ct", "--end-of-options", sha, directory=mirror).strip()
+    with tempfile.TemporaryDirectory() as directory:
+        dates = {f"GIT_{role}_DATE": f"{dated} +0000" for role in ("AUTHOR", "COMMITTER")}
+        # ``read-tree --prefix`` wants a work tree, and writes none.
+        here = {"GIT_DIR": str(mirror), "GIT_WORK_TREE": directory, "GIT_INDEX_FILE": f"{directory}/index"}
+        local = replace(way, environment={**way.environment, **here, **NOBODY, **dates})
+        git.run_git("read-tree", "--end-of-options", sha, directory=mirror, way=local)
+        for one in submodules:
+            removal = f"0 {'0' * 40}\t{one.path}\0"
+            git.run_git("update-index", "-z", "--index-info", directory=mirror, stdin=removal, way=local)
+            git.run_git("read-tree", f"--prefix={one.path}/", one.sha, directory=mirror, way=local)
+        tree = git.run_git("write-tree", directory=mirror, way=local).strip()
+        return git.run_git("commit-tree", tree, directory=mirror, stdin=f"{sha}\n", way=local).strip()

@@ -1,0 +1,228 @@
+"""Which commits of a push are queued now, which are put off, and which are left out, by the policy of their branch.
+
+What is put off is a Deferral: it becomes a run once fewer commits wait than the policy allows and some machine of the
+project has no history to measure (``fill_gaps``, a duty of the dispatcher), from the middle of the widest gap first.
+A newer head sends waiting commits back in the same way. Tagged commits are never put off.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+from django.db import transaction
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from speedtrack.benchmarks.storing import store_set, store_suite
+from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.projects import git
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.runs import gaps, planning, policies, queue
+from speedtrack.runs.models import Deferral, Machine, PlanningPolicy, Reason, Run, RunQuerySet, Status
+from speedtrack.runs.order import PRIORITY
+from speedtrack.runs.policies import SeenCommit
+
+SUPERSEDED = "put off: enough newer commits wait"
+FILLED_AT_ONCE = 5  # of a branch whose policy limits nothing
+FILL_PAUSE = timedelta(seconds=20)  # between two looks at one policy
+NEAR = 1000  # positions around the candidates in which measured commits bound their gaps
+
+Why = Deferral.Why
+
+
+def plan_pushed(branch: Branch, commits: QuerySet[Commit], reason: Reason = Reason.PUSH) -> int:
+    """Queue the commits of a branch that its policy measures now, and store why the others are not. Return the runs."""
+    policy = policies.policy_of(branch)
+    if policy.takes_all:
+        return planning.plan_branch(branch, commits, reason)
+    positions = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number"))
+    seen = seen_commits(branch.project, policy, positions)
+    left_out = policies.judge(policy, seen)
+    chosen = {pk: number for pk, number in positions.items() if pk not in left_out}
+    always = {pk for pk in chosen if seen[pk].is_tagged} | ({branch.head_id} & chosen.keys())
+    kept = within_cap(branch, policy, chosen, {pk for pk in always if pk})
+    put_off = dict.fromkeys(chosen.keys() - kept, (Why.CAP, f"{policy.most_waiting} commits of {branch} waited"))
+    store_deferrals(branch, left_out | put_off)
+    return planning.plan_branch(branch, Commit.objects.filter(pk__in=kept), reason)
+
+
+def seen_commits(project: Project, policy: PlanningPolicy, positions: dict[int, int]) -> dict[int, SeenCommit]:
+    """What the policy judges these commits by."""
+    shas = dict(Commit.objects.filter(pk__in=positions).values_list("pk", "sha"))
+    tagged = set(project.tags.filter(sha__in=shas.values()).values_list("sha", flat=True))
+    paths = changed_paths(project, list(shas.values())) if policy.patterns else {}
+    return {pk: SeenCommit(number, shas[pk] in tagged, paths.get(shas[pk])) for pk, number in positions.items()}
+
+
+def changed_paths(project: Project, shas: list[str]) -> dict[str, list[str]]:
+    """The paths that commits change; none if git cannot tell: then all of them are measured."""
+    try:
+        return git.changed_paths(project.slug, shas)
+    except RepositoryError:
+        return {}
+
+
+def within_cap(branch: Branch, policy: PlanningPolicy, chosen: dict[int, int], always: set[int]) -> set[int]:
+    """Which of the chosen commits wait. Puts off waiting runs of others that are further from the middle of a gap."""
+    if policy.most_waiting is None:
+        return set(chosen)
+    waiting = waiting_commits(branch)
+    free = {pk: number for pk, number in (chosen | waiting).items() if pk not in always}
+    room = max(0, policy.most_waiting - len(always))
+    if len(free) <= room:
+        return set(chosen)
+    by_number = {number: pk for pk, number in free.items()}
+    taken = measured_positions(branch, by_number) | {chosen[pk] for pk in always}
+    kept = {by_number[number] for number in gaps.widest_first(taken, by_number, room)}
+    supersede(branch, waiting.keys() - kept - always, f"{policy.most_waiting} newer commits of {branch} waited")
+    return (chosen.keys() & kept) | always
+
+
+def waiting_commits(branch: Branch) -> dict[int, int]:
+    """The commits of a branch that wait to be measured for its line, each with its position; tagged ones left out."""
+    waiting = Run.objects.routine().filter(commit=OuterRef("commit"), status=Status.QUEUED, attempt=0)
+    tagged = branch.project.tags.values("sha")
+    found = branch.positions.filter(Exists(waiting)).exclude(commit__sha__in=tagged)
+    return dict(found.values_list("commit_id", "number"))
+
+
+def measured_positions(branch: Branch, near: Iterable[int]) -> set[int]:
+    """The positions around these that are measured, or being measured."""
+    done = Run.objects.own().filter(commit=OuterRef("commit"))
+    done = done.exclude(status__in=(Status.QUEUED, Status.CANCELLED))
+    numbers = sorted(near)
+    found = branch.positions.filter(Exists(done), number__gte=numbers[0] - NEAR, number__lte=numbers[-1] + NEAR)
+    return set(found.values_list("number", flat=True))
+
+
+def supersede(branch: Branch, commit_ids: Iterable[int], detail: str) -> None:
+    """Put off commits that wait."""
+    ids = list(commit_ids)
+    waiting = Run.objects.routine().filter(project=branch.project, commit__in=ids, attempt=0)
+    queue.cancel_waiting(waiting, SUPERSEDED)
+    store_deferrals(branch, dict.fromkeys(ids, (Why.CAP, detail)))
+
+
+def store_deferrals(branch: Branch, why: dict[int, tuple[Why, str]]) -> None:
+    Deferral.objects.bulk_create(
+        [
+            Deferral(project=branch.project, branch=branch, commit_id=pk, why=kind, detail=detail[:300])
+            for pk, (kind, detail) in why.items()
+        ],
+        update_conflicts=True,
+        unique_fields=["branch", "commit"],
+        update_fields=["why", "detail"],
+        batch_size=2000,
+    )
+
+
+def plan_deferred(branch: Branch, commit_ids: Iterable[int], reason: Reason = Reason.BACKFILL) -> int:
+    """Queue deferred commits of a branch, and forget why they were not. Return the number of runs."""
+    ids = list(commit_ids)
+    Deferral.objects.filter(branch=branch, commit__in=ids).delete()
+    again = superseded_runs(branch.project, ids)
+    for run in again:
+        queue.retry(run, "there is room for it")
+    new = planning.plan_branch(branch, Commit.objects.filter(pk__in=ids), reason)
+    return len(again) + new
+
+
+def superseded_runs(project: Project, commit_ids: Iterable[int]) -> RunQuerySet:
+    cancelled = Run.objects.routine().filter(project=project, commit__in=list(commit_ids), status=Status.CANCELLED)
+    found: RunQuerySet = cancelled.filter(events__after=Status.CANCELLED, events__why=SUPERSEDED).distinct()
+    return found
+
+
+def plan_tagged(project: Project) -> int:
+    """Queue the deferred commits that have a tag by now. Return the number of runs."""
+    tagged = project.deferrals.filter(commit__sha__in=project.tags.values("sha")).select_related("branch__project")
+    by_branch: dict[Branch, list[int]] = {}
+    for one in tagged:
+        by_branch.setdefault(one.branch, []).append(one.commit_id)
+    return sum(plan_deferred(branch, ids) for branch, ids in by_branch.items())
+
+
+def due_policies() -> QuerySet[PlanningPolicy]:
+    """Policies whose put-off commits may wait now: some machine of the project has no history of it to measure."""
+    put_off = Deferral.objects.put_off().filter(project=OuterRef("project"))
+    of_both = {"project": OuterRef(OuterRef("project")), "machine": OuterRef("pk")}
+    waiting = Run.objects.routine().filter(status=Status.QUEUED, **of_both)
+    without_work = Machine.objects.filter(projects=OuterRef("project"), paused=False).exclude(Exists(waiting))
+    long_ago = Q(filled_at=None) | Q(filled_at__lt=Now() - FILL_PAUSE)
+    limits = Q(most_waiting__isnull=False) | Q(fills_gaps=True)
+    return PlanningPolicy.objects.filter(long_ago, limits, Exists(put_off), Exists(without_work))
+
+
+def fill_gaps() -> int:
+    """Queue put-off commits where there is room. Return the number of runs. As safe as ``queue.reap``."""
+    queued = 0
+    for pk in due_policies().values_list("pk", flat=True):
+        with transaction.atomic():
+            locked = PlanningPolicy.objects.select_for_update(skip_locked=True, of=("self",))
+            policy = locked.select_related("project").filter(pk=pk).first()
+            if policy:
+                PlanningPolicy.objects.filter(pk=pk).update(filled_at=Now())
+                queued += sum(fill_branch(branch, policy) for branch in policies.branches_of(policy))
+    return queued
+
+
+def fill_branch(branch: Branch, policy: PlanningPolicy) -> int:
+    """Queue as many put-off commits of a branch as may wait besides those that do, the widest gap first."""
+    put_off = Deferral.objects.put_off().filter(branch=branch, commit__positions__branch=branch)
+    numbers = dict(put_off.values_list("commit__positions__number", "commit_id"))
+    room = (policy.most_waiting or FILLED_AT_ONCE) - fewest_waiting(branch, policy)
+    if not numbers or room <= 0:
+        return 0
+    taken = measured_positions(branch, numbers) | set(waiting_commits(branch).values())
+    chosen = gaps.widest_first(taken, numbers, room)
+    return plan_deferred(branch, [numbers[number] for number in chosen])
+
+
+def fewest_waiting(branch: Branch, policy: PlanningPolicy) -> int:
+    """How many runs of a branch wait for the machine that has the fewest: one that is silent holds up no other."""
+    routine = Run.objects.routine().filter(status=Status.QUEUED, commit__positions__branch=branch)
+    counts = dict(routine.order_by().values_list("machine").annotate(count=Count("commit", distinct=True)))
+    return min((counts.get(one.pk, 0) for one in policies.machines_of(policy) if not one.paused), default=0)
+
+
+def plan_extended(project: Project) -> int:
+    """Queue the heads with the extended set where the policy's time of the day has come. Return the number of runs."""
+    due = [policy for policy in project.policies.exclude(extended_at=None) if extended_is_due(policy)]
+    return sum(plan_extended_of(policy) for policy in due)
+
+
+def extended_is_due(policy: PlanningPolicy) -> bool:
+    now = timezone.now().astimezone(ZoneInfo(policy.zone))
+    assert policy.extended_at is not None
+    return (policy.extended_on is None or policy.extended_on < now.date()) and now.time() >= policy.extended_at
+
+
+def plan_extended_of(policy: PlanningPolicy) -> int:
+    """The heads of a policy's branches with all benchmarks of its suite but the ladders, which have their own day."""
+    today = timezone.now().astimezone(ZoneInfo(policy.zone)).date()
+    PlanningPolicy.objects.filter(pk=policy.pk).update(extended_on=today)
+    definition = load_suite(policies.suite_of(policy))
+    suite, benchmarks = store_suite(policy.project, definition)
+    whole = store_set(suite, [one for one in benchmarks if not one.ladder])
+    plan = planning.Plan(policy.project, suite, whole, Reason.BACKFILL, priority=PRIORITY["rest"])
+    heads = {branch.head_id: branch for branch in policies.branches_of(policy) if branch.head_id}
+    ranks = dict(policy.project.commits.filter(pk__in=heads).values_list("pk", F("positions__number")))
+    return planning.plan_commits(plan, ranks, policies.machines_of(policy)) if ranks else 0
+
+
+def decide_again(project: Project) -> int:
+    """Judge all deferred commits of a project by the policies that it has now. Return the number of runs queued."""
+    queued = 0
+    for branch in project.branches.filter(deferrals__isnull=False).select_related("project").distinct():
+        ids = list(branch.deferrals.values_list("commit_id", flat=True))
+        on_it = list(branch.positions.filter(commit__in=ids).values_list("commit_id", flat=True))
+        branch.deferrals.all().delete()
+        queued += plan_pushed(branch, Commit.objects.filter(pk__in=on_it), Reason.BACKFILL)
+        kept = set(on_it) - set(branch.deferrals.values_list("commit_id", flat=True))
+        again = superseded_runs(project, kept)
+        for run in again:
+            queue.retry(run, "its policy was changed")
+        queued += len(again)
+    return queued

@@ -1,0 +1,269 @@
+"""How long runs will take, by phase: from the newest runs of the same suite on the same machine.
+
+A run builds its sides, measures trials or pairs of each benchmark, and spends some time on what is around: fetching the
+source, setting up, reporting. Of each of these the median of the newest runs is taken, so one odd run says nothing.
+Paired runs are learned from paired runs: a pair keeps both servers running, and takes longer than two trials. While a
+machine has measured none, a pair counts as two trials. A commit that the machine has built already comes from its
+store of artifacts.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any, NamedTuple
+
+from django.db import connection
+from django.db.models import BooleanField, Count, ExpressionWrapper, Min, Q
+
+from speedtrack.benchmarks.models import SetMember
+from speedtrack.runs.models import ACTIVE, Build, Reason, Run, RunQuerySet
+
+LEARNED = 24  # newest runs of a machine that are learned from
+WITHIN = timedelta(days=30)
+SIDES = {"single": 1, "canary": 1, "paired": 2, "profile": 2}
+#: Whose trials are taken for a kind of run that the machine has not done with a benchmark yet, and times how much.
+INSTEAD: dict[str, tuple[tuple[str, float], ...]] = {
+    "single": (("single", 1.0), ("canary", 1.0), ("paired", 0.5)),
+    "canary": (("canary", 1.0), ("single", 1.0), ("paired", 0.5)),
+    "paired": (("paired", 1.0), ("single", 2.0), ("canary", 2.0)),
+    "profile": (("profile", 1.0),),
+}
+KIND = """CASE r.reason WHEN 'canary' THEN 'canary' WHEN 'profile' THEN 'profile'
+          ELSE CASE WHEN r.base_id IS NULL THEN 'single' ELSE 'paired' END END"""
+# The newest runs of each machine that ended well, and their successful attempts.
+NEWEST = """
+WITH newest AS MATERIALIZED (
+  SELECT r.machine_id, r.suite_id, a.id AS attempt_id, KIND AS kind,
+         extract(epoch FROM r.ended_at - r.started_at)::float8 AS span
+    FROM unnest(%(machines)s::bigint[]) m (id)
+   CROSS JOIN LATERAL (
+         SELECT * FROM runs_run r
+          WHERE r.machine_id = m.id AND r.ended_at > now() - %(within)s AND r.status = 'succeeded'
+            AND r.linked_id IS NULL AND r.started_at IS NOT NULL
+       ORDER BY r.ended_at DESC LIMIT %(learned)s) r
+    JOIN runs_attempt a ON a.run_id = r.id AND a.token = r.lease_token
+)
+""".replace("KIND", KIND)
+ATTEMPTS = """NEWEST
+SELECT n.machine_id, s.name, n.kind, n.attempt_id, n.span,
+       array_agg(b.seconds) FILTER (WHERE b.cached), array_agg(b.seconds) FILTER (WHERE NOT b.cached)
+  FROM newest n JOIN benchmarks_suite s ON s.id = n.suite_id
+  LEFT JOIN runs_build b ON b.attempt_id = n.attempt_id
+ GROUP BY 1, 2, 3, 4, 5
+""".replace("NEWEST", NEWEST)
+# Both sides of a pair run at once, so a pair takes as long as its longer side.
+TRIALS = """NEWEST
+, taken AS (
+  SELECT n.attempt_id, r.benchmark_id, t.number, max(t.seconds) AS seconds, min(t.started_at) AS begun,
+         max(t.started_at + t.seconds * interval '1 second') AS ended
+    FROM newest n JOIN runs_result r ON r.attempt_id = n.attempt_id JOIN runs_trial t ON t.result_id = r.id
+   GROUP BY 1, 2, 3
+)
+SELECT attempt_id, benchmark_id, count(*), sum(seconds), min(begun), max(ended) FROM taken GROUP BY 1, 2
+""".replace("NEWEST", NEWEST)
+
+
+class Work(NamedTuple):
+    """What of a run its duration depends on. ``built``: of each side, whether the machine had built it before.
+
+    ``trials``: per benchmark, or pairs of a paired run.
+    """
+
+    machine_id: int
+    suite: str
+    kind: str
+    benchmarks: tuple[int, ...]
+    trials: int
+    built: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The expected phases of a run, in seconds. ``pairs``: its trials are pairs."""
+
+    build_s: float
+    trials_s: float
+    around_s: float
+    pairs: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return self.build_s + self.trials_s + self.around_s
+
+    @property
+    def trials_name(self) -> str:
+        return "pairs" if self.pairs else "trials"
+
+
+@dataclass
+class Usual:
+    """What the newest runs of one kind took. ``per_trial`` and ``trials``: by benchmark, one value per run.
+
+    ``stretch``: the time from the first trial to the last as a multiple of the trials' own.
+    """
+
+    spans: list[float] = field(default_factory=list)
+    around: list[float] = field(default_factory=list)
+    stretch: list[float] = field(default_factory=list)
+    per_trial: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    trials: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+
+@dataclass
+class Learned:
+    """What the newest runs of some machines took, by machine, suite and kind; builds by machine and suite."""
+
+    usual: dict[tuple[int, str, str], Usual] = field(default_factory=lambda: defaultdict(Usual))
+    built_s: dict[tuple[int, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    cached_s: dict[tuple[int, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def estimate(self, work: Work) -> Estimate | None:
+        """How long a run will take; None if the machine has done nothing like it."""
+        place = work.machine_id, work.suite
+        like = [(self.usual[*place, kind], times) for kind, times in INSTEAD[work.kind] if (*place, kind) in self.usual]
+        if not like:
+            return None
+        first, _ = like[0]
+        pairs = SIDES[work.kind] == 2
+        trials_s = trials_of(work, like)
+        if trials_s is None:  # they were deleted, or it is a profile run, which has none
+            return Estimate(0.0, 0.0, median(first.spans), pairs)
+        return Estimate(self.build_s(work), trials_s, median(first.around or [0.0]), pairs)
+
+    def build_s(self, work: Work) -> float:
+        place = work.machine_id, work.suite
+        anew, cached = (median(one[place]) if one[place] else 0.0 for one in (self.built_s, self.cached_s))
+        return sum(cached if is_built else anew for is_built in work.built)
+
+
+def trials_of(work: Work, like: Sequence[tuple[Usual, float]]) -> float | None:
+    """From the first trial to the last, by runs that are like it; None without any known trial."""
+    found = [seconds_of(work, benchmark, like) for benchmark in work.benchmarks]
+    known = [one for one in found if one is not None]
+    if not known:
+        return None
+    new = sum(known) / len(known)  # a benchmark that the machine has not measured yet is like the others
+    stretch = next(usual.stretch for usual, _ in like if usual.stretch)
+    return median(stretch) * sum(new if one is None else one for one in found)
+
+
+def seconds_of(work: Work, benchmark: int, like: Sequence[tuple[Usual, float]]) -> float | None:
+    """All trials of a benchmark, without what is between them."""
+    for usual, times in like:
+        if per_trial := usual.per_trial.get(benchmark):
+            # Runs of one side end when the median is known well enough; pairs are as many as were asked for.
+            count = median(usual.trials[benchmark]) if SIDES[work.kind] == 1 and times == 1 else work.trials
+            return times * count * median(per_trial)
+    return None
+
+
+def learn(machine_ids: Iterable[int]) -> Learned:
+    """Learn from the newest runs of these machines, in two statements."""
+    asked: dict[str, Any] = {"machines": list(machine_ids), "within": WITHIN, "learned": LEARNED}
+    learned = Learned()
+    with connection.cursor() as cursor:
+        cursor.execute(TRIALS, asked)
+        measured: dict[int, list[Any]] = defaultdict(list)
+        for attempt_id, *columns in cursor:
+            measured[attempt_id].append(columns)
+        cursor.execute(ATTEMPTS, asked)
+        for machine_id, suite, kind, attempt_id, span, cached, built in cursor:
+            learned.cached_s[machine_id, suite] += cached or []
+            learned.built_s[machine_id, suite] += built or []
+            building = sum([*(cached or []), *(built or [])])
+            note(learned.usual[machine_id, suite, kind], span, building, measured.get(attempt_id, []))
+    return learned
+
+
+def note(usual: Usual, span: float, building: float, benchmarks: Sequence[Sequence[Any]]) -> None:
+    """Note what one run took. Its trials are timed by the runner's clock, of which only differences count."""
+    usual.spans.append(span)
+    if not benchmarks:
+        return
+    own = sum(seconds for _, _, seconds, _, _ in benchmarks)
+    begun, ended = min(one[3] for one in benchmarks), max(one[4] for one in benchmarks)
+    measuring = max(own, (ended - begun).total_seconds())
+    usual.around.append(max(0.0, span - building - measuring))
+    if own > 0:
+        usual.stretch.append(measuring / own)
+    for benchmark, count, seconds, _, _ in benchmarks:
+        usual.per_trial[benchmark].append(seconds / count)
+        usual.trials[benchmark].append(count)
+
+
+def kind_of(reason: str, base_id: int | None) -> str:
+    if reason in (Reason.CANARY, Reason.PROFILE):
+        return str(reason)
+    return "single" if base_id is None else "paired"
+
+
+def works_of(runs: RunQuerySet) -> dict[int, Work]:
+    """By run: what its duration depends on. Three statements, however many runs there are."""
+    columns = ("pk", "machine_id", "suite__name", "reason", "base_id", "commit_id", "benchmark_set_id", "trials")
+    rows = list(runs.values_list(*columns))
+    members = benchmarks_of_sets({row[6] for row in rows})
+    first = first_builds({row[1] for row in rows}, {one for row in rows for one in row[4:6] if one})
+    found = {}
+    for pk, machine, suite, reason, base, commit, benchmark_set, trials in rows:
+        built = [reason == Reason.CANARY or first.get((machine, one), pk) < pk for one in (base, commit) if one]
+        if base == commit:
+            built[-1] = True  # an A/A run builds once
+        kind = kind_of(reason, base)
+        found[pk] = Work(machine, suite, kind, members.get(benchmark_set, ()), trials, tuple(built))
+    return found
+
+
+def benchmarks_of_sets(set_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
+    found: dict[int, list[int]] = defaultdict(list)
+    for benchmark_set, benchmark in SetMember.objects.filter(benchmark_set__in=list(set_ids)).values_list(
+        "benchmark_set_id", "benchmark_id"
+    ):
+        found[benchmark_set].append(benchmark)
+    return {pk: tuple(benchmarks) for pk, benchmarks in found.items()}
+
+
+def first_builds(machine_ids: Iterable[int], commit_ids: Iterable[int]) -> dict[tuple[int, int], int]:
+    """(machine, commit) -> the first run in which the machine has built it."""
+    builds = Build.objects.filter(commit__in=list(commit_ids), succeeded=True)
+    on = builds.filter(attempt__run__machine__in=list(machine_ids)).order_by()
+    found = on.values_list("attempt__run__machine_id", "commit_id").annotate(first=Min("attempt__run_id"))
+    return {(machine, commit): first for machine, commit, first in found}
+
+
+def total_s(learned: Learned, runs: RunQuerySet) -> dict[int, float | None]:
+    """By machine: how long these runs take, all together; None where that is not known. Two statements.
+
+    Of the commits of so many runs it is not asked whether the machine has built them: pairs mostly measure commits
+    that it has, other runs new ones.
+    """
+    alike = ("machine_id", "suite__name", "reason", "benchmark_set_id", "trials")
+    is_single = ExpressionWrapper(Q(base=None), BooleanField())
+    groups = runs.annotate(single=is_single).order_by().values_list(*alike, "single").annotate(count=Count("pk"))
+    members = benchmarks_of_sets({group[3] for group in groups})
+    totals: dict[int, float | None] = {}
+    for machine, suite, reason, benchmark_set, trials, single, count in groups:
+        kind = kind_of(reason, None if single else 1)
+        built = (kind != "single",) * SIDES[kind]
+        one = learned.estimate(Work(machine, suite, kind, members.get(benchmark_set, ()), trials, built))
+        before = totals.get(machine, 0.0)
+        totals[machine] = None if one is None or before is None else before + count * one.seconds
+    return totals
+
+
+def of_runs(runs: RunQuerySet) -> dict[int, Estimate | None]:
+    """By run: how long it takes, from its claim to its end."""
+    works = works_of(runs)
+    learned = learn({work.machine_id for work in works.values()})
+    return {pk: learned.estimate(work) for pk, work in works.items()}
+
+
+def left_s(run: Run, expected: Estimate, now: datetime) -> float:
+    """How long a run that is being measured still takes: by its progress once trials are done, else by its start."""
+    progress: Mapping[str, Any] = run.progress or {}
+    done, total = progress.get("done", 0), progress.get("total", 0)
+    if run.status in ACTIVE and 0 < done <= total:
+        return float(expected.trials_s * (1 - done / total) + expected.around_s / 2)  # half of it was before the trials
+    passed = (now - run.started_at).total_seconds() if run.started_at else 0.0
+    return max(0.0, expected.seconds - passed)

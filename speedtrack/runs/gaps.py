@@ -1,0 +1,50 @@
+"""The order in which commits are measured later: always the one in the middle of the largest gap."""
+
+import heapq
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+
+def widest_first(taken: Iterable[int], candidates: Iterable[int], count: int) -> list[int]:
+    """``count`` of the candidates, each from the middle of the widest gap that is then left between those taken.
+
+    All are positions on a branch. Of equal gaps the newest goes first; before the first and after the last position
+    the candidates themselves bound the gap. Positions that are taken are no candidates.
+    """
+    known = sorted(set(taken))
+    free = sorted(set(candidates) - set(known))
+    if not free:
+        return []
+    low, high = min(free[0], *known[:1], free[0]), max(free[-1], *known[-1:], free[-1])
+    bounds = pairwise([low - 1, *known, high + 1])
+    gaps = [gap for begin, end in bounds if (gap := gap_between(free, begin, end))]
+    heapq.heapify(gaps)
+    found: list[int] = []
+    while gaps and len(found) < count:
+        _, _, low, high = heapq.heappop(gaps)
+        middle = nearest(free, low, high)
+        found.append(middle)
+        for half in (gap_between(free, low, middle), gap_between(free, middle, high)):
+            if half:
+                heapq.heappush(gaps, half)
+    return found
+
+
+def gap_between(free: Sequence[int], low: int, high: int) -> tuple[int, int, int, int] | None:
+    """A gap as the heap orders them; None if no candidate lies in it."""
+    return (low - high, -high, low, high) if bisect_right(free, low) < bisect_left(free, high) else None
+
+
+def nearest(free: Sequence[int], low: int, high: int) -> int:
+    """The candidate inside of the gap that is nearest to its middle; of two, the newer one."""
+    middle = (low + high) / 2
+    at = bisect_left(free, middle)
+    inside = [free[place] for place in (at - 1, at) if 0 <= place < len(free) and low < free[place] < high]
+    return min(inside, key=lambda number: (abs(number - middle), -number))
+
+
+def halving(count: int) -> list[int]:
+    """Places 0 to count-1 in the order of halving: both ends, the middle, the quarters ..."""
+    ends = list(dict.fromkeys((count - 1, 0)))[:count]
+    return [*ends, *widest_first(ends, range(count), count)]

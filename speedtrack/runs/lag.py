@@ -1,0 +1,94 @@
+"""Is the head of each branch measured in time? If not for hours, that is an alarm, whatever the cause."""
+
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from speedtrack.projects.models import Branch, Position, Project
+from speedtrack.runs import alarms
+from speedtrack.runs.models import Alarm, Run, Status
+
+LOOK_EVERY = timedelta(minutes=5)
+
+
+def unlooked() -> QuerySet[Project]:
+    """Projects whose branches have not been asked for LOOK_EVERY. Untracked ones, too: their alarms end."""
+    return Project.objects.filter(lag_looked_at__lt=Now() - LOOK_EVERY)
+
+
+def look() -> None:
+    """Begin and end the alarms of every project that is due. Any number of processes may do this at once."""
+    for pk in list(unlooked().values_list("pk", flat=True)):
+        with transaction.atomic():
+            project = unlooked().select_for_update(skip_locked=True, no_key=True).filter(pk=pk).first()
+            if project:
+                look_at(project)
+                Project.objects.filter(pk=pk).update(lag_looked_at=Now())
+
+
+def look_at(project: Project) -> None:
+    """The clock of a branch starts when its head is seen unmeasured, and anew when that position has been measured."""
+    for branch in project.branches.select_related("head").order_by("pk"):
+        branch.project = project
+        number = head_number(branch) if is_watched(branch) else None
+        awaited = branch.awaited_number
+        if number is None or is_measured(branch, number):
+            set_awaited(branch, None)
+        elif awaited is None or awaited > number or is_measured(branch, awaited):
+            set_awaited(branch, number)
+        else:
+            raise_if_late(branch)
+
+
+def is_watched(branch: Branch) -> bool:
+    return bool(branch.project.untracked_at is None and branch.tracked and not branch.deleted_at and branch.head_id)
+
+
+def head_number(branch: Branch) -> int | None:
+    return branch.positions.filter(commit=branch.head_id).values_list("number", flat=True).first()
+
+
+def is_measured(branch: Branch, number: int) -> bool:
+    """Has the commit at this position been measured, or one after it?"""
+    measured = Run.objects.own().filter(commit=OuterRef("commit"), status=Status.SUCCEEDED)
+    return Position.objects.filter(Exists(measured), branch=branch, number__gte=number).exists()
+
+
+def set_awaited(branch: Branch, number: int | None) -> None:
+    """Start the clock for a position, or stop it. What waited before has been measured, or is no longer watched."""
+    if branch.awaited_number is None and number is None:
+        return
+    since = None if number is None else Now()
+    Branch.objects.filter(pk=branch.pk).update(awaited_number=number, awaited_since=since)
+    why = "it is measured again" if is_watched(branch) else "it is no longer tracked"
+    alarms.end(Alarm.Kind.LAG, why, branch=branch)
+
+
+def raise_if_late(branch: Branch) -> None:
+    hours = branch.project.lag_alarm_hours
+    if not hours:
+        alarms.end(Alarm.Kind.LAG, "the project's settings have no limit any more", branch=branch)
+    elif branch.awaited_since and timezone.now() - branch.awaited_since >= timedelta(hours=hours):
+        alarms.begin(Alarm.Kind.LAG, why_late(branch), branch=branch)
+
+
+def why_late(branch: Branch) -> str:
+    assert branch.awaited_since is not None
+    machines = branch.project.machines.values_list("name", flat=True)
+    late = Run.objects.own().filter(
+        project=branch.project,
+        commit__positions__branch=branch,
+        commit__positions__number__gte=branch.awaited_number,
+    )
+    failed = late.filter(status=Status.FAILED).order_by("-ended_at").values_list("error", flat=True).first()
+    waiting = late.unfinished().count()
+    facts = [
+        "" if machines else "no machine measures the project",
+        f"runs that wait for {', '.join(sorted(machines))}: {waiting}" if waiting and machines else "",
+        f"the last one failed: {failed.splitlines()[0][:200]}" if failed else "",
+    ]
+    cause = "; ".join(filter(None, facts)) or "no run of it is queued"
+    return f"its head has not been measured since {branch.awaited_since:%Y-%m-%d %H:%M} UTC: {cause}"

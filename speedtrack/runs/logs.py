@@ -1,0 +1,265 @@
+"""The log of a run by lines, without reading more of it than is asked for.
+
+Lines are numbered from 1 over all attempts of the run. A log only grows at its end, so a line keeps its number as long
+as the log is kept. PostgreSQL counts the lines of each piece (``LogChunk``).
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import connection
+from django.db.models import F, Func, IntegerField
+
+from speedtrack.ansi import spans
+from speedtrack.runs.models import LogChunk
+from speedtrack.text import plain
+
+LINES = 500  # that are read at once
+READ_BYTES = 1024 * 1024  # of pieces that are read at once, if there are several
+LINE_CHARACTERS = 2000  # that are shown of a line
+LINE_BYTES = 4 * LINE_CHARACTERS
+FULL_SHA = re.compile(r"\b[0-9a-f]{40}\b")
+NEW_PIECES = 100  # that are taken note of at once
+MATCHES = 200  # that are found at once
+SEARCHED_BYTES = 8 * 1024 * 1024  # that are searched at once
+SEARCHED_PIECES = 32  # that are in memory meanwhile
+LONGEST_NEEDLE = 200
+AROUND = 100  # characters that are shown before and behind a match
+# What has come of several logs since a piece of an attempt: the next pieces of each.
+COME = """
+    SELECT c.id, a.run_id, a.id, a.number, c.seq, c.phase, c.at, c.newlines, c.unended, octet_length(c.text)
+      FROM unnest(%s::bigint[], %s::bigint[], %s::int[]) AS known (run_id, attempt_id, seq)
+      JOIN runs_attempt a ON a.run_id = known.run_id AND a.id >= known.attempt_id
+      CROSS JOIN LATERAL (
+        SELECT * FROM runs_logchunk
+         WHERE attempt_id = a.id AND seq > CASE WHEN a.id = known.attempt_id THEN known.seq ELSE -1 END AND text <> ''
+      ORDER BY seq LIMIT %s) c
+  ORDER BY a.id, c.seq
+"""
+
+
+class Piece(NamedTuple):
+    """A chunk of a log without its text."""
+
+    pk: int
+    run: int
+    attempt_id: int
+    number: int
+    seq: int
+    phase: str
+    at: datetime
+    newlines: int
+    unended: bool
+    size: int
+
+
+@dataclass
+class Stretch:
+    """Successive lines of one phase of one attempt; ``number`` is that of the attempt."""
+
+    number: int
+    phase: str
+    first: int
+    began: datetime
+    ended: datetime
+    last: int = 0
+
+    @property
+    def title(self) -> str:
+        """The phase for people, with short ids of commits."""
+        return FULL_SHA.sub(lambda found: found[0][:12], plain(self.phase))
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended - self.began).total_seconds()
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
+
+
+class Line(NamedTuple):
+    """A line of a log, as it came. ``cut``: there is more of it."""
+
+    number: int
+    text: str
+    cut: bool
+
+
+class Match(NamedTuple):
+    """Where a line has the text that was searched for, in plain text, and what is around it."""
+
+    number: int
+    before: str
+    found: str
+    after: str
+
+
+@dataclass
+class LogIndex:
+    """Which lines are in which piece of a run's log."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    firsts: list[int] = field(default_factory=list)  #: of each piece: the line that it begins in, or with
+    lasts: list[int] = field(default_factory=list)  #: of each piece: the line that follows its last line feed
+    stretches: list[Stretch] = field(default_factory=list)
+    whole: int = 0  #: how many lines are complete
+
+    @property
+    def total(self) -> int:
+        """How many lines there are; the last one may still grow."""
+        return self.stretches[-1].last if self.stretches else 0
+
+    def add(self, piece: Piece) -> None:
+        """Take note of the next piece, which is not empty."""
+        before = self.stretches[-1] if self.stretches else None
+        if before is None or (before.number, before.phase) != (piece.number, piece.phase):
+            self.whole = self.total  # a phase begins on a line of its own
+            before = Stretch(piece.number, piece.phase, self.whole + 1, piece.at, piece.at)
+            self.stretches.append(before)
+        self.pieces.append(piece)
+        self.firsts.append(self.whole + 1)
+        self.whole += piece.newlines
+        self.lasts.append(self.whole + 1)
+        before.last, before.ended = self.whole + piece.unended, piece.at
+
+    def stretch_of(self, line: int) -> Stretch:
+        """The stretch with this line, which exists."""
+        return self.stretches[bisect_right(self.stretches, line, key=lambda one: one.first) - 1]
+
+    def overlapping(self, first: int, end: int) -> Iterator[Piece]:
+        """The pieces with the lines from ``first`` to before ``end``, without the middle of very long lines."""
+        under_way = 0  # bytes of a line that began in an earlier piece
+        for place in range(bisect_left(self.lasts, first), len(self.pieces)):
+            piece = self.pieces[place]
+            if self.firsts[place] >= end:
+                return
+            if piece.newlines or under_way < LINE_BYTES:
+                yield piece
+            under_way = under_way + piece.size if not piece.newlines else 0
+
+    def start_before(self, end: int) -> int:
+        """The first of the lines before ``end`` that are read at once."""
+        count = min(LINES, end - 1)
+        while count > 1 and self.cost(end - count, end) > READ_BYTES:
+            count //= 2
+        return max(1, end - count)
+
+    def end_after(self, first: int) -> int:
+        """The line behind the last one of those from ``first`` on that are read at once."""
+        count = min(LINES, self.total + 1 - first)
+        while count > 1 and self.cost(first, first + count) > READ_BYTES:
+            count //= 2
+        return first + max(0, count)
+
+    def cost(self, first: int, end: int) -> int:
+        """Bytes of the pieces that have to be read for the lines from ``first`` to before ``end``."""
+        return sum(piece.size for piece in self.overlapping(first, end))
+
+
+def index_of(run_id: int) -> LogIndex:
+    """The index of a run's whole log."""
+    size = Func(F("text"), function="octet_length", output_field=IntegerField())
+    found = LogChunk.objects.filter(attempt__run=run_id).exclude(text="").order_by("attempt_id", "seq")
+    found = found.annotate(run=F("attempt__run_id"), number=F("attempt__number"), size=size)
+    index = LogIndex()
+    for row in found.values_list(*Piece._fields):
+        index.add(Piece._make(row))
+    return index
+
+
+def extend(indexes: Mapping[int, LogIndex]) -> set[int]:
+    """Take note of what has come of several runs' logs, with one statement. Returns the runs with something new."""
+    if not indexes:
+        return set()
+    ends = {run: index.pieces[-1] if index.pieces else None for run, index in indexes.items()}
+    known = [(run, end.attempt_id if end else 0, end.seq if end else -1) for run, end in ends.items()]
+    with connection.cursor() as cursor:
+        cursor.execute(COME, [*map(list, zip(*known, strict=True)), NEW_PIECES])
+        come = [Piece._make(row) for row in cursor]
+    for piece in come:
+        indexes[piece.run].add(piece)
+    return {piece.run for piece in come}
+
+
+def read(index: LogIndex, first: int, end: int) -> list[Line]:
+    """The lines from ``first`` to before ``end``; fewer if the log has fewer, or was deleted meanwhile."""
+    pieces = list(index.overlapping(first, end))
+    texts = dict(LogChunk.objects.filter(pk__in=[piece.pk for piece in pieces]).values_list("pk", "text"))
+    begins = {piece.pk: line for piece, line in zip(index.pieces, index.firsts, strict=True)}
+    found: dict[int, str] = {}
+    for piece in pieces:
+        *ended, rest = texts.get(piece.pk, "").split("\n")
+        for number, text in enumerate([*ended, rest] if rest else ended, begins[piece.pk]):
+            if first <= number < end:
+                found[number] = found.get(number, "")[: LINE_CHARACTERS + 1] + text[: LINE_CHARACTERS + 1]
+    return [Line(number, text[:LINE_CHARACTERS], len(text) > LINE_CHARACTERS) for number, text in sorted(found.items())]
+
+
+def tail(run_id: int, count: int) -> tuple[list[Line], int]:
+    """The last lines of a run's log, ``count`` at most, and how many it has."""
+    index = index_of(run_id)
+    end = index.total + 1
+    return read(index, max(index.start_before(end), end - count), end), index.total
+
+
+def document(index: LogIndex, lines: list[Line]) -> dict[str, Any]:
+    """Lines as JSON for the browser, with the stretches that they belong to."""
+    stretches = []
+    if lines:
+        begin, end = (index.stretches.index(index.stretch_of(line.number)) for line in (lines[0], lines[-1]))
+        stretches = index.stretches[begin : end + 1]
+    return {
+        "total": index.total,
+        "phases": [
+            {
+                "attempt": one.number,
+                "phase": one.title,
+                "first": one.first,
+                "last": one.last,
+                "seconds": round(one.seconds, 1),
+            }
+            for one in stretches
+        ],
+        "lines": [[line.number, spans(line.text), line.cut] for line in lines],
+    }
+
+
+def search(index: LogIndex, needle: str, first: int = 1) -> tuple[list[Match], int | None]:
+    """The lines from ``first`` on that have a text, whatever its case and colours, and where to go on.
+
+    It ends after MATCHES lines or SEARCHED_BYTES; None: there is nothing more.
+    """
+    wanted = needle[:LONGEST_NEEDLE].casefold()
+    found: list[Match] = []
+    rest, searched = "", 0  # of a line that goes on: its end
+    begin = bisect_left(index.lasts, first)
+    for at in range(begin, len(index.pieces), SEARCHED_PIECES):
+        pieces = index.pieces[at : at + SEARCHED_PIECES]
+        texts = dict(LogChunk.objects.filter(pk__in=[piece.pk for piece in pieces]).values_list("pk", "text"))
+        for place, piece in enumerate(pieces, at):
+            line = index.firsts[place]
+            if len(found) >= MATCHES or searched >= SEARCHED_BYTES:
+                return found, max(line, first)
+            if place and index.lasts[place - 1] != line:
+                rest = ""
+            searched += piece.size
+            text = rest + texts.get(piece.pk, "")
+            if wanted in plain(text).casefold():
+                found += matches(text, line, first, wanted, {match.number for match in found[-1:]})
+            rest = text.rpartition("\n")[2][-LINE_CHARACTERS:]
+    return found, None
+
+
+def matches(text: str, line: int, first: int, wanted: str, known: Container[int]) -> Iterator[Match]:
+    """The lines of a text that begins in ``line``."""
+    for number, raw in enumerate(text.split("\n"), line):
+        shown = plain(raw)
+        place = shown.casefold().find(wanted)
+        if place >= 0 and number >= first and number not in known:
+            end = place + len(wanted)
+            yield Match(number, shown[max(0, place - AROUND) : place], shown[place:end], shown[end : end + AROUND])

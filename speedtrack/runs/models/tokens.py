@@ -1,0 +1,175 @@
+"""How a machine shows who it is: tokens, and the codes by which a new one is enrolled.
+
+A token is ``strn_<key>_<43 letters and digits>_<check sum>``: the prefix lets scanners of secrets find it, the check
+sum tells a mistyped one from a revoked one. Only its SHA-256 is stored, which is enough for 256 random bits.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+import zlib
+from datetime import timedelta
+from typing import Any, ClassVar, NamedTuple
+
+from django.conf import settings
+from django.db import models
+from django.db.models import ExpressionWrapper, F, Q
+from django.db.models.functions import Least, Now
+from django.utils import timezone
+
+from speedtrack.runs.models.machines import SEEN_EVERY, Machine
+
+PREFIX = "strn"
+BASE62 = string.digits + string.ascii_letters
+SECRET_LENGTH = 43  # 256 bits
+CHECK_LENGTH = 6
+TOKEN = re.compile(f"{PREFIX}_([0-9a-f]{{12}})_([0-9A-Za-z]{{{SECRET_LENGTH}}})_([0-9A-Za-z]{{{CHECK_LENGTH}}})")
+OVERLAP = timedelta(minutes=10)  # how long the token before stays valid once its successor was used
+FRESH_SHARE = 2 / 3  # of a token's life, after which its runner is asked to replace it
+MOST_DAYS = 3650
+
+
+class UnknownToken(Exception):
+    """No machine has this token, or no longer."""
+
+
+class TokenText(NamedTuple):
+    """A token as it is sent, and its parts."""
+
+    text: str
+    key: str
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @staticmethod
+    def new() -> "TokenText":
+        key, secret = secrets.token_hex(6), "".join(secrets.choice(BASE62) for _ in range(SECRET_LENGTH))
+        return TokenText(f"{PREFIX}_{key}_{secret}_{check_sum(key, secret)}", key)
+
+    @staticmethod
+    def parse(text: str) -> "TokenText":
+        """Raises UnknownToken if it is no whole token."""
+        found = TOKEN.fullmatch(text)
+        if found is None or found[3] != check_sum(found[1], found[2]):
+            raise UnknownToken(
+                "this is no machine token, or a part of one: copy it again; `manage.py machine add NAME` (or "
+                "`machine token NAME`) makes one"
+            )
+        return TokenText(text, found[1])
+
+
+def check_sum(key: str, secret: str) -> str:
+    """The CRC-32 of the other parts, in letters and digits."""
+    left, letters = zlib.crc32(f"{key}_{secret}".encode()), ""
+    for _ in range(CHECK_LENGTH):
+        left, place = divmod(left, len(BASE62))
+        letters = BASE62[place] + letters
+    return letters
+
+
+class MachineTokenQuerySet(models.QuerySet["MachineToken"]):
+    def valid(self) -> "MachineTokenQuerySet":
+        return self.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), revoked_at=None)
+
+
+class MachineToken(models.Model):
+    """A token of a machine. Two may be valid at once: the runner gets a new one while it works with the old one."""
+
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="tokens")
+    key = models.CharField(max_length=12, unique=True)
+    digest = models.CharField(max_length=64)
+    created = models.DateTimeField(db_default=Now())
+    days = models.PositiveIntegerField(null=True, help_text="how long it is valid, and its successor; null: for ever")
+    expires_at = models.DateTimeField(null=True)
+    rotate_at = models.DateTimeField(null=True, help_text="from when on its runner is asked to replace it")
+    revoked_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    last_used_from = models.GenericIPAddressField(null=True, help_text="of an IPv6 address only the network")
+
+    is_over: bool = False  #: has it expired? Known of one that ``of`` returns, as the next
+    rotation_due: bool = False
+
+    objects: ClassVar = MachineTokenQuerySet.as_manager()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(days=None) | Q(days__gte=1, days__lte=MOST_DAYS), name="a_token_lives_a_day_to_ten_years"
+            ),
+        ]
+
+    @staticmethod
+    def store(machine: Machine, token: TokenText, days: int | None = None) -> "MachineToken":
+        life = timedelta(days=days) if days else None
+        return MachineToken.objects.create(
+            machine=machine,
+            key=token.key,
+            digest=token.digest,
+            days=days,
+            expires_at=Now() + life if life else None,
+            rotate_at=Now() + life * FRESH_SHARE if life else None,
+        )
+
+    @staticmethod
+    def of(text: str) -> "MachineToken":
+        """The token with its machine. Raises UnknownToken that says why it is refused."""
+        token = TokenText.parse(text)
+        by_now: dict[str, Any] = {
+            "is_over": ExpressionWrapper(Q(expires_at__isnull=False, expires_at__lte=Now()), models.BooleanField()),
+            "rotation_due": ExpressionWrapper(Q(rotate_at__isnull=False, rotate_at__lte=Now()), models.BooleanField()),
+        }
+        found = (
+            MachineToken.objects.filter(key=token.key)
+            .annotate(**by_now)
+            .select_related("machine")
+            .defer("machine__facts")
+            .first()
+        )
+        if found is None or not hmac.compare_digest(found.digest, token.digest):
+            raise UnknownToken(
+                "unknown machine token: `manage.py machine add NAME` (or `machine token NAME`) makes one"
+            )
+        if found.revoked_at or found.is_over:
+            why = "was revoked" if found.revoked_at else "has expired"
+            raise UnknownToken(
+                f"this token of machine {found.machine} {why}: `manage.py machine token {found.machine}` makes "
+                f"another, or enrol the machine anew (`manage.py machine enroll-code {found.machine}`)"
+            )
+        return found
+
+    def note_call(self, address: str | None) -> None:
+        """Store when and from where its runner has called, of many calls one every few seconds.
+
+        The first call with a token ends those before it after OVERLAP: from now on its runner has the new one.
+        """
+        self.machine.note_call()
+        if self.last_used_at is None:
+            older = MachineToken.objects.valid().filter(machine=self.machine_id, pk__lt=self.pk)
+            older.update(expires_at=Least(F("expires_at"), Now() + OVERLAP))
+        if self.last_used_at is None or abs(timezone.now() - self.last_used_at) > SEEN_EVERY:
+            MachineToken.objects.filter(pk=self.pk).update(last_used_at=Now(), last_used_from=address)
+
+
+class EnrolmentCode(models.Model):
+    """A code by which one machine may be enrolled once, soon. Only its digest is stored."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    name = models.SlugField(help_text="of the machine")
+    pool = models.SlugField(default="", blank=True)
+    days = models.PositiveIntegerField(null=True, help_text="how long the machine's token is valid; null: for ever")
+    created = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+    used_with = models.CharField(max_length=64, default="", help_text="digest of the token that it was exchanged for")
+    who = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+
+
+class WrongCode(models.Model):
+    """A wrong enrolment code that somebody has sent; they are counted against guessing."""
+
+    address = models.GenericIPAddressField(null=True)
+    at = models.DateTimeField(db_default=Now())

@@ -1,0 +1,78 @@
+"""How far active runs are and how long they still take, by what their runners report and by earlier runs like them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from speedtrack.runs import estimates
+from speedtrack.runs.estimates import Estimate
+from speedtrack.runs.models import ACTIVE, Run
+
+MINUTE, HOUR = 60, 3600
+BUILDING = "build "  # how the runner's word for what it does begins while it builds
+ALMOST = 0.99
+
+
+@dataclass(frozen=True)
+class Progress:
+    """``done`` of ``total`` trials. ``share``: of the part that it is in; ``left_s``: of the run. None: unknown."""
+
+    done: int
+    total: int
+    now: str
+    share: float | None = None
+    left_s: float | None = None
+
+    @property
+    def part(self) -> str:
+        if self.now.startswith(BUILDING):
+            return "build"
+        return "measure" if self.total else "start"
+
+    @property
+    def percent(self) -> int:
+        return round(100 * (self.share or 0))
+
+    @property
+    def said(self) -> str:
+        """Such as: build 41%, about 3 min left."""
+        part = self.part if self.share is None else f"{self.part} {self.percent}%"
+        return part if self.left_s is None else f"{part}, about {about(self.left_s)} left"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {"done": self.done, "total": self.total, "now": self.now, "percent": self.percent, "said": self.said}
+
+
+def about(seconds: float) -> str:
+    """A time in one unit, no more exact than an estimate is."""
+    if seconds < 1.5 * MINUTE:
+        return f"{max(10, 10 * round(seconds / 10))} s"
+    if seconds < 1.5 * HOUR:
+        return f"{round(seconds / MINUTE)} min"
+    return f"{round(seconds / HOUR)} h"
+
+
+def progress_of(runs: Sequence[Run], expected: Mapping[int, Estimate | None] | None = None) -> dict[int, Progress]:
+    """By run, of those that are active. ``expected``: how long they take; if not given, it is learned here."""
+    active = {run.pk: run for run in runs if run.status in ACTIVE}
+    if active and expected is None:
+        expected = estimates.of_runs(Run.objects.filter(pk__in=active))
+    now = timezone.now()
+    return {pk: told(run, (expected or {}).get(pk), now) for pk, run in active.items()}
+
+
+def told(run: Run, expected: Estimate | None, at: datetime) -> Progress:
+    """What the runner reported, and what follows from the phases that are expected."""
+    reported: dict[str, Any] = run.progress or {}
+    done, total = reported.get("done", 0), reported.get("total", 0)
+    now = str(reported.get("now", "the runner has claimed it"))
+    left = estimates.left_s(run, expected, at) if expected else None
+    if now.startswith(BUILDING):
+        since = (at - run.started_at).total_seconds() if run.started_at else 0.0
+        share = min(ALMOST, since / expected.build_s) if expected and expected.build_s else None
+        return Progress(done, total, now, share, left)
+    return Progress(done, total, now, done / total if total else None, left)

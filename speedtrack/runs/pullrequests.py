@@ -1,0 +1,135 @@
+"""Pull requests are measured once a maintainer approves a head: in pairs against its merge base.
+
+Building a head runs code of whoever wrote it on the measuring machines, so an approval is for one commit id: a new push
+needs a new one. The repository's own reference of the pull request is fetched, never the author's repository. What is
+measured are pairs, which are no points of any line.
+"""
+
+import logging
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models.functions import Now
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
+from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.projects import fetching, git
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.fetching import head_ref
+from speedtrack.projects.models import Branch, PullRequest
+from speedtrack.projects.remotes import remote_of
+from speedtrack.projects.sync import project_lock, store_commits
+from speedtrack.runs import planning, policies, queue
+from speedtrack.runs.models import Approval, Reason, Run
+
+log = logging.getLogger(__name__)
+
+State = PullRequest.State
+SHORTEST_SHA = 12  # of a head that a forge abbreviates
+
+
+class NotApprovable(Exception):
+    """This head cannot be approved; the message says why, and what to do."""
+
+
+@transaction.atomic
+def approve(pull_request: PullRequest, head_sha: str, by: User | None) -> Approval:
+    """Let the machines measure this head of a pull request. Repeated after a failure, it is tried again.
+
+    The process `git` fetches it and queues the runs. Raises NotApprovable.
+    """
+    pull_request = PullRequest.objects.select_for_update().select_related("project").get(pk=pull_request.pk)
+    if pull_request.state != State.OPEN:
+        raise NotApprovable(f"{pull_request} is {pull_request.state}: only an open one is measured")
+    if pull_request.project.untracked_at:
+        raise NotApprovable(f"{pull_request.project} is not tracked: track it again first")
+    if not head_sha or head_sha != pull_request.head_sha:
+        now = pull_request.head_sha[:10]
+        raise NotApprovable(f"{pull_request} has another head now, {now}: look at that one and approve it")
+    approval, _ = Approval.objects.update_or_create(
+        pull_request=pull_request, head_sha=head_sha, defaults={"error": ""}, create_defaults={"by": by}
+    )
+    return approval
+
+
+def plan_approved() -> int:
+    """Queue the runs of all approvals that have none yet. Return how many. A failure is stored on its approval."""
+    queued = 0
+    for approval in Approval.objects.unplanned().select_related("pull_request__project").order_by("pk"):
+        with project_lock(approval.pull_request.project) as is_mine:
+            if is_mine and Approval.objects.unplanned().filter(pk=approval.pk).exists():
+                queued += plan_noting_failure(approval)
+    return queued
+
+
+def plan_noting_failure(approval: Approval) -> int:
+    try:
+        return plan(approval)
+    except (RepositoryError, DefinitionError, NotApprovable) as e:
+        log.warning("%s: %s", approval, e)
+        why = str(e)
+    except Exception as e:  # a defect that one pull request triggers must not stop the others
+        log.exception("%s: it could not be queued", approval)
+        why = f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)"
+    Approval.objects.filter(pk=approval.pk).update(error=why.replace("\0", "")[:2000])
+    return 0
+
+
+def plan(approval: Approval) -> int:
+    """Fetch an approved head and queue its pairs against the merge base. Return the number of runs.
+
+    Waiting runs of earlier heads of the same pull request are cancelled. Raises RepositoryError, DefinitionError or
+    NotApprovable.
+    """
+    pull, project = approval.pull_request, approval.pull_request.project
+    remote = remote_of(project)
+    fetched = fetching.fetch_pull_request(project.slug, remote, pull.number)
+    if len(approval.head_sha) < SHORTEST_SHA or not fetched.startswith(approval.head_sha):
+        raise NotApprovable(
+            f"the repository's reference of {pull} is at {fetched[:10]}, not at the approved {approval.head_sha[:10]}: "
+            "it was pushed to since; approve the new head"
+        )
+    target = fetching.find_commit(project.slug, remote, head_ref(pull.base_ref))
+    base = git.merge_base(project.slug, target, fetched)
+    if base == fetched:
+        raise NotApprovable(f"{pull} adds nothing to {pull.base_ref}: its head is in that branch already")
+    commits = store_commits(project, [base, fetched])
+    policy = policies.policy_of(Branch(project=project, name=pull.base_ref))
+    definition = load_suite(policies.suite_of(policy))
+    machines = policies.machines_of(policy)
+    if not machines:
+        raise NotApprovable(f"no machine measures {project}: `manage.py machine add NAME` registers one")
+    with transaction.atomic():
+        suite, benchmarks = store_suite(project, definition)
+        pairs = planning.Plan(
+            project=project,
+            suite=suite,
+            benchmark_set=store_set(suite, usual_benchmarks(definition, benchmarks)),
+            reason=Reason.PULL,
+            base=commits[base],
+            trials=planning.PAIRS,
+            metrics=planning.METRICS_OF_PAIRS,
+        )
+        queue.cancel_waiting(
+            Run.objects.filter(reason=Reason.PULL, commit__in=heads_before(approval)), "a newer head was approved"
+        )
+        queued = planning.plan_commits(pairs, {commits[fetched].pk: 0}, machines)
+        Approval.objects.filter(pk=approval.pk).update(
+            planned_at=Now(), head=commits[fetched], base=commits[base], head_sha=fetched
+        )
+    return queued
+
+
+def heads_before(approval: Approval) -> list[int]:
+    """The heads of the same pull request that were approved before."""
+    others = Approval.objects.filter(pull_request=approval.pull_request, head__isnull=False).exclude(pk=approval.pk)
+    return list(others.values_list("head_id", flat=True))
+
+
+def runs_of(approval: Approval) -> list[Run]:
+    """The runs of an approved head, newest first."""
+    if approval.head_id is None:
+        return []
+    found = Run.objects.filter(reason=Reason.PULL, commit=approval.head_id, base=approval.base_id)
+    return list(found.select_related("machine").order_by("-pk"))

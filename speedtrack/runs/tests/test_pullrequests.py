@@ -1,0 +1,143 @@
+"""Pull requests: nothing is fetched or measured without an approval of just this head."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from speedtrack.alerts import pulls
+from speedtrack.projects.models import Project, PullRequest
+from speedtrack.runs import pullrequests, pushes
+from speedtrack.runs.models import Approval, Machine, Measurement, Reason, Run, Status
+from speedtrack.runs.pullrequests import NotApprovable
+from speedtrack.tests import builders
+from speedtrack.tests.builders import Repository
+
+pytestmark = pytest.mark.django_db
+GITHUB, GITLAB = "refs/pull/7/head", "refs/merge-requests/7/head"
+
+
+@pytest.fixture
+def project(machine: Machine, repository: Repository) -> Project:
+    found = builders.track(repository).project
+    builders.work(machine, lambda *_: 5000.0)
+    return found
+
+
+def pull(repository: Repository, ref: str = GITHUB) -> str:
+    """A commit on top of the head, where the forge of the repository shows the head of a pull request."""
+    repository.git("checkout", "--quiet", "--detach")
+    sha = repository.commit("What somebody offers")
+    repository.git("update-ref", ref, sha)
+    repository.git("checkout", "--quiet", "main")
+    return sha
+
+
+def known(project: Project, sha: str, **changes: Any) -> PullRequest:
+    """The row that the forge's webhook makes."""
+    columns = {"title": "An offer", "head_sha": sha, "base_ref": "main", "updated_at": timezone.now()} | changes
+    found, _ = PullRequest.objects.update_or_create(project=project, number=7, defaults=columns)
+    return found
+
+
+@pytest.mark.parametrize("ref", [GITHUB, GITLAB, "refs/pull-requests/7/from"])
+def test_an_approved_head_is_measured_in_pairs_against_the_merge_base(
+    project: Project, repository: Repository, machine: Machine, ref: str
+) -> None:
+    base = repository.git("rev-parse", "main")
+    sha = pull(repository, ref)
+    repository.commit("Main goes on")
+    pushes.sync_and_plan(project)
+    found = known(project, sha)
+    assert pullrequests.plan_approved() == 0 and not project.commits.filter(sha=sha).exists()
+    ada = User.objects.create_user("ada")
+    approval = pullrequests.approve(found, sha, ada)
+    assert pullrequests.plan_approved() == 1 and pullrequests.plan_approved() == 0
+    run = Run.objects.get(reason=Reason.PULL)
+    assert (run.commit.sha, run.base and run.base.sha, run.machine, run.trials) == (sha, base, machine, 15)
+    approval.refresh_from_db()
+    assert approval.planned_at and approval.by == ada and pullrequests.runs_of(approval) == [run]
+
+
+def test_what_is_measured_of_a_pull_request_is_on_no_line(
+    project: Project, repository: Repository, machine: Machine
+) -> None:
+    sha = pull(repository)
+    approval = pullrequests.approve(known(project, sha), sha, None)
+    pullrequests.plan_approved()
+    builders.work(machine, lambda commit, *_: 6000.0 if commit == sha else 5000.0)
+    measured = Measurement.objects.filter(commit__sha=sha)
+    assert measured.exists() and not measured.filter(paired=False).exists()
+    assert not project.commits.get(sha=sha).positions.exists()
+    approval.refresh_from_db()
+    answers = pulls.answers_of(project.pk, pullrequests.runs_of(approval))
+    worse = [one for one in answers if one.metric.name == "server_cpu_ns_per_request"]
+    assert {(one.benchmark, one.look, round(one.ratio, 2), one.pairs) for one in worse} == {
+        ("get-p1", "worse", 1.2, 15),
+        ("set-p1", "worse", 1.2, 15),
+    }
+
+
+def test_a_new_push_needs_a_new_approval_and_cancels_what_waits(project: Project, repository: Repository) -> None:
+    first = pull(repository)
+    pullrequests.approve(known(project, first), first, None)
+    pullrequests.plan_approved()
+    repository.git("checkout", "--quiet", first)
+    second = repository.commit("Better")
+    repository.git("update-ref", GITHUB, second)
+    found = known(project, second)
+    with pytest.raises(NotApprovable, match="has another head now"):
+        pullrequests.approve(found, first, None)
+    pullrequests.approve(found, second, None)
+    assert pullrequests.plan_approved() == 1
+    status = dict(Run.objects.filter(reason=Reason.PULL).values_list("commit__sha", "status"))
+    assert status == {first: Status.CANCELLED, second: Status.QUEUED}
+
+
+def test_a_head_that_moved_before_it_was_fetched_is_not_measured(project: Project, repository: Repository) -> None:
+    sha = pull(repository)
+    approval = pullrequests.approve(known(project, sha), sha, None)
+    repository.git("checkout", "--quiet", sha)
+    repository.git("update-ref", GITHUB, repository.commit("Something else"))
+    assert pullrequests.plan_approved() == 0
+    approval.refresh_from_db()
+    assert "pushed to since; approve the new head" in approval.error
+    assert not Run.objects.filter(reason=Reason.PULL).exists()
+
+
+def test_a_failure_is_told_and_another_approval_tries_again(project: Project, repository: Repository) -> None:
+    found = known(project, "a" * 40)
+    approval = pullrequests.approve(found, "a" * 40, None)
+    pullrequests.plan_approved()
+    approval.refresh_from_db()
+    assert "no reference of pull request 7" in approval.error
+    assert Approval.objects.unplanned().count() == 0
+    pullrequests.approve(found, "a" * 40, None)
+    assert Approval.objects.unplanned().count() == 1
+
+
+def test_what_is_merged_or_closed_or_untracked_is_not_measured(project: Project, repository: Repository) -> None:
+    head = repository.git("rev-parse", "main")
+    repository.git("update-ref", GITHUB, head)
+    approval = pullrequests.approve(known(project, head), head, None)
+    pullrequests.plan_approved()
+    approval.refresh_from_db()
+    assert "adds nothing to main" in approval.error
+    with pytest.raises(NotApprovable, match="is merged"):
+        pullrequests.approve(known(project, head, state="merged"), head, None)
+
+
+def test_an_abbreviated_head_must_be_long_enough(project: Project, repository: Repository) -> None:
+    sha = pull(repository)
+    for length, planned in ((8, 0), (12, 1)):
+        pullrequests.approve(known(project, sha[:length]), sha[:length], None)
+        assert pullrequests.plan_approved() == planned
+
+
+def test_hostile_names_of_branches_are_no_options(project: Project, repository: Repository) -> None:
+    sha = pull(repository)
+    approval = pullrequests.approve(known(project, sha, base_ref="--output=/tmp/x"), sha, None)
+    assert pullrequests.plan_approved() == 0
+    approval.refresh_from_db()
+    assert "has no commit, branch or tag" in approval.error

@@ -1,0 +1,89 @@
+"""Tokens of machines: their form, their end, two at once, and what is stored of their use."""
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from speedtrack.devstack import BASE_DIR
+from speedtrack.runs import machines, tokens, tracking
+from speedtrack.runs.models import Machine, MachineToken, UnknownToken
+from speedtrack.runs.models.tokens import OVERLAP, TOKEN, TokenText
+from speedtrack.runs.tokens import WrongToken
+from speedtrack.tests import builders
+
+pytestmark = pytest.mark.django_db
+
+
+def row(text: str) -> MachineToken:
+    return MachineToken.objects.get(key=TokenText.parse(text).key)
+
+
+def test_runner_and_server_make_tokens_of_the_same_form() -> None:
+    program = "from runners.reporting.token import new_token; print(new_token()); print(new_token())"
+    made = subprocess.run([sys.executable, "-c", program], cwd=BASE_DIR, check=True, capture_output=True, text=True)
+    texts = [*made.stdout.split(), TokenText.new().text, TokenText.new().text]
+    assert len(set(texts)) == 4
+    for text in texts:
+        assert TOKEN.fullmatch(text) and TokenText.parse(text).text == text
+
+
+def test_a_mistyped_token_is_told_from_an_unknown_one(machine: Machine) -> None:
+    text = tokens.give(machine)
+    swapped = text[:20] + ("x" if text[20] != "x" else "y") + text[21:]
+    with pytest.raises(UnknownToken, match="no machine token, or a part of one: copy it again"):
+        MachineToken.of(swapped)
+    with pytest.raises(UnknownToken, match="unknown machine token"):
+        MachineToken.of(TokenText.new().text)
+
+
+def test_a_token_expires_and_is_to_be_replaced_before(machine: Machine) -> None:
+    text = tokens.give(machine, days=30)
+    assert not MachineToken.of(text).rotation_due
+    MachineToken.objects.filter(pk=row(text).pk).update(rotate_at=Now())
+    assert MachineToken.of(text).rotation_due
+    MachineToken.objects.filter(pk=row(text).pk).update(expires_at=Now())
+    with pytest.raises(UnknownToken, match=r"has expired: `manage.py machine token m1`"):
+        MachineToken.of(text)
+
+
+@pytest.mark.parametrize("days", [0, -1, 3651, 10**12])
+def test_a_token_of_an_odd_life_is_refused(machine: Machine, days: int) -> None:
+    with pytest.raises(WrongToken, match="1 to 3650 days"):
+        tokens.give(machine, days)
+
+
+def test_a_rotated_token_and_its_successor_are_valid_until_the_new_one_is_used(machine: Machine) -> None:
+    first = tokens.give(machine, days=90)
+    successor = TokenText.new()
+    for _ in range(2):  # a runner that did not hear the answer asks again
+        tokens.rotate(MachineToken.of(first), successor)
+    new = MachineToken.of(successor.text)
+    assert MachineToken.of(first).machine == new.machine == machine and new.days == 90
+    assert machine.events.filter(kind="rotated").count() == 1
+    new.note_call("192.0.2.1")
+    left = row(first).expires_at - timezone.now()  # type: ignore[operator]
+    assert timedelta(0) < left <= OVERLAP
+    assert (row(successor.text).last_used_from, row(first).last_used_from) == ("192.0.2.1", None)
+
+
+def test_a_runner_cannot_take_the_token_of_another_machine(machine: Machine) -> None:
+    theirs = tracking.add_machine("m2")
+    with pytest.raises(WrongToken, match="another token has this key"):
+        tokens.rotate(MachineToken.of(tokens.give(machine)), TokenText.parse(theirs))
+    assert MachineToken.of(theirs).machine.name == "m2"
+
+
+def test_revoked_tokens_are_refused_and_the_run_is_queued_again(tracked: tracking.Tracked, machine: Machine) -> None:
+    run = builders.claim(machine)
+    text = tokens.give(machine)
+    assert machines.revoke(machine) == 2
+    with pytest.raises(UnknownToken, match="of machine m1 was revoked"):
+        MachineToken.of(text)
+    run.refresh_from_db()
+    assert (run.status, run.attempt) == ("queued", 0)
+    with pytest.raises(machines.NotPossible, match="no valid token"):
+        machines.rotate(machine)

@@ -1,0 +1,61 @@
+"""Tokens of machines as verbs: given, replaced by the runner itself, asked to be replaced, revoked."""
+
+from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
+
+from speedtrack.runs.models import Machine, MachineEvent, MachineToken
+from speedtrack.runs.models.tokens import MOST_DAYS, TokenText
+from speedtrack.runs.quarantine import record_event
+
+
+class WrongToken(Exception):
+    """A runner offers a token that cannot be stored."""
+
+
+def give(machine: Machine, days: int | None = None) -> str:
+    """Give the machine another token, valid for so many days or for ever. Return it: only its digest is stored."""
+    token = TokenText.new()
+    MachineToken.store(machine, token, checked_days(days))
+    return token.text
+
+
+def checked_days(days: int | None) -> int | None:
+    """Raises WrongToken for a life that no token has."""
+    if days is not None and not 1 <= days <= MOST_DAYS:
+        raise WrongToken(f"a token is valid for 1 to {MOST_DAYS} days, or for ever without a number")
+    return days
+
+
+def replace(machine: Machine, days: int | None = None) -> str:
+    """Give the machine another token, and refuse all that it had. Return it."""
+    revoke(machine)
+    return give(machine, days)
+
+
+def revoke(machine: Machine) -> int:
+    """Refuse all tokens of the machine from now on. Return how many were valid."""
+    return MachineToken.objects.valid().filter(machine=machine).update(revoked_at=Now())
+
+
+def ask_to_rotate(machine: Machine) -> int:
+    """Have the runner replace its token with its next call. Return how many tokens are concerned."""
+    return MachineToken.objects.valid().filter(machine=machine).update(rotate_at=Now())
+
+
+@transaction.atomic
+def rotate(old: MachineToken, successor: TokenText) -> None:
+    """Store the token that the runner has made to replace its own; both are valid until the new one is used.
+
+    The same call again changes nothing, so a runner that did not hear the answer may repeat it. Raises WrongToken if
+    another token has its key.
+    """
+    known = MachineToken.objects.filter(key=successor.key).first()
+    if known and (known.machine_id, known.digest) == (old.machine_id, successor.digest):
+        return
+    try:
+        with transaction.atomic():
+            MachineToken.store(old.machine, successor, old.days)
+    except IntegrityError:
+        raise WrongToken("another token has this key: make a new one") from None
+    MachineToken.objects.filter(pk=old.pk).update(rotate_at=None)
+    record_event(old.machine, MachineEvent.Kind.ROTATED, "by its runner; the old one ends when the new one is used")

@@ -1,0 +1,102 @@
+"""When a machine takes work by itself: windows such as `mon-fri 22:00-06:00`, in the machine's time zone.
+
+The days are those on which a window begins; without days it begins every day. A machine without windows takes work at
+any time. Clock changes are those of the zone: a window may be an hour longer or shorter then.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, time, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, available_timezones
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+WINDOW = re.compile(r"(?:([a-z]{3}(?:-[a-z]{3})?(?:,[a-z]{3}(?:-[a-z]{3})?)*) )?(\d\d):(\d\d)-(\d\d):(\d\d)", re.ASCII)
+MOST = 20  # of a machine
+
+
+class BadWindow(ValueError):
+    """This is no window, or no time zone; the message says how one is written."""
+
+
+class Window(NamedTuple):
+    """``begin`` and ``end``: minutes of the day; an end that is not later is on the next day."""
+
+    days: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def parse(text: str) -> Window:
+    """Read a window. Raises BadWindow."""
+    found = WINDOW.fullmatch(" ".join(text.lower().split()))
+    if found is None:
+        raise BadWindow(f"{text[:40]!r} is not a window: write one such as `mon-fri 22:00-06:00` or `08:00-12:30`")
+    begin, end = (int(found[at]) * 60 + int(found[at + 1]) for at in (2, 4))
+    if begin >= 24 * 60 or end > 24 * 60 or int(found[3]) > 59 or int(found[5]) > 59:
+        raise BadWindow(f"{text[:40]!r} has no such time of day: from 00:00 to 24:00")
+    if begin == end:
+        raise BadWindow(f"{text[:40]!r} begins when it ends: write 00:00-24:00 for a whole day")
+    return Window(tuple(sorted(set(days_of(found[1] or "mon-sun")))), begin, end)
+
+
+def days_of(text: str) -> Iterator[int]:
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        for day in (first, last or first):
+            if day not in DAYS:
+                raise BadWindow(f"there is no day {day!r}: there are {', '.join(DAYS)}")
+        span = (DAYS.index(last or first) - DAYS.index(first)) % 7
+        yield from ((DAYS.index(first) + place) % 7 for place in range(span + 1))
+
+
+def checked(texts: Iterable[str], zone: str) -> list[str]:
+    """The windows as they are stored. Raises BadWindow for one that is wrong, or that the others make needless."""
+    if zone not in available_timezones():
+        raise BadWindow(f"there is no time zone {zone[:40]!r}: give one such as UTC or Europe/Rome")
+    windows = [" ".join(text.lower().split()) for text in texts if text.strip()]
+    if len(windows) > MOST:
+        raise BadWindow(f"{len(windows)} windows are too many: give at most {MOST}")
+    minutes = {place: set(minutes_of(parse(text))) for place, text in enumerate(windows)}
+    for place, text in enumerate(windows):
+        if minutes[place] <= set().union(*(found for other, found in minutes.items() if other != place)):
+            raise BadWindow(f"{text!r} lies within the other windows: leave it out")
+    return windows
+
+
+def minutes_of(window: Window) -> Iterator[int]:
+    """The minutes of the week in a window."""
+    length = (window.end - window.begin) % (24 * 60) or 24 * 60
+    for day in window.days:
+        yield from ((day * 24 * 60 + window.begin + minute) % (7 * 24 * 60) for minute in range(length))
+
+
+def is_open(windows: Sequence[str], zone: str, now: datetime) -> bool:
+    """Does a machine with these windows take work by itself now?"""
+    return not windows or any(begin <= now < end for begin, end in openings(windows, zone, now))
+
+
+def opens_at(windows: Sequence[str], zone: str, now: datetime) -> datetime | None:
+    """When the next window opens; None if one is open."""
+    if is_open(windows, zone, now):
+        return None
+    return min(begin for begin, _ in openings(windows, zone, now) if begin > now)
+
+
+def openings(windows: Sequence[str], zone: str, now: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """When the windows open and close, from yesterday until a week from now."""
+    place = ZoneInfo(zone)
+    today = now.astimezone(place).date()
+    for window in map(parse, windows):
+        for distance in range(-1, 8):
+            day = today + timedelta(days=distance)
+            if day.weekday() in window.days:
+                last = day + timedelta(days=window.end <= window.begin)
+                yield moment(day, window.begin, place), moment(last, window.end, place)
+
+
+def moment(day: date, minute: int, place: ZoneInfo) -> datetime:
+    """A time of day; 24:00 is the beginning of the next one."""
+    if minute == 24 * 60:
+        day, minute = day + timedelta(days=1), 0
+    return datetime.combine(day, time(minute // 60, minute % 60), place)

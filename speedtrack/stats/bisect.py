@@ -1,0 +1,51 @@
+"""Which commit to measure next, so that few are measured until the one is found at which a line changes its level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from speedtrack.stats.narrow import CommitLevel
+
+Levels = Sequence[CommitLevel | None]  #: of the commits of a path, oldest first; None: not measured
+
+
+class CommitRange(NamedTuple):
+    """The change lies after the commit at ``first``, and up to the one at ``last``."""
+
+    first: int
+    last: int
+
+    @property
+    def is_one_commit(self) -> bool:
+        return self.last - self.first == 1
+
+
+def range_left(levels: Levels) -> CommitRange:
+    """The range of the first change of a path whose ends are known: the first is old, the last is new.
+
+    Of a path with several changes, that is the oldest one that the measured commits show.
+    """
+    last = next(place for place, level in enumerate(levels) if level == CommitLevel.NEW)
+    first = max(place for place, level in enumerate(levels[:last]) if level == CommitLevel.OLD)
+    return CommitRange(first, last)
+
+
+def next_place(levels: Levels, within: CommitRange) -> int | None:
+    """The place that halves the range, or the nearest that was not tried; None if none is left."""
+    untried = [place for place in range(within.first + 1, within.last) if levels[place] is None]
+    middle = (within.first + within.last) / 2
+    return min(untried, key=lambda place: (abs(place - middle), place), default=None)
+
+
+def places_after(levels: Levels, within: CommitRange, place: int) -> list[int]:
+    """The places that come next after either answer about ``place``, so that they can be queued beside it."""
+    halves = (CommitRange(within.first, place), CommitRange(place, within.last))
+    return [found for half in halves if (found := next_place(levels, half)) is not None]
+
+
+def steps_left(levels: Levels, within: CommitRange) -> int:
+    """How many commits will be measured at most, if each gets an answer."""
+    untried = sum(levels[place] is None for place in range(within.first + 1, within.last))
+    return math.ceil(math.log2(untried + 1))

@@ -1,0 +1,64 @@
+"""The search for the commit of a change: any change is found, in as few steps as halving needs."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from speedtrack.stats import bisect
+from speedtrack.stats.bisect import CommitRange
+from speedtrack.stats.narrow import CommitLevel
+
+OLD, NEW, UNKNOWN = CommitLevel.OLD, CommitLevel.NEW, CommitLevel.UNKNOWN
+
+
+def search(length: int, cause: int, silent: frozenset[int] = frozenset()) -> tuple[CommitRange, int]:
+    """The range that is left of a path, and how many commits were measured. ``silent``: those without an answer."""
+    levels = [OLD, *[None] * (length - 2), NEW]
+    steps = 0
+    while (place := bisect.next_place(levels, bisect.range_left(levels))) is not None:
+        levels[place] = UNKNOWN if place in silent else NEW if place >= cause else OLD
+        steps += 1
+    return bisect.range_left(levels), steps
+
+
+@given(st.integers(2, 300), st.data())
+def test_the_commit_is_found_in_as_many_steps_as_halving_takes(length: int, data: st.DataObject) -> None:
+    cause = data.draw(st.integers(1, length - 1))
+    left, steps = search(length, cause)
+    assert left == (cause - 1, cause) and left.is_one_commit
+    assert steps <= math.ceil(math.log2(length - 1))
+
+
+@given(st.integers(2, 60), st.data())
+def test_commits_without_an_answer_only_widen_what_is_left(length: int, data: st.DataObject) -> None:
+    cause = data.draw(st.integers(1, length - 1))
+    silent = data.draw(st.frozensets(st.integers(1, length - 1)))
+    left, _ = search(length, cause, silent - {length - 1})
+    assert left.first < cause <= left.last
+    assert all(place in silent for place in range(left.first + 1, left.last))
+
+
+@given(st.integers(3, 100), st.data())
+def test_what_comes_after_either_answer_is_known_before_it(length: int, data: st.DataObject) -> None:
+    levels: list[CommitLevel | None] = [OLD, *[None] * (length - 2), NEW]
+    left = bisect.range_left(levels)
+    place = bisect.next_place(levels, left)
+    assert place is not None
+    ahead = bisect.places_after(levels, left, place)
+    for answer in (OLD, NEW):
+        levels[place] = answer
+        after = bisect.next_place(levels, bisect.range_left(levels))
+        assert after is None or after in ahead
+
+
+def test_of_several_changes_the_oldest_that_was_seen_is_found() -> None:
+    assert bisect.range_left([OLD, None, NEW, None, OLD, NEW]) == (0, 2)
+    assert bisect.range_left([OLD, OLD, UNKNOWN, NEW, OLD, NEW]) == (1, 3)
+
+
+@pytest.mark.parametrize("untried, steps", [(0, 0), (1, 1), (2, 2), (3, 2), (7, 3), (8, 4)])
+def test_how_many_steps_are_left(untried: int, steps: int) -> None:
+    levels = [OLD, *[None] * untried, NEW]
+    assert bisect.steps_left(levels, bisect.range_left(levels)) == steps

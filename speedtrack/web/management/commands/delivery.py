@@ -1,0 +1,74 @@
+"""``manage.py delivery list|replay|purge PROJECT``: stored webhook calls."""
+
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db.models import QuerySet
+
+from speedtrack.projects import deliveries
+from speedtrack.projects.models import Delivery, Project
+from speedtrack.runs import tracking
+from speedtrack.web.management.plaincommand import PlainCommand
+
+LINE = "{:>8}  {:19}  {:12}  {:9}  {:>10,}  {}"
+LISTED = 20
+
+
+class Command(PlainCommand):
+    help = "List a project's webhook calls, take some as if they had just arrived, or delete old ones."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("action", choices=["list", "replay", "purge"])
+        parser.add_argument("project", help="name of the project")
+        parser.add_argument("numbers", nargs="*", type=int, metavar="NUMBER", help="replay: as listed")
+        parser.add_argument("--status", choices=Delivery.Status.values, default="", help="only these")
+        parser.add_argument(
+            "--last", type=int, metavar="COUNT", help=f"only the newest ones (list: {LISTED}; replay: name numbers)"
+        )
+        parser.add_argument("--older-than", type=int, metavar="DAYS", help="purge: those that arrived before then")
+        parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            project = tracking.project_named(options["project"])
+            if options["last"] is not None and options["last"] < 1:
+                raise CommandError("--last: give a count of 1 or more")
+            act = {"list": list_lines, "replay": replay, "purge": purge}[options["action"]]
+            for line in act(project, options):
+                self.stdout.write(line)
+        except (tracking.NoSuchThing, deliveries.NotPossible) as e:
+            raise CommandError(str(e)) from e
+
+
+def list_lines(project: Project, options: dict[str, Any]) -> Iterator[str]:
+    for row in deliveries.listed(project, options["status"])[: options["last"] or LISTED]:
+        words = ": ".join(filter(None, [row.summary or row.event, row.outcome]))
+        yield LINE.format(row.pk, f"{row.received_at:%Y-%m-%d %H:%M:%S}", row.provider, row.status, row.size, words)
+    for refusal in project.refusals.order_by("-hour", "reason")[:5]:
+        yield f"refused   {refusal.hour:%Y-%m-%d %H:00}     {refusal}"
+
+
+def replay(project: Project, options: dict[str, Any]) -> Iterator[str]:
+    rows = selected(project, options)
+    if options["dry_run"]:
+        yield f"{rows.count()} deliveries would be replayed"
+        return
+    yield f"{deliveries.replay(project, rows)} deliveries replayed: the repository is looked at within seconds"
+
+
+def selected(project: Project, options: dict[str, Any]) -> "QuerySet[Delivery]":
+    if options["numbers"]:
+        return deliveries.chosen(project, options["numbers"])
+    if not options["last"]:
+        raise CommandError("name the deliveries by their numbers, or give --last COUNT")
+    newest = deliveries.listed(project, options["status"])[: options["last"]]
+    return deliveries.chosen(project, newest.values_list("pk", flat=True))
+
+
+def purge(project: Project, options: dict[str, Any]) -> Iterator[str]:
+    if options["older_than"] is None:
+        raise CommandError("say what is old: --older-than DAYS")
+    counted = deliveries.purge(project, options["older_than"], options["status"], only_count=options["dry_run"])
+    yield f"{counted} {'would be' if options['dry_run'] else 'are'} deleted"

@@ -1,0 +1,78 @@
+"""``manage.py hook show|rotate|end PROJECT``: a project's webhook and its secrets."""
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from speedtrack.projects import hooks
+from speedtrack.projects.models import Project
+from speedtrack.runs import changing, tracking
+from speedtrack.sealed import KeyLost
+from speedtrack.web.management.plaincommand import PlainCommand
+
+Options = dict[str, Any]
+
+
+def show(project: Project, options: Options) -> str:
+    last = project.deliveries.order_by("-pk").values_list("received_at", flat=True).first()
+    until = project.former_hook_secret_until if hooks.former_is_valid(project) else None
+    used = project.deliveries.filter(with_former=True).order_by("-pk").values_list("received_at", flat=True).first()
+    lines = [f"address    {changing.hook_url(project)}", f"last call  {last or 'never'}"]
+    if until:
+        lines.append(f"former     secret valid until {until:%Y-%m-%d %H:%M} UTC, last used {used or 'never'}")
+    if project.renamed_to:
+        lines.append(f"renamed    the forge says that the repository is now called {project.renamed_to}")
+    return "\n".join(lines)
+
+
+def rotate(project: Project, options: Options) -> str:
+    given = sys.stdin.readline().strip() if options["given"] else ""
+    if options["given"] and not given:
+        raise CommandError("nothing was read: write the secret to the standard input")
+    days = options["days"]
+    former = f"the former one is valid for {days} days" if days else "the former one is refused"
+    if options["dry_run"]:
+        return f"{project.slug} would get a new secret; {former} from then on"
+    secret = hooks.rotate(project, days, given)
+    shown = "" if given else f"; it is not shown again:\n{secret}"
+    return f"{project.slug} has a new secret, {former}{shown}"
+
+
+def end(project: Project, options: Options) -> str:
+    if not hooks.former_is_valid(project):
+        return f"{project.slug} has no former secret"
+    if options["dry_run"]:
+        return f"the former secret of {project.slug} would be refused"
+    hooks.end_former(project)
+    return f"the former secret of {project.slug} is refused"
+
+
+ACTIONS: dict[str, Callable[[Project, Options], str]] = {"show": show, "rotate": rotate, "end": end}
+
+
+class Command(PlainCommand):
+    help = "Show a project's webhook, give it a new secret (shown once), or end the former one."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("action", choices=[*ACTIONS])
+        parser.add_argument("project", help="name of the project")
+        parser.add_argument(
+            "--days",
+            type=int,
+            default=hooks.FORMER_DAYS,
+            help=f"rotate: for how long the former secret stays valid (default: {hooks.FORMER_DAYS}; 0: not at all)",
+        )
+        parser.add_argument(
+            "--given", action="store_true", help="rotate: read the secret that the forge has made from standard input"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            project = tracking.project_named(options["project"])
+            self.stdout.write(ACTIONS[options["action"]](project, options))
+        except (tracking.NoSuchThing, hooks.UnfitSecret, KeyLost) as e:
+            raise CommandError(str(e)) from e

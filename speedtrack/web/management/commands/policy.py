@@ -1,0 +1,76 @@
+"""``manage.py policy PROJECT``: which commits of its branches are measured by themselves, with what, and where."""
+
+from argparse import ArgumentParser, BooleanOptionalAction
+from dataclasses import replace
+from datetime import time
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects.models import Project
+from speedtrack.runs import rules, tracking
+from speedtrack.runs.policies import BadPolicy
+from speedtrack.runs.rules import Saved
+from speedtrack.web.management.plaincommand import PlainCommand
+from speedtrack.web.management.tried import add_dry_run, said
+
+CHANGING = ("every", "most_waiting", "fills_gaps", "ignored_paths", "suite", "machines", "extended_at", "zone")
+
+
+class Command(PlainCommand):
+    help = "List a project's planning policies, or make, change or remove the one of a pattern of branches."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("project", help="name of a tracked project")
+        parser.add_argument("--branches", default="", metavar="PATTERN", help="such as 8.* (default: all others)")
+        parser.add_argument("--every", type=int, metavar="N", help="measure every n-th commit")
+        parser.add_argument("--most-waiting", type=int, metavar="N", help="commits that wait at most; 0: no limit")
+        parser.add_argument(
+            "--fills-gaps", action=BooleanOptionalAction, help="measure what --every leaves out on idle machines"
+        )
+        parser.add_argument("--ignored-paths", nargs="*", metavar="GLOB", help="as in .gitignore, such as 'docs/**'")
+        parser.add_argument("--suite", help="another suite than the project's")
+        parser.add_argument("--machines", nargs="*", metavar="NAME", help="only on these; none: all of the project")
+        parser.add_argument("--extended-at", metavar="HH:MM", help="measure the extended set daily; 'never' ends that")
+        parser.add_argument("--zone", help="time zone of --extended-at (default: UTC)")
+        parser.add_argument("--remove", action="store_true", help="let the other policies, or none, decide")
+        add_dry_run(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            project = tracking.project_named(options["project"])
+            given = {name: options[name] for name in CHANGING if options[name] is not None}
+            if not given and not options["remove"]:
+                self.list_policies(project)
+                return
+            self.stdout.write(said(lambda: change(project, options, given), options["dry_run"]))
+        except (tracking.NoSuchThing, BadPolicy, DefinitionError) as e:
+            raise CommandError(str(e)) from e
+
+    def list_policies(self, project: Project) -> None:
+        for policy in project.policies.order_by("branches"):
+            self.stdout.write(f"{policy}: {', '.join(rules.in_words(policy))}")
+        if not project.policies.filter(branches="").exists():
+            self.stdout.write("policy of all other branches: every commit")
+
+
+def change(project: Project, options: dict[str, Any], given: dict[str, Any]) -> Saved:
+    """Do what the options say; what they leave out stays as it was."""
+    branches = options["branches"]
+    if options["remove"]:
+        return rules.remove_policy(project, branches)
+    if "most_waiting" in given:
+        given["most_waiting"] = given["most_waiting"] or None
+    if "extended_at" in given:
+        given["extended_at"] = hour_of(given["extended_at"])
+    return rules.save_policy(project, replace(rules.wanted_now(project, branches), **given))
+
+
+def hour_of(text: str) -> time | None:
+    if text == "never":
+        return None
+    try:
+        return time.fromisoformat(text)
+    except ValueError as e:
+        raise BadPolicy(f"{text[:20]!r} is no time of day: give one such as 02:30, or 'never'") from e

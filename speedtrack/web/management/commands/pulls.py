@@ -1,0 +1,46 @@
+"""``manage.py pulls PROJECT [NUMBER]``: list open pull requests, or approve the head of one."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from speedtrack.projects.models import Project, PullRequest
+from speedtrack.runs import pullrequests, tracking
+from speedtrack.web.management.plaincommand import PlainCommand
+
+
+class Command(PlainCommand):
+    help = "List a project's open pull requests, or let the machines build and measure the head of one."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("project", help="name of a tracked project")
+        parser.add_argument("number", nargs="?", type=int, help="of the pull request to approve")
+        parser.add_argument("--head", metavar="SHA", help="the commit that you have looked at; needed to approve")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            project = tracking.project_named(options["project"])
+            if options["number"] is None:
+                self.list_open(project)
+                return
+            pull = pull_numbered(project, options["number"])
+            if not options["head"]:
+                raise CommandError(f"name the head that you have looked at: --head {pull.head_sha}")
+            approval = pullrequests.approve(pull, options["head"], None)
+        except (tracking.NoSuchThing, pullrequests.NotApprovable) as e:
+            raise CommandError(str(e)) from e
+        self.stdout.write(f"{approval} is approved: the process `git` fetches it and queues its runs")
+
+    def list_open(self, project: Project) -> None:
+        for pull in project.pull_requests.filter(state=PullRequest.State.OPEN).order_by("-number"):
+            approved = pull.approvals.filter(head_sha__startswith=pull.head_sha).exists()
+            state = "approved" if approved else "waits for approval"
+            self.stdout.write(f"{pull.number:6} {pull.head_sha} {state:18} {pull.title}")
+
+
+def pull_numbered(project: Project, number: int) -> PullRequest:
+    found = project.pull_requests.filter(number=number).first()
+    if found is None:
+        raise tracking.NoSuchThing(f"{project} has no pull request {number}: without a number, they are listed")
+    return found

@@ -1,0 +1,31 @@
+"""``manage.py untrack PROJECT``: measure a project no more."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from speedtrack.runs import changing, tracking
+from speedtrack.web.management.plaincommand import PlainCommand
+from speedtrack.web.management.tried import add_dry_run, said
+
+
+class Command(PlainCommand):
+    help = "Look at a project's repository no more and cancel its waiting runs. What was measured stays."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("project", help="name of a tracked project")
+        add_dry_run(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            project = tracking.project_named(options["project"])
+        except tracking.NoSuchThing as e:
+            raise CommandError(str(e)) from e
+        if project.untracked_at:
+            raise CommandError(f"{project} is not tracked already: `manage.py track {project.url}` tracks it again")
+
+        def untrack() -> str:
+            return f"{project} is no longer tracked; {changing.untrack(project)} waiting runs cancelled"
+
+        self.stdout.write(said(untrack, options["dry_run"]))

@@ -1,0 +1,17 @@
+"""``--dry-run`` of commands that change something."""
+
+from argparse import ArgumentParser
+from collections.abc import Callable
+
+from speedtrack.runs.outlook import outlook
+
+
+def add_dry_run(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--dry-run", action="store_true", help="change nothing: say what would be queued, and how long it would take"
+    )
+
+
+def said(verb: Callable[[], object], dry_run: bool) -> str:
+    """What the verb answers, or what it would answer and change."""
+    return str(outlook(verb)) if dry_run else str(verb())

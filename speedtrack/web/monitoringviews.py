@@ -1,0 +1,44 @@
+"""What programs ask that watch this installation: is it alive, is it ready, and its metrics."""
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from speedtrack.monitoring import collector, health
+from speedtrack.monitoring.remembered import Busy
+from speedtrack.web.requests import monitoring
+
+REFUSED = "the metrics are for this host only: set METRICS_TOKEN, and send it as `Authorization: Bearer <token>`"
+
+
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """Is the process alive?"""
+    return HttpResponse("ok\n", content_type="text/plain")
+
+
+@never_cache
+@require_safe
+def readyz(request: HttpRequest) -> JsonResponse:
+    """Are pages, runners and pushes served? 503 if not. Only who may read the metrics is told the reasons."""
+    found = health.findings()
+    is_ready = health.is_ready(found)
+    checks = {one.name: {"state": one.state, "why": one.words} for one in found}
+    if not monitoring.may_watch(request):
+        checks = {name: {"state": said["state"]} for name, said in checks.items()}
+    return JsonResponse({"ready": is_ready, "checks": checks}, status=200 if is_ready else 503)
+
+
+@never_cache
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """The metrics in Prometheus' text format."""
+    if not monitoring.may_watch(request):
+        answer = JsonResponse({"error": REFUSED}, status=401)
+        answer["WWW-Authenticate"] = "Bearer"
+        return answer
+    try:
+        return HttpResponse(collector.exposition(), content_type=CONTENT_TYPE_LATEST)
+    except Busy as e:
+        return JsonResponse({"error": str(e)}, status=503)

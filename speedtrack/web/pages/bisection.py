@@ -1,0 +1,213 @@
+"""Searches for the commit of a change that people asked for: the list of a project with its form, and one of them."""
+
+from dataclasses import dataclass
+
+from django.db.models import Prefetch
+from django.http import Http404, QueryDict
+
+from speedtrack.alerts import bisecting
+from speedtrack.alerts.bisecting import Expected, Search
+from speedtrack.alerts.measuring import NotMeasurable
+from speedtrack.alerts.models import Bisection, BisectionAnswer
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED, Metric
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects.models import Commit, Project
+from speedtrack.runs.models import Machine, Run
+from speedtrack.stats.bisect import CommitRange
+from speedtrack.web.pages.compare.sides import places_of
+from speedtrack.web.pages.narrowing import MARKS, MEANINGS, MOST, PathCommit, PathRow
+from speedtrack.web.scope import machines_of, project_or_404
+
+NEWEST = 30  # bisections of a list
+Answer = BisectionAnswer.Answer
+LOOKS = {Answer.OLD: "old", Answer.UNKNOWN: "unknown", Answer.UNDECIDED: "unknown", Answer.FAILED: "failed"}
+#: What is known of a benchmark while its ends are not known to differ.
+WORDS = {
+    Answer.SAME: "did not change",
+    Answer.UNKNOWN: "is measured further: the pairs so far do not say whether it changed",
+    Answer.UNDECIDED: "stays unknown: no number of pairs says whether it changed",
+    Answer.FAILED: "could not be measured",
+}
+ANSWER_WORDS = {
+    Answer.DIFFERENT: "the newer end",
+    Answer.SAME: "same as the older end",
+    Answer.OLD: "level of the older end",
+    Answer.NEW: "level of the newer end",
+    Answer.UNKNOWN: "not known yet",
+    Answer.UNDECIDED: "not known",
+    Answer.FAILED: "not built or measured",
+}
+
+
+@dataclass(frozen=True)
+class BisectPage:
+    """The form, with what the address presets, and the newest bisections."""
+
+    project: Project
+    bisections: list[Bisection]
+    names: list[str]
+    machines: list[Machine]
+    metrics: list[Metric]
+    before: str
+    commit: str
+    machine: str
+    metric: str
+    chosen: list[str]
+
+
+def load(slug: str, query: QueryDict) -> BisectPage:
+    project = project_or_404(slug)
+    related = project.bisections.select_related("before", "commit", "machine", "benchmark_set", "asked_by")
+    benchmarks = Benchmark.objects.filter(project=project, sets__runs__isnull=False).order_by("name")
+    preset = {key: query.get(key, "").strip() for key in ("before", "commit", "machine", "metric")}
+    preset["metric"] = preset["metric"] or HEADLINE
+    return BisectPage(
+        project,
+        list(related.order_by("-id")[:NEWEST]),
+        list(benchmarks.values_list("name", flat=True).distinct()),
+        [machine for machine in machines_of(project) if machine.retired_at is None],
+        [METRICS[name] for name in WATCHED if not METRICS[name].counted],
+        **preset,
+        chosen=query.getlist("benchmark"),
+    )
+
+
+@dataclass(frozen=True)
+class AskedBisection:
+    """What a form asks for."""
+
+    before: Commit
+    commit: Commit
+    machine: Machine
+    names: list[str]
+    metric: str
+
+
+def read_form(project: Project, form: QueryDict) -> AskedBisection:
+    """Raises NotMeasurable for what the project does not have."""
+    named = [form.get(key, "").strip() for key in ("before", "commit")]
+    ends = []
+    if not all(named):
+        raise NotMeasurable("name both commits")
+    for name, place in zip(named, places_of((project, name) for name in named), strict=True):
+        if place is None:
+            raise NotMeasurable(
+                f"{project.name} has no commit, branch or tag {name!r}" if name else "name both commits"
+            )
+        ends.append(Commit.objects.get(pk=place.commit_id))
+    machines = {machine.name: machine for machine in machines_of(project) if machine.retired_at is None}
+    name = form.get("machine", "")
+    if name not in machines:
+        raise NotMeasurable(f"no machine {name!r} measures {project.name}")
+    return AskedBisection(
+        ends[0], ends[1], machines[name], form.getlist("benchmark"), form.get("metric", "") or HEADLINE
+    )
+
+
+@dataclass(frozen=True)
+class AnswerRow:
+    """A measured commit of a search."""
+
+    commit: Commit
+    answer: BisectionAnswer
+
+    @property
+    def words(self) -> str:
+        return ANSWER_WORDS[Answer(self.answer.answer)]
+
+
+@dataclass(frozen=True)
+class SearchShown:
+    """What is known of one benchmark. ``left``: the shown ones of the ``possible`` causes, oldest first."""
+
+    benchmark: str
+    end: BisectionAnswer | None
+    worse: bool
+    left: list[Commit]
+    possible: int
+    commits: list[PathCommit]
+    rows: list[AnswerRow]
+
+    @property
+    def words(self) -> str:
+        if self.end is None:
+            return "waits for the pairs of both ends"
+        return WORDS.get(Answer(self.end.answer), "")
+
+    @property
+    def newest(self) -> Commit:
+        return self.left[-1]
+
+    @property
+    def legend(self) -> list[tuple[str, str, str]]:
+        looks = {one.look for one in self.commits}
+        return [(look, MARKS[look], MEANINGS[look]) for look in MARKS if look in looks]
+
+
+@dataclass(frozen=True)
+class BisectionPage:
+    """``left_out``: commits that the strips do not show, as nothing is known of them."""
+
+    bisection: Bisection
+    searches: list[SearchShown]
+    expected: Expected
+    runs: list[Run]
+    left_out: int
+
+    @property
+    def measuring(self) -> bool:
+        return self.bisection.ended_at is None
+
+
+def load_one(pk: int) -> BisectionPage:
+    related = ("project", "before", "commit", "machine", "benchmark_set", "suite", "asked_by")
+    runs = Run.objects.select_related("commit", "benchmark_set").order_by("pk")
+    bisections = Bisection.objects.select_related(*related).prefetch_related(Prefetch("runs", queryset=runs))
+    bisection: Bisection | None = bisections.filter(pk=pk).first()
+    if bisection is None:
+        raise Http404(f"There is no bisection {pk}.")
+    searches = bisecting.stored_searches(bisection)
+    places = shown_places(bisection, searches)
+    commits = Commit.objects.in_bulk([bisection.path[place - 1] for place in places if place])
+    commits[bisection.before_id] = bisection.before
+    return BisectionPage(
+        bisection,
+        [search_shown(bisection, one, places, commits) for one in searches],
+        bisecting.expected(bisection, searches),
+        list(bisection.runs.all()),
+        1 + len(bisection.path) - len(places),
+    )
+
+
+def shown_places(bisection: Bisection, searches: list[Search]) -> list[int]:
+    """The places of the path that are shown: the ends, what was measured, and what lies nearest to those."""
+    length = 1 + len(bisection.path)
+    places = {commit: place for place, commit in enumerate(bisection.path, start=1)}
+    known = {0, length - 1} | {places[commit] for one in searches for commit in one.answers if commit in places}
+    known |= {place for one in searches if (left := one.is_at(bisection)) for place in left}
+    near = sorted(range(length), key=lambda place: min(abs(place - one) for one in known)) if length > MOST else []
+    return sorted(near[:MOST]) if near else list(range(length))
+
+
+def search_shown(bisection: Bisection, search: Search, places: list[int], commits: dict[int, Commit]) -> SearchShown:
+    end = search.answers.get(bisection.commit_id)
+    metric = bisection.metric
+    worse = bool(end and end.ratio and (end.ratio > 1) == (metric.better == "lower"))
+    left = search.is_at(bisection)
+    ids = [bisection.before_id, *bisection.path]
+    shown = [path_commit(commits[ids[place]], place, search, left, worse) for place in places]
+    between = [commits[ids[place]] for place in places if left and left.first < place <= left.last]
+    rows = [
+        AnswerRow(commits[ids[place]], search.answers[ids[place]]) for place in places if ids[place] in search.answers
+    ]
+    return SearchShown(search.benchmark.name, end, worse, between, left.last - left.first if left else 0, shown, rows)
+
+
+def path_commit(commit: Commit, place: int, search: Search, left: CommitRange | None, worse: bool) -> PathCommit:
+    answer = search.answers.get(commit.pk)
+    look = "unmeasured" if place else "old"
+    if answer is not None:
+        after = "new" if worse else "better"
+        look = LOOKS.get(Answer(answer.answer), after if answer.answer in (Answer.NEW, Answer.DIFFERENT) else "old")
+    row = PathRow(commit.pk, place, commit.sha, commit.subject, commit.author_name)
+    return PathCommit(row, look, bool(left and left.first < place <= left.last))

@@ -1,0 +1,146 @@
+"""The log of a run: its phases, of which a window of lines is shown, or the lines that have a text."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.http import QueryDict
+
+from speedtrack.runs import logs
+from speedtrack.runs.logs import Line, LogIndex, Match, Stretch
+from speedtrack.runs.models import LogChunk, Run
+from speedtrack.text import plain
+from speedtrack.web.pages.live import stream_of_run
+from speedtrack.web.pages.run import deletions_in_words, run_or_404
+
+PHASES = 200  # that are listed
+LARGEST_NUMBER = 10**9
+
+
+@dataclass(frozen=True)
+class ShownStretch:
+    """A phase with those of its lines that are shown."""
+
+    stretch: Stretch
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def earlier(self) -> int | None:
+        """The last of its lines before those that are shown; None: there is none."""
+        is_more = self.lines and self.lines[0].number > self.stretch.first
+        return self.lines[0].number - 1 if is_more else None
+
+    @property
+    def later(self) -> int | None:
+        """The first of its lines behind those that are shown; None: there is none."""
+        is_more = self.lines and self.lines[-1].number < self.stretch.last
+        return self.lines[-1].number + 1 if is_more else None
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """``left_out``: how many phases are not listed; ``go_on``: where to search on."""
+
+    run: Run
+    total: int
+    attempts: int
+    stretches: list[ShownStretch]
+    left_out: int
+    end: int
+    needle: str
+    matches: list[Match]
+    go_on: int | None
+    stream: str
+    deleted: list[str]
+
+    @property
+    def is_end_shown(self) -> bool:
+        return self.end > self.total
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the address asks for: the lines from ``first`` on or before ``before``, a phase's last ones, or a text."""
+
+    first: int | None
+    before: int | None
+    phase: str
+    needle: str
+
+    @classmethod
+    def of(cls, query: QueryDict) -> "Asked":
+        first, before = (number_of(query.get(name)) for name in ("from", "before"))
+        return cls(first, before, query.get("phase", ""), query.get("q", "").strip())
+
+    def window(self, index: LogIndex) -> tuple[int, int]:
+        """The first line to show, and the one behind the last."""
+        if self.first is None and (
+            phase := next((one for one in index.stretches[::-1] if one.phase == self.phase), None)
+        ):
+            return max(index.start_before(phase.last + 1), phase.first), phase.last + 1
+        if self.first is not None and self.before is None:
+            first = max(1, min(self.first, index.total))
+            return first, index.end_after(first)
+        end = min(self.before or index.total + 1, index.total + 1)
+        return max(index.start_before(end), self.first or 1), end
+
+
+def number_of(text: str | None) -> int | None:
+    """The number of a line; None where it is none."""
+    if not text or not text.isascii() or not text.isdecimal():
+        return None
+    return min(int(text[:10]), LARGEST_NUMBER) or None
+
+
+def load(pk: int, query: QueryDict) -> LogPage:
+    run, asked = run_or_404(pk), Asked.of(query)
+    index = logs.index_of(pk)
+    first, end = asked.window(index)
+    matches, go_on = logs.search(index, asked.needle, asked.first or 1) if asked.needle else ([], None)
+    return LogPage(
+        run=run,
+        total=index.total,
+        attempts=len({one.number for one in index.stretches}),
+        stretches=[] if asked.needle else by_stretch(index, logs.read(index, first, end)),
+        left_out=max(0, len(index.stretches) - PHASES),
+        end=end,
+        needle=asked.needle,
+        matches=matches,
+        go_on=go_on,
+        stream="" if run.done else stream_of_run(pk),
+        deleted=[] if index.total else deletions_in_words(run, ["logs"]),
+    )
+
+
+def by_stretch(index: LogIndex, lines: list[Line]) -> list[ShownStretch]:
+    """The newest phases, and those whose lines are shown."""
+    found = []
+    for place, one in enumerate(index.stretches):
+        begin, end = (bisect_left(lines, number, key=lambda line: line.number) for number in (one.first, one.last + 1))
+        if begin < end or place >= len(index.stretches) - PHASES:
+            found.append(ShownStretch(one, lines[begin:end]))
+    return found
+
+
+def log_document(pk: int, query: QueryDict) -> dict[str, Any]:
+    """A window of lines as JSON."""
+    run, index = run_or_404(pk), logs.index_of(pk)
+    first, end = Asked.of(query).window(index)
+    return {"live": not run.done, **logs.document(index, logs.read(index, first, end))}
+
+
+def whole_log(run: Run, phase: str | None) -> Iterator[str]:
+    """The log of all attempts, in pieces."""
+    chunks = LogChunk.objects.filter(attempt__run=run).order_by("attempt_id", "seq").select_related("attempt")
+    if phase:
+        chunks = chunks.filter(phase=phase)
+    before: tuple[int, str] | None = None
+    for chunk in chunks.iterator(chunk_size=16):
+        now = (chunk.attempt.number, chunk.phase)
+        if now != before:
+            yield f"{'' if before is None else chr(10)}--- attempt {now[0]}, {plain(now[1])} ---\n"
+        before = now
+        yield plain(chunk.text)
+    if before is None:
+        yield "".join(f"{sentence}\n" for sentence in deletions_in_words(run, ["logs"]))

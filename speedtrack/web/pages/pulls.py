@@ -1,0 +1,56 @@
+"""The open pull requests of a project, and what approved heads of them did."""
+
+from dataclasses import dataclass
+
+from django.http import Http404
+
+from speedtrack.alerts import pulls
+from speedtrack.alerts.pulls import PairedAnswer
+from speedtrack.projects.models import Project, PullRequest
+from speedtrack.runs import pullrequests
+from speedtrack.runs.models import Approval, Run
+
+SHOWN = 50  # pull requests
+ENDED = 20  # closed ones that were measured
+
+
+@dataclass(frozen=True)
+class PullRow:
+    """A pull request, the newest approval of it, and its result. ``is_current``: the approval is of today's head."""
+
+    pull: PullRequest
+    approval: Approval | None
+    is_current: bool
+    runs: list[Run]
+    answers: list[PairedAnswer]
+
+    @property
+    def differing(self) -> list[PairedAnswer]:
+        return [one for one in self.answers if one.answer == "different"]
+
+
+@dataclass(frozen=True)
+class PullsPage:
+    open: list[PullRow]
+    ended: list[PullRow]
+
+
+def pull_or_404(project: Project, number: int) -> PullRequest:
+    found = project.pull_requests.filter(number=number).first()
+    if found is None:
+        raise Http404(f"{project} has no pull request {number}.")
+    return found
+
+
+def load(project: Project) -> PullsPage:
+    newest = project.pull_requests.select_related("project").order_by("-number")
+    is_open = newest.filter(state=PullRequest.State.OPEN)
+    ended = newest.exclude(state=PullRequest.State.OPEN).filter(approvals__planned_at__isnull=False).distinct()
+    return PullsPage([row_of(pull) for pull in is_open[:SHOWN]], [row_of(pull) for pull in ended[:ENDED]])
+
+
+def row_of(pull: PullRequest) -> PullRow:
+    approval = pull.approvals.select_related("by", "head", "base").order_by("-pk").first()
+    runs = pullrequests.runs_of(approval) if approval else []
+    is_current = approval is not None and approval.head_sha.startswith(pull.head_sha)
+    return PullRow(pull, approval, is_current, runs, pulls.answers_of(pull.project_id, runs) if runs else [])

@@ -1,0 +1,44 @@
+"""Give a project's repository a credential, or take it away."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST
+
+from speedtrack.projects.credentials import remove_credential, store_credential
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.remotes import Remote
+from speedtrack.runs import changing
+from speedtrack.web import scope
+from speedtrack.web.pages.project_access import AccessForm
+from speedtrack.web.pages.project_settings import ProjectForm
+from speedtrack.web.settings.projects import settings_page
+
+
+@sensitive_post_parameters("token", "deploy_key")
+@require_POST
+@login_required
+def change_access(request: HttpRequest, slug: str) -> HttpResponse:
+    """Keep what was entered if the repository accepts it; with ``remove``, forget what is kept."""
+    project = scope.project_or_404(slug)
+    if request.POST.get("remove"):
+        remove_credential(project)
+        messages.success(request, "The credential is forgotten: the repository is read as a public one.")
+        return redirect("project-settings", slug=slug)
+    form = AccessForm(request.POST)
+    try:
+        credential = form.credential(project.url)
+        if credential:
+            changing.ask_remote(Remote(project.url, credential))
+    except RepositoryError as e:
+        form.add_error(None, f"Not kept: {e}.")
+    else:
+        if credential:
+            store_credential(project, credential)
+            messages.success(request, f"Kept: {credential}. It is sent to that server only, and shown to nobody.")
+            return redirect("project-settings", slug=slug)
+        if form.is_valid():
+            form.add_error(None, "Not kept: enter a token, or a deploy key with the keys of its host.")
+    return settings_page(request, project, ProjectForm(project, None), access=form)

@@ -1,0 +1,66 @@
+"""The webhook calls of a project: look at them, replay and delete them."""
+
+from collections.abc import Callable
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from speedtrack.projects import deliveries
+from speedtrack.projects.models import Project
+from speedtrack.web import scope
+from speedtrack.web.pages import deliveries as page
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def list_deliveries(request: HttpRequest, slug: str) -> HttpResponse:
+    """The calls; a POST does one of ACTIONS."""
+    project = scope.project_or_404(slug)
+    if request.method == "POST":
+        return act(request, project)
+    return render(request, "web/deliveries.html", {"project": project, "page": page.load(project, request.GET)})
+
+
+@require_safe
+@login_required
+def show_delivery(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    project = scope.project_or_404(slug)
+    return render(request, "web/delivery.html", {"project": project, "page": page.load_one(project, pk)})
+
+
+def act(request: HttpRequest, project: Project) -> HttpResponse:
+    action = ACTIONS.get(request.POST.get("act", ""))
+    try:
+        if action is None:
+            raise deliveries.NotPossible(f"choose one of {', '.join(ACTIONS)}")
+        messages.success(request, action(project, request.POST))
+    except deliveries.NotPossible as e:
+        messages.error(request, f"Not done: {e}.")
+    return redirect("deliveries", slug=project.slug)
+
+
+def replay(project: Project, form: QueryDict) -> str:
+    numbers = [int(one) for one in form.getlist("delivery") if is_number(one)]
+    if not numbers:
+        raise deliveries.NotPossible("select one delivery or more")
+    count = deliveries.replay(project, deliveries.chosen(project, numbers))
+    return f"{count} deliver{'y is' if count == 1 else 'ies are'} replayed: the repository is looked at within seconds."
+
+
+def purge(project: Project, form: QueryDict) -> str:
+    days = form.get("days", "").strip()
+    if not is_number(days):
+        raise deliveries.NotPossible("give a number of days")
+    if not form.get("sure"):
+        raise deliveries.NotPossible("confirm that nothing brings them back")
+    return f"{deliveries.purge(project, int(days))} are deleted."
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19
+
+
+ACTIONS: dict[str, Callable[[Project, QueryDict], str]] = {"replay": replay, "purge": purge}

@@ -1,0 +1,93 @@
+"""What people ask the machines for: ranges of commits, single runs, and heads of pull requests."""
+
+from collections.abc import Callable
+from functools import partial
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.runs import pullrequests, tracking
+from speedtrack.runs.tracking import NoSuchThing
+from speedtrack.web import scope
+from speedtrack.web.pages import measure as page
+from speedtrack.web.pages import pulls as pulls_page
+from speedtrack.web.pages import run as run_page
+from speedtrack.web.requests.previews import do_or_preview
+
+ACTIONS: dict[str, Callable[[int], str]] = {
+    "retry": tracking.retry_run,
+    "cancel": tracking.cancel_run,
+    "raise": tracking.raise_run,
+}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def measure(request: HttpRequest, slug: str) -> HttpResponse:
+    """Queue commits by hand, or say what that would queue."""
+    project = scope.project_or_404(slug)
+    form = page.MeasureForm(project, request.POST or None, request.GET.dict())
+    if form.is_valid():
+        try:
+            do_or_preview(request, partial(queue_asked, form.asked()))
+        except (NoSuchThing, RepositoryError, DefinitionError) as e:
+            messages.error(request, f"Nothing was queued: {e}.")
+        else:
+            if not request.POST.get("preview"):
+                return redirect("queue")
+    return render(request, "web/measure.html", {"project": project, "form": form})
+
+
+def queue_asked(asked: page.AskedRange) -> str:
+    # Without fetching: a thread of the web server may not wait for minutes.
+    choice = tracking.choose(
+        asked.slug,
+        asked.expression,
+        asked.benchmarks,
+        asked.machine,
+        asked.extended,
+        thinning=asked.thinning,
+        fetches=False,
+    )
+    queued = tracking.queue_by_hand(choice)
+    return f"{queued} run{'' if queued == 1 else 's'} of {len(choice.ranks)} commits queued"
+
+
+@require_POST
+@login_required
+def act_on_run(request: HttpRequest, pk: int, action: str) -> HttpResponse:
+    """Do one of ACTIONS with a run, or say what that would change."""
+    if action not in ACTIONS:
+        raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
+    run = run_page.run_or_404(pk)
+    try:
+        do_or_preview(request, partial(ACTIONS[action], run.pk))
+    except NoSuchThing as e:
+        messages.error(request, f"Not done: {e}.")
+    return redirect("run", pk=pk)
+
+
+@require_safe
+def list_pulls(request: HttpRequest, slug: str) -> HttpResponse:
+    project = scope.project_or_404(slug)
+    return render(request, "web/pulls.html", {"project": project, "page": pulls_page.load(project)})
+
+
+@require_POST
+@login_required
+def approve_pull(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Let the machines measure the head that the page showed."""
+    assert isinstance(request.user, User)
+    pull = pulls_page.pull_or_404(scope.project_or_404(slug), number)
+    try:
+        approval = pullrequests.approve(pull, request.POST.get("head", "")[:64], request.user)
+        messages.success(request, f"{approval} is approved: its pairs are queued as soon as it is fetched.")
+    except pullrequests.NotApprovable as e:
+        messages.error(request, f"Not approved: {e}.")
+    return redirect("pulls", slug=slug)

@@ -1,0 +1,45 @@
+"""Lines of logs: their texts are of others, their styles are ours."""
+
+from collections.abc import Iterable
+
+from django import template
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+
+from speedtrack.ansi import Span, spans
+from speedtrack.runs.logs import Line, Match
+from speedtrack.web.addresses import path_of_number
+
+register = template.Library()
+
+CUT = '<i class="cut">the rest is in the raw log</i>'
+BEFORE = 5  # lines that are shown before one that was searched for
+
+
+@register.simple_tag
+def log_lines(run: int, lines: Iterable[Line]) -> SafeString:
+    """Each line with its number, which links to it."""
+    path = path_of_number("run-log", run)
+    return mark_safe("".join(log_line(path, one) for one in lines))  # noqa: S308 - numbers are ours, texts are escaped
+
+
+def log_line(path: str, line: Line) -> str:
+    number = f'<a href="{path}?from={line.number}#L{line.number}" tabindex="-1">{line.number}</a>'
+    return f'<li id="L{line.number}">{number}<span>{text_of(spans(line.text))}{CUT if line.cut else ""}</span></li>'
+
+
+def text_of(found: Iterable[Span]) -> str:
+    return "".join(f'<b class="{styles}">{escape(text)}</b>' if styles else escape(text) for text, styles in found)
+
+
+@register.simple_tag
+def log_matches(run: int, matches: Iterable[Match]) -> SafeString:
+    """Each line that was found, with a link to where it stands."""
+    path = path_of_number("run-log", run)
+    return mark_safe("".join(log_match(path, one) for one in matches))  # noqa: S308 - texts are escaped
+
+
+def log_match(path: str, one: Match) -> str:
+    address = f"{path}?from={max(1, one.number - BEFORE)}#L{one.number}"
+    text = f"{escape(one.before)}<mark>{escape(one.found)}</mark>{escape(one.after)}"
+    return f'<li><a href="{address}">{one.number}</a><span>{text}</span></li>'

@@ -1,0 +1,112 @@
+"""The pages of bisections: the form, the path as a strip, what is known and how long it will take."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from speedtrack.alerts import bisecting
+from speedtrack.alerts.models import Bisection
+from speedtrack.runs.models import Run
+from speedtrack.tests import builders
+from speedtrack.web.tests.world import World, html_of, queries, world
+
+
+@pytest.fixture
+def made(db: None, settings: Any, tmp_path: Path) -> World:
+    """Nine commits, of which the last four are slower; nothing waits to be measured."""
+    made = world(settings, tmp_path, commits=9)
+    made.slow = set(made.shas[5:])
+    made.measure()
+    return made
+
+
+@pytest.fixture
+def user(client: Client, db: None) -> User:
+    user = User.objects.create_user("ada")
+    client.force_login(user)
+    return user
+
+
+def asked(made: World, **changes: Any) -> dict[str, Any]:
+    form = {"before": made.shas[0], "commit": "main", "machine": "kvd-m1", "benchmark": ["get-p1", "set-p1"]}
+    return form | changes
+
+
+def finish(made: World) -> None:
+    for _ in range(20):
+        builders.work(made.machines[0], made.speed, until=1)
+        bisecting.step()
+
+
+def test_a_form_begins_one_and_its_page_shows_the_way(client: Client, made: World, user: User) -> None:
+    answer = client.post("/p/kvd/bisect/", asked(made), follow=True)
+    page = html_of(answer)
+    bisection = Bisection.objects.get()
+    assert answer.redirect_chain[-1][0] == f"/bisections/{bisection.pk}/"
+    assert bisection.asked_by == user and bisection.benchmark_set.names == ["get-p1", "set-p1"]
+    assert "<strong>Measuring.</strong> At most 4 more commits" in page
+    assert "get-p1 waits for the pairs of both ends" in page
+    finish(made)
+    page = html_of(client.get(f"/bisections/{bisection.pk}/"))
+    assert "<strong>Done</strong>" in page
+    for name in ("get-p1", "set-p1"):
+        assert f"<h2>{name}</h2>" in page
+    assert f'by <a href="/p/kvd/c/{made.shas[5]}/"><code>{made.shas[5][:10]}</code>' in page
+    assert page.count("it may be the cause") == 2 * 2  # title and text of one commit, for both
+    assert 'class="new possible"' in page and 'class="old"' in page
+    listed = html_of(client.get("/p/kvd/bisect/"))
+    assert f'<a href="/bisections/{bisection.pk}/">' in listed and "done" in listed
+
+
+def test_an_improvement_is_no_slowdown(client: Client, made: World, user: User) -> None:
+    made.slow = set(made.shas[:5])
+    client.post("/p/kvd/bisect/", asked(made, benchmark=["get-p1"]))
+    finish(made)
+    page = html_of(client.get(f"/bisections/{Bisection.objects.get().pk}/"))
+    assert 'class="better possible"' in page and 'class="better">−16.' in page
+
+
+@pytest.mark.parametrize(
+    "changes, why",
+    [
+        ({"before": "nonsense"}, "has no commit, branch or tag &#x27;nonsense&#x27;"),
+        ({"commit": ""}, "name both commits"),
+        ({"machine": "other"}, "no machine &#x27;other&#x27; measures"),
+        ({"metric": "binary_bytes"}, "pairs do not measure"),
+        ({"benchmark": ["gone"]}, "has no benchmark gone"),
+        ({"before": "main"}, "is both ends"),
+    ],
+)
+def test_what_cannot_be_bisected_is_refused_with_a_reason(
+    client: Client, made: World, user: User, changes: dict[str, Any], why: str
+) -> None:
+    answer = client.post("/p/kvd/bisect/", asked(made, **changes), follow=True)
+    assert why in html_of(answer) and "Nothing was queued" in html_of(answer)
+    assert not Bisection.objects.exists()
+
+
+def test_only_who_has_a_login_begins_or_ends_one(client: Client, made: World) -> None:
+    assert client.post("/p/kvd/bisect/", asked(made)).headers["Location"].startswith("/login/")
+    bisection = bisecting.start(made.commit(0), made.commit(-1), made.machines[0])
+    assert client.post(f"/bisections/{bisection.pk}/stop").headers["Location"].startswith("/login/")
+    assert "Stop it" not in html_of(client.get(f"/bisections/{bisection.pk}/"))
+    assert client.get("/bisections/999/").status_code == 404
+
+
+def test_it_can_be_stopped(client: Client, made: World, user: User) -> None:
+    bisection = bisecting.start(made.commit(0), made.commit(-1), made.machines[0])
+    page = html_of(client.post(f"/bisections/{bisection.pk}/stop", follow=True))
+    assert "<strong>Ended:</strong> stopped by ada" in page
+    assert not Run.objects.unfinished().exists()
+
+
+def test_a_page_takes_as_many_queries_for_many_commits_as_for_few(client: Client, made: World) -> None:
+    few = bisecting.start(made.commit(0), made.commit(2), made.machines[0])
+    many = bisecting.start(made.commit(0), made.commit(-1), made.machines[0])
+    finish(made)
+    counts = [queries(client, f"/bisections/{one.pk}/") for one in (few, many)]
+    assert counts[0] == counts[1] <= 12
+    assert queries(client, "/p/kvd/bisect/") <= 12
