@@ -172,6 +172,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "axes",
     "speedtrack.projects",
+    "speedtrack.accounts.apps.AccountsConfig",
     "speedtrack.benchmarks",
     "speedtrack.runs",
     "speedtrack.alerts",

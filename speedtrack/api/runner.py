@@ -29,7 +29,6 @@ from speedtrack.runs.documents import (
     Succession,
 )
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
-from speedtrack.runs.models.tokens import TokenText
 
 Answer = dict[str, Any]
 
@@ -71,14 +70,14 @@ def me(request: MachineRequest) -> Answer:
 def enroll(request: HttpRequest, enrolment_: Enrolment) -> Answer:
     """Exchange a code for the token that the runner has made."""
     versions.check(enrolment_.version, enrolment_.protocol)
-    machine = enrolment.enrol(enrolment_.code, TokenText.parse(enrolment_.token), client_address(request))
+    machine = enrolment.enrol(enrolment_.code, MachineToken.parse(enrolment_.token), client_address(request))
     return {"machine": machine.name, "queue": machine.queue}
 
 
 @api.post("token")
 def token(request: MachineRequest, succession: Succession) -> Answer:
     """Replace the token of this call by one that the runner has made."""
-    tokens.rotate(request.used_token, TokenText.parse(succession.token))
+    tokens.rotate(request.used_token, MachineToken.parse(succession.token))
     return {}
 
 

@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from speedtrack.runs import pools, tokens, tracking
 from speedtrack.runs.models import EnrolmentCode, Machine, MachineEvent, MachineToken, WrongCode
-from speedtrack.runs.models.tokens import TokenText
 from speedtrack.runs.quarantine import record_event
 from speedtrack.runs.tracking import NoSuchThing
+from speedtrack.tokentexts import TokenText
 
 VALID = timedelta(minutes=10)
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # without those that look alike

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
-from speedtrack.runs.models.tokens import TokenText
+from speedtrack.runs.models import MachineToken
 from speedtrack.web.tests.world import CPU, World
 
 CLAIM, HOOK = "/api/runner/claim", "/hooks/x"
@@ -45,7 +45,7 @@ def test_pages_say_that_the_database_is_away(client: Client, address: str, caplo
 def test_programs_are_told_that_the_database_is_away(client: Client, address: str) -> None:
     with postgresql_away():
         answer = client.post(
-            address, b"{}", "application/json", headers={"authorization": f"Bearer {TokenText.new().text}"}
+            address, b"{}", "application/json", headers={"authorization": f"Bearer {MachineToken.new_text().text}"}
         )
     assert (answer.status_code, answer["Content-Type"]) == (503, "application/json")
     assert int(answer["Retry-After"]) > 0
