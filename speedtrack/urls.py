@@ -21,12 +21,15 @@ from speedtrack.web import (
     views,
 )
 from speedtrack.web.requests.login import LoginForm
+from speedtrack.web.requests.permissions import guarded
 from speedtrack.web.settings import (
     access,
     annotations,
+    audit,
     deliveries,
     machines,
     measuring,
+    members,
     overview,
     policies,
     projects,
@@ -113,6 +116,7 @@ urlpatterns = [
     path("p/<slug:slug>/deliveries/<int:pk>/", deliveries.show_delivery, name="delivery"),
     path("p/<slug:slug>/settings/secret", projects.rotate_secret, name="project-secret"),
     path("p/<slug:slug>/settings/untrack/", projects.untrack, name="project-untrack"),
+    path("p/<slug:slug>/settings/visibility/", members.change_visibility, name="project-visibility"),
     path("p/<slug:slug>/settings/<str:action>", projects.change_tracking, name="project-act"),
     path("settings/suites/", suites.list_suites, name="suites"),
     path("settings/new-suite/", suites.new_suite, name="suite-new"),
@@ -127,6 +131,15 @@ urlpatterns = [
     path("settings/machines/<slug:name>/plan/", machines.plan_time, name="machine-plan"),
     path("settings/machines/<slug:name>/<str:action>", machines.act_on_machine, name="machine-act"),
     path("settings/installation/", overview.installation, name="installation"),
+    path("p/<slug:slug>/members/", members.list_members, name="members"),
+    path("p/<slug:slug>/members/<int:number>/", members.act_on_member, name="member-act"),
+    path("p/<slug:slug>/members/invite", members.make_invitation, name="invitation-make"),
+    path("p/<slug:slug>/members/invitations/<int:number>/revoke", members.revoke_invitation, name="invitation-revoke"),
+    path("invite/<str:code>/", members.invitation, name="invitation"),
+    path("p/<slug:slug>/audit/", audit.list_entries, name="project-audit"),
+    path("p/<slug:slug>/audit.<str:form>", audit.entries_values, name="project-audit-values"),
+    path("audit/", audit.list_entries, name="audit"),
+    path("audit.<str:form>", audit.entries_values, name="audit-values"),
     path("p/<slug:slug>/annotations/", annotations.annotations, name="annotations"),
     path("annotations/", annotations.annotations, name="all-annotations"),
     path("annotations/<int:pk>/", annotations.change_annotation, name="annotation"),
@@ -144,3 +157,4 @@ urlpatterns = [
     path("hooks/<str:hook_id>", webhooks.hook, name="hook"),
     path("api/runner/", runner_api.urls),
 ]
+urlpatterns = guarded(urlpatterns)

@@ -180,7 +180,9 @@ def settings_pages() -> Iterable[Page]:
 
 
 def measure() -> Iterable[PageCost]:
-    user, _ = User.objects.get_or_create(username="bench", defaults={"email": "bench@example.org"})
+    user, _ = User.objects.get_or_create(
+        username="bench", defaults={"email": "bench@example.org", "is_superuser": True}
+    )
     person, visitor = (Client(SERVER_NAME="localhost", headers={"accept-encoding": "gzip"}) for _ in range(2))
     person.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
     for page in pages():

@@ -4,11 +4,13 @@ A public project is seen by everybody, a private one by its members. Changes nee
 (machines, suites, tracking another repository) needs an operator, who has every role everywhere.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar, cast
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
-from django.db.models import Q
+from django.db.models import FilteredRelation, Q, QuerySet
 
 from speedtrack.accounts.models import Membership, Role, Scope
 from speedtrack.projects.models import Project, ProjectQuerySet
@@ -53,6 +55,89 @@ def visible(caller: Caller) -> ProjectQuerySet:
     return projects.filter(Q(is_public=True) | Q(pk__in=mine))
 
 
+class KnownProject(NamedTuple):
+    """A project that is private, or in which a caller has a role."""
+
+    slug: str
+    is_public: bool
+    role: Role | None
+
+
+Rows = TypeVar("Rows", bound=QuerySet[Any])
+
+
+class Access:
+    """What one caller sees and may do. It is read with one statement, once, and kept for one request."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+
+    @property
+    def is_operator(self) -> bool:
+        return self.caller.is_operator
+
+    @cached_property
+    def known(self) -> dict[int, KnownProject]:
+        """The projects that are private, and those in which the caller has a role. An operator needs none of them."""
+        if self.is_operator:
+            return {}
+        mine = Q(memberships__user=self.caller.user if self.caller.user and self.caller.user.is_active else None)
+        projects = Project.objects.annotate(mine=FilteredRelation("memberships", condition=mine))
+        rows = projects.filter(Q(is_public=False) | Q(mine__isnull=False))
+        columns = rows.values_list("pk", "slug", "is_public", "mine__role")
+        return {
+            pk: KnownProject(slug, is_public, Role(role) if role else None) for pk, slug, is_public, role in columns
+        }
+
+    @cached_property
+    def hidden(self) -> frozenset[int]:
+        """The private projects of others: for this caller they do not exist."""
+        return frozenset(pk for pk, one in self.known.items() if not one.is_public and one.role is None)
+
+    @cached_property
+    def hidden_slugs(self) -> frozenset[str]:
+        return frozenset(self.known[pk].slug for pk in self.hidden)
+
+    def sees(self, project_id: int) -> bool:
+        return project_id not in self.hidden
+
+    def among(self, rows: Rows, path: str = "project") -> Rows:
+        """The rows that belong to a project which the caller sees, or to none. ``path``: from a row to its project."""
+        return cast(Rows, rows.exclude(**{f"{path}__in": self.hidden})) if self.hidden else rows
+
+    def role(self, project_id: int) -> Role | None:
+        if self.is_operator:
+            return Role.OWNER
+        known = self.known.get(project_id)
+        return known.role if known else None
+
+    def role_at(self, slug: str) -> Role | None:
+        if self.is_operator:
+            return Role.OWNER
+        return next((one.role for one in self.known.values() if one.slug == slug), None)
+
+    def may(self, needed: Role, project_id: int) -> bool:
+        return reaches(self.role(project_id), needed)
+
+    def may_anywhere(self, needed: Role) -> bool:
+        """Has the caller this role in any project?"""
+        return self.is_operator or any(reaches(one.role, needed) for one in self.known.values())
+
+
+def reaches(role: Role | None, needed: Role) -> bool:
+    return role is not None and RANK[role] >= RANK[needed]
+
+
+def seers(project: Project, users: Iterable[int | None]) -> set[int]:
+    """Those of these users who may see a project."""
+    ids = {user for user in users if user is not None}
+    if project.is_public:
+        return ids
+    is_member = Q(pk__in=Membership.objects.filter(project=project).values("user"))
+    active = User.objects.filter(is_member | Q(is_superuser=True), pk__in=ids, is_active=True)
+    return set(active.values_list("pk", flat=True))
+
+
 def role_of(caller: Caller, project: Project) -> Role | None:
     """The caller's role in a project; None of one who is no member."""
     if caller.user is None or not caller.user.is_active or caller.project_id not in (None, project.pk):
@@ -64,8 +149,7 @@ def role_of(caller: Caller, project: Project) -> Role | None:
 
 
 def may(caller: Caller, needed: Role, project: Project) -> bool:
-    role = role_of(caller, project)
-    return role is not None and RANK[role] >= RANK[needed]
+    return reaches(role_of(caller, project), needed)
 
 
 def require(caller: Caller, needed: Role, project: Project, scope: Scope | None = None) -> None:

@@ -5,7 +5,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from speedtrack.projects.models import Project
@@ -47,6 +47,35 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} is {self.role} of {self.project}"
+
+
+class Invitation(models.Model):
+    """A link that makes whoever accepts it a member. Only the digest of its code is stored."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="invitations")
+    role = models.CharField(max_length=20, choices=Role)
+    digest = models.CharField(max_length=64, unique=True)
+    made_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    created = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField()
+    most_uses = models.PositiveIntegerField(default=1)
+    uses = models.PositiveIntegerField(default=0)
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(uses__lte=F("most_uses")), name="an_invitation_is_not_used_more_often"),
+        ]
+
+    def __str__(self) -> str:
+        return f"invitation {self.pk} to {self.project} as {self.role}"
+
+
+class WrongInvitation(models.Model):
+    """A wrong code of an invitation that somebody has tried; they are counted against guessing."""
+
+    address = models.GenericIPAddressField(null=True)
+    at = models.DateTimeField(db_default=Now())
 
 
 class PersonToken(models.Model):

@@ -224,7 +224,7 @@ def clients(db: None, settings: Any, tmp_path: Any) -> Iterator[tuple[Client, di
     run = Run.objects.filter(commit__sha=made.shas[5]).order_by("pk").first()
     assert run
     client = Client(raise_request_exception=False)
-    client.force_login(User.objects.create_user("ada", is_staff=True))
+    client.force_login(User.objects.create_superuser("ada", is_staff=True))
     yield (
         client,
         {

@@ -6,7 +6,6 @@ A GET to the address of a form redirects to its page: whoever had to log in firs
 from collections.abc import Callable
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -14,6 +13,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_safe
 
+from speedtrack.accounts.models import Role
 from speedtrack.alerts import muting, regrouping, triage
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import Stale
@@ -25,6 +25,7 @@ from speedtrack.web.pages import alerts as alerts_page
 from speedtrack.web.pages import mutes as mutes_page
 from speedtrack.web.pages import sensitivity as sensitivity_page
 from speedtrack.web.pages.alerts import AlertsPage
+from speedtrack.web.requests.permissions import access_of
 
 NOTE_LENGTH = 4000
 MOST_DECIDED = 200  # alerts at once
@@ -45,11 +46,9 @@ def alerts_values(request: HttpRequest, slug: str | None = None) -> HttpResponse
 
 
 def listed_alerts(request: HttpRequest, project: Project | None) -> AlertsPage:
-    reader = request.user if isinstance(request.user, User) else None
-    return alerts_page.load(project, alerts_page.AlertFilters.of(request.GET), reader)
+    return alerts_page.load(project, alerts_page.AlertFilters.of(request.GET), access_of(request))
 
 
-@login_required
 def decide_alerts(request: HttpRequest) -> HttpResponse:
     """Save one decision on several alerts; report what was not saved, and go back to the list."""
     assert isinstance(request.user, User)
@@ -64,6 +63,11 @@ def decide_alerts(request: HttpRequest) -> HttpResponse:
         messages.error(request, "No alert is selected: tick some, or press x on a row.")
         return redirect(back)
     note = request.POST.get("note", "")[:NOTE_LENGTH]
+    theirs = Alert.objects.filter(pk__in=seen).values_list("pk", "project_id")
+    allowed = {pk for pk, project in theirs if access_of(request).may(Role.TRIAGER, project)}
+    if refused := len(seen.keys() - allowed):
+        messages.error(request, f"{refused} not saved: that needs the role {Role.TRIAGER} in their projects.")
+    seen = {pk: status for pk, status in seen.items() if pk in allowed}
     done = triage.decide_each(seen, request.POST.get("action", ""), note, request.user)
     if done.changed:
         messages.success(request, f"Saved: {done.changed} alert{'' if done.changed == 1 else 's'}.")
@@ -87,7 +91,6 @@ def regroup(request: HttpRequest, pk: int, change: Callable[[Alert, str, User], 
     return redirect("alert", pk=pk)
 
 
-@login_required
 def move_alert(request: HttpRequest, pk: int) -> HttpResponse:
     def change(found: Alert, note: str, who: User) -> str:
         regrouping.move(found, request.POST.get("commit", "").strip(), note, who)
@@ -96,7 +99,6 @@ def move_alert(request: HttpRequest, pk: int) -> HttpResponse:
     return regroup(request, pk, change)
 
 
-@login_required
 def split_alert(request: HttpRequest, pk: int) -> HttpResponse:
     def change(found: Alert, note: str, who: User) -> str:
         chosen = [int(name) for name in request.POST.getlist("change") if name.isdecimal() and len(name) < 19]
@@ -105,11 +107,10 @@ def split_alert(request: HttpRequest, pk: int) -> HttpResponse:
     return regroup(request, pk, change)
 
 
-@login_required
 def merge_alerts(request: HttpRequest, pk: int) -> HttpResponse:
     def change(found: Alert, note: str, who: User) -> str:
         name = request.POST.get("into", "")
-        into = Alert.objects.filter(pk=int(name)).first() if name.isdecimal() and len(name) < 19 else None
+        into = found.project.alerts.filter(pk=int(name)).first() if name.isdecimal() and len(name) < 19 else None
         if into is None:
             raise ValueError(f"there is no alert {name!r}")
         regrouping.merge(found, into, note, who)
@@ -127,7 +128,6 @@ def mutes(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "web/mutes.html", {"page": page, "project": page.project})
 
 
-@login_required
 def add_mute(request: HttpRequest, slug: str) -> HttpResponse:
     assert isinstance(request.user, User)
     project = scope.project_or_404(slug)
@@ -139,7 +139,6 @@ def add_mute(request: HttpRequest, slug: str) -> HttpResponse:
     return redirect("mutes", slug=slug)
 
 
-@login_required
 def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     assert isinstance(request.user, User)
     found = scope.project_or_404(slug).mutes.filter(pk=pk).first()

@@ -1,7 +1,6 @@
 """Bisections by hand: the list of a project with the form that begins one, one of them, and its end."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -24,7 +23,6 @@ def bisect(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "web/bisect.html", {"page": page, "project": page.project})
 
 
-@login_required
 def begin(request: HttpRequest, slug: str) -> HttpResponse:
     assert isinstance(request.user, User)
     project = project_or_404(slug)
@@ -46,7 +44,6 @@ def bisection(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def stop_bisection(request: HttpRequest, pk: int) -> HttpResponse:
     """End a bisection, and cancel what it has queued. GET: back to its page."""
     found = get_object_or_404(Bisection, pk=pk)

@@ -7,7 +7,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.validators import RegexValidator
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
@@ -131,7 +130,6 @@ class ChannelForm(forms.Form):
 
 
 @require_safe
-@login_required
 def list_channels(request: HttpRequest, slug: str) -> HttpResponse:
     project = scope.project_or_404(slug)
     kinds = [(kind.value, kind.label, FIELD_LABELS[kind].purpose) for kind in Kind]
@@ -140,7 +138,6 @@ def list_channels(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def add_channel(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     project = scope.project_or_404(slug)
     if kind not in FIELD_LABELS:
@@ -156,7 +153,6 @@ def add_channel(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def change_channel(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     channel = channel_or_404(slug, pk)
     offered = {"name": channel.name, "place": channel.place, "improvements": channel.improvements}
@@ -180,7 +176,6 @@ def save_entry(form: ChannelForm, save: Callable[[ChannelSettings], Channel]) ->
 
 
 @require_POST
-@login_required
 def act_on_channel(request: HttpRequest, slug: str, pk: int, action: str) -> HttpResponse:
     """Do one of ACTIONS with a channel."""
     channel = channel_or_404(slug, pk)

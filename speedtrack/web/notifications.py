@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -13,7 +12,6 @@ from django.views.decorators.http import require_http_methods
 
 from speedtrack.notices import subscribing
 from speedtrack.notices.models import Pace, Subscriber, Subscription
-from speedtrack.projects.models import Project
 from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.web.pages import notifications as page
 
@@ -32,7 +30,6 @@ NO_LINK = "This link is not from a mail of SpeedTrack, or it is no longer valid.
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def own_notifications(request: HttpRequest) -> HttpResponse:
     """The notifications of the user who is logged in."""
     assert isinstance(request.user, User)
@@ -65,8 +62,8 @@ def notifications_page(request: HttpRequest, subscriber: Subscriber, acts: dict[
         return redirect(request.path)
     context = {
         "subscriber": subscriber,
-        "subscriptions": subscriber.subscriptions.select_related("project").order_by("pk"),
-        "projects": Project.objects.order_by("slug"),
+        "subscriptions": page.subscriptions_of(subscriber),
+        "projects": page.projects_of(subscriber),
         "directions": Subscription.Direction.choices,
         "paces": Pace.choices,
         "zones": page.ZONES,

@@ -1,7 +1,6 @@
 """The pages: read the address, load the page by one module of ``pages``, render it."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
@@ -22,20 +21,21 @@ from speedtrack.web.pages import profiles as profiles_page
 from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.pages import run as run_page
 from speedtrack.web.pages.project import page as project_page
+from speedtrack.web.requests.permissions import access_of, permit_of
 
 NOTE_LENGTH = 4000
 
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    return render(request, "web/home.html", {"page": home_page.load()})
+    return render(request, "web/home.html", {"page": home_page.load(access_of(request))})
 
 
 @require_safe
 def project(request: HttpRequest, slug: str) -> HttpResponse:
     page = project_page.load(scope.scope_of(slug, request.GET), request.GET)
     project = page.scope.project
-    hook_url = project_page.hook_url(project) if request.user.is_authenticated else None
+    hook_url = project_page.hook_url(project) if permit_of(request).maintain else None
     context = {"page": page, "scope": page.scope, "project": project, "hook_url": hook_url}
     context["begins"] = beginning.load(page.scope)
     return render(request, "web/project.html", context)
@@ -63,13 +63,12 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
     found = alert_page.alert_or_404(pk)
     if found.merged_into_id:
         return redirect("alert", pk=found.merged_into_id)
-    page = alert_page.load(found, request.user.is_authenticated, all_pairs=request.GET.get("pairs") == "all")
+    page = alert_page.load(found, permit_of(request).triage, all_pairs=request.GET.get("pairs") == "all")
     section = profiles_page.section_of_alert(page.alert, request.GET.get("zoom", ""))
     context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section}
     return render(request, "web/alert.html", context)
 
 
-@login_required
 def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
     """Save a person's decision on an alert."""
     assert isinstance(request.user, User)
@@ -127,23 +126,22 @@ def profile_folded(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 def queue(request: HttpRequest) -> HttpResponse:
     template = "web/queue_live.html" if request.GET.get("part") == "live" else "web/queue.html"
-    return render(request, template, {"page": queue_page.load()})
+    return render(request, template, {"page": queue_page.load(access_of(request))})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def machine(request: HttpRequest, name: str) -> HttpResponse:
     if request.method == "POST":
         return lift_quarantine(request, name)
-    page = machine_page.load(name)
+    page = machine_page.load(name, access_of(request))
     return render(request, "web/machine.html", {"page": page, "machine": page.machine})
 
 
 @require_safe
 def machine_values(request: HttpRequest, name: str) -> HttpResponse:
-    return JsonResponse(plain_values(machine_page.machine_document(machine_page.load(name))))
+    return JsonResponse(plain_values(machine_page.machine_document(machine_page.load(name, access_of(request)))))
 
 
-@login_required
 def lift_quarantine(request: HttpRequest, name: str) -> HttpResponse:
     """End a machine's quarantine, for a person."""
     assert isinstance(request.user, User)

@@ -12,6 +12,7 @@ import numpy as np
 from django.db import connection
 from django.db.models import Count, F
 
+from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines import Array, array_of, sql
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
@@ -150,16 +151,16 @@ class HomePage:
         return len(self.cards) == 1
 
 
-def load() -> HomePage:
+def load(access: Access) -> HomePage:
     """The number of queries does not depend on how many projects there are."""
-    followed = Branch.objects.filter(name=F("project__default_branch")).select_related("head")
+    followed = access.among(Branch.objects.filter(name=F("project__default_branch"))).select_related("head")
     branches = {branch.project_id: branch for branch in followed}
-    cards = project_cards(branches)
+    cards = project_cards(branches, access)
     found = changes.newest_groups([branch.pk for branch in branches.values()], LISTED_CHANGES)
     for card in cards:
         card.change = next(iter(found.get(card.branch.pk, [])), None) if card.branch else None
     newest = sorted((one for groups in found.values() for one in groups), key=committed_at, reverse=True)
-    return HomePage(cards, newest[:LISTED_CHANGES], machines.health())
+    return HomePage(cards, newest[:LISTED_CHANGES], machines.health(access))
 
 
 committed_at = attrgetter("commit.committed_at")
@@ -174,12 +175,12 @@ def card_of(project: Project) -> Card:
     return card
 
 
-def project_cards(branches: dict[int, Branch]) -> list[Card]:
+def project_cards(branches: dict[int, Branch], access: Access) -> list[Card]:
     """One card per project."""
     alerts = dict(Alert.objects.work().values_list("project").annotate(count=Count("pk")))
     waiting = unfinished_runs()
     cards = []
-    for project in Project.objects.tracked().order_by("name"):
+    for project in access.among(Project.objects.tracked(), "pk").order_by("name"):
         branch = branches.get(project.pk)
         cards.append(Card(project, branch, alerts.get(project.pk, 0), *waiting[project.pk], METRICS[HEADLINE]))
     fill_cards({card.branch.pk: card for card in cards if card.branch})

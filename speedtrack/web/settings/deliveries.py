@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
@@ -15,7 +14,6 @@ from speedtrack.web.pages import deliveries as page
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def list_deliveries(request: HttpRequest, slug: str) -> HttpResponse:
     """The calls; a POST does one of ACTIONS."""
     project = scope.project_or_404(slug)
@@ -25,7 +23,6 @@ def list_deliveries(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-@login_required
 def show_delivery(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     project = scope.project_or_404(slug)
     return render(request, "web/delivery.html", {"project": project, "page": page.load_one(project, pk)})

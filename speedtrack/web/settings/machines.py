@@ -6,7 +6,6 @@ from functools import partial
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -20,6 +19,7 @@ from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.runs.windows import BadWindow
 from speedtrack.web.pages import machine as machine_page
 from speedtrack.web.pages import queue as queue_page
+from speedtrack.web.requests.permissions import access_of
 from speedtrack.web.requests.previews import do_or_preview
 
 REFUSED = (NoSuchThing, machines.NotPossible, quarantine.NotQuarantined)
@@ -45,7 +45,6 @@ class NewCode:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def list_machines(request: HttpRequest) -> HttpResponse:
     """All machines; a POST makes an enrolment code, or adds a machine, and shows the code or its token."""
     if request.method != "POST":
@@ -69,7 +68,13 @@ def machines_page(
     request: HttpRequest, name: str = "", pool: str = "", token: NewToken | None = None, code: NewCode | None = None
 ) -> HttpResponse:
     """``name``, ``pool``: what was entered. ``token``, ``code``: in this answer only, in no session and no message."""
-    context = {"machines": queue_page.work_of_all(), "name": name, "pool": pool, "token": token, "code": code}
+    context = {
+        "machines": queue_page.work_of_all(access_of(request)),
+        "name": name,
+        "pool": pool,
+        "token": token,
+        "code": code,
+    }
     response = render(request, "web/settings_machines.html", context)
     response["Cache-Control"] = "no-store"
     return response
@@ -81,7 +86,6 @@ def plain_words(error: Exception) -> str:
 
 
 @require_POST
-@login_required
 def renew_token(request: HttpRequest, name: str) -> HttpResponse:
     """Give a machine a new token, and show it in the answer."""
     assert isinstance(request.user, User)
@@ -98,7 +102,6 @@ def renew_token(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def return_to_service(request: HttpRequest, name: str) -> HttpResponse:
     """Return a retired machine to service; its new token is shown in the answer."""
     assert isinstance(request.user, User)
@@ -111,7 +114,6 @@ def return_to_service(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse:
     """Do one of ACTIONS with a machine."""
     assert isinstance(request.user, User)
@@ -126,7 +128,6 @@ def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse
 
 
 @require_POST
-@login_required
 def plan_time(request: HttpRequest, name: str) -> HttpResponse:
     """Set when a machine takes work by itself, and what its time is for."""
     assert isinstance(request.user, User)

@@ -1,7 +1,6 @@
 """A project's planning policies: list them, and make, change and remove one."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -16,7 +15,6 @@ from speedtrack.web.requests.previews import do_or_preview
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def list_policies(request: HttpRequest, slug: str) -> HttpResponse:
     """All policies, and the form of the one that the query names (``branches``), or of a new one."""
     project = scope.project_or_404(slug)

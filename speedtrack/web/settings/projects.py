@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -19,17 +18,16 @@ from speedtrack.web import scope
 from speedtrack.web.pages import project_settings as page
 from speedtrack.web.pages.project_access import AccessForm
 from speedtrack.web.pages.project_settings import ProjectForm, TrackForm
+from speedtrack.web.requests.permissions import access_of
 from speedtrack.web.requests.previews import do_or_preview
 
 
 @require_safe
-@login_required
 def list_projects(request: HttpRequest) -> HttpResponse:
-    return render(request, "web/settings_projects.html", {"projects": page.load_list()})
+    return render(request, "web/settings_projects.html", {"projects": page.load_list(access_of(request))})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def track(request: HttpRequest) -> HttpResponse:
     """Track a repository: its project's page then says what happens next."""
     form, access = TrackForm(request.POST or None, request.GET.dict()), AccessForm(request.POST or None)
@@ -53,7 +51,6 @@ def track(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def check_address(request: HttpRequest) -> HttpResponse:
     """A piece of a page: whether the repository answers, and with which branches."""
     url, access = request.POST.get("url", "").strip()[:500], AccessForm(request.POST)
@@ -73,7 +70,6 @@ def first_error(form: AccessForm) -> str:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def project_settings(request: HttpRequest, slug: str) -> HttpResponse:
     project = scope.project_or_404(slug)
     form = ProjectForm(project, request.POST or None)
@@ -100,7 +96,6 @@ def settings_page(
 
 
 @require_POST
-@login_required
 def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
     """Give the webhook a new secret, and show it in the answer: it is stored in no session or message."""
     project = scope.project_or_404(slug)
@@ -121,7 +116,6 @@ def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def untrack(request: HttpRequest, slug: str) -> HttpResponse:
     """Say what untracking keeps and ends, and do it once the name is typed."""
     project = scope.project_or_404(slug)
@@ -145,7 +139,6 @@ def untrack(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def change_tracking(request: HttpRequest, slug: str, action: str) -> HttpResponse:
     """Do one of ACTIONS with a project."""
     project = scope.project_or_404(slug)

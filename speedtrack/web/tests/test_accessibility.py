@@ -152,7 +152,7 @@ def test_every_page_is_accessible_in_both_themes_and_on_a_phone(
     chromium: Browser,  # noqa: F811
 ) -> None:
     made, alert = slowed(settings, tmp_path)
-    ada = User.objects.create_user("ada", is_staff=True)
+    ada = User.objects.create_superuser("ada", is_staff=True)
     channel(made.project, "webhook", "https://example.org/")
     made.push(2)
     failed = made.fail(HOSTILE[:200])

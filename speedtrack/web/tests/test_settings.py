@@ -37,7 +37,7 @@ TOKEN = re.compile(r"strn_[0-9a-f]{12}_[\w-]+")
 
 @pytest.fixture
 def ada(kvd: World, client: Client) -> Client:
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     return client
 
 
@@ -45,7 +45,7 @@ def ada(kvd: World, client: Client) -> Client:
 def newcomer(db: None, client: Client, settings: Any, tmp_path: Path) -> Client:
     """Somebody who is logged in before anything is tracked."""
     builders.use_suite(settings, tmp_path / "suites")
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     return client
 
 
@@ -69,7 +69,7 @@ def test_all_settings_need_a_login_and_a_token_of_the_form(kvd: World, client: C
     for address in acts:
         assert client.get(address).status_code == 405, address
     strict = Client(enforce_csrf_checks=True)
-    strict.force_login(User.objects.create_user("ada"))
+    strict.force_login(User.objects.create_superuser("ada"))
     for address in acts:
         assert strict.post(address, {"sure": "yes"}).status_code == 403, address
     assert not Machine.objects.get().paused

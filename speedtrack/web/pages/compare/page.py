@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from django.http import Http404, QueryDict
 from django.urls import reverse
 
+from speedtrack.accounts.access import Access
 from speedtrack.alerts import between
 from speedtrack.alerts.between import Between, CommitOnMachine, ComparedRow
 from speedtrack.alerts.counts import FunctionTable
@@ -199,9 +200,9 @@ class ComparePage:
         return sides.base.project == sides.head.project
 
 
-def load(slug: str, query: QueryDict, most_rows: int = SHOWN) -> ComparePage:
+def load(slug: str, query: QueryDict, access: Access, most_rows: int = SHOWN) -> ComparePage:
     """The page that an address names. Raises Http404 for a name that does not exist."""
-    sides = sides_asked(slug, query)
+    sides = sides_asked(slug, query, access)
     filters = filters_of(query)
     if sides is None or not sides.are_measured:
         project = sides.head.project if sides else Project.objects.get(slug=slug)
@@ -227,9 +228,9 @@ def load(slug: str, query: QueryDict, most_rows: int = SHOWN) -> ComparePage:
     )
 
 
-def sides_asked(slug: str, query: QueryDict) -> BothSides | None:
+def sides_asked(slug: str, query: QueryDict, access: Access) -> BothSides | None:
     names = ("base_project", "base", "head", "machine", "base_machine")
-    return sides_of(AskedSides(slug, *(query.get(name, "").strip() for name in names)))
+    return sides_of(AskedSides(slug, *(query.get(name, "").strip() for name in names)), access)
 
 
 def between_sides(sides: BothSides) -> Between:
