@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from django.contrib import messages
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -25,7 +26,7 @@ from speedtrack.web.pages import alerts as alerts_page
 from speedtrack.web.pages import mutes as mutes_page
 from speedtrack.web.pages import sensitivity as sensitivity_page
 from speedtrack.web.pages.alerts import AlertsPage
-from speedtrack.web.requests.permissions import access_of
+from speedtrack.web.requests.permissions import access_of, note
 
 NOTE_LENGTH = 4000
 MOST_DECIDED = 200  # alerts at once
@@ -62,13 +63,16 @@ def decide_alerts(request: HttpRequest) -> HttpResponse:
     if not seen:
         messages.error(request, "No alert is selected: tick some, or press x on a row.")
         return redirect(back)
-    note = request.POST.get("note", "")[:NOTE_LENGTH]
-    theirs = Alert.objects.filter(pk__in=seen).values_list("pk", "project_id")
-    allowed = {pk for pk, project in theirs if access_of(request).may(Role.TRIAGER, project)}
-    if refused := len(seen.keys() - allowed):
+    words, action = request.POST.get("note", "")[:NOTE_LENGTH], request.POST.get("action", "")
+    theirs = Alert.objects.filter(pk__in=seen).select_related("project")
+    allowed = {one.pk: one.project for one in theirs if access_of(request).may(Role.TRIAGER, one.project_id)}
+    if refused := len(seen.keys() - allowed.keys()):
         messages.error(request, f"{refused} not saved: that needs the role {Role.TRIAGER} in their projects.")
     seen = {pk: status for pk, status in seen.items() if pk in allowed}
-    done = triage.decide_each(seen, request.POST.get("action", ""), note, request.user)
+    done = triage.decide_each(seen, action, words, request.user)
+    for project in set(allowed.values()) if done.changed else ():
+        numbers = ", ".join(str(pk) for pk in seen if allowed[pk] == project)
+        note(request, "alert.decide", f"alerts {numbers}", project, {"action": (None, action[:NOTE_LENGTH])})
     if done.changed:
         messages.success(request, f"Saved: {done.changed} alert{'' if done.changed == 1 else 's'}.")
     if done.unchanged:
@@ -78,14 +82,17 @@ def decide_alerts(request: HttpRequest) -> HttpResponse:
     return redirect(back)
 
 
-def regroup(request: HttpRequest, pk: int, change: Callable[[Alert, str, User], str]) -> HttpResponse:
+def regroup(request: HttpRequest, pk: int, action: str, change: Callable[[Alert, str, User], str]) -> HttpResponse:
     """Change which change points belong to an alert, for a person; report what was done, or why not."""
     assert isinstance(request.user, User)
     found = alert_page.alert_or_404(pk)
     if request.method != "POST":
         return redirect("alert", pk=pk)
     try:
-        messages.success(request, change(found, request.POST.get("note", "")[:NOTE_LENGTH], request.user))
+        with transaction.atomic():
+            done = change(found, request.POST.get("note", "")[:NOTE_LENGTH], request.user)
+            note(request, action, f"alert {pk}: {done}", found.project)
+        messages.success(request, done)
     except (Stale, ValueError) as e:
         messages.error(request, f"Not saved: {e}.")
     return redirect("alert", pk=pk)
@@ -96,7 +103,7 @@ def move_alert(request: HttpRequest, pk: int) -> HttpResponse:
         regrouping.move(found, request.POST.get("commit", "").strip(), note, who)
         return "Moved."
 
-    return regroup(request, pk, change)
+    return regroup(request, pk, "alert.move", change)
 
 
 def split_alert(request: HttpRequest, pk: int) -> HttpResponse:
@@ -104,7 +111,7 @@ def split_alert(request: HttpRequest, pk: int) -> HttpResponse:
         chosen = [int(name) for name in request.POST.getlist("change") if name.isdecimal() and len(name) < 19]
         return f"Split off as alert {regrouping.split(found, chosen, note, who).pk}."
 
-    return regroup(request, pk, change)
+    return regroup(request, pk, "alert.split", change)
 
 
 def merge_alerts(request: HttpRequest, pk: int) -> HttpResponse:
@@ -116,7 +123,7 @@ def merge_alerts(request: HttpRequest, pk: int) -> HttpResponse:
         regrouping.merge(found, into, note, who)
         return f"Alert {found.pk} was merged into this one."
 
-    return regroup(request, pk, change)
+    return regroup(request, pk, "alert.merge", change)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -133,6 +140,7 @@ def add_mute(request: HttpRequest, slug: str) -> HttpResponse:
     project = scope.project_or_404(slug)
     try:
         made = muting.mute(project, mutes_page.read_mute_form(project, request.POST), request.user)
+        note(request, "mute.make", made, project, {"until": (None, f"{made.until:%Y-%m-%d %H:%M}")})
         messages.success(request, f"Muted: {made}.")
     except ValueError as e:
         messages.error(request, f"Not muted: {e}.")
@@ -146,6 +154,8 @@ def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
         raise Http404(f"{slug} has no mute {pk}.")
     if request.method == "POST":
         ended = muting.end_mute(found, request.user)
+        if ended:
+            note(request, "mute.end", found, found.project)
         messages.success(request, "The mute has ended." if ended else "It had ended already.")
     return redirect("mutes", slug=slug)
 

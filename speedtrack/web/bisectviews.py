@@ -11,6 +11,7 @@ from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Bisection
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.web.pages import bisection as bisection_page
+from speedtrack.web.requests.permissions import note
 from speedtrack.web.scope import project_or_404
 
 
@@ -34,6 +35,7 @@ def begin(request: HttpRequest, slug: str) -> HttpResponse:
     except (NotMeasurable, DefinitionError) as e:
         messages.error(request, f"Nothing was queued: {e}.")
         return redirect("bisect", slug=slug)
+    note(request, "bisection.begin", f"bisection {made.pk}: {made.before.short}..{made.commit.short}", project)
     return redirect("bisection", pk=made.pk)
 
 
@@ -49,5 +51,6 @@ def stop_bisection(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Bisection, pk=pk)
     if request.method == "POST":
         bisecting.stop(found, f"stopped by {request.user.get_username()}")
+        note(request, "bisection.stop", f"bisection {pk}", found.project)
         messages.success(request, "The bisection has ended.")
     return redirect("bisection", pk=pk)

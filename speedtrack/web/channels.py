@@ -18,6 +18,7 @@ from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.models import Channel
 from speedtrack.sealed import KeyLost
 from speedtrack.web import scope
+from speedtrack.web.requests.permissions import note
 
 Kind = Channel.Kind
 REPOSITORY = r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+"
@@ -146,6 +147,7 @@ def add_channel(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     offered |= {"secret": secrets.token_urlsafe(32)} if kind == Kind.WEBHOOK else {}
     form = ChannelForm(kind, False, request.POST or None, offered)
     if channel := save_entry(form, lambda entry: managing.add_channel(project, kind, entry)):
+        note(request, "channel.add", channel, project, {"kind": (None, kind)})
         messages.success(request, f"{channel} is set up. Send a test to check that it works.")
         return redirect("channels", slug=slug)
     context = {"project": project, "form": form, "kind": Kind(kind).label, "labels": FIELD_LABELS[kind]}
@@ -157,7 +159,8 @@ def change_channel(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     channel = channel_or_404(slug, pk)
     offered = {"name": channel.name, "place": channel.place, "improvements": channel.improvements}
     form = ChannelForm(channel.kind, True, request.POST or None, offered)
-    if save_entry(form, lambda entry: managing.save_channel(channel, entry)):
+    if saved := save_entry(form, lambda entry: managing.save_channel(channel, entry)):
+        note(request, "channel.change", saved, channel.project, {"fields": (None, ", ".join(form.changed_data))})
         messages.success(request, "Saved.")
         return redirect("channels", slug=slug)
     context = {"project": channel.project, "channel": channel, "form": form, "labels": FIELD_LABELS[channel.kind]}
@@ -182,7 +185,10 @@ def act_on_channel(request: HttpRequest, slug: str, pk: int, action: str) -> Htt
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     try:
-        messages.success(request, ACTIONS[action](channel, request.user.get_username()))
+        named, project = str(channel), channel.project
+        done = ACTIONS[action](channel, request.user.get_username())
+        note(request, f"channel.{action}", named, project)
+        messages.success(request, done)
     except (TemporaryFailure, PermanentFailure, KeyLost) as e:
         messages.error(request, f"{channel}: {e}.")
     return redirect("channels", slug=slug)

@@ -22,7 +22,7 @@ from speedtrack.web.pages.compare import document
 from speedtrack.web.pages.compare import page as compare_page
 from speedtrack.web.pages.compare.sides import ComparedSide
 from speedtrack.web.requests.formats import format_or_404, values_response
-from speedtrack.web.requests.permissions import access_of
+from speedtrack.web.requests.permissions import access_of, note
 
 SUMMARY_ROWS = 12
 
@@ -51,7 +51,9 @@ def compare_measure(request: HttpRequest, slug: str) -> HttpResponse:
     """Queue what the page offers: pairs of both sides, or a side that was not measured. GET: back to the page."""
     if request.method == "POST":
         try:
-            messages.success(request, sentence_of(asked_for(request, slug), access_of(request)))
+            asked = asked_for(request, slug)
+            note(request, "run.queue", f"run {asked.run.pk} of {asked.run.commit.short}", asked.run.project)
+            messages.success(request, sentence_of(asked, access_of(request)))
         except (NotMeasurable, DefinitionError) as e:
             messages.error(request, f"Nothing was queued: {e}.")
     return redirect(f"{reverse('compare', args=[slug])}?{request.GET.urlencode()}")

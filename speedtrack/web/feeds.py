@@ -220,7 +220,8 @@ def alerts_feed(request: HttpRequest, slug: str | None = None) -> HttpResponse:
     events: QuerySet[AlertEvent] = AlertEvent.objects.filter(**({"alert__project": project} if project else {}))
     events = access.among(events, "alert__project")
     newest: dict[str, Any] = events.aggregate(pk=Max("pk"), at=Max("at"))
-    state = f"{settings.URL} {slug} {status} {newest['pk']} {sum(count_alerts(project, access).values())} {sorted(access.hidden)}"
+    count = sum(count_alerts(project, access).values())
+    state = f"{settings.URL} {slug} {status} {newest['pk']} {count} {sorted(access.hidden)}"
     etag = f'"{hashlib.sha256(state.encode()).hexdigest()[:32]}"'
     answer = condition(lambda _: etag, lambda _: newest["at"])(AlertsFeed(project, status, access))
     return answer(request)

@@ -14,6 +14,7 @@ from speedtrack.notices import subscribing
 from speedtrack.notices.models import Pace, Subscriber, Subscription
 from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.web.pages import notifications as page
+from speedtrack.web.requests.permissions import note
 
 Act = Callable[[Subscriber, QueryDict], None]
 #: What each form of the page does, and the message when it is done.
@@ -56,6 +57,7 @@ def notifications_page(request: HttpRequest, subscriber: Subscriber, acts: dict[
             raise Http404("There is no such form.")
         try:
             act(subscriber, request.POST)
+            note_own(request, request.POST.get("act", ""))
             messages.success(request, done)
         except ValidationError as e:
             messages.error(request, " ".join(e.messages))
@@ -70,6 +72,12 @@ def notifications_page(request: HttpRequest, subscriber: Subscriber, acts: dict[
         "may_try": "trial" in acts,
     }
     return render(request, "web/notifications.html", context)
+
+
+def note_own(request: HttpRequest, act: str) -> None:
+    """What people with an account change of their own notifications; others are known by their mails only."""
+    if isinstance(request.user, User):
+        note(request, f"notification.{act}", "their own")
 
 
 @csrf_exempt  # a mail program posts here without a cookie; the signed token identifies the subscriber

@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
+from speedtrack.accounts.access import seers
 from speedtrack.alerts import triage
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.runs import quarantine
@@ -21,7 +22,7 @@ from speedtrack.web.pages import profiles as profiles_page
 from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.pages import run as run_page
 from speedtrack.web.pages.project import page as project_page
-from speedtrack.web.requests.permissions import access_of, permit_of
+from speedtrack.web.requests.permissions import access_of, differing, note, permit_of
 
 NOTE_LENGTH = 4000
 
@@ -74,10 +75,16 @@ def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
     assert isinstance(request.user, User)
     found = alert_page.alert_or_404(pk)
     assignee = User.objects.filter(is_active=True, username=request.POST.get("assignee", "")).first()
-    note = request.POST.get("note", "")[:NOTE_LENGTH]
-    decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, note)
+    if assignee and not seers(found.project, [assignee.pk]):
+        assignee = None
+    words = request.POST.get("note", "")[:NOTE_LENGTH]
+    decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, words)
+    before = {"status": found.status, "assignee": found.assignee}
     try:
         changed = triage.decide(found, decision, request.user)
+        if changed:
+            after = {"status": decision.status, "assignee": assignee}
+            note(request, "alert.decide", f"alert {pk}", found.project, differing(before, after))
         messages.success(request, "Saved." if changed else "Nothing was changed.")
     except (Stale, ValueError) as e:
         messages.error(request, f"Not saved: {e}")
@@ -148,6 +155,7 @@ def lift_quarantine(request: HttpRequest, name: str) -> HttpResponse:
     try:
         level = request.POST.get("level") == "new"
         quarantine.lift_by_hand(machine_page.machine_or_404(name), request.user, accept_level=level)
+        note(request, "machine.lift", name, None, {"accept_level": (None, level)})
         messages.success(request, "The quarantine has ended.")
     except quarantine.NotQuarantined as e:
         messages.error(request, f"The quarantine was not ended: {e}.")

@@ -59,7 +59,9 @@ class Expected:
 
 @dataclass
 class MachineWork:
-    """A machine's run and queue; a run that waits is None if the caller may not see its project. ``done_at``: when the queue is empty if no run is added; None: unknown.
+    """A machine's run and queue. ``waiting``: with None for runs of projects that the caller does not see.
+
+    ``done_at``: when the queue is empty if no run is added; None: unknown.
 
     ``ends_at``: when the machine's run will have ended; ``opens_at``: when its next window opens, if it is closed now.
 

@@ -27,6 +27,7 @@ from speedtrack.retention import policies
 from speedtrack.runs.models import Profile, Run
 from speedtrack.web.requests import errors
 
+LONGEST_VALUE = 200
 SAFE = ("GET", "HEAD", "OPTIONS")
 View = Callable[..., HttpResponseBase]
 
@@ -41,7 +42,7 @@ class Need(StrEnum):
 
 
 class Owned(NamedTuple):
-    """Rows with an address of their own: their model, the way to their project, and what is said of one that is none."""
+    """Rows with an address of their own: the model, the way to their project, and what is said of an absent one."""
 
     model: type[Model]
     path: str
@@ -239,6 +240,20 @@ def note(
 ) -> None:
     """An entry in the audit log, by whoever sent the request."""
     audit.note(access_of(request).caller, action, target, project, changes)
+
+
+def differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The fields that differ, each before and after, as texts."""
+    return {
+        key: (said(before.get(key)), said(value))
+        for key, value in after.items()
+        if said(before.get(key)) != said(value)
+    }
+
+
+def said(value: Any) -> Any:
+    """A value as the audit log keeps it: numbers and truth as they are, the rest as text of a bearable length."""
+    return value if value is None or isinstance(value, bool | int | float) else str(value)[:LONGEST_VALUE]
 
 
 def may(request: HttpRequest) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from speedtrack.runs import changing
 from speedtrack.web import scope
 from speedtrack.web.pages.project_access import AccessForm
 from speedtrack.web.pages.project_settings import ProjectForm
+from speedtrack.web.requests.permissions import note
 from speedtrack.web.settings.projects import settings_page
 
 
@@ -23,6 +24,7 @@ def change_access(request: HttpRequest, slug: str) -> HttpResponse:
     project = scope.project_or_404(slug)
     if request.POST.get("remove"):
         remove_credential(project)
+        note(request, "credential.remove", project, project)
         messages.success(request, "The credential is forgotten: the repository is read as a public one.")
         return redirect("project-settings", slug=slug)
     form = AccessForm(request.POST)
@@ -35,6 +37,7 @@ def change_access(request: HttpRequest, slug: str) -> HttpResponse:
     else:
         if credential:
             store_credential(project, credential)
+            note(request, "credential.store", project, project, {"kind": (None, credential.kind)})
             messages.success(request, f"Kept: {credential}. It is sent to that server only, and shown to nobody.")
             return redirect("project-settings", slug=slug)
         if form.is_valid():

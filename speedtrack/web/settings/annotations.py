@@ -10,7 +10,7 @@ from speedtrack.projects.models import Annotation
 from speedtrack.web import scope
 from speedtrack.web.pages import annotations as page
 from speedtrack.web.pages.annotations import AnnotationForm
-from speedtrack.web.requests.permissions import permit_of
+from speedtrack.web.requests.permissions import note, permit_of
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -31,6 +31,7 @@ def add_annotation(request: HttpRequest, slug: str | None) -> HttpResponse:
         context = {"project": project, "page": page.load(project), "form": form}
         return render(request, "web/annotations.html", context)
     added = form.save(Annotation(), request.user)
+    note(request, "annotation.add", f"annotation {added.pk}", added.project)
     messages.success(request, "Noted. It is on the timelines, too; Edit changes or deletes it.")
     return go_back(added)
 
@@ -43,7 +44,9 @@ def change_annotation(request: HttpRequest, pk: int) -> HttpResponse:
     form = AnnotationForm(found.project, request.POST or None, stored, permit_of(request).operate)
     if form.is_valid():
         messages.success(request, "Saved.")
-        return go_back(form.save(found, request.user))
+        saved = form.save(found, request.user)
+        note(request, "annotation.change", f"annotation {pk}", saved.project, {"text": (stored["text"], saved.text)})
+        return go_back(saved)
     return render(request, "web/annotation.html", {"project": found.project, "annotation": found, "form": form})
 
 
@@ -52,6 +55,7 @@ def delete_annotation(request: HttpRequest, pk: int) -> HttpResponse:
     found = page.annotation_or_404(pk)
     where, text = found.project, found.text
     found.delete()
+    note(request, "annotation.delete", f"annotation {pk}", where, {"text": (text, None)})
     messages.success(request, f"Deleted. To undo it, add it again; its text was: {text}")
     return redirect("annotations", slug=where.slug) if where else redirect("all-annotations")
 

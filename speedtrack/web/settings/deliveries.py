@@ -11,6 +11,7 @@ from speedtrack.projects import deliveries
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.pages import deliveries as page
+from speedtrack.web.requests.permissions import note
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -33,7 +34,9 @@ def act(request: HttpRequest, project: Project) -> HttpResponse:
     try:
         if action is None:
             raise deliveries.NotPossible(f"choose one of {', '.join(ACTIONS)}")
-        messages.success(request, action(project, request.POST))
+        done = action(project, request.POST)
+        note(request, f"delivery.{request.POST['act']}", done, project)
+        messages.success(request, done)
     except deliveries.NotPossible as e:
         messages.error(request, f"Not done: {e}.")
     return redirect("deliveries", slug=project.slug)

@@ -19,7 +19,7 @@ from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.runs.windows import BadWindow
 from speedtrack.web.pages import machine as machine_page
 from speedtrack.web.pages import queue as queue_page
-from speedtrack.web.requests.permissions import access_of
+from speedtrack.web.requests.permissions import access_of, note
 from speedtrack.web.requests.previews import do_or_preview
 
 REFUSED = (NoSuchThing, machines.NotPossible, quarantine.NotQuarantined)
@@ -56,6 +56,7 @@ def list_machines(request: HttpRequest) -> HttpResponse:
             shown: NewToken | NewCode = NewToken(name, tracking.add_machine(name, pool), settings.URL)
         else:
             shown = NewCode(name, enrolment.make_code(name, pool, who=request.user), settings.URL)
+        note(request, "machine.add" if isinstance(shown, NewToken) else "machine.enroll-code", name)
     except NoSuchThing as e:
         messages.error(request, f"Not added: {plain_words(e)}.")
         return machines_page(request, name, pool)
@@ -95,6 +96,7 @@ def renew_token(request: HttpRequest, name: str) -> HttpResponse:
         return redirect("machine", name=name)
     try:
         token = tracking.renew_token(machine.name, request.user)
+        note(request, "machine.token", name)
     except NoSuchThing as e:
         messages.error(request, f"Not changed: {plain_words(e)}.")
         return redirect("machine", name=name)
@@ -107,6 +109,7 @@ def return_to_service(request: HttpRequest, name: str) -> HttpResponse:
     assert isinstance(request.user, User)
     try:
         token = machines.return_to_service(machine_page.machine_or_404(name), request.user)
+        note(request, "machine.return", name)
     except machines.NotPossible as e:
         messages.error(request, f"Not done: {e}.")
         return redirect("machine", name=name)
@@ -121,7 +124,8 @@ def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     try:
-        do_or_preview(request, partial(ACTIONS[action], machine, request.user, request.POST))
+        if do_or_preview(request, partial(ACTIONS[action], machine, request.user, request.POST)):
+            note(request, f"machine.{action}", name)
     except REFUSED as e:
         messages.error(request, f"Not done: {e}.")
     return redirect("machine", name=name)
@@ -138,6 +142,7 @@ def plan_time(request: HttpRequest, name: str) -> HttpResponse:
         with transaction.atomic():
             said = [rules.set_windows(machine, texts, zone, request.user)]
             said.append(rules.set_shares(machine, shares_of(request.POST), request.user))
+        note(request, "machine.plan", f"{name}: {'. '.join(said)}")
         messages.success(request, ". ".join(said) + ".")
     except (BadWindow, BadShares) as e:
         messages.error(request, f"Nothing was changed: {e}.")

@@ -17,6 +17,7 @@ from speedtrack.web import scope
 from speedtrack.web.pages import measure as page
 from speedtrack.web.pages import pulls as pulls_page
 from speedtrack.web.pages import run as run_page
+from speedtrack.web.requests.permissions import note
 from speedtrack.web.requests.previews import do_or_preview
 
 ACTIONS: dict[str, Callable[[int], str]] = {
@@ -33,7 +34,9 @@ def measure(request: HttpRequest, slug: str) -> HttpResponse:
     form = page.MeasureForm(project, request.POST or None, request.GET.dict())
     if form.is_valid():
         try:
-            do_or_preview(request, partial(queue_asked, form.asked()))
+            asked = form.asked()
+            if do_or_preview(request, partial(queue_asked, asked)):
+                note(request, "run.queue", asked.expression, project)
         except (NoSuchThing, RepositoryError, DefinitionError) as e:
             messages.error(request, f"Nothing was queued: {e}.")
         else:
@@ -64,7 +67,8 @@ def act_on_run(request: HttpRequest, pk: int, action: str) -> HttpResponse:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     run = run_page.run_or_404(pk)
     try:
-        do_or_preview(request, partial(ACTIONS[action], run.pk))
+        if do_or_preview(request, partial(ACTIONS[action], run.pk)):
+            note(request, f"run.{action}", f"run {pk} of {run.commit.short}", run.project)
     except NoSuchThing as e:
         messages.error(request, f"Not done: {e}.")
     return redirect("run", pk=pk)
@@ -83,6 +87,7 @@ def approve_pull(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     pull = pulls_page.pull_or_404(scope.project_or_404(slug), number)
     try:
         approval = pullrequests.approve(pull, request.POST.get("head", "")[:64], request.user)
+        note(request, "pull.approve", approval, pull.project)
         messages.success(request, f"{approval} is approved: its pairs are queued as soon as it is fetched.")
     except pullrequests.NotApprovable as e:
         messages.error(request, f"Not approved: {e}.")

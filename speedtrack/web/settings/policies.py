@@ -11,6 +11,7 @@ from speedtrack.runs import rules
 from speedtrack.runs.policies import BadPolicy
 from speedtrack.web import scope
 from speedtrack.web.pages import policies as page
+from speedtrack.web.requests.permissions import note
 from speedtrack.web.requests.previews import do_or_preview
 
 
@@ -22,10 +23,14 @@ def list_policies(request: HttpRequest, slug: str) -> HttpResponse:
     form = page.PolicyForm(project, request.POST or None, rules.wanted_now(project, branches))
     if form.is_valid():
         try:
-            if request.POST.get("remove"):
-                do_or_preview(request, lambda: rules.remove_policy(project, form.wanted().branches))
+            is_end, named = bool(request.POST.get("remove")), form.wanted().branches or "all other branches"
+            if is_end:
+                is_done = do_or_preview(request, lambda: rules.remove_policy(project, form.wanted().branches))
             else:
-                do_or_preview(request, lambda: rules.save_policy(project, form.wanted()))
+                is_done = do_or_preview(request, lambda: rules.save_policy(project, form.wanted()))
+            if is_done:
+                fields = {} if is_end else {"fields": (None, ", ".join(form.changed_data))}
+                note(request, "policy.remove" if is_end else "policy.save", named, project, fields)
         except (BadPolicy, DefinitionError) as e:
             messages.error(request, f"Nothing was changed: {e}.")
         else:

@@ -3,11 +3,14 @@
 from collections.abc import Callable
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from speedtrack.accounts import members
+from speedtrack.accounts.models import Role
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects import hooks
 from speedtrack.projects.errors import RepositoryError
@@ -18,7 +21,7 @@ from speedtrack.web import scope
 from speedtrack.web.pages import project_settings as page
 from speedtrack.web.pages.project_access import AccessForm
 from speedtrack.web.pages.project_settings import ProjectForm, TrackForm
-from speedtrack.web.requests.permissions import access_of
+from speedtrack.web.requests.permissions import access_of, note, permit_of
 from speedtrack.web.requests.previews import do_or_preview
 
 
@@ -41,6 +44,9 @@ def track(request: HttpRequest) -> HttpResponse:
         except (RepositoryError, DefinitionError) as e:
             form.add_error("suite" if isinstance(e, DefinitionError) else "url", str(e))
         if project:
+            assert isinstance(request.user, User)
+            members.give_role(project, request.user, Role.OWNER)
+            note(request, "project.track", project.url, project)
             messages.success(
                 request,
                 f"{project.name} is tracked. Its webhook, branches and suite are under Settings, where it can be "
@@ -79,6 +85,8 @@ def project_settings(request: HttpRequest, slug: str) -> HttpResponse:
         except RepositoryError as e:
             form.add_error("url", str(e))
         else:
+            if changed:
+                note(request, "project.change", changed, project)
             messages.success(request, f"Saved: {changed}." if changed else "Nothing was changed.")
             return redirect("project-settings", slug=slug)
     return settings_page(request, project, form)
@@ -106,6 +114,7 @@ def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
         if not (days.isascii() and days.isdecimal() and len(days) < 5):
             raise hooks.UnfitSecret("give a number of days")
         secret = hooks.rotate(project, int(days), given)
+        note(request, "hook.rotate", project, project, {"days": (None, int(days))})
     except hooks.UnfitSecret as e:
         messages.error(request, f"Not changed: {e}.")
         return redirect("project-settings", slug=slug)
@@ -126,6 +135,7 @@ def untrack(request: HttpRequest, slug: str) -> HttpResponse:
                 do_or_preview(request, lambda: f"{changing.untrack(project)} waiting runs would be cancelled")
                 return redirect("project-untrack", slug=slug)
             cancelled = changing.untrack(project)
+            note(request, "project.untrack", project, project)
             again = f"{reverse('project-settings', args=[slug])}"
             messages.success(
                 request,
@@ -145,7 +155,12 @@ def change_tracking(request: HttpRequest, slug: str, action: str) -> HttpRespons
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     try:
-        messages.success(request, ACTIONS[action](project, request.POST.get("branch", "").strip()))
+        if action == "track-again" and not permit_of(request).own:
+            raise RepositoryError("this needs the role owner, as untracking does")
+        branch = request.POST.get("branch", "").strip()
+        done = ACTIONS[action](project, branch)
+        note(request, f"project.{action}", branch or project, project)
+        messages.success(request, done)
     except RepositoryError as e:
         messages.error(request, f"Not done: {e}.")
     return redirect("project-settings", slug=slug)

@@ -12,6 +12,7 @@ from speedtrack.benchmarks.suiteedits import NotSaved
 from speedtrack.benchmarks.suitefiles import parse_suite, text_of
 from speedtrack.web.pages import suite_editor
 from speedtrack.web.pages.suite_editor import SuitePage
+from speedtrack.web.requests.permissions import note
 
 BEGINNING = """\
 # A new suite. docs/suites.md has all keys.
@@ -70,6 +71,7 @@ def save(request: HttpRequest, page: SuitePage) -> HttpResponse:
     name = page.name or parse_suite(page.text, "").name
     try:
         edit = suiteedits.save_edit(name, page.text, request.user, page.seen or suiteedits.version_of(name))
+        note(request, "suite.save", name, None, {"version": (None, edit.number)})
     except (NotSaved, DefinitionError) as e:
         messages.error(request, f"Not saved: {e}.")
         return editor(request, page)
@@ -114,6 +116,7 @@ def return_to_file(request: HttpRequest, name: str) -> HttpResponse:
     assert isinstance(request.user, User)
     try:
         suiteedits.return_to_file(name, request.user, request.POST.get("seen", ""))
+        note(request, "suite.return-to-file", name)
         messages.success(request, f"The file {name}.toml is in force again. To undo it, restore an earlier version.")
     except (NotSaved, DefinitionError) as e:
         messages.error(request, f"Not done: {e}.")

@@ -128,7 +128,7 @@ def test_a_decision_that_changes_nothing_writes_nothing(slow: Slow) -> None:
 
 def test_a_note_alone_is_an_event(slow: Slow) -> None:
     _, alert = slow
-    assert triage.decide(alert, Decision("confirmed", "confirmed", None, "looking"), User.objects.create_superuser("ada"))
+    assert triage.decide(alert, Decision("confirmed", "confirmed", None, "looking"), User.objects.create_user("ada"))
     event = alert.events.latest("pk")
     assert (event.before, event.after, event.note) == ("", "", "looking")
 
