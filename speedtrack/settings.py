@@ -343,6 +343,7 @@ KEEP_DAYS = {
     "canaries": env_days("KEEP_CANARIES_DAYS", 90),
     "events": env_days("KEEP_EVENTS_DAYS", 365),
     "deliveries": env_days("KEEP_DELIVERIES_DAYS", 30),
+    "audit": env_days("KEEP_AUDIT_DAYS", 0),
 }
 PRUNE_HOUR = env_int("PRUNE_HOUR", 3)
 if not -1 <= PRUNE_HOUR <= 23:

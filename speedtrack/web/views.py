@@ -93,7 +93,7 @@ def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def run(request: HttpRequest, pk: int) -> HttpResponse:
-    page = run_page.load(pk)
+    page = run_page.load(pk, access_of(request))
     template = "web/run_live.html" if request.GET.get("part") == "live" else "web/run.html"
     section = profiles_page.section_of_run(page.run, request.GET.get("zoom", ""))
     return render(request, template, {"page": page, "run": page.run, "project": page.run.project, "section": section})
@@ -101,7 +101,7 @@ def run(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def run_log(request: HttpRequest, pk: int) -> HttpResponse:
-    page = log_page.load(pk, request.GET)
+    page = log_page.load(pk, request.GET, access_of(request))
     return render(request, "web/log.html", {"page": page, "run": page.run, "project": page.run.project})
 
 

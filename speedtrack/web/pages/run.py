@@ -9,6 +9,7 @@ from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.http import Http404
 from django.utils import timezone
 
+from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.retention import policies
 from speedtrack.runs import estimates, logs, reproduce, states, windows
@@ -126,7 +127,7 @@ def run_or_404(pk: int) -> Run:
     return run
 
 
-def load(pk: int) -> RunPage:
+def load(pk: int, access: Access) -> RunPage:
     run = run_or_404(pk)
     attempt = run.attempts.order_by("pk").last()
     log, log_lines = logs.tail(pk, LOG_TAIL)
@@ -150,7 +151,7 @@ def load(pk: int) -> RunPage:
         benchmarks=len(members_of(run.benchmark_set_id)),
         log=log,
         log_lines=log_lines,
-        stream="" if run.done else stream_of_run(pk),
+        stream="" if run.done else stream_of_run(run, access),
         version=states.version_of(run),
         builds=builds,
         events=events,

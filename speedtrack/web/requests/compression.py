@@ -56,4 +56,8 @@ def may_compress(request: HttpRequest, response: HttpResponseBase) -> bool:
 
 def has_secrets(request: HttpRequest) -> bool:
     match = request.resolver_match
-    return settings.SESSION_COOKIE_NAME in request.COOKIES or match is None or "token" in match.kwargs
+    return (
+        settings.SESSION_COOKIE_NAME in request.COOKIES
+        or match is None
+        or not {"token", "code"}.isdisjoint(match.kwargs)
+    )

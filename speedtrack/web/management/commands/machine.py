@@ -131,6 +131,10 @@ class Command(PlainCommand):
         "it out of service (retire) and back (return), set its canary, end its quarantine (lift), say when it works "
         "(windows) and what its time is for (shares), or list all machines."
     )
+    quoted = ("name", "values", "pool", "project", "commit", "benchmark")
+
+    def change(self, options: dict[str, Any]) -> str:
+        return "" if options["action"] == "list" else f"machine.{options['action']}"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=[*ACTIONS, "list"])

@@ -10,6 +10,10 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 class Command(PlainCommand):
     help = "Encrypt all stored secrets with the first of SPEEDTRACK_ENCRYPTION_KEYS, else with SECRET_KEY."
+    quoted = ()
+
+    def change(self, options: dict[str, Any]) -> str:
+        return "secrets.reseal"
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
