@@ -26,6 +26,7 @@ PERSONAL = {
     *("deliveries", "delivery"),
     *("settings", "project-settings", "project-untrack", "suites", "suite", "suite-new", "track"),
     *("policies", "measure"),
+    *("members", "project-visibility", "audit", "audit-values", "project-audit", "project-audit-values"),
 }
 
 
@@ -172,6 +173,12 @@ def settings_pages() -> Iterable[Page]:
     yield Page("deliveries", f"{calls.count()}", [to("deliveries", "wide")])
     yield Page("delivery", "", [to("delivery", "wide", one.pk) for one in newest(calls.only("pk"))])
     yield Page("track", "", [to("track")])
+    yield Page("members", "", [to("members", "wide")])
+    yield Page("project-visibility", "", [to("project-visibility", "wide")])
+    yield Page("audit", "", [to("audit")])
+    yield Page("audit-values", "", [to("audit-values", "json")])
+    yield Page("project-audit", "", [to("project-audit", "wide")])
+    yield Page("project-audit-values", "", [to("project-audit-values", "wide", "csv")])
     yield Page("suites", "", [to("suites")])
     yield Page("suite", "50 benchmarks", [to("suite", "wide")])
     yield Page("suite-new", "", [to("suite-new")])

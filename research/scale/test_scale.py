@@ -26,6 +26,7 @@ WITHOUT_PAGE = {
         "annotation-delete",
     ),
     *("suite-check", "suite-file", "suite-restore", "suite-version"),
+    *("member-act", "invitation-make", "invitation-revoke", "invitation"),
     *("compare-measure", "readyz", "pull-approve", "run-act", "machine-plan", "bisection", "bisection-stop"),
 }
 

@@ -145,6 +145,10 @@ QUERIES: dict[str, list[str]] = {
     "all-annotations": ["at"],
     "annotation": [],
     "annotation-delete": [],
+    **{key: ["person", "action", "project", "since", "until", "before"] for key in ("audit", "project-audit")},
+    **{key: ["since", "until", "before"] for key in ("audit-values", "project-audit-values")},
+    **{key: [] for key in ("members", "member-act", "invitation-make", "invitation-revoke", "invitation")},
+    "project-visibility": [],
 }
 FORMS = {
     "alert": ["seen", "status", "assignee", "note"],
@@ -172,6 +176,9 @@ FORMS = {
     "machine-settings": ["name"],
     "policies": ["branches", "every", "most_waiting", "ignored_paths", "suite", "machines", "extended_at", "zone"],
     "measure": ["range", "every", "order", "benchmarks", "machine"],
+    "invitation-make": ["role", "days", "uses"],
+    "project-visibility": ["slug", "to"],
+    "member-act": ["act", "role"],
     "pull-approve": ["head"],
     "machine-plan": ["windows", "zone", "share-backfill"],
     "annotations": ["place", "text", "everywhere"],
@@ -245,6 +252,7 @@ def clients(db: None, settings: Any, tmp_path: Any) -> Iterator[tuple[Client, di
             "kind": "webhook",
             "action": "pause",
             "token": "no-token",
+            "code": "no-code",
             "name": made.machines[0].name,
             "hook_id": made.project.hook_id,
         },

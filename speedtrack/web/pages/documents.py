@@ -33,6 +33,7 @@ GROUPS = {
         "channels": "what is told to chats, forges and programs",
     },
     "Operate": {
+        "accounts": "roles, private projects, invitations, the audit log",
         "machines": "how machines are let in, pools, versions, alarms",
         "repositories": "which repositories may be tracked, private ones, submodules",
         "planning": "which commits are measured, when and where",

@@ -14,6 +14,9 @@ from django.urls import get_resolver, reverse
 from django.utils import timezone
 from playwright.sync_api import Browser, Page
 
+from speedtrack.accounts import audit, invitations, members
+from speedtrack.accounts.access import Caller
+from speedtrack.accounts.models import Role
 from speedtrack.alerts import bisecting, triage
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.alerts.triage import Decision
@@ -42,6 +45,7 @@ WITHOUT_PAGE = {
         "annotation-delete",
     ),
     *("suite-check", "suite-file", "suite-restore", "suite-version", "track-check", "compare-measure"),
+    *("member-act", "invitation-make", "invitation-revoke"),
     *("readyz", "metrics", "pull-approve", "run-act", "machine-plan", "bisection-stop"),
 }
 HOSTILE = (
@@ -102,6 +106,7 @@ def values(made: World, alert: Alert) -> dict[str, Any]:
         "metric": CPU,
         "form": "json",
         "kind": "webhook",
+        "code": invitations.make(made.project, Role.READER, None)[1],
         "name": made.machines[0].name,
         "help name": "methodology",
         "suite name": made.project.suite,
@@ -158,6 +163,8 @@ def test_every_page_is_accessible_in_both_themes_and_on_a_phone(
     failed = made.fail(HOSTILE[:200])
     bisecting.start(made.commit(0), made.commit(-1), made.machines[0])
     hostile(made, alert, ada)
+    audit.note(Caller(ada), "project.change", HOSTILE, made.project, {HOSTILE[:60]: (HOSTILE, None)})
+    members.give_role(made.project, ada, Role.OWNER)
     complaints: list[str] = []
     page = watched(chromium, 390, complaints)
     log_in(page, live_server.url, ada)
