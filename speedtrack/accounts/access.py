@@ -33,7 +33,8 @@ class Caller:
 
     @property
     def is_operator(self) -> bool:
-        return self.user is not None and self.user.is_active and self.user.is_superuser
+        """Not one who uses a token for a single project."""
+        return self.project_id is None and self.user is not None and self.user.is_active and self.user.is_superuser
 
 
 ANYBODY = Caller()
@@ -49,7 +50,7 @@ def visible(caller: Caller) -> ProjectQuerySet:
     projects: ProjectQuerySet = Project.objects.all()
     if caller.project_id is not None:
         projects = projects.filter(pk=caller.project_id)
-    if caller.is_operator:
+    if caller.user is not None and caller.user.is_active and caller.user.is_superuser:
         return projects
     mine = Membership.objects.filter(user=caller.user).values("project") if caller.user else []
     return projects.filter(Q(is_public=True) | Q(pk__in=mine))
@@ -67,7 +68,10 @@ Rows = TypeVar("Rows", bound=QuerySet[Any])
 
 
 class Access:
-    """What one caller sees and may do. It is read with one statement, once, and kept for one request."""
+    """What a person at a page, or anybody, sees and may do. It is read with one statement, and kept for one request.
+
+    Of tokens, which may be for one project only, ask ``visible`` and ``may``.
+    """
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller

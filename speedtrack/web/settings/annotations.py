@@ -10,7 +10,7 @@ from speedtrack.projects.models import Annotation
 from speedtrack.web import scope
 from speedtrack.web.pages import annotations as page
 from speedtrack.web.pages.annotations import AnnotationForm
-from speedtrack.web.requests.permissions import note, permit_of
+from speedtrack.web.requests.permissions import differing, note, permit_of, said
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -45,7 +45,7 @@ def change_annotation(request: HttpRequest, pk: int) -> HttpResponse:
     if form.is_valid():
         messages.success(request, "Saved.")
         saved = form.save(found, request.user)
-        note(request, "annotation.change", f"annotation {pk}", saved.project, {"text": (stored["text"], saved.text)})
+        note(request, "annotation.change", f"annotation {pk}", saved.project, differing(stored, {"text": saved.text}))
         return go_back(saved)
     return render(request, "web/annotation.html", {"project": found.project, "annotation": found, "form": form})
 
@@ -55,7 +55,7 @@ def delete_annotation(request: HttpRequest, pk: int) -> HttpResponse:
     found = page.annotation_or_404(pk)
     where, text = found.project, found.text
     found.delete()
-    note(request, "annotation.delete", f"annotation {pk}", where, {"text": (text, None)})
+    note(request, "annotation.delete", f"annotation {pk}", where, {"text": (said(text), None)})
     messages.success(request, f"Deleted. To undo it, add it again; its text was: {text}")
     return redirect("annotations", slug=where.slug) if where else redirect("all-annotations")
 
