@@ -64,10 +64,13 @@ def decide_alerts(request: HttpRequest) -> HttpResponse:
         messages.error(request, "No alert is selected: tick some, or press x on a row.")
         return redirect(back)
     words, action = request.POST.get("note", "")[:NOTE_LENGTH], request.POST.get("action", "")
-    theirs = Alert.objects.filter(pk__in=seen).select_related("project")
-    allowed = {one.pk: one.project for one in theirs if access_of(request).may(Role.TRIAGER, one.project_id)}
-    if refused := len(seen.keys() - allowed.keys()):
+    access = access_of(request)
+    known = access.among(Alert.objects.filter(pk__in=seen)).select_related("project")
+    allowed = {one.pk: one.project for one in known if access.may(Role.TRIAGER, one.project_id)}
+    if refused := len(known) - len(allowed):
         messages.error(request, f"{refused} not saved: that needs the role {Role.TRIAGER} in their projects.")
+    for pk in sorted(seen.keys() - {one.pk for one in known}):
+        messages.error(request, f"Not saved, alert {pk}: it does not exist any more.")
     seen = {pk: status for pk, status in seen.items() if pk in allowed}
     done = triage.decide_each(seen, action, words, request.user)
     for project in set(allowed.values()) if done.changed else ():

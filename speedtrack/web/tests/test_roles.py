@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Run
-from speedtrack.tests import builders
 from speedtrack.web.requests.permissions import RULES, Need
 from speedtrack.web.tests.world import World, slowed
 
@@ -122,14 +122,14 @@ def test_a_refusal_says_which_role_is_needed_and_pages_offer_nothing_that_is_ref
 
 def test_a_decision_on_several_alerts_leaves_out_those_of_other_projects(made: World) -> None:
     alert = Alert.objects.latest("pk")
-    form = {"alert": f"{alert.pk}:confirmed", "action": "acknowledged"}
+    form = {"alert": f"{alert.pk}:confirmed", "action": "expected"}
     answer = client_of("reader").post("/alerts/decide/", form, follow=True).content.decode()
     assert "needs the role triager" in answer
     alert.refresh_from_db()
     assert alert.status == "confirmed" and not AuditEntry.objects.exists()
     client_of("triager").post("/alerts/decide/", form)
     alert.refresh_from_db()
-    assert alert.status == "acknowledged"
+    assert alert.status == "expected"
     assert AuditEntry.objects.get().name == "triager"
 
 
@@ -142,8 +142,8 @@ def changes(made: World) -> list[tuple[str, str, dict[str, Any], str]]:
     note, mute = Annotation.objects.latest("pk").pk, made.project.mutes.latest("pk").pk
     member = Membership.objects.get(user__username="reader").pk
     return [
-        ("triager", f"/alerts/{alert.pk}/", {"seen": alert.status, "status": "acknowledged"}, "alert.decide"),
-        ("triager", "/alerts/decide/", {"alert": f"{alert.pk}:acknowledged", "action": "confirmed"}, "alert.decide"),
+        ("triager", f"/alerts/{alert.pk}/", {"seen": alert.status, "status": "expected"}, "alert.decide"),
+        ("triager", "/alerts/decide/", {"alert": f"{alert.pk}:expected", "action": "confirmed"}, "alert.decide"),
         ("triager", f"/alerts/{alert.pk}/move/", {"commit": made.shas[4], "note": "it was that"}, "alert.move"),
         ("triager", f"/p/kvd/mutes/{mute}/end/", {}, "mute.end"),
         ("triager", "/p/kvd/mutes/", {"benchmark": "get-p1", "days": "2", "reason": "noisy"}, "mute.make"),
@@ -179,7 +179,7 @@ def changes(made: World) -> list[tuple[str, str, dict[str, Any], str]]:
         ("operator", "/settings/machines/kvd-m1/token", {"sure": "yes"}, "machine.token"),
         ("operator", "/settings/machines/kvd-m1/plan/", {"windows": "", "zone": "UTC"}, "machine.plan"),
         ("operator", "/settings/machines/kvd-m1/pause", {}, "machine.pause"),
-        ("operator", "/settings/machines/kvd-m1/retire", {"sure": "yes"}, "machine.retire"),
+        ("operator", "/settings/machines/kvd-m1/retire", {"name": "kvd-m1"}, "machine.retire"),
         ("operator", "/settings/machines/kvd-m1/return", {}, "machine.return"),
         ("operator", "/settings/notifications/", {"act": "subscription", **SUBSCRIPTION}, "notification.subscription"),
         ("owner", "/p/kvd/settings/untrack/", {"slug": "kvd"}, "project.untrack"),
@@ -197,7 +197,7 @@ LATEST: dict[str, Callable[[], int]] = {
 
 
 def test_each_change_is_noted_with_who_did_it_and_no_secret_is(made: World, settings: Any) -> None:
-    settings.CHANNEL_NETWORKS = ("127.0.0.0/8",)
+    settings.CHANNEL_NETWORKS = [ip_network("127.0.0.0/8")]
     missing = []
     for who, address, form, action in changes(made):
         for word, find in LATEST.items():
@@ -214,7 +214,7 @@ def test_each_change_is_noted_with_who_did_it_and_no_secret_is(made: World, sett
     assert not [text for text in texts if text in entries]
     assert AuditEntry.objects.filter(action="alert.decide").earliest("pk").changes["status"] == [
         "confirmed",
-        "acknowledged",
+        "expected",
     ]
     operator = client_of("operator")
     every = operator.get("/audit/?person=owner&action=member").content.decode()
@@ -306,13 +306,12 @@ def test_commands_change_members_and_visibility_and_are_noted(made: World, capsy
         call_command("member", "add", "kvd", "nobody")
 
 
-def test_those_who_were_there_before_keep_what_they_could_do(db: None, settings: Any, tmp_path: Any) -> None:
+def test_those_who_were_there_before_keep_what_they_could_do(db: None) -> None:
     from importlib import import_module
 
     from django.apps import apps
 
-    builders.use_suite(settings, tmp_path / "suites")
-    project = builders.track(builders.Repository(tmp_path / "kvd")).project
+    project = Project.objects.create(slug="kvd", name="kvd", url="https://example.org/kvd", suite="tiny")
     ada, bob = User.objects.create_user("ada"), User.objects.create_user("bob", is_active=False)
     import_module("speedtrack.accounts.migrations.0003_owners").keep_what_people_could_do(apps, None)
     assert list(project.memberships.values_list("user", "role")) == [(ada.pk, "owner")]
