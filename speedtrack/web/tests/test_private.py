@@ -4,6 +4,7 @@ Everything that others may name in it has the word PLANTED in it. A new address 
 """
 
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -143,7 +144,14 @@ def plant(made: World, alert: Alert) -> None:
 def profile_of(run: Run) -> Profile:
     benchmark = Benchmark.objects.filter(project=run.project).earliest("pk")
     return Profile.objects.create(
-        attempt=run.attempts.get(), benchmark=benchmark, side="head", kind="samples", event="cycles", frequency_hz=99
+        attempt=run.attempts.get(),
+        benchmark=benchmark,
+        side="head",
+        kind="samples",
+        event="cycles",
+        frequency_hz=99,
+        samples=1,
+        folded=zlib.compress(f"{PLANTED} 1".encode()),
     )
 
 
