@@ -92,7 +92,7 @@ RULES: dict[str, Rule] = {
     **rules(Rule(), "project", "project-values", "timeline", "timeline-values", "lines", "commit", "latency"),
     **rules(Rule(), "releases", "releases-feed", "releases-values", "compare", "compare-values"),
     **rules(Rule(), "alerts", "alerts-values", "alerts-feed", "changes-feed", "sensitivity", "sensitivity-values"),
-    **rules(Rule(), "badge", "embed", "timeline-picture", "project-picture", "pulls"),
+    **rules(Rule(), "badge", "embed", "timeline-picture", "project-picture", "pulls", "export", "openmetrics"),
     "alert": Rule(change=Role.TRIAGER, of=ALERT),
     "alert-picture": Rule(of=ALERT),
     **rules(all_of(Role.TRIAGER, ALERT), "alert-move", "alert-split", "alert-merge"),
@@ -124,6 +124,12 @@ RULES: dict[str, Rule] = {
     **rules(all_of(Need.OPERATOR), "suite-version", "suite-restore", "machine-settings", "machine-token"),
     **rules(all_of(Need.OPERATOR), "machine-return", "machine-plan", "machine-act"),
 }
+
+
+#: The beginnings of the names of addresses that check by themselves who asks: the pages of logging in and of one's own
+#: account, and what programs call with a token.
+BY_THEMSELVES = ("account", "own-", "mfa_", "socialaccount_", "github_", "openid_connect_", "first-owner", "api-")
+BY_THEMSELVES += ("codespeed-",)
 
 
 class Permit:
@@ -266,10 +272,16 @@ def guarded(patterns: Iterable[Any]) -> list[Any]:
     found = list(patterns)
     for pattern in found:
         if isinstance(pattern, URLPattern):
-            if pattern.name not in RULES:
-                raise ImproperlyConfigured(f"say in {__name__} who may use the address {pattern.name!r}")
-            pattern.callback = guard(pattern.callback, RULES[pattern.name])
+            pattern.callback = guard(pattern.callback, rule_of(pattern.name or ""))
     return found
+
+
+def rule_of(name: str) -> Rule:
+    if name.startswith(BY_THEMSELVES):
+        return all_of(Need.NOTHING, whole=False)
+    if name not in RULES:
+        raise ImproperlyConfigured(f"say in {__name__} who may use the address {name!r}")
+    return RULES[name]
 
 
 def guard(view: View, rule: Rule) -> View:

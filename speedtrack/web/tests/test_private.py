@@ -93,6 +93,7 @@ def den(db: None, settings: Any, tmp_path: Any) -> Den:
         "metric": CPU,
         "form": "json",
         "badge form": "svg",
+        "export form": "csv",
         "kind": "webhook",
         "action": "retry",
         "name": made.machines[0].name,
