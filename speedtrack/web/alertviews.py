@@ -142,8 +142,9 @@ def add_mute(request: HttpRequest, slug: str) -> HttpResponse:
     assert isinstance(request.user, User)
     project = scope.project_or_404(slug)
     try:
-        made = muting.mute(project, mutes_page.read_mute_form(project, request.POST), request.user)
-        note(request, "mute.make", made, project, {"until": (None, f"{made.until:%Y-%m-%d %H:%M}")})
+        asked = mutes_page.read_mute_form(project, request.POST)
+        made = muting.mute(project, asked, request.user)
+        note(request, "mute.make", made, project, {"days": (None, asked.days)})
         messages.success(request, f"Muted: {made}.")
     except ValueError as e:
         messages.error(request, f"Not muted: {e}.")

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from speedtrack.accounts import invitations, members
 from speedtrack.accounts.models import AuditEntry, Invitation, Membership, Role
-from speedtrack.alerts import muting
+from speedtrack.alerts import bisecting, muting
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Project
@@ -48,6 +48,7 @@ def made(db: None, settings: Any, tmp_path: Any) -> World:
     ada = User.objects.create_superuser("operator", "o@example.org")
     Annotation.objects.create(project=made.project, commit=alert.commit, text="a note", author=ada)
     muting.mute(made.project, muting.MuteRequest("", "", made.machines[0], "noisy", 3), ada)
+    bisecting.start(made.commit(1), made.commit(-1), made.machines[0])
     return made
 
 
@@ -122,7 +123,7 @@ def test_a_refusal_says_which_role_is_needed_and_pages_offer_nothing_that_is_ref
 
 def test_a_decision_on_several_alerts_leaves_out_those_of_other_projects(made: World) -> None:
     alert = Alert.objects.latest("pk")
-    form = {"alert": f"{alert.pk}:confirmed", "action": "expected"}
+    form = {"alert": f"{alert.pk}:confirmed", "action": "expected", "note": "it is meant"}
     answer = client_of("reader").post("/alerts/decide/", form, follow=True).content.decode()
     assert "needs the role triager" in answer
     alert.refresh_from_db()
@@ -142,8 +143,18 @@ def changes(made: World) -> list[tuple[str, str, dict[str, Any], str]]:
     note, mute = Annotation.objects.latest("pk").pk, made.project.mutes.latest("pk").pk
     member = Membership.objects.get(user__username="reader").pk
     return [
-        ("triager", f"/alerts/{alert.pk}/", {"seen": alert.status, "status": "expected"}, "alert.decide"),
-        ("triager", "/alerts/decide/", {"alert": f"{alert.pk}:expected", "action": "confirmed"}, "alert.decide"),
+        (
+            "triager",
+            f"/alerts/{alert.pk}/",
+            {"seen": alert.status, "status": "expected", "note": "meant"},
+            "alert.decide",
+        ),
+        (
+            "triager",
+            "/alerts/decide/",
+            {"alert": f"{alert.pk}:expected", "action": "confirmed", "note": "no"},
+            "alert.decide",
+        ),
         ("triager", f"/alerts/{alert.pk}/move/", {"commit": made.shas[4], "note": "it was that"}, "alert.move"),
         ("triager", f"/p/kvd/mutes/{mute}/end/", {}, "mute.end"),
         ("triager", "/p/kvd/mutes/", {"benchmark": "get-p1", "days": "2", "reason": "noisy"}, "mute.make"),
