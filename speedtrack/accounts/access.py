@@ -107,7 +107,7 @@ class Access:
 
     def among(self, rows: Rows, path: str = "project") -> Rows:
         """The rows that belong to a project which the caller sees, or to none. ``path``: from a row to its project."""
-        return cast(Rows, rows.exclude(**{f"{path}__in": self.hidden})) if self.hidden else rows
+        return rows.exclude(**{f"{path}__in": self.hidden}) if self.hidden else rows
 
     def role(self, project_id: int) -> Role | None:
         if self.is_operator:

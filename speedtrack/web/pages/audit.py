@@ -29,8 +29,9 @@ class AuditFilters:
 
     @staticmethod
     def of(query: QueryDict) -> "AuditFilters":
-        texts = (query.get(key, "").strip()[:LONGEST] for key in ("person", "action", "project", "since", "until"))
-        return AuditFilters(*texts, before=number_or_404(query.get("before", "")))
+        names = ("person", "action", "project", "since", "until")
+        texts = {name: query.get(name, "").strip()[:LONGEST] for name in names}
+        return AuditFilters(**texts, before=number_or_404(query.get("before", "")))
 
     @property
     def active(self) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from django.http import Http404, QueryDict
 
-from speedtrack.accounts import invitations
+from speedtrack.accounts.invitations import DAYS, MOST_DAYS, MOST_USES, open_ones
 from speedtrack.accounts.models import Invitation, Membership, Role
 from speedtrack.projects.models import Project
 
@@ -21,15 +21,15 @@ class MembersPage:
     members: list[Membership]
     invitations: list[Invitation]
     roles: dict[Role, str] = field(default_factory=lambda: ROLES)
-    days: int = invitations.DAYS
-    most_days: int = invitations.MOST_DAYS
-    most_uses: int = invitations.MOST_USES
+    days: int = DAYS
+    most_days: int = MOST_DAYS
+    most_uses: int = MOST_USES
 
 
 def load(project: Project) -> MembersPage:
     found = project.memberships.select_related("user").order_by("user__username")
     ranked = sorted(found, key=lambda one: list(Role).index(Role(one.role)), reverse=True)
-    return MembersPage(ranked, invitations.open_ones(project))
+    return MembersPage(ranked, open_ones(project))
 
 
 def membership_or_404(project: Project, number: int) -> Membership:

@@ -144,7 +144,7 @@ def work_of_all(access: Access) -> list[MachineWork]:
         work.waiting = waiting.get(machine.pk, [])
         estimate_ends(work, expected, totals.get(machine.pk))
         work.hide(access)
-        work.waiting = [(run if access.sees(run.project_id) else None, one) for run, one in work.waiting]
+        work.waiting = [(run if run and access.sees(run.project_id) else None, one) for run, one in work.waiting]
         made.append(work)
     return made
 

@@ -128,8 +128,10 @@ RULES: dict[str, Rule] = {
 
 #: The beginnings of the names of addresses that check by themselves who asks: the pages of logging in and of one's own
 #: account, and what programs call with a token.
-BY_THEMSELVES = ("account", "own-", "mfa_", "socialaccount_", "github_", "openid_connect_", "first-owner", "api-")
-BY_THEMSELVES += ("codespeed-",)
+BY_THEMSELVES = (
+    *("account", "own-", "mfa_", "socialaccount_", "github_", "openid_connect_", "first-owner"),
+    *("api-", "codespeed-"),
+)
 
 
 class Permit:
