@@ -301,7 +301,8 @@ def guard(view: View, rule: Rule) -> View:
         except Http404:
             say_the_same(permit)
             raise
-        if need is not Need.NOTHING and permit.access.caller.user is not None:
+        is_kept = "no-store" not in response.headers.get("Cache-Control", "")
+        if need is not Need.NOTHING and is_kept and permit.access.caller.user is not None:
             patch_cache_control(response, private=True)  # what one person sees, no cache shows to another
         return response
 

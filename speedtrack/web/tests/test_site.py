@@ -159,4 +159,5 @@ def test_no_page_of_a_visitor_takes_many_queries(client: Client, slow: tuple[Wor
         "/machines/": 7,
     }
     found = {address: queries(client, address) for address in most}
-    assert {address: count for address, count in found.items() if count > most[address]} == {}
+    which_are_private = 1  # each page asks that first
+    assert {address: count for address, count in found.items() if count > most[address] + which_are_private} == {}
