@@ -72,7 +72,7 @@ class SearchPage:
 
 
 def load(text: str, access: Access, most: int = FOUND) -> SearchPage:
-    """What the words of the text are found in, at most so many of each kind. It takes seven queries beside that of ``access``."""
+    """What the words of the text are found in, at most so many of each kind. It takes seven queries."""
     text = " ".join(text[:LONGEST_TEXT].split())
     words = text.split()
     hits: list[Hit] = []
