@@ -195,12 +195,12 @@ def estimate_ends(work: MachineWork, expected: Mapping[int, Estimate | None], to
 
 
 def keep_secret(machines: Iterable[Machine], access: Access) -> None:
-    """Say of no machine why it is in quarantine, if its canary is of a project that the caller does not see."""
+    """Say why a machine is in quarantine only where the caller sees the project of its canary."""
     if access.hidden and (quarantined := [machine for machine in machines if machine.quarantined_at]):
-        canaries = Canary.objects.filter(machine__in=quarantined, project__in=access.hidden, retired_at=None)
-        secret = set(canaries.values_list("machine", flat=True))
+        canaries = access.among(Canary.objects.filter(machine__in=quarantined, retired_at=None))
+        seen = set(canaries.values_list("machine", flat=True))
         for machine in quarantined:
-            if machine.pk in secret:
+            if machine.pk not in seen:
                 machine.quarantined_why = "its canary moved"
 
 

@@ -166,7 +166,9 @@ def faults_of(den: Den, client: Client, *, logged_in: bool) -> list[str]:
     found = []
     for name, address, is_private in den.addresses():
         answer = client.get(address)
-        status, text = answer.status_code, text_of(answer).replace(address, "")  # links to log in name the page
+        status, text = answer.status_code, text_of(answer).replace(address, "")
+        if f"{PLANTED}-get" in address:
+            text = text.replace(f"{PLANTED}-get", "")  # what the address itself says
         own = RULES[name].read is not Need.SIGHT
         if is_private and status not in ((302,) if own and not logged_in else (404, 405) if own else (404,)):
             found.append(f"{name}: {status}")
@@ -232,6 +234,8 @@ def test_members_see_it_and_what_they_see_is_kept_by_no_shared_cache(den: Den) -
                 answer = client.get(address)
                 is_shown = "has no script" in text_of(answer) if name == "run-script" else answer.status_code == 200
                 assert is_shown, (name, answer.status_code)
+                if answer.status_code != 200:
+                    continue
                 assert "private" in answer["Cache-Control"] and "public" not in answer["Cache-Control"], name
                 assert "Cookie" in answer["Vary"], name
         elif is_private:

@@ -163,7 +163,12 @@ def changes(made: World) -> list[tuple[str, str, dict[str, Any], str]]:
         ("triager", f"/annotations/{note}/delete", {}, "annotation.delete"),
         ("operator", "/annotations/", {"place": "2026-05-01", "text": "for all"}, "annotation.add"),
         ("maintainer", "/p/kvd/measure/", {"range": first, "every": "1", "order": "newest"}, "run.queue"),
-        ("maintainer", f"/p/kvd/compare/measure/?base={first}&head={last}", {"what": "pairs"}, "run.queue"),
+        (
+            "maintainer",
+            f"/p/kvd/compare/measure/?base={first}&head={last}",
+            {"what": "pairs", "benchmark": "get-p1"},
+            "run.queue",
+        ),
         ("maintainer", "/p/kvd/bisect/", {"before": first, "commit": last, "machine": "kvd-m1"}, "bisection.begin"),
         ("maintainer", "/bisections/LATEST/stop", {}, "bisection.stop"),
         ("maintainer", "/runs/QUEUED/act/cancel", {}, "run.cancel"),
