@@ -140,6 +140,7 @@ SECRETS = ["s3cret-of-a-channel-0123456789", "s3cret-token-of-a-repository", "s3
 def changes(made: World) -> list[tuple[str, str, dict[str, Any], str]]:
     """For each address that changes something: who, the address, a form that does it, and the action noted."""
     alert, first, last = Alert.objects.latest("pk"), made.shas[0], made.shas[-1]
+    pairs = {"what": "pairs", "benchmark": "get-p1"}
     note, mute = Annotation.objects.latest("pk").pk, made.project.mutes.latest("pk").pk
     member = Membership.objects.get(user__username="reader").pk
     return [
@@ -166,7 +167,7 @@ def changes(made: World) -> list[tuple[str, str, dict[str, Any], str]]:
         (
             "maintainer",
             f"/p/kvd/compare/measure/?base={first}&head={last}",
-            {"what": "pairs", "benchmark": "get-p1"},
+            pairs,
             "run.queue",
         ),
         ("maintainer", "/p/kvd/bisect/", {"before": first, "commit": last, "machine": "kvd-m1"}, "bisection.begin"),
