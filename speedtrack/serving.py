@@ -13,6 +13,7 @@ from django.db import OperationalError, connection
 from rich.console import Console
 
 from speedtrack import privatefiles
+from speedtrack.accounts import firstowner
 from speedtrack.celery import BROKER_ERRORS
 from speedtrack.devstack import Stack, StackError, running_broker
 from speedtrack.runs import tracking
@@ -36,6 +37,7 @@ def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
             code = work(stack)
             if code is None:
                 console.print(f"Serving at [bold]{settings.URL}[/bold]; Ctrl-C ends it.")
+                print_owner_link(console)
                 while True:
                     stack.check()
                     require_database()
@@ -46,6 +48,12 @@ def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
             return 0
         finally:
             stack.stop()
+
+
+def print_owner_link(console: Console) -> None:
+    """Say how the first operator makes an account, as long as there is none."""
+    if firstowner.is_needed():
+        console.print(f"Make the first account of this installation, once: {firstowner.make_link()}")
 
 
 def machine_token(file: Path) -> None:

@@ -54,6 +54,35 @@ def env_secret(name: str, file: Path) -> str:
     return kept
 
 
+def env_secret_text(name: str) -> str:
+    """A secret of a variable, or of the file that ``<name>_FILE`` names; "" without either."""
+    value, file = os.environ.get(name, ""), os.environ.get(f"{name}_FILE", "")
+    if value and file:
+        raise ImproperlyConfigured(f"{name} and {name}_FILE: set one of them")
+    if not file:
+        return value
+    try:
+        return Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as e:
+        raise ImproperlyConfigured(f"{name}_FILE={file}: cannot be read: {e}") from e
+
+
+def env_choice(name: str, *words: str, default: str) -> str:
+    """A variable that must be one of these words."""
+    value = os.environ.get(name, "") or default
+    if value not in words:
+        raise ImproperlyConfigured(f"{name}={value!r}: say {', '.join(words[:-1])} or {words[-1]}")
+    return value
+
+
+def env_together(*names: str) -> bool:
+    """Whether these variables (or the files of secrets) are set. Raises ImproperlyConfigured if only some are."""
+    missing = [name for name in names if not (os.environ.get(name) or os.environ.get(f"{name}_FILE"))]
+    if missing and len(missing) < len(names):
+        raise ImproperlyConfigured(f"{', '.join(missing)}: not set; of {', '.join(names)} set all, or none")
+    return not missing
+
+
 def env_words(name: str, default: str = "") -> list[str]:
     """A variable that lists words, with commas."""
     return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
@@ -180,6 +209,14 @@ INSTALLED_APPS = [
     "speedtrack.retention",
     "speedtrack.monitoring",
     "speedtrack.web",
+    # After the pages, whose templates come before theirs.
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.github",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.usersessions",
 ]
 MIDDLEWARE = [
     # It counts every answer.
@@ -199,6 +236,9 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "speedtrack.web.requests.middleware.DatabaseAway",
+    "allauth.account.middleware.AccountMiddleware",
+    "speedtrack.web.requests.sessions.seen",
+    "speedtrack.web.requests.sessions.second_step_where_required",
     "axes.middleware.AxesMiddleware",
     "speedtrack.web.requests.reading.Reading",  # last: it calls the views of pages
 ]
@@ -234,9 +274,104 @@ TEMPLATES = [
     }
 ]
 LOGIN_URL = "/login/"
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+# Sessions that were begun in another way than through these end with an upgrade: only these are listed to people.
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "allauth.account.auth_backends.AuthenticationBackend"]
+PASSWORD_HASHERS = [
+    "speedtrack.accounts.hashing.Argon2",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",  # what stands in older databases; replaced at the next login
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+    {"NAME": "speedtrack.accounts.hashing.LongestPassword"},
+]
+PASSWORD_RESET_TIMEOUT = 3600
+
+# Logging in (docs/logins.md): who may make an account, who needs a second step, and what else one may log in with.
+SIGNUP = env_choice("SIGNUP", "closed", "invited", "open", default="invited")
+REQUIRE_MFA = env_choice("REQUIRE_MFA", "operators", "everybody", "nobody", default="nobody")
+GITHUB_URL = os.environ.get("GITHUB_URL", "https://github.com").rstrip("/")
+GITHUB_ORGANISATION = os.environ.get("GITHUB_ORGANISATION", "")
+OIDC_NAME = os.environ.get("OIDC_NAME", "OpenID Connect")
+OIDC_ISSUER = os.environ.get("OIDC_ISSUER", "").rstrip("/")
+OIDC_EMAIL_DOMAINS = [word.lower().removeprefix("@") for word in env_words("OIDC_EMAIL_DOMAINS")]
+for name, address in {"GITHUB_URL": GITHUB_URL, "OIDC_ISSUER": OIDC_ISSUER}.items():
+    if address and not re.fullmatch(r"https://[^/?#@\s]+(/[^?#\s]*)?|http://(127\.0\.0\.1|localhost)(:\d+)?", address):
+        raise ImproperlyConfigured(f"{name}={address!r}: give an https:// address such as https://id.example.org")
+if not re.fullmatch(r"[A-Za-z0-9-]*", GITHUB_ORGANISATION):
+    raise ImproperlyConfigured(f"GITHUB_ORGANISATION={GITHUB_ORGANISATION!r}: give its name, as in its address")
+if wrong := [word for word in OIDC_EMAIL_DOMAINS if not re.fullmatch(r"[a-z0-9.-]+\.[a-z0-9-]+", word)]:
+    raise ImproperlyConfigured(f"OIDC_EMAIL_DOMAINS: {wrong[0]!r} is no domain: list domains such as example.org")
+
+SOCIALACCOUNT_PROVIDERS: dict[str, dict[str, Any]] = {}
+if env_together("GITHUB_CLIENT_ID", "GITHUB_CLIENT_SECRET"):
+    SOCIALACCOUNT_PROVIDERS["github"] = {
+        "APPS": [
+            {"client_id": env_secret_text("GITHUB_CLIENT_ID"), "secret": env_secret_text("GITHUB_CLIENT_SECRET")},
+        ],
+        "SCOPE": ["user:email", *(["read:org"] if GITHUB_ORGANISATION else [])],
+        "OAUTH_PKCE_ENABLED": True,
+        **({} if GITHUB_URL == "https://github.com" else {"GITHUB_URL": GITHUB_URL}),
+    }
+elif GITHUB_ORGANISATION:
+    raise ImproperlyConfigured("GITHUB_ORGANISATION: set GITHUB_CLIENT_ID and GITHUB_CLIENT_SECRET, too")
+if env_together("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET"):
+    SOCIALACCOUNT_PROVIDERS["openid_connect"] = {
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [
+            {
+                "provider_id": "oidc",
+                "name": OIDC_NAME,
+                "client_id": env_secret_text("OIDC_CLIENT_ID"),
+                "secret": env_secret_text("OIDC_CLIENT_SECRET"),
+                "settings": {"server_url": OIDC_ISSUER},
+            }
+        ],
+    }
+elif OIDC_EMAIL_DOMAINS:
+    raise ImproperlyConfigured("OIDC_EMAIL_DOMAINS: set OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET, too")
+SOCIALACCOUNT_ADAPTER = "speedtrack.accounts.adapters.SocialAdapter"
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
+SOCIALACCOUNT_QUERY_EMAIL = True
+
+ACCOUNT_ADAPTER = "speedtrack.accounts.adapters.AccountAdapter"
+ACCOUNT_FORMS = {"login": "speedtrack.web.requests.login.LoginForm"}
+ACCOUNT_LOGIN_METHODS = {"username", "email"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "email*" if SIGNUP == "open" else "email", "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "mandatory" if SIGNUP == "open" else "optional"  # `accounts.stages` has the rule
+ACCOUNT_CHANGE_EMAIL = True
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "SpeedTrack: "
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False  # else anybody could have mails sent to anybody
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_USERNAME_BLACKLIST = ["somebody", "speedtrack"]  # what pages call those without an account
+# Passwords are limited by django-axes, per user name and address; these are the limits of everything else. A code of
+# the second step is tried by somebody who has the password, so its limit is per account.
+ACCOUNT_RATE_LIMITS = {
+    "login_failed": "5/300s/key",
+    "signup": "10/h/ip",
+    "reset_password": "20/h/ip,5/h/key",
+    "first_owner": "20/m/ip",
+}
+MFA_ADAPTER = "speedtrack.accounts.adapters.SecondStepAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = f"SpeedTrack {urlsplit(URL).hostname}"
+MFA_TOTP_TOLERANCE = 1  # of 30 s: clocks of phones differ
+MFA_ALLOW_UNVERIFIED_EMAIL = True  # an account with an address that is not proven has none to log in with
+# These limits, and which codes were used, for all processes: a table, as any other cache is one more thing to secure.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+        "LOCATION": "limits_of_logins",
+        "OPTIONS": {"MAX_ENTRIES": 20_000},
+    }
+}
 # Failed logins are counted for a user name together with an address: nobody can lock out somebody elsewhere.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_USERNAME_CALLABLE = "speedtrack.web.requests.login.name_of"
 AXES_CLIENT_IP_CALLABLE = "speedtrack.clientaddress.client_address"
 AXES_LOCKOUT_CALLABLE = "speedtrack.web.requests.login.too_many"
 AXES_FAILURE_LIMIT = 5

@@ -1,6 +1,11 @@
 """Every URL on one screen."""
 
-from django.contrib.auth.views import LoginView, LogoutView
+from allauth.account import views as account
+from allauth.mfa.base import views as steps
+from allauth.mfa.recovery_codes import views as codes
+from allauth.mfa.totp import views as totp
+from allauth.socialaccount import views as providers
+from django.contrib.auth.views import LogoutView
 from django.urls import path
 
 from speedtrack.api import webhooks
@@ -20,7 +25,7 @@ from speedtrack.web import (
     timelineviews,
     views,
 )
-from speedtrack.web.requests.login import LoginForm
+from speedtrack.web.accounts import first, logins, own
 from speedtrack.web.settings import (
     access,
     annotations,
@@ -35,11 +40,9 @@ from speedtrack.web.settings import (
 
 LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
 
-LOGIN = LoginView.as_view(
-    template_name="web/login.html", authentication_form=LoginForm, redirect_authenticated_user=True
-)
 handler400 = "speedtrack.web.requests.errors.bad_request"
 handler403 = "speedtrack.web.requests.errors.forbidden"
+handler429 = "speedtrack.web.requests.errors.too_many_requests"  # django-allauth's
 handler500 = "speedtrack.web.requests.errors.server_error"
 
 urlpatterns = [
@@ -136,8 +139,55 @@ urlpatterns = [
     path("unsubscribe/<str:token>/", notifications.unsubscribe, name="unsubscribe"),
     path("help/", helpviews.help_index, name="help-index"),
     path("help/<slug:name>/", helpviews.help_page, name="help"),
-    path("login/", LOGIN, name="login"),
+    path("login/", logins.login, name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    # The names that django-allauth knows them by; those below with account_, mfa_ and socialaccount_ are all its own.
+    path("login/", logins.login, name="account_login"),
+    path("logout/", LogoutView.as_view(), name="account_logout"),
+    path("accounts/", own.account, name="account"),
+    path("accounts/first/<str:code>/", first.first_owner, name="first-owner"),
+    path("accounts/tokens/", own.own_tokens, name="own-tokens"),
+    path("accounts/tokens/<int:pk>/revoke", own.revoke_token, name="own-token-revoke"),
+    path("accounts/sessions/", own.own_sessions, name="own-sessions"),
+    path("accounts/sessions/end-others", own.end_other_sessions, name="own-sessions-end"),
+    path("accounts/sessions/<int:pk>/end", own.end_session, name="own-session-end"),
+    path("accounts/delete/", own.delete_account, name="account-delete"),
+    path("accounts/signup/", account.signup, name="account_signup"),
+    path("accounts/inactive/", account.account_inactive, name="account_inactive"),
+    path("accounts/reauthenticate/", account.reauthenticate, name="account_reauthenticate"),
+    path("accounts/email/", account.email, name="account_email"),
+    path("accounts/confirm-email/", account.email_verification_sent, name="account_email_verification_sent"),
+    path("accounts/confirm-email/<str:key>/", account.confirm_email, name="account_confirm_email"),
+    path("accounts/password/change/", account.password_change, name="account_change_password"),
+    path("accounts/password/set/", account.password_set, name="account_set_password"),
+    path("accounts/password/reset/", account.password_reset, name="account_reset_password"),
+    path("accounts/password/reset/done/", account.password_reset_done, name="account_reset_password_done"),
+    path(
+        "accounts/password/reset/<slug:uidb36>/<str:key>/",
+        account.password_reset_from_key,
+        name="account_reset_password_from_key",
+    ),
+    path(
+        "accounts/password/changed/",
+        account.password_reset_from_key_done,
+        name="account_reset_password_from_key_done",
+    ),
+    path("accounts/2fa/", steps.index, name="mfa_index"),
+    path("accounts/2fa/authenticate/", steps.authenticate, name="mfa_authenticate"),
+    path("accounts/2fa/reauthenticate/", steps.reauthenticate, name="mfa_reauthenticate"),
+    path("accounts/2fa/totp/activate/", totp.activate_totp, name="mfa_activate_totp"),
+    path("accounts/2fa/totp/deactivate/", totp.deactivate_totp, name="mfa_deactivate_totp"),
+    path("accounts/2fa/recovery-codes/", codes.view_recovery_codes, name="mfa_view_recovery_codes"),
+    path("accounts/2fa/recovery-codes/generate/", codes.generate_recovery_codes, name="mfa_generate_recovery_codes"),
+    path("accounts/2fa/recovery-codes/download/", codes.download_recovery_codes, name="mfa_download_recovery_codes"),
+    path("accounts/connected/", providers.connections, name="socialaccount_connections"),
+    path("accounts/connected/signup/", providers.signup, name="socialaccount_signup"),
+    path("accounts/connected/cancelled/", providers.login_cancelled, name="socialaccount_login_cancelled"),
+    path("accounts/connected/error/", providers.login_error, name="socialaccount_login_error"),
+    path("accounts/github/login/", logins.github_login, name="github_login"),
+    path("accounts/github/login/callback/", logins.github_callback, name="github_callback"),
+    path("accounts/oidc/<slug:provider_id>/login/", logins.openid_login, name="openid_connect_login"),
+    path("accounts/oidc/<slug:provider_id>/login/callback/", logins.openid_callback, name="openid_connect_callback"),
     path("healthz", monitoringviews.healthz, name="healthz"),
     path("readyz", monitoringviews.readyz, name="readyz"),
     path("metrics", monitoringviews.metrics, name="metrics"),

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef
 from django.test import Client
@@ -25,7 +26,7 @@ PERSONAL = {
     *("channels", "channel-add", "channel", "notifications", "annotation", "installation", "machine-settings"),
     *("deliveries", "delivery"),
     *("settings", "project-settings", "project-untrack", "suites", "suite", "suite-new", "track"),
-    *("policies", "measure"),
+    *("policies", "measure", "account", "own-tokens", "own-sessions"),
 }
 
 
@@ -156,6 +157,9 @@ def other_pages() -> Iterable[Page]:
     yield Page("help-index", "", [to("help-index")])
     yield Page("help", "", [to("help", "methodology")])
     yield Page("login", "", [to("login")])
+    yield Page("account", "", [to("account")])
+    yield Page("own-tokens", "", [to("own-tokens")])
+    yield Page("own-sessions", "", [to("own-sessions")])
     yield Page("healthz", "", [to("healthz")])
     yield Page("metrics", "", [to("metrics")])
 
@@ -182,7 +186,7 @@ def settings_pages() -> Iterable[Page]:
 def measure() -> Iterable[PageCost]:
     user, _ = User.objects.get_or_create(username="bench", defaults={"email": "bench@example.org"})
     person, visitor = (Client(SERVER_NAME="localhost", headers={"accept-encoding": "gzip"}) for _ in range(2))
-    person.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    person.force_login(user, backend=settings.AUTHENTICATION_BACKENDS[-1])
     for page in pages():
         if page.addresses:
             yield cost_of_page(page, person if page.name in PERSONAL else visitor)

@@ -7,6 +7,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from speedtrack.projects.models import Project
 
@@ -72,6 +73,10 @@ class PersonToken(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def is_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at <= timezone.now()
+
 
 class AuditEntry(models.Model):
     """A change that somebody made: who, how, what, and its values before and after. Never a secret."""
@@ -98,3 +103,13 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.action} {self.target}"
+
+
+class OwnerLink(models.Model):
+    """A link by which the first operator makes an account. All end with the first one that is used."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    created = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return f"made {self.created:%Y-%m-%d %H:%M} UTC"

@@ -13,6 +13,7 @@ log = logging.getLogger(__name__)
 PROGRAMS = ("/api/", "/hooks/", "/readyz", "/metrics")  # the paths that programs call
 DATABASE_AWAY = (OperationalError, InterfaceError)
 RETRY_AFTER_S = 10
+RETRY_LATER_S = 300
 
 
 class ErrorText(NamedTuple):
@@ -33,6 +34,9 @@ ERROR_TEXTS: dict[int, ErrorText] = {
     ),
     411: ErrorText("Length required", "The body has no Content-Length: send it in one piece, with its length."),
     413: ErrorText("Too large", "The body is too large: the limit is {limit} bytes."),
+    429: ErrorText(
+        "Too many requests", "Too many requests of this kind came from you lately: try again in a few minutes."
+    ),
     500: ErrorText("Server error", "The server failed on this request. Its log has the traceback."),
     503: ErrorText(
         "Temporarily unavailable",
@@ -75,6 +79,13 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 def forbidden(request: HttpRequest, exception: Exception | None = None, reason: str = "") -> HttpResponse:
     """Django's handler for 403, and for forms without a valid token."""
     return error_response(request, 403)
+
+
+def too_many_requests(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """What django-allauth answers beyond ACCOUNT_RATE_LIMITS."""
+    response = error_response(request, 429)
+    response["Retry-After"] = str(RETRY_LATER_S)
+    return response
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -42,6 +42,9 @@ WITHOUT_PAGE = {
         "annotation-delete",
     ),
     *("suite-check", "suite-file", "suite-restore", "suite-version", "track-check", "compare-measure"),
+    *("account_logout", "own-token-revoke", "own-session-end", "own-sessions-end"),
+    *("first-owner", "mfa_view_recovery_codes", "mfa_download_recovery_codes", "mfa_deactivate_totp"),
+    *(f"{provider}_{page}" for provider in ("github", "openid_connect") for page in ("login", "callback")),
     *("readyz", "metrics", "pull-approve", "run-act", "machine-plan", "bisection-stop"),
 }
 HOSTILE = (
@@ -101,6 +104,8 @@ def values(made: World, alert: Alert) -> dict[str, Any]:
         "benchmark": "get-p1",
         "metric": CPU,
         "form": "json",
+        "key": "a-link-that-has-expired",
+        "uidb36": "1",
         "kind": "webhook",
         "name": made.machines[0].name,
         "help name": "methodology",

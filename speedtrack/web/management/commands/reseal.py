@@ -3,7 +3,9 @@
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.db import transaction
 
+from speedtrack.accounts import second_step
 from speedtrack.sealed import KeyLost, reseal
 from speedtrack.web.management.plaincommand import PlainCommand
 
@@ -13,6 +15,8 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            self.stdout.write(f"{reseal()} secrets are encrypted with the newest key")
+            with transaction.atomic():
+                count = reseal() + second_step.reseal()
+            self.stdout.write(f"{count} secrets are encrypted with the newest key")
         except KeyLost as e:
             raise CommandError(f"{e}; nothing was changed") from e
