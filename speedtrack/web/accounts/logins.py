@@ -5,6 +5,7 @@ from functools import wraps
 from typing import Any
 
 import requests
+from allauth.account.internal.stagekit import clear_login
 from allauth.account.views import LoginView
 from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.models import SocialApp
@@ -23,6 +24,10 @@ View = Callable[..., HttpResponse]
 
 class Login(LoginView):  # type: ignore[misc]
     template_name = "web/login.html"
+
+    def _redirect_to_pending_stage(self, request: HttpRequest, stage: Any) -> None:
+        """Whoever comes back from the second step to this page begins anew, perhaps as somebody else."""
+        clear_login(request)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         providers = get_adapter().list_providers(self.request)
