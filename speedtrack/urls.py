@@ -141,6 +141,11 @@ urlpatterns = [
     path("help/<slug:name>/", helpviews.help_page, name="help"),
     path("login/", logins.login, name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    path("healthz", monitoringviews.healthz, name="healthz"),
+    path("readyz", monitoringviews.readyz, name="readyz"),
+    path("metrics", monitoringviews.metrics, name="metrics"),
+    path("hooks/<str:hook_id>", webhooks.hook, name="hook"),
+    path("api/runner/", runner_api.urls),
     # The names that django-allauth knows them by; those below with account_, mfa_ and socialaccount_ are all its own.
     path("login/", logins.login, name="account_login"),
     path("logout/", LogoutView.as_view(), name="account_logout"),
@@ -188,9 +193,4 @@ urlpatterns = [
     path("accounts/github/login/callback/", logins.github_callback, name="github_callback"),
     path("accounts/oidc/<slug:provider_id>/login/", logins.openid_login, name="openid_connect_login"),
     path("accounts/oidc/<slug:provider_id>/login/callback/", logins.openid_callback, name="openid_connect_callback"),
-    path("healthz", monitoringviews.healthz, name="healthz"),
-    path("readyz", monitoringviews.readyz, name="readyz"),
-    path("metrics", monitoringviews.metrics, name="metrics"),
-    path("hooks/<str:hook_id>", webhooks.hook, name="hook"),
-    path("api/runner/", runner_api.urls),
 ]
