@@ -337,7 +337,22 @@ SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
 SOCIALACCOUNT_QUERY_EMAIL = True
 
 ACCOUNT_ADAPTER = "speedtrack.accounts.adapters.AccountAdapter"
-ACCOUNT_FORMS = {"login": "speedtrack.web.requests.login.LoginForm"}
+ACCOUNT_FORMS = {
+    "login": "speedtrack.web.requests.login.LoginForm",
+    "add_email": "speedtrack.web.accounts.forms.AddEmail",
+    "change_password": "speedtrack.web.accounts.forms.ChangePassword",
+    "set_password": "speedtrack.web.accounts.forms.SetPassword",
+    "reset_password": "speedtrack.web.accounts.forms.ResetPassword",
+    "reset_password_from_key": "speedtrack.web.accounts.forms.ResetPasswordKey",
+    "reauthenticate": "speedtrack.web.accounts.forms.Reauthenticate",
+    "signup": "speedtrack.web.accounts.forms.Signup",
+}
+SOCIALACCOUNT_FORMS = {"signup": "speedtrack.web.accounts.forms.ProviderSignup"}
+MFA_FORMS = {
+    "authenticate": "speedtrack.web.accounts.forms.StepAuthenticate",
+    "reauthenticate": "speedtrack.web.accounts.forms.StepReauthenticate",
+    "activate_totp": "speedtrack.web.accounts.forms.StepActivate",
+}
 ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email*" if SIGNUP == "open" else "email", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "mandatory" if SIGNUP == "open" else "optional"  # `accounts.stages` has the rule

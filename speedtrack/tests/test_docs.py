@@ -79,7 +79,9 @@ def test_options_exist(document: Path) -> None:
     """Of each command, as ``manage.py COMMAND ... --option``, up to the next command of the line."""
     absent = set()
     for line in code(document.read_text()):
-        for name, arguments in re.findall(r"manage\.py ([a-z_]+(?:-[a-z]+)*)((?:(?!manage\.py).)*)", line.partition(" #")[0]):
+        for name, arguments in re.findall(
+            r"manage\.py ([a-z_]+(?:-[a-z]+)*)((?:(?!manage\.py).)*)", line.partition(" #")[0]
+        ):
             known = load_command(name).create_parser("manage.py", name)._option_string_actions
             absent |= {f"{name} {option}" for option in re.findall(r"--[a-z][a-z-]*", arguments) if option not in known}
     assert sorted(absent) == []

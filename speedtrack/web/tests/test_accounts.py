@@ -86,7 +86,7 @@ def set_up_second_step(client: Client) -> str:
     """Through the pages; the app's secret."""
     confirm(client, page="/accounts/2fa/totp/activate/")
     page = html_of(client.get("/accounts/2fa/totp/activate/"))
-    secret = re.search(r'<code class="key">(\w+)</code>', page)
+    secret = re.search(r'<code class="secret">(\w+)</code>', page)
     assert secret and 'src="data:image/svg+xml;base64,' in page
     assert client.post("/accounts/2fa/totp/activate/", {"code": "000000"}).status_code == 200
     answer = client.post("/accounts/2fa/totp/activate/", {"code": code_of(secret[1])})
@@ -306,6 +306,7 @@ def test_a_second_step_from_set_up_to_a_lost_phone(
     codes = re.findall(r"\b\d{8}\b", html_of(client.get("/accounts/2fa/recovery-codes/")))
     assert len(codes) == 10 and client.get("/accounts/2fa/recovery-codes/download/").content.decode().split() == codes
     assert secret not in str(list(Authenticator.objects.values())), "it is encrypted at rest"
+    assert "set up just now" in html_of(client.get("/accounts/2fa/"))
     client.post("/logout/")
 
     assert log_in(client)["Location"] == "/accounts/2fa/authenticate/" and not is_in(client)
