@@ -9,7 +9,7 @@ from allauth.core import context as current
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.models import Authenticator
-from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter, _build_apps_from_settings
 from allauth.socialaccount.models import SocialLogin
 from allauth.socialaccount.providers.github.views import GitHubOAuth2Adapter
 from django.conf import settings
@@ -53,7 +53,7 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def get_login_redirect_url(self, request: HttpRequest) -> str:
         code = signup.invitation(request)
-        return f"/invite/{code}/" if code else super().get_login_redirect_url(request)
+        return f"/invite/{code}/" if code else str(super().get_login_redirect_url(request))
 
     def get_signup_redirect_url(self, request: HttpRequest) -> str:
         return self.get_login_redirect_url(request)
@@ -75,6 +75,11 @@ class AccountAdapter(DefaultAccountAdapter):
 
 
 class SocialAdapter(DefaultSocialAccountAdapter):
+    def list_apps(self, request: Any, provider: Any = None, client_id: Any = None) -> list[Any]:
+        """Those of the settings only: no row of the database sends people or secrets to another server."""
+        found = _build_apps_from_settings(provider=provider, client_id=client_id)
+        return [app for apps in found.values() for app in apps]
+
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
         if settings.SIGNUP == "invited" and signup.is_restricted(sociallogin.account.provider):
             return True  # who passes the restriction is invited by it

@@ -17,7 +17,7 @@ def is_required(user: User) -> bool:
 
 
 def is_set_up(user: User) -> bool:
-    return Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists()
+    return bool(Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists())
 
 
 @transaction.atomic
@@ -25,7 +25,7 @@ def reset(user: User) -> bool:
     """Take it away from somebody who has lost phone and codes, and end the sessions; whether there was one."""
     count, _ = Authenticator.objects.filter(user=user).delete()
     sessions.end_all(user)
-    return count > 0
+    return bool(count)
 
 
 @transaction.atomic

@@ -63,4 +63,4 @@ def end_all(user: User, but: str | None = None) -> int:
 
 def forget(keys: list[str]) -> int:
     Session.objects.filter(session_key__in=keys).delete()
-    return UserSession.objects.filter(session_key__in=keys).delete()[0]
+    return int(UserSession.objects.filter(session_key__in=keys).delete()[0])

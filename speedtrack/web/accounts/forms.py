@@ -34,45 +34,45 @@ class InOurWords:
             email.help_text = "May be left out; then a lost password cannot be replaced by mail."
 
 
-class AddEmail(InOurWords, account.AddEmailForm):  # type: ignore[misc]
+class AddEmail(InOurWords, account.AddEmailForm):
     pass
 
 
-class ChangePassword(InOurWords, account.ChangePasswordForm):  # type: ignore[misc]
+class ChangePassword(InOurWords, account.ChangePasswordForm):
     pass
 
 
-class SetPassword(InOurWords, account.SetPasswordForm):  # type: ignore[misc]
+class SetPassword(InOurWords, account.SetPasswordForm):
     pass
 
 
-class ResetPassword(InOurWords, account.ResetPasswordForm):  # type: ignore[misc]
+class ResetPassword(InOurWords, account.ResetPasswordForm):
     pass
 
 
-class ResetPasswordKey(InOurWords, account.ResetPasswordKeyForm):  # type: ignore[misc]
+class ResetPasswordKey(InOurWords, account.ResetPasswordKeyForm):
     pass
 
 
-class Reauthenticate(InOurWords, account.ReauthenticateForm):  # type: ignore[misc]
+class Reauthenticate(InOurWords, account.ReauthenticateForm):
     pass
 
 
-class Signup(InOurWords, account.SignupForm):  # type: ignore[misc]
+class Signup(InOurWords, account.SignupForm):
     pass
 
 
-class ProviderSignup(InOurWords, providers.SignupForm):  # type: ignore[misc]
+class ProviderSignup(InOurWords, providers.SignupForm):
     pass
 
 
-class StepAuthenticate(InOurWords, steps.AuthenticateForm):  # type: ignore[misc]
+class StepAuthenticate(InOurWords, steps.AuthenticateForm):
     pass
 
 
-class StepReauthenticate(InOurWords, steps.ReauthenticateForm):  # type: ignore[misc]
+class StepReauthenticate(InOurWords, steps.ReauthenticateForm):
     pass
 
 
-class StepActivate(InOurWords, totp.ActivateTOTPForm):  # type: ignore[misc]
+class StepActivate(InOurWords, totp.ActivateTOTPForm):
     pass

@@ -22,7 +22,7 @@ from speedtrack.accounts import signup
 View = Callable[..., HttpResponse]
 
 
-class Login(LoginView):  # type: ignore[misc]
+class Login(LoginView):
     template_name = "web/login.html"
 
     def _redirect_to_pending_stage(self, request: HttpRequest, stage: Any) -> None:
@@ -32,7 +32,8 @@ class Login(LoginView):  # type: ignore[misc]
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         providers = get_adapter().list_providers(self.request)
         names = [(provider.name, provider.get_login_url(self.request)) for provider in providers]
-        return super().get_context_data(**kwargs) | {  # type: ignore[no-any-return]
+        context: dict[str, Any] = super().get_context_data(**kwargs)
+        return context | {
             "providers": names,
             "may_sign_up": signup.is_open(self.request),
             "next": self.request.POST.get("next") or self.request.GET.get("next", ""),

@@ -21,7 +21,7 @@ from speedtrack.web.requests import errors
 LONGEST_NAME = 254  # of a mail address; the column that counts failures holds 255
 
 
-class LoginForm(AccountLoginForm):  # type: ignore[misc]
+class LoginForm(AccountLoginForm):
     """User name or mail address, and password."""
 
     def add_prefix(self, field_name: str) -> str:
