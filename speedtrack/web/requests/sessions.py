@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import cast
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
@@ -55,7 +53,7 @@ def lacks_second_step(request: HttpRequest) -> bool:
         return False
     if not request.user.is_authenticated or request.session.get(IS_SET_UP):
         return False
-    user = cast(User, request.user)
+    user = request.user
     if second_step.is_required(user) and not second_step.is_set_up(user):
         return True
     if second_step.is_required(user):
