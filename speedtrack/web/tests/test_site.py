@@ -122,7 +122,7 @@ def test_what_has_no_secret_is_compressed(client: Client, kvd: World) -> None:
 
 
 def test_pages_of_a_person_or_with_a_token_are_not_compressed(client: Client, kvd: World) -> None:
-    client.force_login(User.objects.create_user("ada"), backend="django.contrib.auth.backends.ModelBackend")
+    client.force_login(User.objects.create_user("ada"))
     page = client.get("/p/kvd/", headers=GZIP)
     assert "Webhook" in page.content.decode() and "Content-Encoding" not in page
     assert client.get(f"/p/kvd/timeline/get-p1/{CPU}.json", headers=GZIP)["Content-Encoding"] == "gzip"
