@@ -43,6 +43,7 @@ WITHOUT_PAGE = {
     ),
     *("suite-check", "suite-file", "suite-restore", "suite-version", "track-check", "compare-measure"),
     *("account_logout", "own-token-revoke", "own-session-end", "own-sessions-end"),
+    *("account_reauthenticate", "mfa_reauthenticate", "mfa_authenticate", "socialaccount_login_error"),
     *("first-owner", "mfa_view_recovery_codes", "mfa_download_recovery_codes", "mfa_deactivate_totp"),
     *(f"{provider}_{page}" for provider in ("github", "openid_connect") for page in ("login", "callback")),
     *("readyz", "metrics", "pull-approve", "run-act", "machine-plan", "bisection-stop"),
