@@ -73,6 +73,9 @@ def project_pages() -> Iterable[Page]:
     yield Page("badge", "the change since the last release", [to("badge", "wide", "svg", query="?show=release")])
     yield Page("project-picture", "", [to("project-picture", "wide")])
     yield Page("releases-values", "", [to("releases-values", "wide", "json")])
+    since = f"{min(one.committed_at for one in commits):%Y-%m-%dT%H:%M:%SZ}"
+    yield Page("export", f"{len(commits)} commits", [to("export", "wide", "ndjson", query=f"?since={since}")])
+    yield Page("openmetrics", "", [to("openmetrics", "wide")])
     yield Page("commit", f"{series} series", [to("commit", "wide", one.sha) for one in commits])
     ends = [f"?base={old.sha}&head={new.sha}" for new, old in pairwise(commits)]
     yield Page("compare", f"{series} series", [to("compare", "wide", query=both) for both in ends])

@@ -83,6 +83,8 @@ QUERIES: dict[str, list[str]] = {
     "search-values": ["q"],
     "machines": [],
     "badge": ["show"],
+    "export": ["branch", "benchmark", "metric", "machine", "environment", "since", "until", "after", "samples"],
+    "openmetrics": ["branch"],
     "embed": ["branch", "machine", "theme", "width"],
     **{key: ["branch", "machine"] for key in ("timeline-picture", "project-picture")},
     **{key: [] for key in ("alert-picture", "changes-feed", "releases-feed", "help-index", "help")},
