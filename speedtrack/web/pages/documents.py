@@ -37,6 +37,8 @@ GROUPS = {
         "repositories": "which repositories may be tracked, private ones, submodules",
         "planning": "which commits are measured, when and where",
         "operating": "backup, retention, checks",
+        "archive": "a whole project in a file, and back",
+        "sql": "Grafana, Otava and other programs that read",
         "security": "what a tracked repository can do",
         "scale": "large databases, replicas, growth",
     },
