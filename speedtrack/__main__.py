@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> None:
     if not arguments or arguments[0] not in PROCESSES:
         sys.exit(f"error: say which process: python -m speedtrack {'|'.join(PROCESSES)}")
     for name, example in NEEDED.items():
-        if not os.environ.get(name):
+        if not (os.environ.get(name) or os.environ.get(f"{name}_FILE")):
             sys.exit(f"error: {name} is not set: set it to {example}, or use `manage.py serve`, which needs neither")
     name, *options = arguments
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "speedtrack.settings")

