@@ -106,6 +106,7 @@ NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "docker": (lacks_docker, f"needs a Docker daemon with the image {BUILD_IMAGE} (`.ci/docker up` makes both)"),
     "compose": (lacks_program("docker-compose"), "needs docker-compose (1.29 or 2)"),
     "perf": (lacks_perf, "needs perf (linux-perf), allowed to sample"),
+    "caddy": (lacks_program("caddy"), "needs Caddy (2.6 or newer)"),
     "curl": (lacks_program("curl"), "needs curl"),
     "memcached": (lacks_program("memcached"), "needs memcached"),
     "promtool": (lacks_program("promtool"), "needs promtool (prometheus)"),
