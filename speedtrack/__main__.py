@@ -22,6 +22,7 @@ def main(arguments: list[str]) -> None:
             sys.exit(f"error: {name} is not set: set it to {example}, or use `manage.py serve`, which needs neither")
     name, *options = arguments
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "speedtrack.settings")
+    os.environ.setdefault("CELERY_SKIP_CHECKS", "true")  # they load all pages, which stay in memory
     os.chdir(BASE_DIR)
     os.execv(sys.executable, [sys.executable, *PROCESSES[name], *options])  # noqa: S606 - no shell is wanted
 

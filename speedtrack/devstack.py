@@ -185,6 +185,7 @@ class Stack:
         self.environment = {
             # Web server, database and runner share this machine, so the runner would wait for it again and again.
             "SPEEDTRACK_PATIENCE_S": "1",
+            "CELERY_SKIP_CHECKS": "true",  # they load all pages, which stay in memory
             **os.environ,
             "SPEEDTRACK_HOME": str(HOME),
             "BROKER_URL": broker_url,
