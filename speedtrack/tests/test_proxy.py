@@ -25,7 +25,7 @@ pytestmark = pytest.mark.caddy
 HEADERS_S, BODY_S = 1, 2
 SLOW_CLIENTS = 200
 #: What releases before 2.7 call `request_buffers`.
-OLDER = "buffer_requests"
+OLDER = "buffer_requests\nmax_buffer_size 1MiB"
 
 
 class Behind(http.server.ThreadingHTTPServer):
