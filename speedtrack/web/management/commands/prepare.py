@@ -1,20 +1,18 @@
-"""Makes the database fit for this release, and lets the first operator in: what a stack does each time it starts."""
+"""``manage.py prepare``: what a stack does each time it starts, before its processes."""
 
 from typing import Any
 
-from django.core.management import BaseCommand, CommandError, call_command, get_commands
+from django.core.management import call_command, get_commands
+
+from speedtrack.web.management.plaincommand import PlainCommand
 
 LINK = "owner-link"
 
 
-class Command(BaseCommand):
-    help = "apply the migrations of this release; while nobody operates this installation, print the owner's link"
+class Command(PlainCommand):
+    help = "Apply the migrations of this release, and print the owner's link while nobody operates this installation."
 
-    def handle(self, **options: Any) -> None:
+    def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", stdout=self.stdout, stderr=self.stderr)
-        if LINK not in get_commands():
-            return
-        try:
-            call_command(LINK, stdout=self.stdout, stderr=self.stderr)
-        except CommandError as e:
-            self.stdout.write(f"no link for an owner's account: {e}")
+        if LINK in get_commands():
+            call_command(LINK, "--if-needed", stdout=self.stdout, stderr=self.stderr)
