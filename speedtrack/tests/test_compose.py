@@ -43,7 +43,7 @@ SECRETS = {
 ALWAYS = {"database-password", "secret-key"}
 SEALED = ALWAYS | {"encryption-keys"}
 # Which of them each container has.
-NEEDED = {
+NEEDED: dict[str, set[str]] = {
     "proxy": set(),
     "runner-api": set(),
     "runner": set(),

@@ -1,7 +1,7 @@
 """``manage.py dispatch``: the dispatcher process."""
 
 import signal
-from typing import Any, ClassVar
+from typing import Any
 
 from structlog.contextvars import bind_contextvars
 
@@ -10,7 +10,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    requires_system_checks: ClassVar[list[str]] = []  # they load all pages, which stay in memory
+    requires_system_checks = ()  # they load all pages, which stay in memory
     help = "Notify workers and runners while there is work for them. Stop it with SIGTERM or Ctrl-C."
 
     def handle(self, *args: Any, **options: Any) -> None:
