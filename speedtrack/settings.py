@@ -45,9 +45,17 @@ def env_days(name: str, default: int) -> int:
 
 
 def env_secret(name: str, file: Path) -> str:
-    """The variable, or else a random value made once and kept in ``file``, readable by its owner only."""
+    """The variable, or what is in the file that NAME_FILE names, or else a random value made once and kept in ``file``.
+
+    That file is readable by its owner only.
+    """
     if value := os.environ.get(name):
         return value
+    if named := os.environ.get(f"{name}_FILE"):
+        try:
+            return Path(named).read_text().strip()
+        except OSError as e:
+            raise ImproperlyConfigured(f"{name}_FILE cannot be read ({e}): name a file of this user") from e
     kept = privatefiles.write_once(file, secrets.token_urlsafe(48))
     if not kept:
         raise ImproperlyConfigured(f"{file} is empty: delete it, or set {name}")
