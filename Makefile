@@ -13,7 +13,7 @@ DIST ?= dist
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve up install wheel release test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock \
+.PHONY: demo serve up install wheel release try-fresh-debian test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock \
 	migrations clean help
 
 help:            ## show this list
@@ -140,14 +140,19 @@ $(WHEEL_VENV)/.installed: runners/driver/requirements-wheel.txt
 	$(WHEEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-# The files of the newest commit, and the pages as they are built: whoever installs it needs no Node.
+# The files of a commit, and the pages as they are built: whoever installs it needs no Node.
+REF ?= HEAD
 release: frontend/dist/.built ## the server as an archive for deploy/install, in dist/
-	$(eval NAME := speedtrack-$(shell sed -n 's/^__version__ = "\(.*\)".*/\1/p' speedtrack/__init__.py)-$(shell git rev-parse --short HEAD))
+	$(eval NAME := speedtrack-$(shell sed -n 's/^__version__ = "\(.*\)".*/\1/p' speedtrack/__init__.py)-$(shell git rev-parse --short $(REF)))
 	@mkdir -p $(DIST)
-	git archive --prefix $(NAME)/ --output $(DIST)/$(NAME).tar HEAD
+	git archive --prefix $(NAME)/ --output $(DIST)/$(NAME).tar $(REF)
 	tar --append --file $(DIST)/$(NAME).tar --owner root:0 --group root:0 --transform 's,^,$(NAME)/,' frontend/dist
 	gzip --force --no-name $(DIST)/$(NAME).tar
 	@ls $(DIST)/$(NAME).tar.gz
+
+try-fresh-debian: $(VENV)/.runtime ## as root: follow docs/installing.md on new Debian machines: WHEEL=file, OLDER=commit, WRITE=1 into that page
+	@$(PY) -m research.fresh_debian --wheel $(or $(WHEEL),$(firstword $(wildcard $(DIST)/speedtrack_runner-*.whl))) \
+		$(if $(OLDER),--older $(OLDER)) $(if $(WRITE),--write)
 
 lock: $(VENV)/.development ## compile the requirement files anew
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements.in -o requirements.txt

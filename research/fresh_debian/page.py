@@ -1,0 +1,36 @@
+"""The commands of docs/installing.md: the blocks that say on which machine they are run."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "installing.md"
+FIGURES = "## How long it takes\n"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Commands under a heading; `where` is `server`, `machine`, or `upgrade`, which is of the server as well."""
+
+    heading: str
+    where: str
+    script: str
+
+
+def blocks(text: str) -> list[Block]:
+    found, heading, where, lines = [], "", "", list[str]()
+    for line in text.splitlines():
+        if line.startswith("```"):
+            if where:
+                found.append(Block(heading, where, "\n".join(lines)))
+            where, lines = (line.removeprefix("```sh ") if line.startswith("```sh ") else ""), []
+        elif where:
+            lines.append(line)
+        elif title := re.match(r"##+ (.+)", line):
+            heading = title[1]
+    return found
+
+
+def write_figures(figures: str, page: Path = PAGE) -> None:
+    before, _, _ = page.read_text().partition(FIGURES)
+    page.write_text(f"{before}{FIGURES}\n{figures}")
