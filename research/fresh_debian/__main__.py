@@ -1,8 +1,8 @@
 """Follow docs/installing.md on two fresh Debian machines, as root: ``make try-fresh-debian [WRITE=1]``.
 
-Each is a directory made by debootstrap with systemd as its first process, in namespaces of its own. They share a network
-namespace, so the server's loopback is the machine's, and TLS is left out. There is no forge either: the repository is the
-sample server's, on the server's disk. All else is done as the page says, by its own commands.
+Each is a directory made by debootstrap with systemd as its first process, in namespaces of its own. They share a
+network namespace, so the server's loopback is the machine's, and TLS is left out. There is no forge either: the
+repository is the sample server's, on the server's disk. All else is done as the page says, by its own commands.
 """
 
 import argparse
@@ -25,7 +25,10 @@ from research.fresh_debian.page import Block
 CHECKOUT = Path(__file__).resolve().parents[2]
 ADDRESS, LOCAL = "https://speed.example.org", "http://127.0.0.1:8000"
 CODE, FORM_OF_CODE = "7KQ2M-9XWPA-C4HTR-VN3DE", r"\b[A-Z0-9]{5}(?:-[A-Z0-9]{5}){3}\b"
-TRACKED, SAMPLE = "https://github.com/valkey-io/valkey --suite valkey --last 20", "/var/lib/speedtrack/kvd --suite sample --last 1"
+TRACKED, SAMPLE = (
+    "https://github.com/valkey-io/valkey --suite valkey --last 20",
+    "/var/lib/speedtrack/kvd --suite sample --last 1",
+)
 SHARED = "SPEEDTRACK_ALLOW_SHARED_CORES=1"
 REPOSITORY = f"""
 echo ALLOW_LOCAL_REPOSITORIES=true >>/etc/speedtrack/speedtrack.env
@@ -34,7 +37,7 @@ setpriv --reuid speedtrack --regid speedtrack --init-groups --reset-env \
     .venv/bin/python -m runners.sample {SAMPLE.split()[0]} --upto 1
 systemctl restart speedtrack.target
 """
-MEASURED = "setpriv --reuid postgres psql -qAt speedtrack -c \"SELECT status FROM runs_run ORDER BY 1 LIMIT 1\""
+MEASURED = 'setpriv --reuid postgres psql -qAt speedtrack -c "SELECT status FROM runs_run ORDER BY 1 LIMIT 1"'
 READY = f"python3 -c \"import urllib.request as r; r.urlopen('{LOCAL}/readyz', timeout=4)\""
 MEMORY = r"""
 for process in /proc/[0-9]*; do
@@ -127,9 +130,10 @@ def figures(way: Walk, memory: list[tuple[str, float]]) -> str:
         groups[group_of(command)] = groups.get(group_of(command), 0) + mb
     rows = "\n".join(f"| {name} | {seconds:.0f} |" for name, seconds in way.steps)
     shares = ", ".join(f"{name} {mb:.0f}" for name, mb in sorted(groups.items(), key=lambda one: -one[1]))
+    host = f"{os.cpu_count()} cores that others used as well (load {os.getloadavg()[2]:.1f})"
     return (
-        f"Debian 12 on {os.cpu_count()} cores that others used as well (load {os.getloadavg()[2]:.1f}), packages from their "
-        f"registries. In all {total / 60:.1f} minutes:\n\n| step | seconds |\n|---|--:|\n{rows}\n\n"
+        f"Debian 12 on {host}, packages from their registries. In all {total / 60:.1f} minutes:\n\n"
+        f"| step | seconds |\n|---|--:|\n{rows}\n\n"
         f"The idle server takes {sum(groups.values()):.0f} MB (PSS, in MB: {shares}).\n"
     )
 

@@ -86,6 +86,13 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**own, "SPEEDTRACK_ALLOW_SHARED_CORES": "1", **more}
 
 
+def what_the_unit_starts(python: Path) -> list[str]:
+    """The command of the unit in the wheel, which stands where docs/installing.md puts the environment."""
+    [unit] = python.parents[1].glob("lib/python*/site-packages/runners/systemd/speedtrack-runner.service")
+    [command] = re.findall(r"^ExecStart=(.+)$", unit.read_text(), re.MULTILINE)
+    return str(command).replace("/opt/speedtrack-runner/", f"{python.parents[1]}/").split()
+
+
 def test_the_wheel_holds_every_module_of_the_runner_once_and_nothing_else(wheel: Path) -> None:
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
     rooms = [PACKAGE, *(file.parent for file in PACKAGE.glob("*/__init__.py") if file.parent.name not in NOT_INSTALLED)]
@@ -187,7 +194,7 @@ def test_the_installed_runner_measures_a_queued_run(
         SPEEDTRACK_PATIENCE_S="1",
     )
     runner = subprocess.Popen(
-        [str(python), "-m", "runners", "--poll", "--every", "0.2"],
+        what_the_unit_starts(python),
         cwd=tmp_path / "elsewhere",
         env=settings_of_runner,
         stdout=subprocess.PIPE,

@@ -15,8 +15,8 @@ OWNER_LINK = "owner-link"
 
 class Command(PlainCommand):
     help = (
-        "Start web server, streams, dispatcher and workers, and start again whatever ends, until Ctrl-C. PostgreSQL and "
-        "Valkey run embedded unless DATABASE_URL and BROKER_URL name others."
+        "Start web server, streams, dispatcher and workers, and start again whatever ends, until Ctrl-C. PostgreSQL "
+        "and Valkey run embedded unless DATABASE_URL and BROKER_URL name others."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
