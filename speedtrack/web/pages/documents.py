@@ -33,6 +33,7 @@ GROUPS = {
         "channels": "what is told to chats, forges and programs",
     },
     "Operate": {
+        "installing": "a server on a new machine, one that measures, backup, upgrade",
         "machines": "how machines are let in, pools, versions, alarms",
         "repositories": "which repositories may be tracked, private ones, submodules",
         "planning": "which commits are measured, when and where",
