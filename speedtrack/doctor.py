@@ -72,7 +72,7 @@ def check_replica() -> tuple[str, str]:
 
 
 def check_broker() -> tuple[str, str]:
-    if "BROKER_URL" not in os.environ:
+    if not {"BROKER_URL", "BROKER_URL_FILE"} & os.environ.keys():
         return "note", "BROKER_URL is not set: `make serve` and `make demo` start an embedded one"
     try:
         with app.connection_for_write() as link:

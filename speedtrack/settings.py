@@ -45,21 +45,28 @@ def env_days(name: str, default: int) -> int:
 
 
 def env_secret(name: str, file: Path) -> str:
-    """The variable, or what is in the file that NAME_FILE names, or else a random value made once and kept in ``file``.
-
-    That file is readable by its owner only.
-    """
-    if value := os.environ.get(name):
+    """The secret, or else a random value made once and kept in ``file``, readable by its owner only."""
+    if value := env_secret_text(name):
         return value
-    if named := os.environ.get(f"{name}_FILE"):
-        try:
-            return Path(named).read_text().strip()
-        except OSError as e:
-            raise ImproperlyConfigured(f"{name}_FILE cannot be read ({e}): name a file of this user") from e
+    if os.environ.get(f"{name}_FILE"):
+        raise ImproperlyConfigured(f"{name}_FILE: the file is empty: write a secret into it (`openssl rand -hex 32`)")
     kept = privatefiles.write_once(file, secrets.token_urlsafe(48))
     if not kept:
         raise ImproperlyConfigured(f"{file} is empty: delete it, or set {name}")
     return kept
+
+
+def env_secret_text(name: str) -> str:
+    """A secret of a variable, or of the file that ``<name>_FILE`` names; "" without either."""
+    value, file = os.environ.get(name, ""), os.environ.get(f"{name}_FILE", "")
+    if value and file:
+        raise ImproperlyConfigured(f"{name} and {name}_FILE: set one of them")
+    if not file:
+        return value
+    try:
+        return Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as e:
+        raise ImproperlyConfigured(f"{name}_FILE={file}: cannot be read: {e}") from e
 
 
 def env_words(name: str, default: str = "") -> list[str]:
@@ -92,8 +99,8 @@ def env_ports(name: str, default: str) -> frozenset[int]:
 
 
 def env_keys(name: str) -> list[str]:
-    """A variable that lists long random keys."""
-    keys = env_words(name)
+    """A secret that lists long random keys, with commas or one per line."""
+    keys = re.split(r"[,\s]+", found) if (found := env_secret_text(name).strip(" ,")) else []
     if any(len(key) < SHORTEST_KEY for key in keys):
         raise ImproperlyConfigured(f"{name}: each key has {SHORTEST_KEY} characters at least: `openssl rand -hex 32`")
     return keys
@@ -117,13 +124,15 @@ AS_DEFAULT_IN_TESTS = {"TEST": {"MIRROR": "default"}}
 
 
 def database(variable: str, default: str = "", **options: Any) -> dict[str, Any]:
-    """Django's settings of the libpq connection URL in a variable."""
+    """Django's settings of the libpq connection URL in a variable, with DATABASE_PASSWORD where the URL has none."""
     try:
-        parts = conninfo_to_dict(os.environ.get(variable, default))
+        parts = conninfo_to_dict(env_secret_text(variable) or default)
     except ProgrammingError as e:
         raise ImproperlyConfigured(
             f"{variable} is not a PostgreSQL URL such as postgresql://user:password@host/name: {e}"
         ) from e
+    if password := env_secret_text("DATABASE_PASSWORD"):
+        parts.setdefault("password", password)
     known = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
     return {
         "ENGINE": "django.db.backends.postgresql",
@@ -137,9 +146,9 @@ def database(variable: str, default: str = "", **options: Any) -> dict[str, Any]
 def databases() -> dict[str, dict[str, Any]]:
     """The primary, and by their variables: PostgreSQL itself if DATABASE_URL is a pool's, and a replica for pages."""
     found = {"default": database("DATABASE_URL", "postgresql:///speedtrack")}
-    if os.environ.get("DATABASE_SESSION_URL"):
+    if env_secret_text("DATABASE_SESSION_URL"):
         found["session"] = database("DATABASE_SESSION_URL") | AS_DEFAULT_IN_TESTS
-    if os.environ.get("DATABASE_REPLICA_URL"):
+    if env_secret_text("DATABASE_REPLICA_URL"):
         found["replica"] = database("DATABASE_REPLICA_URL", **REPLICA_OPTIONS) | AS_DEFAULT_IN_TESTS
         found["replica"]["ENGINE"] = "speedtrack.replica"
     if "session" in found:  # a pool gives each transaction another session, and a cursor belongs to one
@@ -153,13 +162,16 @@ EMAIL_PORTS = {"none": 25, "starttls": 587, "implicit": 465}
 
 # Where this installation keeps its state: mirrors, embedded servers, secrets, mail files of the demo.
 HOME = privatefiles.directory(Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var")))
-# The address under which people and runners reach the web server; links in mails begin with it.
-URL = os.environ.get("SPEEDTRACK_URL", "http://127.0.0.1:8000").rstrip("/")
+# The domain for which a proxy of ours answers with TLS, and the address under which people and runners reach the web
+# server; links in mails begin with it.
+DOMAIN = os.environ.get("SPEEDTRACK_DOMAIN", "")
+URL = (os.environ.get("SPEEDTRACK_URL") or (f"https://{DOMAIN}" if DOMAIN else "http://127.0.0.1:8000")).rstrip("/")
 # Where pages reach the streams of what changes (docs/operating.md), without a path; unset: they ask every few seconds.
 LIVE_URL = os.environ.get("SPEEDTRACK_LIVE_URL", "").rstrip("/")
+LIVE_URL = URL if LIVE_URL == "same" else LIVE_URL
 if LIVE_URL and not re.fullmatch(r"https?://[^/?#\s;,@]+", LIVE_URL):
     raise ImproperlyConfigured(
-        f"SPEEDTRACK_LIVE_URL={LIVE_URL!r}: give an origin such as https://speedtrack.example.org"
+        f"SPEEDTRACK_LIVE_URL={LIVE_URL!r}: give an origin such as https://speedtrack.example.org, or say same"
     )
 
 SECRET_KEY = env_secret("SECRET_KEY", HOME / "secret-key")
@@ -277,7 +289,7 @@ STORAGES = {
 WHITENOISE_USE_FINDERS = True
 
 # The broker carries nudges without meaning; losing it loses nothing (see ARCHITECTURE.md).
-BROKER_URL = os.environ.get("BROKER_URL", "redis://127.0.0.1:6379/0")
+BROKER_URL = env_secret_text("BROKER_URL") or "redis://127.0.0.1:6379/0"
 
 # Mail (docs/notifications.md): an SMTP server, or files when EMAIL_FILES names a directory.
 EMAIL_FILE_PATH = os.environ.get("EMAIL_FILES", "")
@@ -294,7 +306,7 @@ EMAIL_CA_FILE = os.environ.get("EMAIL_CA_FILE", "")
 if EMAIL_CA_FILE and not Path(EMAIL_CA_FILE).is_file():
     raise ImproperlyConfigured(f"EMAIL_CA_FILE={EMAIL_CA_FILE}: there is no such file")
 EMAIL_HOST_USER = os.environ.get("EMAIL_HOST_USER", "")
-EMAIL_HOST_PASSWORD = os.environ.get("EMAIL_HOST_PASSWORD", "")
+EMAIL_HOST_PASSWORD = env_secret_text("EMAIL_HOST_PASSWORD")
 if bool(EMAIL_HOST_USER) != bool(EMAIL_HOST_PASSWORD):
     raise ImproperlyConfigured("EMAIL_HOST_USER and EMAIL_HOST_PASSWORD: set both, or neither")
 if EMAIL_HOST_USER and EMAIL_TLS == "none" and EMAIL_HOST not in ("localhost", "127.0.0.1", "::1"):
@@ -372,7 +384,7 @@ OPERATORS = env_words("OPERATORS")
 
 # What watches this installation (docs/operating.md): who may read its metrics from another host, below which free space
 # it is not ready, and whether each request has a line in the log.
-METRICS_TOKEN = os.environ.get("METRICS_TOKEN", "")
+METRICS_TOKEN = env_secret_text("METRICS_TOKEN")
 if METRICS_TOKEN and len(METRICS_TOKEN) < SHORTEST_KEY:
     raise ImproperlyConfigured(f"METRICS_TOKEN has {SHORTEST_KEY} characters at least: `openssl rand -hex 32`")
 LEAST_FREE_MB = env_int("LEAST_FREE_MB", 500)

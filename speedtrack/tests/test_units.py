@@ -227,4 +227,4 @@ def test_a_key_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.returncode != 0 and "SECRET_KEY_FILE cannot be read" in done.stderr
+    assert done.returncode != 0 and "SECRET_KEY_FILE=/nowhere: cannot be read" in done.stderr

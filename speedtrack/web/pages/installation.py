@@ -18,7 +18,7 @@ NOT_SET = "not set"
 
 @dataclass(frozen=True)
 class Setting:
-    """``source``: the environment, or the default. ``what``: what it decides."""
+    """``source``: the environment, a file that it names, or the default. ``what``: what it decides."""
 
     name: str
     value: str
@@ -30,11 +30,17 @@ def load() -> dict[str, list[Setting]]:
     """The settings by topic."""
     return {
         topic: [
-            Setting(name, shown(value_of(name)), "environment" if os.environ.get(name) else "default", what)
+            Setting(name, shown(value_of(name)), source_of(name), what)
             for name, what in rows.items()
         ]
         for topic, rows in TOPICS.items()
     }
+
+
+def source_of(name: str) -> str:
+    if os.environ.get(f"{name}_FILE"):
+        return "file"
+    return "environment" if os.environ.get(name) else "default"
 
 
 def value_of(name: str) -> object:
@@ -76,6 +82,7 @@ def kept_days(policy: Policy) -> Value:
 #: Topic -> name of the environment variable -> what it decides.
 TOPICS: dict[str, dict[str, str]] = {
     "Web": {
+        "SPEEDTRACK_DOMAIN": "the name under which a proxy of ours answers",
         "SPEEDTRACK_URL": "the address of this site, in links",
         "SPEEDTRACK_LIVE_URL": "where pages reach the streams of what changes",
         "ALLOWED_HOSTS": "names under which it answers",
@@ -139,6 +146,7 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 #: The values that are not simply the setting of that name.
 VALUES: dict[str, Value] = {
+    "SPEEDTRACK_DOMAIN": lambda: settings.DOMAIN,
     "SPEEDTRACK_URL": lambda: settings.URL,
     "SPEEDTRACK_LIVE_URL": lambda: settings.LIVE_URL,
     "SECRET_KEY": lambda: dots(settings.SECRET_KEY),

@@ -28,4 +28,4 @@ class Command(PlainCommand):
     def welcome(self) -> None:
         """Print the address at which the first owner makes an account, once."""
         if OWNER_LINK in get_commands():
-            call_command(OWNER_LINK, stdout=self.stdout)
+            call_command(OWNER_LINK, "--if-needed", stdout=self.stdout)
