@@ -77,7 +77,8 @@ class Machine:
             group.mkdir(exist_ok=True)
         enter = "".join(f"echo $$ >{group}/cgroup.procs; " for group in groups)
         unshare = f"exec unshare --mount --pid --fork --uts --ipc --cgroup --kill-child sh {BOOT} {self.root}"
-        words = ["ip", "netns", "exec", self.network, "sh", "-c", enter + unshare]
+        # Not `ip netns exec`, which covers /sys and so the control groups.
+        words = ["nsenter", f"--net=/run/netns/{self.network}", "sh", "-c", enter + unshare]
         self.keeper = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
         deadline = time.monotonic() + BOOT_S
         while (state := self.state()) not in ("running", "degraded"):
