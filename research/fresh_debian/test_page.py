@@ -1,0 +1,29 @@
+"""The walk on fresh machines finds in docs/installing.md what it replaces there."""
+
+from pathlib import Path
+
+from research.fresh_debian import __main__ as walk
+from research.fresh_debian import page
+
+TEXT = page.PAGE.read_text()
+BLOCKS = page.blocks(TEXT)
+
+
+def test_each_block_says_where_it_is_run() -> None:
+    assert {block.where for block in BLOCKS} == {"server", "machine", "upgrade"}
+    assert TEXT.count("```sh ") == len(BLOCKS)
+    assert BLOCKS[0].script.splitlines()[-1] == f"/opt/speedtrack-*/deploy/install {walk.ADDRESS}"
+
+
+def test_what_the_walk_replaces_is_there() -> None:
+    scripts = "\n".join(block.script for block in BLOCKS)
+    for example in (walk.ADDRESS, walk.CODE, walk.TRACKED, "speedtrack-new.tar.gz", "/opt/speedtrack-new/"):
+        assert example in scripts, example
+
+
+def test_figures_replace_only_those_before(tmp_path: Path) -> None:
+    copy = tmp_path / "page.md"
+    copy.write_text(TEXT)
+    page.write_figures("one\n", copy)
+    page.write_figures("two\n", copy)
+    assert copy.read_text() == f"{TEXT.partition(page.FIGURES)[0]}{page.FIGURES}\ntwo\n"
