@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from research.fresh_debian import page
+
 CHECKOUT = Path(__file__).resolve().parents[1]
-PAGE = CHECKOUT / "docs" / "installing.md"
-BEGIN, END = "<!-- newcomer -->\n", "<!-- end of newcomer -->\n"
 WAIT_S = 3600
 TRACK = ".venv/bin/python manage.py track {repository} --suite sample --last 5"
 
@@ -111,8 +111,7 @@ def main() -> None:
         result = figures(walk(room))
     print(result)
     if options.write:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}{result}{END}{rest.partition(END)[2]}")
+        page.write_section(page.NEWCOMER, result)
 
 
 if __name__ == "__main__":

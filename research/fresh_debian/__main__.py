@@ -195,7 +195,7 @@ def main() -> None:
             sys.exit(f"error: {error}")
     print(result)
     if options.write:
-        page.write_figures(result)
+        page.write_section(page.FIGURES, result)
 
 
 if __name__ == "__main__":

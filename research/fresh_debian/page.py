@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "installing.md"
-FIGURES = "## How long it takes\n"
+FIGURES, NEWCOMER = "How long it takes", "From a clone to a chart"
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,10 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-def write_figures(figures: str, page: Path = PAGE) -> None:
-    before, _, _ = page.read_text().partition(FIGURES)
-    page.write_text(f"{before}{FIGURES}\n{figures}")
+def write_section(heading: str, text: str, page: Path = PAGE) -> None:
+    """Replace what stands under a heading of the page."""
+    before, line, rest = page.read_text().partition(f"## {heading}\n")
+    if not line:
+        raise ValueError(f"{page} has no heading {heading}")
+    _, following, after = rest.partition("\n## ")
+    page.write_text(f"{before}{line}\n{text.rstrip()}\n{following}{after}")

@@ -21,9 +21,15 @@ def test_what_the_walk_replaces_is_there() -> None:
         assert example in scripts, example
 
 
-def test_figures_replace_only_those_before(tmp_path: Path) -> None:
+def test_a_section_is_replaced_alone(tmp_path: Path) -> None:
     copy = tmp_path / "page.md"
-    copy.write_text(TEXT)
-    page.write_figures("one\n", copy)
-    page.write_figures("two\n", copy)
-    assert copy.read_text() == f"{TEXT.partition(page.FIGURES)[0]}{page.FIGURES}\ntwo\n"
+    copy.write_text("# Title\n\n## One\n\nold\n\n## Two\n\nkept\n")
+    page.write_section("One", "new\n", copy)
+    page.write_section("One", "newer\n", copy)
+    assert copy.read_text() == "# Title\n\n## One\n\nnewer\n\n## Two\n\nkept\n"
+    page.write_section("Two", "last\n", copy)
+    assert copy.read_text() == "# Title\n\n## One\n\nnewer\n\n## Two\n\nlast\n"
+
+
+def test_the_page_has_the_sections_that_are_written() -> None:
+    assert all(f"\n## {heading}\n" in TEXT for heading in (page.FIGURES, page.NEWCOMER))
