@@ -29,4 +29,5 @@ fi
 pivot_root . mnt
 cd /
 umount -l /mnt
+mount --make-rshared /  # as a whole machine has it: credentials of services are mounts that are made beside it
 exec env -i container=lxc PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --log-target=journal </dev/null
