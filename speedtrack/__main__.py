@@ -30,7 +30,8 @@ def main(arguments: list[str]) -> None:
     name, *options = arguments
     if address := os.environ.get(LISTENING.get(name, "")):
         options = ["--bind", address, *options]  # of two, the later one counts
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "speedtrack.settings")
+    for setting, value in {"DJANGO_SETTINGS_MODULE": "speedtrack.settings", **devstack.LEAN}.items():
+        os.environ.setdefault(setting, value)
     os.chdir(BASE_DIR)
     os.execv(sys.executable, [sys.executable, *PROCESSES[name], *options])  # noqa: S606 - no shell is wanted
 

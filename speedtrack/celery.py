@@ -5,11 +5,12 @@ prefetched, nothing is retried, delayed or revoked through the broker, and no re
 ARCHITECTURE.md).
 """
 
+import gc
 import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import worker_shutting_down
+from celery.signals import worker_before_create_process, worker_shutting_down
 from django.conf import settings
 from kombu import Queue
 from kombu.exceptions import OperationalError as BrokerError
@@ -53,6 +54,13 @@ app.conf.update(
     worker_hijack_root_logger=False,
 )
 app.autodiscover_tasks(["speedtrack"])
+
+
+@worker_before_create_process.connect  # type: ignore[untyped-decorator]
+def share_what_is_loaded(**event: Any) -> None:
+    """A child has its parent's memory until it writes there, which its first garbage collection would do everywhere."""
+    gc.collect()
+    gc.freeze()
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]

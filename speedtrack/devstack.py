@@ -61,6 +61,9 @@ PROCESSES = {
     # Threads, because these tasks only wait for git. Other repositories wait once so many remotes hang.
     "git": [*WORKER, "--hostname", "git@%h", "--queues", "sync,poll", "--concurrency", "4", "--pool", "threads"],
 }
+# Of processes that stay: Django's checks, which `migrate` has made, load all pages into each worker, and threads share
+# what they have freed.
+LEAN = {"CELERY_SKIP_CHECKS": "1", "MALLOC_ARENA_MAX": "2"}
 
 
 class StackError(Exception):
@@ -210,6 +213,7 @@ class Stack:
         self.environment = {
             # Web server, database and runner share this machine, so the runner would wait for it again and again.
             "SPEEDTRACK_PATIENCE_S": "1",
+            **LEAN,
             **os.environ,
             "SPEEDTRACK_HOME": str(HOME),
             "BROKER_URL": broker_url,
