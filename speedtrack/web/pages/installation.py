@@ -29,10 +29,7 @@ class Setting:
 def load() -> dict[str, list[Setting]]:
     """The settings by topic."""
     return {
-        topic: [
-            Setting(name, shown(value_of(name)), source_of(name), what)
-            for name, what in rows.items()
-        ]
+        topic: [Setting(name, shown(value_of(name)), source_of(name), what) for name, what in rows.items()]
         for topic, rows in TOPICS.items()
     }
 
