@@ -99,13 +99,13 @@ class Walk:
 
 def walk(way: Walk) -> None:
     """All blocks of the page in their order, with what has to be waited for."""
-    todo = page.blocks(page.PAGE.read_text())
-    for place, block in enumerate(todo):
-        if "speedtrack-manage track" in block.script:
+    for block in page.blocks(page.PAGE.read_text()):
+        tracks = "speedtrack-manage track" in block.script
+        if tracks:
             way.server.run(REPOSITORY)
         way.follow(block)
-        if block.where == "machine" and not any(later.where == "machine" for later in todo[place:][1:]):
-            way.step("the first commit is measured", lambda: way.until(way.server, MEASURED, "succeeded"))
+        if tracks:
+            way.step("its newest commit is measured", lambda: way.until(way.server, MEASURED, "succeeded"))
             way.step("restart of the server's host, until it is ready", way.restart)
     way.until(way.machine, "systemctl is-active speedtrack-runner", "active")
     way.until(way.server, READY, "")
