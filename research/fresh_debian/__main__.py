@@ -9,6 +9,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -172,12 +173,13 @@ def main() -> None:
     options = parser.parse_args()
     if os.geteuid():
         sys.exit("error: only root can make machines: start this as root")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that the machines end, too
     with ExitStack() as stack:
         room = options.room or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="speedtrack-fresh-")))
         room.mkdir(exist_ok=True)
         try:
             server_root, machine_root, newer = prepare(room, options)
-            name = stack.enter_context(network(f"st{os.getpid()}", "10.213.77"))
+            name = stack.enter_context(network(f"st{os.getpid()}", f"10.213.{os.getpid() % 256}"))
             given = {"PIP_CERT": "/etc/ssl/certs/ca-certificates.crt"}
             server = Machine("server", server_root, name, given)
             machine = Machine("machine", machine_root, name, given | dict([SHARED.split("=")]))
