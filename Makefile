@@ -117,7 +117,7 @@ pictures: $(VENV)/.development ## take the pictures of docs/ from a running serv
 	$(PY) -m research.pictures $(URL) $(PROJECT)
 
 # Zig links the driver against the symbols of an old C library, so that the wheel suits any Linux that has Python 3.11. Paths
-# of this machine stay out of the driver: the same source, compiler and zig give the same bytes, and so the same series.
+# of this machine stay out of the driver, as its digest is part of what a series is.
 WHEEL_LIBC := 2.28
 WHEEL_TARGET := $(shell uname -m)-unknown-linux-gnu
 WHEEL_DRIVER := $(or $(CARGO_TARGET_DIR),runners/driver/target)/$(WHEEL_TARGET)/release/speedbench
