@@ -43,8 +43,8 @@ READY = f"python3 -c \"import urllib.request as r; r.urlopen('{LOCAL}/readyz', t
 MEMORY = r"""
 for process in /proc/[0-9]*; do
     pss=$(awk '/^Pss:/ { print $2 }' $process/smaps_rollup 2>/dev/null) || continue
-    echo "$pss $(tr '\0' ' ' <$process/cmdline 2>/dev/null)"
-done | grep -E '/opt/speedtrack/|postgres|valkey-server'
+    echo "$pss $(tr '\0\n' '  ' <$process/cmdline 2>/dev/null)"
+done | grep -E '^[0-9]+ (/opt/speedtrack/|/usr/lib/postgresql/|postgres:)'
 """
 UPGRADE = "upgrade.tar.gz"
 WAIT_S = 900
