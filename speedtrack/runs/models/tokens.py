@@ -1,6 +1,8 @@
 """How a machine shows who it is: tokens, and the codes by which a new one is enrolled."""
 
+import hashlib
 import hmac
+import re
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -16,10 +18,20 @@ from speedtrack.tokentexts import MACHINE, NotAToken, TokenText
 OVERLAP = timedelta(minutes=10)  # how long the token before stays valid once its successor was used
 FRESH_SHARE = 2 / 3  # of a token's life, after which its runner is asked to replace it
 MOST_DAYS = 3650
+FORMER = re.compile(r"strn_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")  # as release 1.0 made them
 
 
 class UnknownToken(Exception):
     """No machine has this token, or no longer."""
+
+
+class FormerText(TokenText):
+    """A token of release 1.0: without a check sum, and with a digest of its secret alone."""
+
+    @property
+    def digest(self) -> str:
+        secret = self.text.removeprefix(f"{MACHINE}_{self.key}_")
+        return hashlib.sha256(secret.encode()).hexdigest()
 
 
 class MachineTokenQuerySet(models.QuerySet["MachineToken"]):
@@ -69,6 +81,12 @@ class MachineToken(models.Model):
             ) from e
 
     @staticmethod
+    def parse_used(text: str) -> TokenText:
+        """As ``parse``; a token of release 1.0 stays valid until it is replaced."""
+        former = FORMER.fullmatch(text)
+        return FormerText(text, former[1]) if former else MachineToken.parse(text)
+
+    @staticmethod
     def store(machine: Machine, token: TokenText, days: int | None = None) -> "MachineToken":
         life = timedelta(days=days) if days else None
         return MachineToken.objects.create(
@@ -83,7 +101,7 @@ class MachineToken(models.Model):
     @staticmethod
     def of(text: str) -> "MachineToken":
         """The token with its machine. Raises UnknownToken that says why it is refused."""
-        token = MachineToken.parse(text)
+        token = MachineToken.parse_used(text)
         by_now: dict[str, Any] = {
             "is_over": ExpressionWrapper(Q(expires_at__isnull=False, expires_at__lte=Now()), models.BooleanField()),
             "rotation_due": ExpressionWrapper(Q(rotate_at__isnull=False, rotate_at__lte=Now()), models.BooleanField()),
