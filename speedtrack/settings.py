@@ -161,7 +161,22 @@ CSRF_TRUSTED_ORIGINS = [URL]
 # Whether all requests come through a proxy of ours, which sets X-Forwarded-Proto and X-Forwarded-For itself.
 BEHIND_TLS_PROXY = env_bool("BEHIND_TLS_PROXY", False)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_TLS_PROXY else None
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = URL.startswith("https://")
+IS_HTTPS = URL.startswith("https://")
+# For how long browsers refuse to come by http, once they came by https; 0: they may.
+SECURE_HSTS_SECONDS = env_int("HSTS_SECONDS", 365 * 86_400) if IS_HTTPS else 0
+if not 0 <= SECURE_HSTS_SECONDS <= MOST_DAYS * 86_400:
+    raise ImproperlyConfigured(f"HSTS_SECONDS={SECURE_HSTS_SECONDS}: give a number of seconds, or 0 for none")
+# Only the proxy knows who came by https. Programs inside of the network are let through by http: probes and runners.
+SECURE_SSL_REDIRECT = IS_HTTPS and BEHIND_TLS_PROXY
+SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$", r"^api/runner/"]
+SECURE_REFERRER_POLICY = SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+# HSTS for all names of the domain, and browsers' lists of it, are for the owner of the domain to decide.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_HTTPS
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+if IS_HTTPS:  # browsers take a cookie of such a name from this host only, and by https only
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -187,6 +202,7 @@ MIDDLEWARE = [
     # Headers first: they are on every answer, also on files of /static and on what a middleware below refuses.
     "django.middleware.security.SecurityMiddleware",
     "speedtrack.web.requests.middleware.content_security_policy",
+    "speedtrack.web.requests.middleware.permissions_policy",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "speedtrack.web.requests.middleware.reasons_of_refusals",
     "whitenoise.middleware.WhiteNoiseMiddleware",

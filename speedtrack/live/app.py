@@ -27,7 +27,7 @@ STREAM = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # nginx passes each event on at once
 ]
-ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"vary", b"Origin")]
+ALWAYS = [(b"vary", b"Origin")]  # beside those of browserheaders.py, which the server adds
 
 
 class Refused(Exception):

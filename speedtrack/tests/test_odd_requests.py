@@ -12,6 +12,7 @@ from django.http import HttpResponseBase
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from speedtrack import browserheaders
 from speedtrack.alerts.models import Alert
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
 from speedtrack.runs import tracking
@@ -284,16 +285,26 @@ def read(answer: HttpResponseBase) -> int:
     return answer.status_code
 
 
+def headers_lacking(answer: HttpResponseBase) -> list[str]:
+    """Those that each answer has whatever its status, and a policy that would allow inline scripts or styles."""
+    policy = answer.get("Content-Security-Policy", "")
+    unsafe = [word for word in ("unsafe-inline", "unsafe-eval", "http:", "*") if word in policy]
+    return [name for name in (*browserheaders.WITHOUT_PAGE, "Permissions-Policy") if name not in answer] + unsafe
+
+
 def test_odd_parts_of_an_address(clients: tuple[Client, dict[str, str]]) -> None:
     client, right = clients
-    failed = [
-        (method, address, status)
-        for _, route in patterns()
-        for address in addresses(route, right)
-        for method in ("get", "post")
-        if (status := read(getattr(client, method)(address))) >= 500
-    ]
+    failed, unprotected = [], []
+    for _, route in patterns():
+        for address, method in itertools.product(addresses(route, right), ("get", "post")):
+            answer = getattr(client, method)(address)
+            if (status := read(answer)) >= 500:
+                failed.append((method, address, status))
+            framed = route.startswith("embed/")  # it is made for frames of other sites
+            if lacking := [name for name in headers_lacking(answer) if not (framed and name == "X-Frame-Options")]:
+                unprotected.append((method, address, lacking))
     assert failed == []
+    assert unprotected == []
 
 
 def test_odd_queries(clients: tuple[Client, dict[str, str]]) -> None:

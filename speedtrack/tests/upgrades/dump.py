@@ -29,7 +29,10 @@ from speedtrack.web.tests.world import World, slowed
 
 DUMPS = Path(__file__).parent
 # What a dump need not say, or says otherwise in another release of PostgreSQL.
-NOT_NEEDED = re.compile(r"^(--|-- (Name|Data for Name|Dumped|PostgreSQL).*|SET \w+ = .*;|\\.*|SELECT pg_catalog\.set_config.*)\n", re.M)
+NOT_NEEDED = re.compile(
+    r"^(--|-- (Name|Data for Name|Dumped|PostgreSQL).*|SET \w+ = .*;|\\.*|SELECT pg_catalog\.set_config.*)\n", re.M
+)
+FORM = ("--no-owner", "--no-acl", "--inserts", "--rows-per-insert=100")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -62,10 +65,17 @@ def fill(made: World) -> None:
 def dump(*options: str) -> str:
     known = {f"PG{key}": value for key, value in connection.settings_dict.items() if key in ("HOST", "PORT", "USER")}
     known |= {"PGPASSWORD": connection.settings_dict["PASSWORD"], "PGDATABASE": connection.settings_dict["NAME"]}
-    argv = [program("pg_dump", server_version()), "--no-owner", "--no-acl", "--inserts", "--rows-per-insert=100", *options]
+    argv = [
+        program("pg_dump", server_version()),
+        "--no-owner",
+        "--no-acl",
+        "--inserts",
+        "--rows-per-insert=100",
+        *options,
+    ]
     environment = {**os.environ, **{name: str(value) for name, value in known.items() if value}}
     done = subprocess.run(argv, env=environment, check=True, capture_output=True, text=True)
-    return NOT_NEEDED.sub("", done.stdout)
+    return re.sub(r";\n\n+", ";\n\n", NOT_NEEDED.sub("", done.stdout))
 
 
 def keep_secret(project: Project) -> None:

@@ -5,4 +5,5 @@ KEY = "the key of the secrets in dumps for tests"
 PASSWORD = "a password in dumps for tests"
 HOOK_SECRET = "the secret of the webhook in dumps"
 CHANNEL = "https://example.org/hook-of-a-channel"
-MACHINE_TOKEN = "strn_00112233aabb_" + "only-in-dumps-for-tests_" + "0" * 19  # of release 1.0: 43 characters, no check sum
+# Of release 1.0: 43 characters, no check sum.
+MACHINE_TOKEN = "strn_00112233aabb_" + "only-in-dumps-for-tests_" + "0" * 19

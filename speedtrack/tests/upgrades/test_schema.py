@@ -1,4 +1,4 @@
-"""The migrations, one after another, make exactly the tables that the models ask for, with their triggers and indexes."""
+"""The migrations, one after another, make exactly the tables that the models ask for, with triggers and indexes."""
 
 import re
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def statements() -> set[str]:
 
 
 def in_order(statement: str) -> str:
-    head, bracket, columns = statement.strip().partition(" (\n")
+    head, _, columns = statement.strip().partition(" (\n")
     if not head.startswith("CREATE TABLE"):
         return statement.strip().rstrip(";")
     return "\n".join([head, *sorted(column.strip().rstrip(",") for column in columns.removesuffix("\n)").splitlines())])

@@ -30,8 +30,11 @@ from speedtrack.web.tests.world import HOSTILE
 
 HERE = Path(__file__).parent
 RELEASES = sorted(file.stem for file in HERE.glob("*.sql"))
-PAGES = ("/", "/p/kvd/", "/p/kvd.json", "/p/kvd/timeline/get-p1/server_cpu_ns_per_request/", "/alerts/", "/alerts/1/", "/queue/", "/annotations/",
-         "/machines/", "/machines/kvd-m1/", "/runs/13/", "/runs/13/log/", "/p/kvd/policies/")  # fmt: skip
+PAGES = [
+    *("/", "/p/kvd/", "/p/kvd.json", "/p/kvd/timeline/get-p1/server_cpu_ns_per_request", "/p/kvd/policies/"),
+    *("/alerts/", "/alerts/1/", "/runs/13/", "/runs/13/log/", "/queue/", "/machines/", "/machines/kvd-m1/"),
+    "/annotations/",
+]
 TABLES = """
     SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'public' AND relkind = 'r'
 """

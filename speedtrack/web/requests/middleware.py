@@ -5,7 +5,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-from speedtrack import bodylimits
+from speedtrack import bodylimits, browserheaders
 from speedtrack.web.requests import errors
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
@@ -19,6 +19,17 @@ def content_security_policy(get_response: GetResponse) -> GetResponse:
         response = get_response(request)
         policy = "; ".join(f"{name} {value}" for name, value in settings.SECURE_CSP.items())
         response.headers.setdefault("Content-Security-Policy", policy)
+        return response
+
+    return middleware
+
+
+def permissions_policy(get_response: GetResponse) -> GetResponse:
+    """No page uses a device of the visitor."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        response.headers.setdefault("Permissions-Policy", browserheaders.PERMISSIONS)
         return response
 
     return middleware
