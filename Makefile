@@ -11,7 +11,7 @@ REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
 .PHONY: demo serve test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock \
-	migrations clean help
+	clean help
 
 help:            ## show this list
 	@sed -n 's/^\([a-z-]*\): *[^#]*## /\1\t/p' Makefile
@@ -108,10 +108,6 @@ lock: $(VENV)/.development ## compile the requirement files anew
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements.in -o requirements.txt
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements-dev.in -o requirements-dev.txt
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements-traces.in -o requirements-traces.txt
-
-migrations: $(VENV)/.development ## write the one migration of each app anew from its models, as long as nothing is released
-	rm -f $(wildcard speedtrack/*/migrations/0*.py)
-	$(PY) manage.py makemigrations projects benchmarks runs alerts notices retention monitoring
 
 clean:           ## remove what was built and all state of the embedded servers
 	rm -rf $(VENV) $(PEERS_VENV) var frontend/dist frontend/node_modules runners/driver/target

@@ -7,6 +7,7 @@ import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
+from speedtrack import __version__
 from speedtrack.runs import enrolment, queue, tokens
 from speedtrack.runs.models import Alarm, MachineToken, Run
 from speedtrack.tests import builders
@@ -63,7 +64,7 @@ def test_a_runner_replaces_its_token_when_it_is_asked(runner: Runner, tracked: A
 def test_another_version_gets_no_work_and_the_reason(runner: Runner, tracked: Any, said: dict[str, Any]) -> None:
     answer = runner.post("claim", said)
     assert answer.status_code == 426
-    assert "and this server is version 1.0.0 (protocol 2)" in error(answer)
+    assert f"and this server is version {__version__} (protocol 2)" in error(answer)
     assert not Run.objects.active().exists()
 
 

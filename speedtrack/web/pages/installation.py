@@ -80,6 +80,7 @@ TOPICS: dict[str, dict[str, str]] = {
         "SPEEDTRACK_LIVE_URL": "where pages reach the streams of what changes",
         "ALLOWED_HOSTS": "names under which it answers",
         "BEHIND_TLS_PROXY": "all requests come through a proxy of ours",
+        "HSTS_SECONDS": "for how long browsers come by https only, once they did",
         "DEBUG": "tracebacks on pages; never where others reach it",
         "SECRET_KEY": "signs sessions and links",
         "SPEEDTRACK_ENCRYPTION_KEYS": "encrypt secrets in the database; not set: SECRET_KEY does",
