@@ -37,7 +37,7 @@ GROUPS = {
         "repositories": "which repositories may be tracked, private ones, submodules",
         "planning": "which commits are measured, when and where",
         "operating": "backup, retention, checks",
-        "security": "what a tracked repository can do",
+        "security": "what may reach what, the sandbox, limits, attacks",
         "scale": "large databases, replicas, growth",
     },
     "Look inside": {
