@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models.functions import Now
 from django.http import HttpResponseBase
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from speedtrack import browserheaders
-from speedtrack.alerts.models import Alert
+from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
+from speedtrack.projects.models import Annotation, Branch, Project
 from speedtrack.runs import tracking
-from speedtrack.runs.models import Run
-from speedtrack.web.tests.world import CPU, slowed
+from speedtrack.runs.models import Machine, Run
+from speedtrack.web.tests.world import CPU, HOSTILE, World, slowed
 
 ODD = {
     "int": ["0", "2147483648", "9223372036854775807", "9223372036854775808", "9" * 20, "9" * 400, "9" * 5000],
@@ -224,6 +226,7 @@ def clients(db: None, settings: Any, tmp_path: Any) -> Iterator[tuple[Client, di
     Beating(DISPATCHER, every_s=5).beat()  # /readyz answers 503 without it
     run = Run.objects.filter(commit__sha=made.shas[5]).order_by("pk").first()
     assert run
+    call_it_names(made, alert)
     client = Client(raise_request_exception=False)
     client.force_login(User.objects.create_user("ada", is_staff=True))
     yield (
@@ -250,6 +253,24 @@ def clients(db: None, settings: Any, tmp_path: Any) -> Iterator[tuple[Client, di
             "hook_id": made.project.hook_id,
         },
     )
+
+
+def call_it_names(made: World, alert: Alert) -> None:
+    """Hostile texts where strangers may write some; the subject of the commit that is measured is one already."""
+    hidden = f"{HOSTILE}\u202e\x1b[31m"
+    Project.objects.update(name=hidden[:100])
+    Branch.objects.create(project=made.project, name=hidden, head=made.commit(0))
+    Machine.objects.update(facts={"cpu_model": hidden}, quarantined_at=Now(), quarantined_why=hidden)
+    Annotation.objects.create(project=made.project, commit=made.commit(5), text=hidden)
+    AlertEvent.objects.filter(alert=alert).update(note=hidden)
+
+
+def shown_raw(answer: HttpResponseBase) -> list[str]:
+    """What a page must not show as it was written: markup, and characters that turn or colour what follows."""
+    if answer.streaming or not answer.get("Content-Type", "").startswith("text/html"):
+        return []
+    text = answer.content.decode()  # type: ignore[attr-defined]
+    return [repr(one) for one in ("<script>alert(1)", "\u202e", "\x1b") if one in text]
 
 
 def patterns(resolver: URLResolver | None = None, before: str = "") -> Iterator[tuple[str, str]]:
@@ -303,6 +324,8 @@ def test_odd_parts_of_an_address(clients: tuple[Client, dict[str, str]]) -> None
             framed = route.startswith("embed/")  # it is made for frames of other sites
             if lacking := [name for name in headers_lacking(answer) if not (framed and name == "X-Frame-Options")]:
                 unprotected.append((method, address, lacking))
+            if raw := shown_raw(answer):
+                unprotected.append((method, address, raw))
     assert failed == []
     assert unprotected == []
 

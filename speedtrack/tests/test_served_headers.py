@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from speedtrack import devstack
+from speedtrack import __version__, devstack
 from speedtrack.browserheaders import WITHOUT_PAGE
 from speedtrack.tests.test_live import Live
 from speedtrack.tests.test_webserver import MEGABYTE, Server, free_port, serving
@@ -128,6 +128,12 @@ def test_people_are_led_to_https_and_programs_inside_are_not(server: Server) -> 
     assert "Set-Cookie" not in page.headers
     assert httpx.get(f"{address}/healthz", headers={"Host": HOST}).status_code == 200
     assert httpx.post(f"{address}/api/runner/claim", headers={"Host": HOST}, json={}).status_code != 301
+
+
+def test_the_version_is_shown(server: Server) -> None:
+    address = f"http://127.0.0.1:{server.port}"
+    assert httpx.get(f"{address}/healthz", headers=BY_TLS).headers["X-SpeedTrack-Version"] == __version__
+    assert f"SpeedTrack {__version__} measures every commit" in httpx.get(f"{address}/login/", headers=BY_TLS).text
 
 
 def test_cookies_belong_to_this_host_and_to_https(server: Server) -> None:

@@ -142,6 +142,7 @@ TOPICS: dict[str, dict[str, str]] = {
 VALUES: dict[str, Value] = {
     "SPEEDTRACK_URL": lambda: settings.URL,
     "SPEEDTRACK_LIVE_URL": lambda: settings.LIVE_URL,
+    "HSTS_SECONDS": lambda: settings.SECURE_HSTS_SECONDS,
     "SECRET_KEY": lambda: dots(settings.SECRET_KEY),
     "SPEEDTRACK_ENCRYPTION_KEYS": lambda: dots(settings.SPEEDTRACK_ENCRYPTION_KEYS),
     "LOG_LEVEL": lambda: logging.getLevelName(logging.getLogger().level),
