@@ -4,6 +4,8 @@ The processes run as they are served, with all that they log, on servers that ar
 """
 
 import base64
+import hashlib
+import hmac
 import html
 import itertools
 import json
@@ -47,7 +49,7 @@ HOOK, GIT, CHANNEL, PASSWORD = (planted(name) for name in ("hook", "git", "chann
 COOKIE, BEARER, BASIC, QUERY = (planted(name) for name in ("cookie", "bearer", "basic", "query"))
 FAILING = {"SECRET_KEY": KEY, "SPEEDTRACK_ENCRYPTION_KEYS": ENCRYPTION, "METRICS_TOKEN": METRICS, "EMAIL_FILES": "",
            "EMAIL_HOST": "127.0.0.1", "EMAIL_PORT": "1", "EMAIL_HOST_USER": "mailer", "EMAIL_HOST_PASSWORD": MAIL,
-           "EMAIL_TLS": "none", "OAUTH_CLIENT_SECRET": OAUTH, "LOG_LEVEL": "DEBUG",
+           "EMAIL_TLS": "none", "GITHUB_CLIENT_ID": "x", "GITHUB_CLIENT_SECRET": OAUTH, "LOG_LEVEL": "DEBUG",
            "ACCESS_LOG": "true"}  # fmt: skip
 
 
@@ -181,3 +183,19 @@ def test_they_are_nowhere(installation: Installation, settings: Any) -> None:
     found.texts["the database"] = dump("--data-only")
     assert found.leaks() == []
     assert all(found.texts[name] for name in ("web.log", "dispatcher.log", "notify.log", "the database"))
+
+
+def test_json_that_is_nested_without_end_is_refused(installation: Installation) -> None:
+    machine, project = MachineToken.new_text(), Project.objects.get()
+    MachineToken.store(project.machines.get(), machine)
+    body = b'{"a":' * 200_000
+    signature = hmac.new(HOOK.encode(), body, hashlib.sha256).hexdigest()
+    installation.start_web()
+    with httpx.Client(base_url=installation.url, timeout=120) as client:
+        by_runner = {"Authorization": f"Bearer {machine.text}"}
+        by_forge = {"X-GitHub-Event": "push", "X-GitHub-Delivery": "1", "X-Hub-Signature-256": f"sha256={signature}"}
+        assert client.post("/api/runner/claim", content=body, headers=by_runner).status_code == 422
+        assert (
+            client.post(f"/hooks/{project.hook_id}", content=body, headers=by_forge).status_code == 202
+        )  # only a hint
+        assert client.get("/healthz").status_code == 200

@@ -17,9 +17,12 @@ MAY_CALL = {
     "speedtrack.notices.channels.calls": "checks every address, connects to that address only, follows no redirect",
     "speedtrack.notices.smtp": "the mail server of the settings",
     "speedtrack.demo": "the demo's own server on the loopback",
+    "speedtrack.accounts.adapters": "the providers of logins that the operator has set",
+    "speedtrack.web.accounts.logins": "the same",
 }
 EXECUTING = {"eval", "exec", "compile", "__import__"}
-DANGEROUS = {"pickle", "marshal", "shelve", "tarfile", "yaml"}
+DANGEROUS = {"pickle", "marshal", "shelve", "yaml", "dill"}
+ARCHIVES = {"tarfile", "zipfile", "shutil"}
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -54,14 +57,16 @@ def parts_of(name: str) -> set[str]:
 
 def test_other_hosts_are_called_by_the_modules_that_check_addresses_only() -> None:
     calling = {name for name, tree in modules() if any(parts_of(one) & CALLERS for one in imported(tree))}
-    assert calling == set(MAY_CALL)
+    assert calling <= set(MAY_CALL)
+    assert "speedtrack.notices.channels.calls" in calling
     connecting = {name for name, tree in modules() if {".create_connection", ".connect_ex"} & called(tree)}
     assert connecting - {"speedtrack.notices.smtp"} <= {"speedtrack.devstack", "speedtrack.serving"}
 
 
 def test_no_archive_is_unpacked_and_no_text_executed() -> None:
     for name, tree in modules():
-        assert (name, {".extractall"} & called(tree)) == (name, set())
+        unpacking = {".extractall", ".extract", ".unpack_archive"} if imported(tree) & ARCHIVES else set()
+        assert (name, unpacking & called(tree)) == (name, set())
         assert (name, EXECUTING & called(tree)) == (name, set())
         assert (name, DANGEROUS & {one.split(".")[0] for one in imported(tree)}) == (name, set())
 
