@@ -84,4 +84,4 @@ def keep_secret(project: Project) -> None:
 
 def keep_token(machine: Machine) -> None:
     machine.tokens.all().delete()
-    MachineToken.store(machine, MachineToken.parse(MACHINE_TOKEN))
+    MachineToken.store(machine, MachineToken.parse_used(MACHINE_TOKEN))
