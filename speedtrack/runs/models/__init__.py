@@ -3,6 +3,7 @@
 from speedtrack.runs.models.alarms import Alarm
 from speedtrack.runs.models.approvals import Approval, ApprovalQuerySet
 from speedtrack.runs.models.canaries import Canary, CanaryCheck
+from speedtrack.runs.models.imports import Import, Origin
 from speedtrack.runs.models.machines import Assignment, Environment, Machine, MachineEvent
 from speedtrack.runs.models.measurements import (
     Build,
@@ -49,11 +50,13 @@ __all__ = [
     "DeferralQuerySet",
     "EnrolmentCode",
     "Environment",
+    "Import",
     "LogChunk",
     "Machine",
     "MachineEvent",
     "MachineToken",
     "Measurement",
+    "Origin",
     "PlanningPolicy",
     "Profile",
     "Reason",

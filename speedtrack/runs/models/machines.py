@@ -20,6 +20,9 @@ class Machine(models.Model):
     """A computer that measures. It does one thing at a time."""
 
     name = models.SlugField(unique=True)
+    outside = models.BooleanField(
+        default=False, db_default=False, help_text="it has no runner: its results are measured elsewhere and sent in"
+    )
     pool = models.SlugField(default="", blank=True, help_text="machines of equal hardware; empty: it is its own pool")
     projects = models.ManyToManyField(Project, related_name="machines")
     paused = models.BooleanField(default=False, help_text="gets no new work")
@@ -51,6 +54,10 @@ class Machine(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(retired_at=None) | Q(paused=True), name="a_retired_machine_gets_no_work"
+            ),
+            models.CheckConstraint(
+                condition=Q(outside=False) | Q(pool="", last_seen_at=None, quarantined_at=None),
+                name="an_outside_machine_has_no_runner",
             ),
             Wakes(name="a_resumed_machine_wakes", after="UPDATE OF paused, quarantined_at"),
         ]

@@ -1,0 +1,147 @@
+"""Which commits results from outside name."""
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from functools import partial
+from typing import NamedTuple
+
+from django.db import connection
+from django.utils import timezone
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects import fetching, git
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.models import Branch, Project, Tag
+from speedtrack.projects.remotes import remote_of
+from speedtrack.projects.sync import store_commits
+from speedtrack.runs import pushes
+
+FULL = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+ABBREVIATED = re.compile(r"[0-9a-f]{7,64}")
+NOT_A_NAME = re.compile(r"[\s~^:?*\[\\]|@\{|\.\.|^[-./]")  # no branch or tag has them; git would take them for orders
+MOST_ASKED = 200  # names of one batch that git is asked for, one by one
+MOST_FETCHED = 3  # ids of one batch that are fetched by themselves, as no tracked branch has them
+PAUSE = timedelta(seconds=10)  # between two looks at a repository because of unknown commits
+
+BEGINNING_WITH = """
+SELECT asked.name, min(c.sha), count(*)
+  FROM unnest(%(names)s::text[]) AS asked (name)
+  JOIN projects_commit c ON c.project_id = %(project)s AND c.sha >= asked.name AND c.sha < asked.name || 'g'
+ GROUP BY asked.name
+"""
+
+
+class Found(NamedTuple):
+    """``shas``: the full id of each name. ``faults``: why a name has none."""
+
+    shas: dict[str, str]
+    faults: dict[str, str]
+
+
+def find(project: Project, names: Iterable[str]) -> Found:
+    """The commits of these names: those that are stored, else those of the mirror, else of the repository."""
+    asked = set(names)
+    faults = {name: fault for name in asked if (fault := fault_of(name))}
+    found = Found({}, faults)
+    why = ""
+    for search in (stored, in_mirror, None, stored, in_mirror, fetched):
+        missing = asked - found.shas.keys() - found.faults.keys()
+        if not missing:
+            break
+        if search is None:
+            why = look_again(project)
+        else:
+            add(found, *search(project, missing))
+    for name in asked - found.shas.keys() - found.faults.keys():
+        found.faults[name] = unknown(project, name, why)
+    return found
+
+
+def fault_of(name: str) -> str:
+    if NOT_A_NAME.search(name):
+        return f"{name!r} is neither the id of a commit nor the name of a branch or tag"
+    return ""
+
+
+def unknown(project: Project, name: str, why: str) -> str:
+    words = f"{project} has no commit, branch or tag {name!r}"
+    return f"{words}: {why}" if why else f"{words}: check it, and push it before its results are sent"
+
+
+def add(found: Found, shas: dict[str, str], faults: dict[str, str]) -> None:
+    found.shas.update(shas)
+    found.faults.update(faults)
+
+
+def stored(project: Project, names: set[str]) -> Found:
+    """By the tables: commits by their ids, perhaps abbreviated; branches and tags by name."""
+    ids = {name: name.lower() for name in names if ABBREVIATED.fullmatch(name.lower())}
+    with connection.cursor() as cursor:
+        cursor.execute(BEGINNING_WITH, {"names": sorted(set(ids.values())), "project": project.pk})
+        rows = {name: (sha, count) for name, sha, count in cursor}
+    shas = {name: rows[given][0] for name, given in ids.items() if given in rows and rows[given][1] == 1}
+    faults = {
+        name: f"{name} is the beginning of several commits: give more of it"
+        for name, given in ids.items()
+        if given in rows and rows[given][1] > 1
+    }
+    others = names - shas.keys() - faults.keys()
+    tags = Tag.objects.filter(project=project, name__in=others).values_list("name", "sha")
+    branches = Branch.objects.filter(project=project, name__in=others, head__isnull=False, deleted_at=None)
+    return Found(shas | dict(tags) | dict(branches.values_list("name", "head__sha")), faults)
+
+
+def in_mirror(project: Project, names: set[str]) -> Found:
+    """By git, in the mirror: full ids at once, other names one by one."""
+    if not git.has_mirror(project.slug):
+        return Found({}, {})
+    ids = {name.lower() for name in names if FULL.fullmatch(name.lower())}
+    present = git.commits_among(project.slug, ids) if ids else set()
+    shas = {name: name.lower() for name in names if name.lower() in present}
+    rest = sorted(name for name in names if name.lower() not in ids)
+    faults = dict.fromkeys(rest[MOST_ASKED:], f"a batch names at most {MOST_ASKED} commits that are not known yet")
+    for name in rest[:MOST_ASKED]:
+        given = name.lower() if ABBREVIATED.fullmatch(name.lower()) else name
+        if sha := asked_for(partial(git.resolve_revision, project.slug, given)):
+            shas[name] = sha
+    return Found(shas, faults)
+
+
+def asked_for(find: Callable[[], str]) -> str:
+    try:
+        return find()
+    except RepositoryError:
+        return ""
+
+
+def look_again(project: Project) -> str:
+    """Look at the repository, which has perhaps been pushed to; why that was impossible, or empty.
+
+    What is new there is planned as after any push.
+    """
+    if project.untracked_at:
+        return "it is no longer tracked, so newer commits are not known here"
+    project.refresh_from_db(fields=["polled_at"])
+    if project.polled_at and project.polled_at > timezone.now() - PAUSE:
+        return ""
+    try:
+        pushes.sync_and_plan(project)
+    except (RepositoryError, DefinitionError) as e:
+        return f"it could not be looked at just now: {e}"
+    return ""
+
+
+def fetched(project: Project, names: set[str]) -> Found:
+    """Full ids that are on no tracked branch, such as those of a pull request, straight from the repository."""
+    if project.untracked_at:
+        return Found({}, {})
+    remote = remote_of(project)
+    some = sorted(name for name in names if FULL.fullmatch(name.lower()))[:MOST_FETCHED]
+    shas = {name: asked_for(partial(fetching.find_commit, project.slug, remote, name.lower())) for name in some}
+    return Found({name: sha for name, sha in shas.items() if sha}, {})
+
+
+def ids_of(project: Project, shas: Iterable[str]) -> dict[str, int]:
+    """The ids of the rows of these commits, which are made where they are missing."""
+    return {sha: commit.pk for sha, commit in store_commits(project, sorted(set(shas))).items()}
