@@ -9,10 +9,12 @@ from speedtrack.outside.readers.files import LARGEST_FILE, MOST_MEMBERS
 
 
 def packed(folder: Path) -> bytes:
-    """A tar archive of its JSON files, without links. Raises ReadError if they are too many or too large."""
+    """A tar archive of its JSON files, without links. Raises ReadError if there is none, or too much."""
     archive, total = io.BytesIO(), 0
+    if not (paths := json_files(folder)):
+        raise ReadError("the folder has no JSON file", folder.name)
     with tarfile.open(fileobj=archive, mode="w") as packing:
-        for number, path in enumerate(json_files(folder)):
+        for number, path in enumerate(paths):
             total += path.stat().st_size
             if number >= MOST_MEMBERS or total > LARGEST_FILE:
                 limit = f"{MOST_MEMBERS:,} files or {LARGEST_FILE / 1e6:.0f} MB"

@@ -61,7 +61,7 @@ def recognises_messages(file: File) -> bool:
 def gather_messages(file: File, reading: Reading) -> None:
     for number, line in enumerate(file.lines, 1):
         if line.startswith("{"):
-            message = Node(parsed(line, f"line {number}"), f"line {number}: ")
+            message = Node(parsed(line, f"line {number}"), f"line {number}#")
             if message.has("reason") and message["reason"].value == COMPLETE:
                 gather_message(message, reading)
 
@@ -69,7 +69,6 @@ def gather_messages(file: File, reading: Reading) -> None:
 def gather_message(message: Node, reading: Reading) -> None:
     unit = message["unit"].text()
     numbers = per_iteration(message["measured_values"], message["iteration_count"])
-    place = message.pointer.removesuffix(": ")
     reading.add(
         Benchmark(message["id"].text()), measure_of("", unit, reading.direction(unit)), numbers, Origin(), place
     )

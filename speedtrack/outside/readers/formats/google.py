@@ -12,10 +12,10 @@ from speedtrack.outside.readers.tools import ToolReader
 
 FACTS = ("num_cpus", "cpu_scaling_enabled", "aslr_enabled", "library_version", "library_build_type")
 # Numbers of a row that are no counters of the author.
-OWN = frozenset(
-    ("family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations")
-    + ("real_time", "cpu_time", "cpu_coefficient", "real_coefficient", "rms")
-)
+OWN = {
+    *("family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations"),
+    *("real_time", "cpu_time", "cpu_coefficient", "real_coefficient", "rms"),
+}
 
 
 def recognises(file: File) -> bool:
