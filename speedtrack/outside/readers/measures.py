@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Literal
 
 Better = Literal["higher", "lower"]
-LONGEST_UNIT = 20  # as in the native document
+LONGEST_UNIT, LONGEST_METRIC = 20, 60  # as in the native document
 
 NS = {
     name: Decimal(factor)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Literal
 
 from speedtrack.outside.readers import Options, OutsideResult, ReadError, Word
-from speedtrack.outside.readers.measures import Better, Measure, measure_of
+from speedtrack.outside.readers.measures import LONGEST_METRIC, LONGEST_UNIT, Better, Measure, measure_of
 from speedtrack.stats.summary import summarize
 
 MOST_SAMPLES = 1000  # of a result, as in the native document; more become their median and its interval
@@ -83,7 +83,9 @@ class Reading:
         """One result; it is left out if its direction is not known, or a value is zero: changes are ratios."""
         summary = numbers if isinstance(numbers, Summary) else condensed(list(numbers))
         better = measure.better or self.direction(measure.metric)
-        if better is None:
+        if len(measure.unit) > LONGEST_UNIT or len(measure.metric) > LONGEST_METRIC:
+            self.skip(place, f"{measure.unit[:60]!r} is too long for a unit ({LONGEST_UNIT} characters)")
+        elif better is None:
             self.skip(place, f"nobody knows which direction of {measure.metric[:60]!r} is better: state it (better)")
         elif any(value <= 0 for value in values_of(summary)):
             self.skip(place, f"{measure.metric!r} is zero, and changes are ratios")

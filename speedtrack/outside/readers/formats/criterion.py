@@ -69,9 +69,8 @@ def gather_messages(file: File, reading: Reading) -> None:
 def gather_message(message: Node, reading: Reading) -> None:
     unit = message["unit"].text()
     numbers = per_iteration(message["measured_values"], message["iteration_count"])
-    reading.add(
-        Benchmark(message["id"].text()), measure_of("", unit, reading.direction(unit)), numbers, Origin(), place
-    )
+    measure = measure_of("", unit, reading.direction(unit))
+    reading.add(Benchmark(message["id"].text()), measure, numbers, Origin(), message.place)
 
 
 FOLDER = ToolReader("criterion", "Criterion, the folder target/criterion", recognises_folder, gather_folder)

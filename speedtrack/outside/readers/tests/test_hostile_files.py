@@ -151,7 +151,7 @@ def test_a_value_that_cannot_have_been_measured_is_refused(name: str, bad: str) 
         ("github-action-history", b'{"lastUpdate": 1, "entries": {"a": [{"date": 1e18, "commit": {"id": "abc"}}]}}',
          "/entries/a/0/date: 1e+18 is no date"),
         ("bencher", b'{"a": {"parrots": {"value": 1}}}', "nobody knows which direction of 'parrots'"),
-        ("memtier", b'{"configuration": [], "ALL STATS": {"Sets": {"Count": 1, "Ops/sec": 1}}}', "/configuration: it is"),
+        ("memtier", b'{"configuration": [], "ALL STATS": {"Sets": {"Count": 1, "Ops/sec": 1}}}', "/configuration: it"),
         ("asv", b'{"commit_hash": "a", "result_columns": []}', "one file of asv has neither units nor types"),
         ("asv", archive(benchmarks=b"{}", box__1=b"{}"), "the archive has no box/machine.json"),
         ("asv", archive(benchmarks=b"{}", box__machine=b"{}", box__1=b'{"version": 1}'), "asv update makes it 2"),
