@@ -38,6 +38,7 @@ BYTES = {
     )
     for name in names.split()
 }
+UNNAMED = "value"
 PER_ONE = re.compile(r" ?/ ?(op|iter|ops|iteration)$")
 PER_SECOND = re.compile(r"^(.*?) ?/ ?(ns|us|µs|ms|s|sec|second)$")
 REQUESTS = ("req", "reqs", "request", "requests")
@@ -70,15 +71,15 @@ ALLOCATED = Measure("allocated", "bytes", "lower")
 ALLOCATIONS = Measure("allocations", "allocs/op", "lower")
 
 
-def measure_of(name: str, unit: str, stated: Better | None = None) -> Measure:
-    """The measure of a value whose unit a file has in free words. ``name``: of the metric, if the file names it.
+def stated_measure(unit: str, stated: Better | None) -> Measure:
+    """The measure of a value of which somebody says which direction is better.
 
-    A direction that is stated against that of a known unit is taken at its word: the metric is then the unit itself.
+    If that contradicts a known unit, it is taken at its word: the metric is then the unit itself.
     """
     known = known_unit(unit)
     if known is None or (stated and known.better != stated):
-        return Measure(name or unit or "value", unit, stated)
-    return Measure(name or known.metric, known.unit, known.better, known.factor)
+        return Measure(unit or UNNAMED, unit, stated)
+    return known
 
 
 def known_unit(unit: str) -> Measure | None:

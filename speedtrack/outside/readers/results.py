@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
 from speedtrack.outside.readers import Options, OutsideResult, ReadError, Word
-from speedtrack.outside.readers.measures import LONGEST_METRIC, LONGEST_UNIT, Better, Measure, measure_of
+from speedtrack.outside.readers.measures import LONGEST_METRIC, LONGEST_UNIT, UNNAMED, Better, Measure, known_unit
 from speedtrack.stats.summary import summarize
 
 MOST_SAMPLES = 1000  # of a result, as in the native document; more become their median and its interval
@@ -92,17 +92,15 @@ class Reading:
         else:
             self.results.append(self.result(benchmark, measure, better, summary, origin))
 
-    def named(
-        self,
-        benchmark: Benchmark,
-        name: str,
-        unit: str,
-        numbers: "Iterable[float] | Summary",
-        origin: Origin,
-        place: str,
-    ) -> None:
-        """One result whose metric has a name and a unit of the file."""
-        self.add(benchmark, measure_of(name, unit, self.direction(name)), numbers, origin, place)
+    def measure(self, name: str, unit: str) -> Measure:
+        """The measure of a value whose unit a file has in free words. ``name``: of the metric, if the file names it.
+
+        What the caller says of directions matters only where the unit does not say it.
+        """
+        if known := known_unit(unit):
+            return replace(known, metric=name or known.metric)
+        metric = name or unit or UNNAMED
+        return Measure(metric, unit, self.direction(metric))
 
     def result(
         self, benchmark: Benchmark, measure: Measure, better: Better, numbers: "Summary | list[float]", origin: Origin

@@ -10,7 +10,7 @@ from math import isnan
 
 from speedtrack.outside.readers import ReadError, Word
 from speedtrack.outside.readers.files import File, parsed
-from speedtrack.outside.readers.measures import MEMORY, PEAK_MEMORY, TIME_S, Measure, measure_of
+from speedtrack.outside.readers.measures import MEMORY, PEAK_MEMORY, TIME_S, Measure
 from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
 from speedtrack.outside.readers.tools import ToolReader
@@ -152,7 +152,7 @@ def measure_by(definition: Node, reading: Reading) -> Measure:
     if kind in MEASURES:
         return MEASURES[kind]
     word = unit.text() if unit and unit.value != "unit" else ""
-    return measure_of("", word, reading.direction(word or "value"))
+    return reading.measure("", word)
 
 
 def origin_of(document: Node, facts: Node) -> Origin:

@@ -30,13 +30,11 @@ def gather(file: File, reading: Reading) -> None:
             add(reading, name, measure, summary, metric.pointer)
 
 
-def add(reading: Reading, benchmark: str, measure: str, summary: Summary, place: str) -> None:
-    word = measure.lower().replace(" ", "-")
-    if word in COUNTS:
-        reading.add(Benchmark(benchmark), Measure(word, "", "lower"), summary, Origin(), place)
-    else:
-        metric = METRICS.get(word) or measure
-        reading.named(Benchmark(benchmark), metric, UNITS.get(word, ""), summary, Origin(), place)
+def add(reading: Reading, benchmark: str, name: str, summary: Summary, place: str) -> None:
+    word = name.lower().replace(" ", "-")
+    counted = Measure(word, "", "lower") if word in COUNTS else None
+    measure = counted or reading.measure(METRICS.get(word, name), UNITS.get(word, ""))
+    reading.add(Benchmark(benchmark), measure, summary, Origin(), place)
 
 
 READER = ToolReader("bencher", "Bencher Metric Format", recognises, gather)

@@ -5,7 +5,7 @@ The repeats are the samples, each divided by its iterations. Where a benchmark h
 
 from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File, parsed
-from speedtrack.outside.readers.measures import TIME, measure_of
+from speedtrack.outside.readers.measures import TIME
 from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
 from speedtrack.outside.readers.tools import ToolReader
@@ -67,9 +67,8 @@ def gather_messages(file: File, reading: Reading) -> None:
 
 
 def gather_message(message: Node, reading: Reading) -> None:
-    unit = message["unit"].text()
     numbers = per_iteration(message["measured_values"], message["iteration_count"])
-    measure = measure_of("", unit, reading.direction(unit))
+    measure = reading.measure("", message["unit"].text())
     reading.add(Benchmark(message["id"].text()), measure, numbers, Origin(), message.place)
 
 

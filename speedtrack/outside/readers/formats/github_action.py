@@ -4,7 +4,7 @@ import re
 
 from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File, parsed
-from speedtrack.outside.readers.measures import Better, Measure, known_unit, measure_of
+from speedtrack.outside.readers.measures import Better, Measure, stated_measure
 from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
 from speedtrack.outside.readers.tools import ToolReader
@@ -32,7 +32,7 @@ def recognises_history(file: File) -> bool:
 def gather_entries(file: File, reading: Reading) -> None:
     for entry in file.document.list():
         unit = unit_of(entry)
-        measure = measure_of("", unit, reading.direction(measure_of("", unit).metric))
+        measure = stated_measure(unit, reading.direction(reading.measure("", unit).metric))
         add(reading, [entry], Benchmark(entry["name"].word()), measure, Origin())
 
 
@@ -68,7 +68,7 @@ def gather_run(suite: str, run: Node, reading: Reading) -> None:
 
 def measure_by(tool: str, unit: str, reading: Reading) -> Measure:
     """For the custom tools the author said which direction is better; for others the unit says it."""
-    return measure_of("", unit, STATED.get(tool) or (None if known_unit(unit) else reading.direction(unit)))
+    return stated_measure(unit, STATED[tool]) if tool in STATED else reading.measure("", unit)
 
 
 def unit_of(entry: Node) -> str:

@@ -5,11 +5,11 @@ https://go.dev/design/14313-benchmark-format describes it, golang.org/x/perf/ben
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File
-from speedtrack.outside.readers.measures import Better, Measure, known_unit, measure_of
+from speedtrack.outside.readers.measures import Better, Measure
 from speedtrack.outside.readers.nodes import LONGEST_TEXT
 from speedtrack.outside.readers.results import Benchmark, Origin, Reading
 from speedtrack.outside.readers.tools import ToolReader
@@ -48,7 +48,7 @@ def gather(file: File, reading: Reading) -> None:
         elif failed := FAILED.match(line.strip()):
             reading.skip(f"line {number}", f"{failed[2][:100]} {'failed' if failed[1] == 'FAIL' else 'was skipped'}")
     for (name, unit), numbers in lines.samples.items():
-        measure = measure_by(unit, lines.directions.get(unit) or reading.direction(unit))
+        measure = measure_by(unit, lines, reading)
         reading.add(Benchmark(name), measure, numbers, lines.origins[name], lines.places[name])
 
 
@@ -83,11 +83,11 @@ def number_of(word: str, place: str) -> float:
     return number
 
 
-def measure_by(unit: str, stated: Better | None) -> Measure:
-    """A unit of the author's own is less of something for each operation, or more of it each second."""
-    if stated is None and known_unit(unit) is None and unit.endswith("/op"):
-        return measure_of(unit, unit, "lower")
-    return measure_of("", unit, stated)
+def measure_by(unit: str, lines: Lines, reading: Reading) -> Measure:
+    """A unit of the author's own is less of something for each operation, unless somebody says otherwise."""
+    measure = reading.measure("", unit)
+    usual: Better | None = "lower" if unit.endswith("/op") else None
+    return replace(measure, better=measure.better or lines.directions.get(unit) or usual)
 
 
 def origin_of(facts: dict[str, str]) -> Origin:

@@ -61,7 +61,7 @@ def add(reading: Reading, name: str, rows: list[Node], origin: Origin, n: int) -
         if measure := rate_of(counter):
             reading.add(benchmark, measure, numbers(found, n), origin, place)
         else:
-            reading.named(benchmark, counter, "", numbers(found, n), origin, f"{place}/{counter}")
+            reading.add(benchmark, reading.measure(counter, ""), numbers(found, n), origin, f"{place}/{counter}")
 
 
 def numbers(found: Iterable[Node], n: int) -> list[float] | Summary:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from speedtrack.outside.readers import Word
 from speedtrack.outside.readers.files import File
-from speedtrack.outside.readers.measures import ALLOCATED, Measure, known_unit, measure_of
+from speedtrack.outside.readers.measures import ALLOCATED, Measure, known_unit
 from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import Benchmark, Origin, Reading
 from speedtrack.outside.readers.tools import ToolReader
@@ -45,7 +45,7 @@ def gather_secondary(benchmark: Benchmark, secondary: Node, origin: Origin, read
 
 def measure_by(metric: str, score: Node, reading: Reading) -> Measure:
     unit = score["scoreUnit"].text()
-    return measure_of(metric if known_unit(unit) else unit, unit, None if known_unit(unit) else reading.direction(unit))
+    return reading.measure(metric if known_unit(unit) else "", unit)
 
 
 def scores(metric: Node) -> Iterator[float]:

@@ -40,7 +40,7 @@ def gather(file: File, reading: Reading) -> None:
         name, unit = Benchmark(facts["name"].text()), unit_of(facts)
         values = [value for run in runs for value in run["values"].amounts()]
         if values:
-            reading.named(name, metric_of(unit), unit, values, origin_of(facts), benchmark.pointer)
+            reading.add(name, reading.measure(metric_of(unit), unit), values, origin_of(facts), benchmark.pointer)
         else:
             reading.skip(benchmark.pointer, f"{name.name!r} has no values")
 

@@ -161,7 +161,7 @@ def test_a_value_that_cannot_have_been_measured_is_refused(name: str, bad: str) 
          "a/new/sample.json#/iters/0: no iteration"),
         ("criterion", archive(a__new__benchmark=b'{"full_id": "a"}', a__new__sample=b'{"times": [1], "iters": []}'),
          "a/new/sample.json#/iters: 0 counts of iterations for 1 times"),
-        ("cargo-criterion", b'{"reason": "benchmark-complete", "id": "x"}', "line 1#: it has no 'unit'"),
+        ("cargo-criterion", b'{"reason": "benchmark-complete", "id": "x"}', "line 1#: it has no 'measured_values'"),
     ],
 )  # fmt: skip
 def test_an_error_names_the_place_and_the_cause(format: str, content: bytes, message: str) -> None:
