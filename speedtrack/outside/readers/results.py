@@ -86,7 +86,10 @@ class Reading:
         if len(measure.unit) > LONGEST_UNIT or len(measure.metric) > LONGEST_METRIC:
             self.skip(place, f"{measure.unit[:60]!r} is too long for a unit ({LONGEST_UNIT} characters)")
         elif better is None:
-            self.skip(place, f"nobody knows which direction of {measure.metric[:60]!r} is better: state it (better)")
+            self.skip(
+                place,
+                f"nobody knows which direction of {measure.metric[:60]!r} is better: state it (--option better=lower)",
+            )
         elif any(value <= 0 for value in values_of(summary)):
             self.skip(place, f"{measure.metric!r} is zero, and changes are ratios")
         else:
@@ -105,20 +108,20 @@ class Reading:
     def result(
         self, benchmark: Benchmark, measure: Measure, better: Better, numbers: "Summary | list[float]", origin: Origin
     ) -> OutsideResult:
-        samples, summary = ([], numbers) if isinstance(numbers, Summary) else (numbers, None)
-        return OutsideResult(
+        found = OutsideResult(
             benchmark=benchmark.name,
             metric=measure.metric,
             unit=measure.unit,
             better=better,
-            samples=tuple(scaled(sample, measure.factor) for sample in samples),
             parameters=dict(benchmark.parameters),
             commit="" if self.options.commit else origin.commit,
             machine="" if self.options.machine else machine_name(origin.machine),
             environment={**origin.environment, **self.options.environment},
             measured_at=None if self.options.measured_at else origin.measured_at,
-            **({} if summary is None else scaled_summary(summary, measure.factor)),
         )
+        if isinstance(numbers, Summary):
+            return with_summary(found, numbers, measure.factor)
+        return replace(found, samples=tuple(scaled(sample, measure.factor) for sample in numbers))
 
     def finished(self) -> "Reading":
         """Itself, unless there is no result in it."""
@@ -156,13 +159,14 @@ def scaled(value: float, factor: Decimal) -> float:
     return value if factor == 1 else float(Decimal(repr(value)) * factor)
 
 
-def scaled_summary(summary: Summary, factor: Decimal) -> dict[str, float | int | None]:
+def with_summary(result: OutsideResult, summary: Summary, factor: Decimal) -> OutsideResult:
     """An interval only where the native document has one: around the value, both ends positive."""
-    value, low, high = summary.value, summary.low, summary.high
-    has_ends = low is not None and high is not None and 0 < low <= value <= high
-    ends = {"low": scaled(low, factor), "high": scaled(high, factor)} if has_ends and low and high else {}
-    count = {} if not summary.n else {"n": min(summary.n, LARGEST_COUNT)}
-    return {"value": scaled(value, factor), **ends, **count}
+    n = min(summary.n, LARGEST_COUNT) if summary.n else None
+    found = replace(result, value=scaled(summary.value, factor), n=n)
+    low, high = summary.low, summary.high
+    if low is None or high is None or not 0 < low <= summary.value <= high:
+        return found
+    return replace(found, low=scaled(low, factor), high=scaled(high, factor))
 
 
 def machine_name(host: str) -> str:

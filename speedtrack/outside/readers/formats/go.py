@@ -47,8 +47,8 @@ def gather(file: File, reading: Reading) -> None:
             lines.facts[fact[1]] = fact[2].strip()
         elif failed := FAILED.match(line.strip()):
             reading.skip(f"line {number}", f"{failed[2][:100]} {'failed' if failed[1] == 'FAIL' else 'was skipped'}")
-    for (name, unit), numbers in lines.samples.items():
-        measure = measure_by(unit, lines, reading)
+    for (name, word), numbers in lines.samples.items():
+        measure = measure_by(word, lines, reading)
         reading.add(Benchmark(name), measure, numbers, lines.origins[name], lines.places[name])
 
 

@@ -58,10 +58,8 @@ def add(reading: Reading, name: str, rows: list[Node], origin: Origin, n: int) -
         reading.add(benchmark, measure, numbers([row[metric] for row in rows], n), origin, place)
     for counter in counters(rows[0]):
         found = [row[counter] for row in rows if row.has(counter)]
-        if measure := rate_of(counter):
-            reading.add(benchmark, measure, numbers(found, n), origin, place)
-        else:
-            reading.add(benchmark, reading.measure(counter, ""), numbers(found, n), origin, f"{place}/{counter}")
+        measure = rate_of(counter) or reading.measure(counter, "")
+        reading.add(benchmark, measure, numbers(found, n), origin, f"{place}/{counter}")
 
 
 def numbers(found: Iterable[Node], n: int) -> list[float] | Summary:
