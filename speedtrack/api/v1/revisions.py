@@ -14,9 +14,9 @@ LONGEST = 250
 def commit_named(project: Project, name: str) -> Commit:
     """The commit. Raises Http404."""
     if len(name) <= LONGEST:
-        if branch := Branch.objects.filter(project=project, name=name).select_related("head").first():
-            if branch.head:
-                return branch.head
+        branch = Branch.objects.filter(project=project, name=name).select_related("head").first()
+        if branch and branch.head:
+            return branch.head
         tagged = Tag.objects.filter(project=project, name=name).values("sha")
         if found := Commit.objects.filter(project=project, sha__in=tagged).first():
             return found

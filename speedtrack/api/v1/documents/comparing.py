@@ -134,7 +134,7 @@ class PairedRun(Document):
     url: str
 
 
-class PairedComparison(Document):
+class PairedComparisonDocument(Document):
     """A head that is measured in pairs against its merge base."""
 
     id: int

@@ -28,7 +28,7 @@ def api_headers(get_response: GetResponse) -> GetResponse:
 
 
 def with_version(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """The answer with its ETag, or 304. It may be kept by the client, and used once the server says that it is current."""
+    """The answer with its ETag, or 304. A client may keep it, and use it once the server says that it is current."""
     if request.method not in ("GET", "HEAD") or response.status_code != 200 or response.streaming:
         response.headers.setdefault("Cache-Control", "no-store")
         return response

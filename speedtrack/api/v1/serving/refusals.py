@@ -9,12 +9,12 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from speedtrack import problems
 from speedtrack.accounts.access import Refused
 from speedtrack.accounts.tokens import UnknownToken
-from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.triage import Stale
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.calls.keys import KeyBusy, UsedKey
 from speedtrack.problems import Problem
 from speedtrack.projects.errors import GitFailed, RepositoryError, RepositoryUnreachable
+from speedtrack.runs.comparing import NotComparable
 from speedtrack.runs.pullrequests import NotApprovable
 from speedtrack.runs.tracking import NoSuchThing
 
@@ -52,11 +52,11 @@ KINDS: dict[type[Exception], Problem] = {
     Conflict: problems.CONFLICT,
     Stale: problems.CONFLICT,
     NotApprovable: problems.CONFLICT,
+    NotComparable: problems.CONFLICT,
     KeyBusy: problems.BUSY_KEY,
     UsedKey: problems.USED_KEY,
     WrongMediaType: problems.WRONG_TYPE,
     NoSuchThing: problems.INVALID,
-    NotMeasurable: problems.INVALID,
     RepositoryError: problems.INVALID,
     DefinitionError: problems.INVALID,
     RepositoryUnreachable: problems.AWAY,
