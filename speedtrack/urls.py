@@ -5,6 +5,7 @@ from django.urls import path
 
 from speedtrack.api import webhooks
 from speedtrack.api.runner import api as runner_api
+from speedtrack.api.v1.api import api as people_api
 from speedtrack.web import (
     alertviews,
     bisectviews,
@@ -143,4 +144,5 @@ urlpatterns = [
     path("metrics", monitoringviews.metrics, name="metrics"),
     path("hooks/<str:hook_id>", webhooks.hook, name="hook"),
     path("api/runner/", runner_api.urls),
+    path("api/v1/", people_api.urls),
 ]
