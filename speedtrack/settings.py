@@ -330,6 +330,10 @@ POLL_EVERY_S = env_int("POLL_EVERY_S", 300)
 # How often a machine measures a commit against itself, when it has nothing else to do; 0: never by itself.
 AA_EVERY_DAYS = env_int("AA_EVERY_DAYS", 7)
 
+# May anybody send results of public projects to Codespeed's addresses (/result/add/)? Only for machines that are
+# registered; without this, senders need a token.
+CODESPEED_ANONYMOUS = env_bool("CODESPEED_ANONYMOUS", False)
+
 # How many requests of the API a minute brings (docs/operating.md): for a token, or a person who is logged in, and for
 # an address without a token; 0: any number.
 API_RATE = env_int("API_RATE", 1200)

@@ -1,6 +1,6 @@
 """All operations of the API, by subject."""
 
-from speedtrack.api.v1 import alerts, annotations, comparing, gates, measuring, projects, runs
+from speedtrack.api.v1 import alerts, annotations, comparing, gates, measuring, projects, results, runs
 from speedtrack.api.v1.serving.service import make_service
 
 #: in the order of the page that documents them
@@ -12,6 +12,7 @@ ROUTERS = (
     alerts.router,
     runs.router,
     annotations.router,
+    results.router,
 )
 
 api = make_service("1")
