@@ -31,9 +31,7 @@ class Command(PlainCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")
         parser.add_argument("files", nargs="+", metavar="FILE", help="files, or directories of tools that write these")
-        parser.add_argument(
-            "--format", default=importing.AUTO, choices=importing.formats(), help="default: as they look"
-        )
+        parser.add_argument("--format", default=importing.AUTO, choices=importing.formats(), help="default: by content")
         parser.add_argument("--commit", default="", help="a commit id, branch or tag, for files that name none")
         parser.add_argument("--machine", default="", help="the name of the machine, for files that name none")
         parser.add_argument(
@@ -44,9 +42,7 @@ class Command(PlainCommand):
             metavar="NAME=VALUE",
             help="what else affects the values, such as compiler=gcc-14; may be repeated",
         )
-        parser.add_argument(
-            "--measured-at", type=date, metavar="DATE", help="such as 2026-01-31T12:00, UTC without a zone"
-        )
+        parser.add_argument("--measured-at", type=date, metavar="DATE", help="such as 2026-01-31T12:00 (UTC)")
         parser.add_argument(
             "--option", action="append", default=[], type=pair, metavar="NAME=VALUE", help="an option of the format"
         )
