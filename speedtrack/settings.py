@@ -173,6 +173,7 @@ INSTALLED_APPS = [
     "axes",
     "speedtrack.projects",
     "speedtrack.accounts.apps.AccountsConfig",
+    "speedtrack.calls",
     "speedtrack.benchmarks",
     "speedtrack.runs",
     "speedtrack.alerts",
@@ -199,6 +200,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "speedtrack.web.requests.middleware.DatabaseAway",
+    "speedtrack.api.v1.serving.headers.api_headers",
     "axes.middleware.AxesMiddleware",
     "speedtrack.web.requests.reading.Reading",  # last: it calls the views of pages
 ]
@@ -327,6 +329,17 @@ SUITES = Path(os.environ.get("SUITES", BASE_DIR / "suites"))
 POLL_EVERY_S = env_int("POLL_EVERY_S", 300)
 # How often a machine measures a commit against itself, when it has nothing else to do; 0: never by itself.
 AA_EVERY_DAYS = env_int("AA_EVERY_DAYS", 7)
+
+# May anybody send results of public projects to Codespeed's addresses (/result/add/)? Only for machines that are
+# registered; without this, senders need a token.
+CODESPEED_ANONYMOUS = env_bool("CODESPEED_ANONYMOUS", False)
+
+# How many requests of the API a minute brings (docs/operating.md): for a token, or a person who is logged in, and for
+# an address without a token; 0: any number.
+API_RATE = env_int("API_RATE", 1200)
+API_RATE_ANONYMOUS = env_int("API_RATE_ANONYMOUS", 300)
+if min(API_RATE, API_RATE_ANONYMOUS) < 0:
+    raise ImproperlyConfigured("API_RATE and API_RATE_ANONYMOUS: give requests per minute, or 0 for any number")
 
 # A run whose runner is silent for this long is taken from it; after this many attempts it fails.
 LEASE_S = env_int("LEASE_S", 60)

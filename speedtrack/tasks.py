@@ -12,7 +12,7 @@ from speedtrack.notices.sending import send_due
 from speedtrack.notices.telling import tell_of_alarms, tell_operators, tell_subscribers
 from speedtrack.projects.models import Project
 from speedtrack.retention import nightly
-from speedtrack.runs import pullrequests, pushes
+from speedtrack.runs import comparing, pullrequests, pushes
 
 
 @shared_task
@@ -29,8 +29,9 @@ def poll() -> None:
 
 @shared_task
 def pulls() -> None:
-    """Queue the runs of approved pull requests."""
+    """Queue the runs of approved pull requests, and of paired comparisons whose commits have to be fetched."""
     pullrequests.plan_approved()
+    comparing.plan_asked()
 
 
 @shared_task

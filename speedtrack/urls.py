@@ -3,8 +3,9 @@
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
-from speedtrack.api import webhooks
+from speedtrack.api import codespeed, webhooks
 from speedtrack.api.runner import api as runner_api
+from speedtrack.api.v1.api import api as people_api
 from speedtrack.web import (
     alertviews,
     bisectviews,
@@ -142,5 +143,11 @@ urlpatterns = [
     path("readyz", monitoringviews.readyz, name="readyz"),
     path("metrics", monitoringviews.metrics, name="metrics"),
     path("hooks/<str:hook_id>", webhooks.hook, name="hook"),
+    path("result/add/", codespeed.add_result, name="codespeed-add"),
+    path("result/add/json/", codespeed.add_json_results, name="codespeed-add-json"),
+    # For clients that can send neither a header nor a user with the address.
+    path("codespeed/<str:token>/result/add/", codespeed.add_result, name="codespeed-token-add"),
+    path("codespeed/<str:token>/result/add/json/", codespeed.add_json_results, name="codespeed-token-add-json"),
     path("api/runner/", runner_api.urls),
+    path("api/v1/", people_api.urls),
 ]

@@ -23,7 +23,7 @@ from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 
-from speedtrack import bodylimits
+from speedtrack import bodylimits, problems
 
 THREADS = 8
 CONNECTIONS = 1000
@@ -59,9 +59,13 @@ class JsonRefusal(ErrorTask):
 
     def execute(self) -> None:
         error = self.request.error
-        body = json.dumps({"error": f"{error.reason}: {error.body}"}).encode()
+        sentence, path = f"{error.reason}: {error.body}", getattr(self.request, "path", "")
+        is_api = problems.is_api(path)
+        refusal = problems.document(problems.of_status(error.code), sentence, path)
+        document = refusal if is_api else {"error": sentence}
+        body = json.dumps(document).encode()
         self.status = f"{error.code} {error.reason}"
-        self.response_headers.append(("Content-Type", "application/json"))
+        self.response_headers.append(("Content-Type", problems.MEDIA_TYPE if is_api else "application/json"))
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)

@@ -52,7 +52,8 @@ def unasked_machines() -> QuerySet[Machine]:
     unfinished = Run.objects.unfinished().filter(machine=OuterRef("pk"))
     busy = Exists(unfinished) | Exists(runs.filter(ended_at__gt=Now() - IDLE))
     long_ago = Q(aa_looked_at=None) | Q(aa_looked_at__lt=Now() - IDLE)
-    return Machine.objects.filter(long_ago, Exists(runs), paused=False, quarantined_at=None).exclude(busy)
+    in_service = Machine.objects.in_service().filter(paused=False, quarantined_at=None)
+    return in_service.filter(long_ago, Exists(runs)).exclude(busy)
 
 
 def plan_one(machine: Machine) -> bool:

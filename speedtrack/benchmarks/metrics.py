@@ -82,6 +82,10 @@ def outside_metric(key: str) -> Metric | None:
     return Metric(key, name, unit, Direction(found[3]), OUTSIDE_EFFECT, True, frozenset())
 
 
+def is_outside(key: str) -> bool:
+    return outside_metric(key) is not None
+
+
 class Metrics(dict[str, Metric]):
     """Metrics by name: those of the runners, which it lists, and those from outside, which it reads from their keys."""
 

@@ -129,6 +129,14 @@ class Batch(Shared):
     results: list[Any] = Field(min_length=1, description="each as `Row`")
 
 
+def schema_of_batch() -> dict[str, Any]:
+    """The whole document as JSON Schema, without references."""
+    schema = Batch.model_json_schema()
+    row = Row.model_json_schema()
+    schema["properties"]["results"] |= {"items": row, "maxItems": MOST_RESULTS}
+    return schema
+
+
 @dataclass(frozen=True)
 class Point:
     """A result that has been checked by itself, with what its batch says for all. ``index``: in the batch."""
@@ -171,6 +179,14 @@ def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         again = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"a JSON object has the key {again[:100]!r} twice")
     return found
+
+
+def parse_file(content: bytes, shared: Mapping[str, Any]) -> Batch:
+    """The batch in a document, with what is said beside it, for what it does not say. Raises DocumentError."""
+    document = parse_json(content)
+    if isinstance(document, dict):
+        document = {**shared, **{name: value for name, value in document.items() if value is not None}}
+    return batch_of(document)
 
 
 def batch_of(document: Any) -> Batch:

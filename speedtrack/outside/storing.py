@@ -11,9 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.contrib.postgres.functions import TransactionNow
 from django.db import connection
 from django.db.models import F
-from django.db.models.functions import Least, Now
+from django.db.models.functions import Least
 from psycopg.types.json import Jsonb
 
 from speedtrack.benchmarks.digests import json_digest
@@ -273,5 +274,5 @@ def store_sets(project: Project, sets: set[frozenset[int]]) -> dict[frozenset[in
 
 
 def mark_undetected(series: set[int]) -> None:
-    """As runs/queue.py does for what a runner has measured."""
-    Series.objects.filter(pk__in=series).update(undetected_since=Least(F("undetected_since"), Now()))
+    """As runs/queue.py does for what a runner has measured; not after the attempts have ended, at the same moment."""
+    Series.objects.filter(pk__in=series).update(undetected_since=Least(F("undetected_since"), TransactionNow()))

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from speedtrack.benchmarks.digests import json_digest
-from speedtrack.benchmarks.metrics import LONGEST_KEY, METRICS, Direction, outside_key
+from speedtrack.benchmarks.metrics import LONGEST_KEY, METRICS, Direction, is_outside, outside_key
 from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.outside import commits, names, storing
 from speedtrack.outside.document import Batch, Point, Refusal, points_of
@@ -213,7 +213,7 @@ class MetricsOfProject:
     def fault_of(self, point: Point) -> tuple[str, str]:
         """What contradicts the definition of a result's metric, with the place; a new metric is noted."""
         row = point.row
-        if row.metric in METRICS.keys():  # noqa: SIM118 - those of the runners only
+        if row.metric in METRICS and not is_outside(row.metric):
             self.keys[row.metric] = row.metric
         if row.metric not in self.keys:
             return self.define(row.metric, row.unit, row.better)

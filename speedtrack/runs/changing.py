@@ -88,7 +88,7 @@ def begin_tracking(request: tracking.TrackingRequest) -> Project:
         remedy = "track it again in its settings, or " if known_one.untracked_at else ""
         raise Taken(f"there is a project {slug} already: {remedy}give this one another name") from None
     Branch.objects.create(project=project, name=branch, first_commits=first)
-    project.machines.add(*Machine.objects.filter(retired_at=None))
+    project.machines.add(*Machine.objects.in_service())
     return project
 
 
@@ -111,7 +111,7 @@ def untrack(project: Project) -> int:
 def track_again(project: Project) -> None:
     """Undo ``untrack``: the next look at the repository queues what is new since then."""
     Project.objects.filter(pk=project.pk).update(untracked_at=None, polled_at=None, failures=0)
-    project.machines.add(*Machine.objects.filter(retired_at=None))
+    project.machines.add(*Machine.objects.in_service())
 
 
 def hook_url(project: Project) -> str:

@@ -3,6 +3,7 @@
 from speedtrack.runs.models.alarms import Alarm
 from speedtrack.runs.models.approvals import Approval, ApprovalQuerySet
 from speedtrack.runs.models.canaries import Canary, CanaryCheck
+from speedtrack.runs.models.comparisons import PairedComparison, PairedComparisonQuerySet
 from speedtrack.runs.models.imports import Import, Origin
 from speedtrack.runs.models.machines import Assignment, Environment, Machine, MachineEvent
 from speedtrack.runs.models.measurements import (
@@ -57,6 +58,8 @@ __all__ = [
     "MachineToken",
     "Measurement",
     "Origin",
+    "PairedComparison",
+    "PairedComparisonQuerySet",
     "PlanningPolicy",
     "Profile",
     "Reason",

@@ -16,6 +16,12 @@ from speedtrack.wakeups import Wakes
 SEEN_EVERY = timedelta(seconds=5)
 
 
+class MachineQuerySet(models.QuerySet["Machine"]):
+    def in_service(self) -> "MachineQuerySet":
+        """Those that measure: neither retired nor without a runner."""
+        return self.filter(retired_at=None, outside=False)
+
+
 class Machine(models.Model):
     """A computer that measures. It does one thing at a time."""
 
@@ -45,6 +51,8 @@ class Machine(models.Model):
         default=dict, help_text="kind of work -> percent of its time; order.py says what a missing one means"
     )
 
+    objects: ClassVar = MachineQuerySet.as_manager()
+
     class Meta:
         constraints: ClassVar = [
             models.CheckConstraint(
@@ -72,7 +80,7 @@ class Machine(models.Model):
     @property
     def takes_work(self) -> bool:
         """Does it take more than its canary, whenever its windows are open?"""
-        return not self.paused and self.quarantined_at is None
+        return not self.outside and not self.paused and self.quarantined_at is None
 
     def note_call(self) -> None:
         """Store that its runner has called; of many calls, one every few seconds."""

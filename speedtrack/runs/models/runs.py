@@ -58,8 +58,8 @@ SETTLING = (Reason.CONFIRM, Reason.BISECT)  #: paired runs that settle a suspici
 
 class RunQuerySet(models.QuerySet["Run"]):
     def own(self) -> "RunQuerySet":
-        """Runs that measure a commit for its line: neither paired runs nor canary runs."""
-        return self.filter(base=None, canary=None)
+        """Runs that measure a commit for its line: neither paired runs nor canary runs, nor what others measured."""
+        return self.filter(base=None, canary=None, imported=None)
 
     def active(self) -> "RunQuerySet":
         return self.filter(status__in=ACTIVE)
@@ -189,6 +189,11 @@ class Run(models.Model):
             ),
             models.Index(fields=["lease_until"], name="runs_leased", condition=Q(status__in=["leased", "running"])),
             models.Index(fields=["project", "-id"], name="runs_of_project"),
+            models.Index(
+                fields=["project", "-id"],
+                name="own_runs_of_project",
+                condition=Q(base=None, canary=None, imported=None),
+            ),
             models.Index(fields=["machine"], name="canary_runs", condition=Q(reason="canary")),
             models.Index(fields=["machine", "ended_at"], name="runs_ended", condition=Q(ended_at__isnull=False)),
             models.Index(fields=["imported"], name="runs_of_imports", condition=Q(imported__isnull=False)),

@@ -13,9 +13,10 @@ from django.http import Http404, QueryDict
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.models.alerts import AlertQuerySet
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import METRICS, WATCHED, Direction, Metric
+from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Project
 from speedtrack.web.drawing.strips import ChangeStrip
+from speedtrack.web.scope import watched_metrics
 
 PAGE, NEWEST = 50, 100  # on a page, in a feed
 MOST_PEOPLE = 200
@@ -119,7 +120,7 @@ class AlertsPage:
     people: list[str]
     following: str = ""
     orders: dict[str, str] = field(default_factory=lambda: ORDERS)
-    metrics: list[Metric] = field(default_factory=lambda: [METRICS[name] for name in WATCHED])
+    metrics: list[Metric] = field(default_factory=list)
 
 
 def load(project: Project | None, filters: AlertFilters, reader: User | None = None) -> AlertsPage:
@@ -136,6 +137,7 @@ def load(project: Project | None, filters: AlertFilters, reader: User | None = N
         projects=[] if project else list(Project.objects.order_by("name").values_list("slug", "name")),
         people=list(people[:MOST_PEOPLE]),
         following=following,
+        metrics=watched_metrics(project),
     )
 
 
@@ -210,7 +212,7 @@ def ordered_from(found: AlertQuerySet, filters: AlertFilters) -> AlertQuerySet:
 def worst_size() -> Coalesce:
     """The largest slowdown of an alert as a share; of what got better only, the negative of its size."""
     slower = Case(
-        When(Q(series__metric__in=HIGHER), then=Value(1.0) - F("ratio")),
+        When(Q(series__metric__in=HIGHER) | Q(series__metric__endswith="--higher"), then=Value(1.0) - F("ratio")),
         default=F("ratio") - Value(1.0),
         output_field=FloatField(),
     )

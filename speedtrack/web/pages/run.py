@@ -214,10 +214,10 @@ def expected_times(run: Run) -> ExpectedTimes | None:
 
 def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
     """The attempt's measurements, ordered by benchmark, metric and side."""
-    order = {name: place for place, name in enumerate(METRICS)}
     columns = ("series__benchmark__name", "series__metric", *MeasurementRow._fields[2:])
     found = Measurement.objects.filter(attempt=attempt).values_list(*columns)
     rows = [MeasurementRow(benchmark, METRICS[metric], *rest) for benchmark, metric, *rest in found]
+    order = {metric.name: place for place, metric in enumerate(METRICS.among(row.metric.name for row in rows))}
     return sorted(rows, key=lambda r: (r.benchmark, order[r.metric.name], r.side))
 
 

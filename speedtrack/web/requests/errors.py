@@ -8,6 +8,8 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
+from speedtrack import problems
+
 log = logging.getLogger(__name__)
 
 PROGRAMS = ("/api/", "/hooks/", "/readyz", "/metrics")  # the paths that programs call
@@ -53,8 +55,16 @@ def error_response(request: HttpRequest, status: int, **values: object) -> HttpR
 
 def text_response(request: HttpRequest, status: int, text: ErrorText) -> HttpResponse:
     if is_program(request):
-        return JsonResponse({"error": text.sentence}, status=status)
+        return program_response(request, status, text.sentence)
     return HttpResponse(render_to_string("web/error.html", text._asdict()), status=status)
+
+
+def program_response(request: HttpRequest, status: int, sentence: str) -> HttpResponse:
+    """A refusal for a program, in the form of the API that it calls."""
+    if problems.is_api(request.path_info):
+        found = problems.document(problems.of_status(status), sentence, request.path_info)
+        return JsonResponse(found, status=status, content_type=problems.MEDIA_TYPE)
+    return JsonResponse({"error": sentence}, status=status)
 
 
 def log_database_away(request: HttpRequest, error: Exception) -> HttpResponse:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-from speedtrack import bodylimits
+from speedtrack import bodylimits, problems
 from speedtrack.web.requests import errors
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
@@ -29,7 +29,7 @@ def reasons_of_refusals(get_response: GetResponse) -> GetResponse:
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        is_json = response.get("Content-Type", "").startswith("application/json")
+        is_json = response.get("Content-Type", "").startswith(("application/json", problems.MEDIA_TYPE))
         has_reason = is_json if errors.is_program(request) else response.streaming or response.content
         if has_reason or response.status_code not in errors.ERROR_TEXTS:
             return response

@@ -102,8 +102,12 @@ def renew_token(request: HttpRequest, name: str) -> HttpResponse:
 def return_to_service(request: HttpRequest, name: str) -> HttpResponse:
     """Return a retired machine to service; its new token is shown in the answer."""
     assert isinstance(request.user, User)
+    machine = machine_page.machine_or_404(name)
     try:
-        token = machines.return_to_service(machine_page.machine_or_404(name), request.user)
+        if machine.outside:
+            machines.take_results_again(machine, request.user)
+            return redirect("machine", name=name)
+        token = machines.return_to_service(machine, request.user)
     except machines.NotPossible as e:
         messages.error(request, f"Not done: {e}.")
         return redirect("machine", name=name)
@@ -134,11 +138,12 @@ def plan_time(request: HttpRequest, name: str) -> HttpResponse:
     texts = request.POST.get("windows", "")[:2000].splitlines()
     zone = request.POST.get("zone", "").strip()[:64] or "UTC"
     try:
+        machines.check_has_runner(machine)
         with transaction.atomic():
             said = [rules.set_windows(machine, texts, zone, request.user)]
             said.append(rules.set_shares(machine, shares_of(request.POST), request.user))
         messages.success(request, ". ".join(said) + ".")
-    except (BadWindow, BadShares) as e:
+    except (BadWindow, BadShares, machines.NotPossible) as e:
         messages.error(request, f"Nothing was changed: {e}.")
     return redirect("machine", name=name)
 

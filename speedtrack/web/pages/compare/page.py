@@ -100,8 +100,7 @@ class ComparePage:
 
     @property
     def metrics(self) -> list[Metric]:
-        names = {row.metric.name for row in self.found.rows}
-        return [metric for metric in METRICS.values() if metric.name in names]
+        return METRICS.among(row.metric.name for row in self.found.rows)
 
     @property
     def verdicts(self) -> list[tuple[str, int]]:
@@ -261,11 +260,11 @@ def totals_of(rows: Iterable[ComparedRow]) -> list[MetricTotal]:
     for row in rows:
         groups[row.metric.name].append(row)
     found = []
-    for metric in METRICS.values():
-        if own := groups.get(metric.name):
-            sound = [row for row in own if not row.doubts] or own
-            usable = [row for row in sound if not row.flags] or sound
-            mean = mean_ratio([(row.ratio, row.low, row.high) for row in usable])
-            doubtful = sum(bool(row.doubts) for row in own)
-            found.append(MetricTotal(metric, Counter(row.verdict for row in own), mean, doubtful))
+    for metric in METRICS.among(groups):
+        own = groups[metric.name]
+        sound = [row for row in own if not row.doubts] or own
+        usable = [row for row in sound if not row.flags] or sound
+        mean = mean_ratio([(row.ratio, row.low, row.high) for row in usable])
+        doubtful = sum(bool(row.doubts) for row in own)
+        found.append(MetricTotal(metric, Counter(row.verdict for row in own), mean, doubtful))
     return found
