@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from speedtrack.outside import document, taking
 from speedtrack.outside.readers import Options
 from speedtrack.outside.readers.registry import named
-from speedtrack.outside.readers.tests.samples import FORMATS, content_of
+from speedtrack.outside.readers.tests.samples import FILES, FORMATS, content_of
 from speedtrack.outside.taking import Report, Sender
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Import, Series
@@ -42,3 +43,19 @@ def test_files_of_all_tools_are_taken_once(tmp_path: Path, settings: Any) -> Non
         assert (again.taken, again.unchanged, again.refused) == (0, first.taken, []), name
     tests = Series.objects.filter(benchmark__name__startswith="test_words")
     assert set(tests.values_list("machine__name", "environment__facts__series__cpu_brand")) == {("box", "AMD EPYC")}
+
+
+def test_the_command_imports_files_and_folders(tmp_path: Path, settings: Any, capsys: Any) -> None:
+    builders.use_suite(settings, tmp_path / "suites")
+    repository = builders.Repository(tmp_path / "repository")
+    sha = repository.commits(1)[0]
+    project = builders.track(repository, last=0).project
+    files = [str(FILES / name) for name in FORMATS if FORMATS[name] not in ("asv", "github-action-history")]
+    said = ["--commit", sha, "--machine", "ci", "--option", "better=lower,Percent=higher"]
+    call_command("import", project.slug, *files, *said)
+    first = capsys.readouterr().out
+    assert "criterion: 3 taken, 0 unchanged, 0 refused" in first
+    call_command("import", project.slug, *files, *said)
+    assert " 0 taken, 3 unchanged" in capsys.readouterr().out
+    with pytest.raises(CommandError, match="asv: commit: asv's files name the commit of each result: leave"):
+        call_command("import", project.slug, str(FILES / "asv"), *said)
