@@ -90,4 +90,4 @@ def key_of(cursor: str, is_text: bool) -> int | str:
         raise fault
     if (isinstance(key, str) and UNSTORABLE.search(key)) or (isinstance(key, int) and not -1 <= key <= LARGEST_KEY):
         raise fault
-    return key  # type: ignore[no-any-return]
+    return key
