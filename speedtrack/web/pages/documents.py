@@ -32,6 +32,7 @@ GROUPS = {
         "notifications": "who is mailed of what",
         "channels": "what is told to chats, forges and programs",
         "importing": "files of other benchmark tools",
+        "api": "how programs read everything, and write: tokens, pages, refusals",
     },
     "Operate": {
         "machines": "how machines are let in, pools, versions, alarms",

@@ -82,7 +82,7 @@ def check_media_type(request: HttpRequest) -> None:
     """Raises WrongMediaType for a body that is not said to be JSON."""
     has_body = (request.META.get("CONTENT_LENGTH") or "0") != "0"
     if request.method not in SAFE and has_body and request.content_type not in (JSON, ""):
-        raise WrongMediaType(f"the body is {request.content_type[:100]}: send `Content-Type: {JSON}`")
+        raise WrongMediaType(f"the body is {(request.content_type or '')[:100]}: send `Content-Type: {JSON}`")
 
 
 def project_or_404(call: Call, slug: str) -> Project:
