@@ -7,7 +7,7 @@ PAGES = MEGABYTE  # forms, the longest of which holds the text of a suite
 # GitHub sends at most 25 MB; a runner sends up to a thousand trials with their documents, or a profile, at once.
 LONGER = {"/hooks/": 26 * MEGABYTE, "/api/runner/": 26 * MEGABYTE}
 # Results that were measured elsewhere come in batches; the address of the API has the project's name in it.
-RESULTS = re.compile(r"/api/v1/projects/[^/]+/results/?|(?:/codespeed/[^/]+)?/result/add/(?:json/)?")
+RESULTS = re.compile(r"/api/v1/projects/[^/]+/(?:results|files)/?|(?:/codespeed/[^/]+)?/result/add/(?:json/)?")
 RESULTS_LIMIT = 26 * MEGABYTE
 LONGEST = max(PAGES, RESULTS_LIMIT, *LONGER.values())
 

@@ -56,18 +56,21 @@ def formats() -> list[str]:
 
 def parcels(path: Path, form: str, options: Options) -> list[Parcel]:
     """The batches in a file. Raises Unreadable."""
-    content = content_of(path)
-    options = replace(options, name=path.name)
+    return parcels_in(content_of(path), form, replace(options, name=path.name))
+
+
+def parcels_in(content: bytes, form: str, options: Options) -> list[Parcel]:
+    """The batches in the content of a file, whose name the options have. Raises Unreadable."""
     try:
         if form == NATIVE or (form == AUTO and is_native(content)):
             return [Parcel(document.parse_file(content, shared_by(options)), 0, of_reader=False)]
-        reader = registry.reader_of(content, path.name) if form == AUTO else registry.named(form)
+        reader = registry.reader_of(content, options.name) if form == AUTO else registry.named(form)
         results = reader.read(content, options)
         if not results:
             raise ReadError("there is no result in it")
         return list(parcels_of(results, reader.title, options))
     except (ReadError, DocumentError) as e:
-        raise Unreadable(f"{path.name}: {e}") from e
+        raise Unreadable(f"{options.name}: {e}") from e
 
 
 def content_of(path: Path) -> bytes:

@@ -1,6 +1,6 @@
 """All operations of the API, by subject."""
 
-from speedtrack.api.v1 import alerts, annotations, comparing, gates, measuring, projects, results, runs
+from speedtrack.api.v1 import alerts, annotations, comparing, files, gates, measuring, projects, results, runs
 from speedtrack.api.v1.serving.service import make_service
 
 #: in the order of the page that documents them
@@ -13,6 +13,7 @@ ROUTERS = (
     runs.router,
     annotations.router,
     results.router,
+    files.router,
 )
 
 api = make_service("1")

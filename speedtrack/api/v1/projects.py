@@ -8,7 +8,8 @@ from ninja import Query, Router
 from pydantic import AwareDatetime, Field
 
 import speedtrack
-from speedtrack.accounts import access
+from speedtrack.accounts import access, audit
+from speedtrack.accounts.models import Scope
 from speedtrack.api.v1.documents.projects import (
     BranchDocument,
     CommitDocument,
@@ -16,12 +17,17 @@ from speedtrack.api.v1.documents.projects import (
     ProjectDocument,
     PullDocument,
     TagDocument,
+    TrackOrder,
     projects_of,
 )
 from speedtrack.api.v1.revisions import branch_given, commit_named, position_given
 from speedtrack.api.v1.serving.callers import Call, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.api.v1.serving.refusals import Conflict
+from speedtrack.api.v1.serving.writing import CREATED, Answer, write
 from speedtrack.projects.models import Position, PullRequest, Tag
+from speedtrack.runs import changing
+from speedtrack.runs.tracking import TrackingRequest
 
 router = Router(tags=["Projects"])
 
@@ -48,6 +54,23 @@ def list_projects(request: Call, paging: Query[Paging], tracked: bool | None = N
     if tracked is not None:
         rows = rows.filter(untracked_at__isnull=tracked)
     return page_of(request, rows, paging, projects_of, by="slug")
+
+
+@router.post("projects", response={201: ProjectDocument}, summary="Track a repository")
+@write
+def track(request: Call, order: TrackOrder) -> Answer:
+    """Its history is fetched afterwards, then its newest commits are measured. Needs an operator of the installation
+    and the scope `settings`: what a repository holds is built and run on the machines."""
+    access.require_operator(request.auth)
+    if Scope.SETTINGS not in request.auth.scopes:
+        raise access.Refused("this token has no scope `settings`: make one that has it in your settings")
+    wanted = TrackingRequest(order.repository, order.suite, order.branch, order.last, order.name)
+    try:
+        project = changing.begin_tracking(wanted)
+    except changing.Taken as e:
+        raise Conflict(str(e)) from None
+    audit.note(request.auth, "project.track", project, project, {"repository": (None, project.url)})
+    return CREATED, ProjectDocument.of(project)
 
 
 @router.get("projects/{slug}", response=ProjectDocument, summary="Read a project")

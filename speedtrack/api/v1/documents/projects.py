@@ -7,6 +7,8 @@ from pydantic import Field
 from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
 from speedtrack.projects.models import Annotation, Branch, Commit, Project, PullRequest, Tag
 from speedtrack.projects.releases import version_of
+from speedtrack.runs.changing import MOST_FIRST
+from speedtrack.runs.tracking import LONGEST_SLUG
 
 
 class Installation(Document):
@@ -51,6 +53,27 @@ class ProjectDocument(Document):
             error=project.error,
             url=f"/api/v1/projects/{project.slug}",
         )
+
+
+class TrackOrder(Order):
+    """A repository to be tracked, which is read without a credential: private ones are tracked on their page."""
+
+    repository: Sent = Field(
+        min_length=1,
+        max_length=500,
+        description="its address",
+        examples=["https://github.com/valkey-io/valkey"],
+    )
+    suite: Sent = Field(
+        min_length=1, max_length=50, description="name of the suite that builds and measures it", examples=["valkey"]
+    )
+    branch: Sent | None = Field(
+        None, min_length=1, max_length=250, description="null: the repository's own default branch"
+    )
+    name: Sent | None = Field(
+        None, min_length=1, max_length=LONGEST_SLUG, description="null: the last part of the address"
+    )
+    last: int = Field(10, ge=0, le=MOST_FIRST, description="how many of its newest commits are measured now")
 
 
 class BranchDocument(Document):
