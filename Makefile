@@ -43,7 +43,7 @@ check-server: $(VENV)/.development
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/djangofmt --quiet --check speedtrack
 	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports --no-logo
+	PYTHONPATH=client $(VENV)/bin/lint-imports --no-logo
 	$(PY) manage.py makemigrations --check --dry-run
 
 check-driver:

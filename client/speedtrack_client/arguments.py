@@ -3,23 +3,36 @@
 import argparse
 import math
 import re
+import textwrap
 
 from speedtrack_client import __version__
 
 CODES = """\
 exit codes:
-  0  everything is fine            4  refused: log in, or ask for the role
-  1  a regression was found        5  not finished within --timeout
-  2  wrong usage or unknown name   6  it could not be measured, or results were refused
-  3  the server or the network     130  interrupted by Ctrl-C
+  0  everything is fine           4  refused: log in, or ask for the role
+  1  a regression was found       5  not finished within --timeout
+  2  wrong usage or unknown name  6  not measured, or results were refused
+  3  the server or the network    130  interrupted by Ctrl-C
 
 environment:
-  SPEEDTRACK_URL, SPEEDTRACK_TOKEN  the server and the token; they win over `speedtrack login`
+  SPEEDTRACK_URL, SPEEDTRACK_TOKEN  win over `speedtrack login`
   SPEEDTRACK_PROJECT                the project, as --project
-  HTTPS_PROXY, NO_PROXY             proxies; SSL_CERT_FILE: certificates of your own authority
+  HTTPS_PROXY, NO_PROXY             proxies
+  SSL_CERT_FILE                     certificates of your own authority
   NO_COLOR                          no colours
 """
 UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
+
+
+class Manual(argparse.RawDescriptionHelpFormatter):
+    """Paragraphs as wide as the terminal; examples and tables, which are indented, as they are."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        parts = text.strip("\n").split("\n\n")
+        return "\n\n".join(part if "\n  " in f"\n{part}" else textwrap.fill(part, width) for part in parts)
 
 
 def percent(text: str) -> float:
@@ -97,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
         prog="speedtrack",
         description="Ask a SpeedTrack server: measure commits, gate pull requests, send results, read alerts.",
         epilog=CODES + "\n`speedtrack COMMAND --help` describes a command.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Manual,
     )
     whole.add_argument("--version", action="version", version=f"speedtrack {__version__}")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -109,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
             description=text,
             epilog=CODES,
             parents=[*parents, common()],
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=Manual,
         )
 
     login = add(
@@ -125,7 +138,8 @@ def parser() -> argparse.ArgumentParser:
     track = add(
         "track",
         "track a repository",
-        "Track a repository: its history is fetched, and its newest commits are measured.\nOnly operators of the server may.",
+        "Track a repository: its history is fetched, and its newest commits are measured.\n"
+        "Only operators of the server may.",
     )
     track.add_argument("repository", metavar="URL", help="the repository, such as https://github.com/valkey-io/valkey")
     track.add_argument("--suite", required=True, help="the suite that builds and measures it")
@@ -195,13 +209,13 @@ def add_results(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     push = verbs.add_parser(
         "push",
         help="send files",
-        description="Send files that benchmark tools wrote (Google Benchmark, hyperfine, pytest-benchmark, Go, Criterion,\n"
-        "JMH and more), or SpeedTrack's own format. The server finds out the format. Results that it has\n"
+        description="Send files that benchmark tools wrote (Google Benchmark, hyperfine, pytest-benchmark, Go,\n"
+        "Criterion, JMH and more), or SpeedTrack's own format. The server finds out the format. Results that it has\n"
         "already change nothing. Folders are sent as archives.\n\n"
         "  speedtrack results push out.json --machine ci --environment compiler=gcc-14",
         epilog=CODES,
         parents=[of_project(), common()],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Manual,
     )
     push.add_argument("files", nargs="+", metavar="FILE")
     push.add_argument("--format", default="auto", help="default: auto, by content")

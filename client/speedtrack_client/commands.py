@@ -151,9 +151,10 @@ def track(given: Given, printer: Printer) -> Exit:
     api = Api(logins.chosen(given.url))
     order = {"repository": given.repository, "suite": given.suite, "branch": given.branch, "name": given.name}
     made = api.post("projects", {**{k: v for k, v in order.items() if v is not None}, "last": given.last})
+    address = page(api, f"p/{made['slug']}/")
     if printer.as_json:
-        printer.json({"project": made, "page": page(api, f"p/{made['slug']}/")})
-    printer.line(f"{made['slug']} is tracked: its history is being fetched. {page(api, f'p/{made["slug"]}/')}")
+        printer.json({"project": made, "page": address})
+    printer.line(f"{made['slug']} is tracked: its history is being fetched. {address}")
     return Exit.FINE
 
 

@@ -33,9 +33,10 @@ def chosen(url_given: str | None) -> Login:
 
 def normal(url: str) -> str:
     """The address of a server as it is stored. Raises Failure."""
-    text = url.strip().rstrip("/").removesuffix("/api/v1").rstrip("/")
+    text = url.strip()
+    whole = text if "://" in text else f"https://{text}"
     try:
-        parsed = httpx.URL(text if "://" in text else f"https://{text}")
+        parsed = httpx.URL(whole.rstrip("/").removesuffix("/api/v1") if whole.rpartition("://")[2] else whole)
     except httpx.InvalidURL as e:
         raise misused(f"{text[:200]!r} is no address of a server: {e}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:

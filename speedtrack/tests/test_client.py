@@ -131,7 +131,12 @@ def test_a_pull_request_passes_or_not(ci: Ci, tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     (script,) = steps_of_action()
     of_action = {"BASE_SHA": base, "HEAD_SHA": head, "FAIL_ON_REGRESSION": "3%", "TIMEOUT": "10m", "BENCHMARKS": ""}
-    of_action |= {"PROJECT": "", "MACHINE": "", "METRICS": "server_cpu_ns_per_request", "GITHUB_STEP_SUMMARY": str(summary)}
+    of_action |= {
+        "PROJECT": "",
+        "MACHINE": "",
+        "METRICS": "server_cpu_ns_per_request",
+        "GITHUB_STEP_SUMMARY": str(summary),
+    }
     slower = ci.played(lambda: checkout.run("bash", "-eo", "pipefail", "-c", script, **of_action))
     assert slower.returncode == 1, (slower.stdout, slower.stderr)
     assert "1 got worse by 3% or more" in slower.stdout and "worse" in slower.stdout
@@ -148,7 +153,9 @@ def test_a_pull_request_passes_or_not(ci: Ci, tmp_path: Path) -> None:
     assert equal.returncode == 0, (equal.stdout, equal.stderr)
     assert "✅ SpeedTrack: nothing got worse" in (checkout.place / "speedtrack.md").read_text()
     read_again(checkout)
-    without_secrets = checkout.run("bash", "-eo", "pipefail", "-c", steps_of_action()[0], **of_action, SPEEDTRACK_TOKEN="")
+    without_secrets = checkout.run(
+        "bash", "-eo", "pipefail", "-c", steps_of_action()[0], **of_action, SPEEDTRACK_TOKEN=""
+    )
     assert without_secrets.returncode == 0 and "not measured" in summary.read_text()
 
 

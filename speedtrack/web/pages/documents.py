@@ -32,6 +32,7 @@ GROUPS = {
         "notifications": "who is mailed of what",
         "channels": "what is told to chats, forges and programs",
         "importing": "files of other benchmark tools",
+        "client": "the command speedtrack, and how it gates pull requests",
         "api": "how programs read everything, and write: tokens, pages, refusals",
     },
     "Operate": {
