@@ -121,7 +121,7 @@ class Api:
 
 
 def reason_of(error: Exception) -> str:
-    known = {
+    known: dict[type[Exception], str] = {
         httpx.ConnectTimeout: "no connection within 10 s",
         httpx.ReadTimeout: "it took the request, but did not answer within 60 s",
         httpx.RemoteProtocolError: "it ended the connection",

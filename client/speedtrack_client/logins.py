@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import httpx
 
 from speedtrack_client.failures import misused
 
+HOST = re.compile(r"[\w.:-]+")
 URL, TOKEN = "SPEEDTRACK_URL", "SPEEDTRACK_TOKEN"
 
 
@@ -39,7 +41,7 @@ def normal(url: str) -> str:
         parsed = httpx.URL(whole.rstrip("/").removesuffix("/api/v1") if whole.rpartition("://")[2] else whole)
     except httpx.InvalidURL as e:
         raise misused(f"{text[:200]!r} is no address of a server: {e}") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    if parsed.scheme not in ("http", "https") or not HOST.fullmatch(parsed.host):
         raise misused(f"{text[:200]!r} is no address of a server: give such as https://speedtrack.example.org")
     if parsed.userinfo or parsed.query or parsed.fragment:
         raise misused("the address of the server must have no user, `?` or `#`; a token is given by `speedtrack login`")
