@@ -88,8 +88,7 @@ def operation_of(method: str, path: str, operation: Schema, known: Schema, examp
     successes = [(status, answer) for status, answer in operation["responses"].items() if status < "300"]
     document = successes[0][1]["content"]["application/json"]["schema"]
     answers = [
-        (status, answer["description"], name_in(next(iter(answer.get("content", {}).values()), {}).get("schema", {})))
-        for status, answer in operation["responses"].items()
+        (status, answer["description"], document_in(answer)) for status, answer in operation["responses"].items()
     ]
     return ReferenceOperation(
         name=operation["operationId"],
@@ -103,6 +102,11 @@ def operation_of(method: str, path: str, operation: Schema, known: Schema, examp
         example=json.dumps(example_of(document, known), indent=2, ensure_ascii=False),
         line=examples.line(method.upper(), path, operation, body),
     )
+
+
+def document_in(answer: Schema) -> str:
+    """The name of the document that an answer has; empty without one."""
+    return next((name_in(content["schema"]) for content in answer.get("content", {}).values()), "")
 
 
 def parameter_of(one: Schema) -> Field:
