@@ -1,4 +1,4 @@
-"""Delete what calls have left behind once it serves nobody: answers after their day, allowances that are whole again."""
+"""Delete what calls have left behind and serves nobody any more: answers after their day, allowances that are whole."""
 
 from django.db.models.functions import Now
 

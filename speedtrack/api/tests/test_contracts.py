@@ -14,6 +14,7 @@ from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
@@ -41,7 +42,7 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-EXAMPLES = 5  # of each operation, in each mode
+EXAMPLES = 4  # of each operation, in each mode
 
 
 @pytest.fixture
@@ -67,14 +68,16 @@ def operations(document: dict[str, Any]) -> Iterator[Any]:
 
 
 def failures(document: dict[str, Any], headers: dict[str, str], known: dict[str, Any]) -> list[str]:
-    """What any operation answers that its description does not know. ``known``: names of parameters and their values."""
+    """What any operation answers that its description does not know. ``known``: values of parameters by name."""
     failed = []
     for operation in operations(document):
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
             try:
                 call_some(operation, mode, headers, known)
+            except Unsatisfiable:
+                continue  # without parameters, every request is as described
             except (Exception, FailureGroup) as e:
-                failed.append(f"{operation.label}: {e!r:.3000} {getattr(e, 'exceptions', '')!r:.2000}")
+                failed.append(f"{operation.label}: {e!s:.1500}")
     return failed
 
 
@@ -90,7 +93,8 @@ def call_some(operation: Any, mode: GenerationMode, headers: dict[str, str], kno
             }
             if isinstance(case.body, dict) and "token" in case.body and "lease" in known:
                 case.body["token"] = known["lease"]
-        case.call_and_validate(headers=headers, checks=CHECKS)
+        # werkzeug's client, which calls the application, does not decompress
+        case.call_and_validate(headers={**headers, "Accept-Encoding": "identity"}, checks=CHECKS)
 
     call()
 

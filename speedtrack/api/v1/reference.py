@@ -22,7 +22,8 @@ from speedtrack.runs.models import Machine, Measurement, PairedComparison, Run, 
 Schema = dict[str, Any]
 TOKEN = "$SPEEDTRACK_TOKEN"  # noqa: S105 - the name of a variable
 DEEPEST = 6  # documents within documents, in examples
-OUTSIDE_OF_LINES = ("cursor", "limit")
+LONGEST_LINE = 100  # characters
+ENDLESS = 2**31 - 1  # a bound from here on is that of a column, not worth a word
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,7 @@ def operation_of(method: str, path: str, operation: Schema, known: Schema, examp
     successes = [(status, answer) for status, answer in operation["responses"].items() if status < "300"]
     document = successes[0][1]["content"]["application/json"]["schema"]
     answers = [
-        (status, answer["description"], name_in(next(iter(answer.get("content", {}).values()), {}).get("schema", {})))
-        for status, answer in operation["responses"].items()
+        (status, answer["description"], document_in(answer)) for status, answer in operation["responses"].items()
     ]
     return ReferenceOperation(
         name=operation["operationId"],
@@ -103,6 +103,11 @@ def operation_of(method: str, path: str, operation: Schema, known: Schema, examp
         example=json.dumps(example_of(document, known), indent=2, ensure_ascii=False),
         line=examples.line(method.upper(), path, operation, body),
     )
+
+
+def document_in(answer: Schema) -> str:
+    """The name of the document that an answer has; empty without one."""
+    return next((name_in(content["schema"]) for content in answer.get("content", {}).values()), "")
 
 
 def parameter_of(one: Schema) -> Field:
@@ -131,7 +136,8 @@ def kind_of(schema: Schema) -> str:
     kind = str(schema.get("format") or schema.get("type", "any")).replace("date-time", "time")
     if kind == "array":
         return f"list of {kind_of(schema.get('items', {}))}"
-    limits = [f"{word} {schema[key]}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in schema]
+    bounds = (("minimum", "from"), ("maximum", "to"))
+    limits = [f"{word} {schema[key]}" for key, word in bounds if schema.get(key, ENDLESS) < ENDLESS]
     default = schema.get("default")
     usual = f", else {json.dumps(default)}" if default not in (None, "", []) else ""
     return " ".join([kind, *limits]) + usual
@@ -219,7 +225,9 @@ class Examples:
         if body:
             words.append("-H 'Content-Type: application/json'")
             words.append(f"-d {shlex.quote(json.dumps(self.body(body)))}")
-        return " ".join([*words, shlex.quote(address)])
+        words.append(shlex.quote(address))
+        short = " ".join(words)
+        return short if len(short) <= LONGEST_LINE else " \\\n  ".join(words)
 
     def body(self, schema: Schema) -> dict[str, Any]:
         """The fields of a body that have examples; ``main`` stands for the default branch."""

@@ -23,11 +23,10 @@ JSON = "application/json"
 
 
 class Call(HttpRequest):
-    """A request of the API. ``standing``: of its caller's allowance. ``is_repeated``: its answer was kept."""
+    """A request of the API. ``standing``: of its caller's allowance."""
 
     auth: Caller
     standing: Standing | None
-    is_repeated: bool
 
 
 class AnyCaller(HttpBearer):

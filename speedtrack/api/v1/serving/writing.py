@@ -56,8 +56,7 @@ def once(request: Call, key: str, work: Callable[[], Answer]) -> keys.Answer:
         status, document = work()
         return status, document.model_dump(mode="json")
 
-    answer, is_repeated = keys.answer_once(request.auth.token_id, checked, fingerprint(request), kept)
-    request.is_repeated = is_repeated
+    answer, _ = keys.answer_once(request.auth.token_id, checked, fingerprint(request), kept)
     return answer
 
 
