@@ -28,6 +28,7 @@ GROUPS = {
     },
     "Use": {
         "suites": "what is measured: benchmarks, builds, ladders",
+        "results-from-outside": "send what was measured elsewhere",
         "webhooks": "how a forge says that something was pushed",
         "notifications": "who is mailed of what",
         "channels": "what is told to chats, forges and programs",

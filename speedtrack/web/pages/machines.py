@@ -46,7 +46,7 @@ class Health:
 
 def health() -> Health:
     active = Run.objects.active().filter(machine=OuterRef("pk"))
-    in_service = Machine.objects.filter(retired_at=None).defer("facts")
+    in_service = Machine.objects.in_service().defer("facts")
     machines = list(in_service.annotate(is_working=Exists(active)).order_by("name"))
     states = Counter(health_of(machine, machine.is_working) for machine in machines)
     quarantined: list[Machine] = [machine for machine in machines if machine.quarantined_at]
