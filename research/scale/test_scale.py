@@ -15,6 +15,7 @@ from speedtrack.stats.summary import summarize
 ROWS = 2000
 # These need a token from a mail, a POST, end a session, or answer 503 without a dispatcher.
 WITHOUT_PAGE = {
+    *("codespeed-add", "codespeed-add-json", "codespeed-token-add", "codespeed-token-add-json"),
     *("notifications-of", "unsubscribe", "logout", "hook", "run-script", "profile-folded", "channel", "track-check"),
     *(
         "project-secret",

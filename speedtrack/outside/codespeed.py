@@ -14,6 +14,7 @@ from speedtrack.outside import names
 from speedtrack.outside.document import SCHEMA
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Series
+from speedtrack.text import UNSTORABLE, storable
 
 REQUIRED = ("commitid", "branch", "project", "executable", "benchmark", "environment", "result_value")
 DESCRIBING = ("units", "units_title", "lessisbetter")  # of a benchmark; often sent with its first result only
@@ -50,6 +51,9 @@ def check(item: Mapping[str, Any]) -> None:
             raise BadResult(f'Key "{key}" missing from request')
         if item[key] == "":
             raise BadResult(f'Value for key "{key}" empty in request')
+    for key, value in item.items():
+        if UNSTORABLE.search(f"{key}{value}"):
+            raise BadResult(f'Value for key "{storable(key)}" has a character that cannot be stored')
 
 
 def batch_document(project: Project, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -91,6 +91,17 @@ class ShownOrigin:
     urls: list[str]
     tags: list[tuple[str, list[str]]]
 
+    @property
+    def words(self) -> str:
+        """``Measured elsewhere by pyperf 2.9.0 from 2026-03-01 12:00 UTC on, sent by ada through the API``."""
+        imported = self.imported
+        when = f"on {self.first:%Y-%m-%d %H:%M} UTC" if self.first else ""
+        if self.first and self.last and self.last != self.first:
+            when = f"from {self.first:%Y-%m-%d %H:%M} to {self.last:%Y-%m-%d %H:%M} UTC"
+        measured = " ".join(filter(None, ("Measured elsewhere", imported.tool and f"by {imported.tool}", when)))
+        who, door = imported.name or "somebody without a token", imported.get_door_display().replace("`", "")
+        return f"{measured}, sent by {who} through {door}" + (f" from {imported.source}" if imported.source else "")
+
 
 @dataclass(frozen=True)
 class RunPage:

@@ -39,9 +39,8 @@ class Command(PlainCommand):
             self.set_effect(found.get(), effect)
         for one in found.all():
             effect = one.smallest_effect or OUTSIDE_EFFECT
-            self.stdout.write(
-                f"{one.name}: {one.metric.unit or 'no unit'}, {one.metric.better} is better, changes from {100 * effect:g}% on"
-            )
+            words = f"{one.metric.unit or 'no unit'}, {one.metric.better} is better, changes from {100 * effect:g}% on"
+            self.stdout.write(f"{one.name}: {words}")
 
     @transaction.atomic
     def set_effect(self, metric: OutsideMetric, effect: float) -> None:
