@@ -93,7 +93,12 @@ def test_every_address_with_a_page_is_measured(filled: None) -> None:
 
 def test_claims_results_detection_planning_and_deliveries_are_measured(filled: None) -> None:
     queued = Run.objects.filter(status="queued").count()
-    found = [work.claims(rounds=1), work.accepted("", trials=5, documents=3, budget_s=1), work.detect()]
-    assert [one.cost.calls for one in found] == [8, 2, 1]
+    found = [
+        work.claims(rounds=1),
+        work.accepted("", trials=5, documents=3, budget_s=1),
+        work.detect(),
+        work.sent_in(5, 4),
+    ]
+    assert [one.cost.calls for one in found] == [8, 2, 1, 1]
     assert all(one.cost.queries for one in found)
     assert Run.objects.filter(status="queued").count() == queued, "what is measured is undone"

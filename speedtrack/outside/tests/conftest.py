@@ -30,9 +30,9 @@ def project(db: None, repository: builders.Repository, shas: list[str]) -> Proje
     return builders.track(repository, last=0).project
 
 
-def row(commit: str | None = None, **changes: Any) -> dict[str, Any]:
+def row(sha: str | None = None, /, **changes: Any) -> dict[str, Any]:
     """A right result, with changes; None leaves a field out."""
-    found = {"commit": commit, "benchmark": "sort", "metric": "time", "unit": "s", "better": "lower", "value": 1.5}
+    found = {"commit": sha, "benchmark": "sort", "metric": "time", "unit": "s", "better": "lower", "value": 1.5}
     return {name: value for name, value in (found | changes).items() if value is not None}
 
 

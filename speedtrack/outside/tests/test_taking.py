@@ -90,6 +90,7 @@ def test_commits_are_found_by_any_name_and_in_the_repository(
     repository.git("branch", "topic", shas[2])
     names = [shas[0], shas[0][:7].upper(), "main", "v1.0", "topic"]
     pushed = repository.commit("pushed just now")
+    Project.objects.update(polled_at=timezone.now() - commits.PAUSE)
     found = commits.find(project, [*names, pushed, "nosuch"])
     assert [found.shas[name] for name in (*names, pushed)] == [shas[0], shas[0], pushed, shas[1], shas[2], pushed]
     assert "check it, and push it before its results are sent" in found.faults["nosuch"]
