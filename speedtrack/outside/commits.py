@@ -21,7 +21,7 @@ FULL = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 ABBREVIATED = re.compile(r"[0-9a-f]{7,64}")
 NOT_A_NAME = re.compile(r"[\s~^:?*\[\\]|@\{|\.\.|^[-./]")  # no branch or tag has them; git would take them for orders
 MOST_ASKED = 200  # names of one batch that git is asked for, one by one
-MOST_FETCHED = 3  # ids of one batch that are fetched by themselves, as no tracked branch has them
+MOST_FETCHED = 3  # commits of one batch that are fetched by themselves, as no tracked branch has them
 PAUSE = timedelta(seconds=2)  # between two looks at a repository because of unknown commits
 
 BEGINNING_WITH = """
@@ -30,6 +30,7 @@ SELECT asked.name, min(c.sha), count(*)
   JOIN projects_commit c ON c.project_id = %(project)s AND c.sha >= asked.name AND c.sha < asked.name || 'g'
  GROUP BY asked.name
 """
+KNOWN = "SELECT sha, id FROM projects_commit WHERE project_id = %(project)s AND sha = ANY (%(shas)s)"
 
 
 class Found(NamedTuple):
@@ -148,15 +149,21 @@ def look(project: Project) -> str:
 
 
 def fetched(project: Project, names: set[str]) -> Found:
-    """Full ids that are on no tracked branch, such as those of a pull request, straight from the repository."""
+    """Full ids and names that are on no tracked branch, such as a pull request's, straight from the repository."""
     if project.untracked_at:
         return Found({}, {})
     remote = remote_of(project)
-    some = sorted(name for name in names if FULL.fullmatch(name.lower()))[:MOST_FETCHED]
-    shas = {name: asked_for(partial(fetching.find_commit, project.slug, remote, name.lower())) for name in some}
+    some = sorted(name for name in names if FULL.fullmatch(name.lower()) or not is_id(name))[:MOST_FETCHED]
+    given = {name: name.lower() if is_id(name) else name for name in some}
+    shas = {name: asked_for(partial(fetching.find_commit, project.slug, remote, given[name])) for name in some}
     return Found({name: sha for name, sha in shas.items() if sha}, {})
 
 
 def ids_of(project: Project, shas: Iterable[str]) -> dict[str, int]:
     """The ids of the rows of these commits, which are made where they are missing."""
-    return {sha: commit.pk for sha, commit in store_commits(project, sorted(set(shas))).items()}
+    asked = sorted(set(shas))
+    with connection.cursor() as cursor:
+        cursor.execute(KNOWN, {"project": project.pk, "shas": asked})
+        known = dict(cursor.fetchall())
+    new = store_commits(project, [sha for sha in asked if sha not in known]) if len(known) < len(asked) else {}
+    return known | {sha: commit.pk for sha, commit in new.items()}
