@@ -5,6 +5,7 @@ from django.urls import path
 
 from speedtrack.api import codespeed, webhooks
 from speedtrack.api.runner import api as runner_api
+from speedtrack.api.v1 import pages as api_pages
 from speedtrack.api.v1.api import api as people_api
 from speedtrack.web import (
     alertviews,
@@ -149,5 +150,7 @@ urlpatterns = [
     path("codespeed/<str:token>/result/add/", codespeed.add_result, name="codespeed-token-add"),
     path("codespeed/<str:token>/result/add/json/", codespeed.add_json_results, name="codespeed-token-add-json"),
     path("api/runner/", runner_api.urls),
+    path("api/v1/docs", api_pages.docs, name="api-docs"),
+    path("api/v1/openapi.json", api_pages.openapi, name="api-openapi"),
     path("api/v1/", people_api.urls),
 ]

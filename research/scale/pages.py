@@ -14,6 +14,7 @@ from django.urls import reverse
 
 from research.scale.meter import Cost, cost_of
 from speedtrack.alerts.models import Alert
+from speedtrack.api.v1.measuring import MOST_POINTS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Commit, Delivery, Project
@@ -110,6 +111,8 @@ def timeline_pages() -> Iterable[Page]:
     yield Page(
         "timeline-values", f"JSON, {whole} x 8 machines", [to("timeline-values", *about, "json", query=everywhere)]
     )
+    points_address = to("api:read_points", line.pk, query=f"?limit={MOST_POINTS}")
+    yield Page("api:read_points", f"the API's JSON, {whole}", [points_address])
     yield Page("timeline-values", f"SVG, {whole}", [to("timeline-values", *about, "svg", query="?last=all")])
     wide = Series.objects.filter(project__slug="wide").select_related("benchmark", "machine").order_by("pk")[0]
     named = f"wide/{wide.benchmark.name}/{wide.metric}@{wide.machine.name}"
@@ -155,6 +158,8 @@ def other_pages() -> Iterable[Page]:
     yield Page("notifications", "", [to("notifications")])
     yield Page("help-index", "", [to("help-index")])
     yield Page("help", "", [to("help", "methodology")])
+    yield Page("api-docs", "", [to("api-docs")])
+    yield Page("api-openapi", "", [to("api-openapi")])
     yield Page("login", "", [to("login")])
     yield Page("healthz", "", [to("healthz")])
     yield Page("metrics", "", [to("metrics")])

@@ -6,6 +6,7 @@ What is measured are pairs, which are no points of any line.
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -60,10 +61,8 @@ def ask(project: Project, asked: AskedComparison, by: User | None) -> PairedComp
         machine=machine,
         by=by,
     )
-    try:
+    with suppress(NoSuchCommit):  # it may be on the remote
         plan(comparison, partial(git.resolve_revision, project.slug))
-    except NoSuchCommit:
-        pass  # it may be on the remote
     return comparison
 
 

@@ -160,8 +160,8 @@ def queue_runs(request: Call, slug: str, order: RunsOrder) -> Answer:
         audit.note(request.auth, "pull.approve", f"{project} #{order.pull_request}", project, changes)
         return ACCEPTED, found
     found = asking.queue(project, order)
-    changes = {"runs": (0, found.queued), "commits": (0, found.commits), "reason": ("", order.reason)}
-    audit.note(request.auth, "runs.queue", asking.words_of(order), project, changes)
+    counts = {"runs": (0, found.queued), "commits": (0, found.commits), "reason": (None, order.reason)}
+    audit.note(request.auth, "runs.queue", asking.words_of(order), project, counts)
     return CREATED, found
 
 

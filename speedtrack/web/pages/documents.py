@@ -32,6 +32,7 @@ GROUPS = {
         "webhooks": "how a forge says that something was pushed",
         "notifications": "who is mailed of what",
         "channels": "what is told to chats, forges and programs",
+        "api": "how programs read everything, and write: tokens, pages, refusals",
     },
     "Operate": {
         "machines": "how machines are let in, pools, versions, alarms",

@@ -44,6 +44,7 @@ WITHOUT_PAGE = {
     ),
     *("suite-check", "suite-file", "suite-restore", "suite-version", "track-check", "compare-measure"),
     *("readyz", "metrics", "pull-approve", "run-act", "machine-plan", "bisection-stop"),
+    "api-openapi",
 }
 HOSTILE = (
     '<img src=x onerror="window.hurt=1"> \u202egnirts\u202c \U0001f680 {{ 7*7 }} \'"&amp; '

@@ -23,11 +23,10 @@ JSON = "application/json"
 
 
 class Call(HttpRequest):
-    """A request of the API. ``standing``: of its caller's allowance. ``is_repeated``: its answer was kept."""
+    """A request of the API. ``standing``: of its caller's allowance."""
 
     auth: Caller
     standing: Standing | None
-    is_repeated: bool
 
 
 class AnyCaller(HttpBearer):
@@ -82,7 +81,7 @@ def check_media_type(request: HttpRequest) -> None:
     """Raises WrongMediaType for a body that is not said to be JSON."""
     has_body = (request.META.get("CONTENT_LENGTH") or "0") != "0"
     if request.method not in SAFE and has_body and request.content_type not in (JSON, ""):
-        raise WrongMediaType(f"the body is {request.content_type[:100]}: send `Content-Type: {JSON}`")
+        raise WrongMediaType(f"the body is {(request.content_type or '')[:100]}: send `Content-Type: {JSON}`")
 
 
 def project_or_404(call: Call, slug: str) -> Project:

@@ -35,5 +35,4 @@ def with_version(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     response.headers.setdefault("Cache-Control", "private, no-cache")
     etag = f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
     response.headers["ETag"] = etag
-    found: HttpResponse = get_conditional_response(request, etag, response=response)
-    return found
+    return get_conditional_response(request, etag, response=response) or response

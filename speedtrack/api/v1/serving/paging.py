@@ -38,7 +38,7 @@ class Paging(Schema):
 class Page(BaseModel, Generic[T]):
     """A part of a list."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, json_schema_extra={"description": "A part of a list."})
 
     items: list[T]
     next: Annotated[str | None, Field(description="address of the next page; null after the last one")]
@@ -90,4 +90,4 @@ def key_of(cursor: str, is_text: bool) -> int | str:
         raise fault
     if (isinstance(key, str) and UNSTORABLE.search(key)) or (isinstance(key, int) and not -1 <= key <= LARGEST_KEY):
         raise fault
-    return key  # type: ignore[no-any-return]
+    return key

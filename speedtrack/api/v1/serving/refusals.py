@@ -1,6 +1,7 @@
 """Refusals of the API: exceptions of rooms below become problem documents."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from ninja import NinjaAPI
@@ -19,6 +20,7 @@ from speedtrack.runs.pullrequests import NotApprovable
 from speedtrack.runs.tracking import NoSuchThing
 
 Errors = Sequence[dict[str, str]]
+Handler = Callable[[HttpRequest, Any], HttpResponse]
 MOST_ERRORS = 20
 RETRY_AFTER_S = 10
 
@@ -75,7 +77,7 @@ def refuse(request: HttpRequest, kind: Problem, detail: str, errors: Errors = ()
     return response
 
 
-def refusing(kind: Problem) -> Callable[[HttpRequest, Exception], HttpResponse]:
+def refusing(kind: Problem) -> Handler:
     return lambda request, error: refuse(request, kind, f"{str(error)[:1].upper()}{str(error)[1:]}.")
 
 
@@ -91,14 +93,12 @@ def refuse_missing(request: HttpRequest, error: Exception) -> HttpResponse:
     return refuse(request, problems.NOT_FOUND, said)
 
 
-def refuse_invalid(request: HttpRequest, error: Exception) -> HttpResponse:
-    assert isinstance(error, Invalid)
+def refuse_invalid(request: HttpRequest, error: Invalid) -> HttpResponse:
     return refuse(request, problems.INVALID, f"{error}.", error.errors)
 
 
-def refuse_document(request: HttpRequest, error: Exception) -> HttpResponse:
+def refuse_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
     """422 with every parameter and field at fault, and what is expected there."""
-    assert isinstance(error, ValidationError)
     found = [{**place_of(one["loc"]), "detail": str(one["msg"])} for one in error.errors[:MOST_ERRORS]]
     places = "; ".join(f"{one.get('parameter') or one.get('pointer') or 'body'}: {one['detail']}" for one in found)
     return refuse(request, problems.INVALID, f"{places}.", found)
@@ -113,9 +113,8 @@ def place_of(location: tuple[str | int, ...]) -> dict[str, str]:
     return {"pointer": "".join(f"/{step}" for step in steps)}
 
 
-def refuse_unreadable(request: HttpRequest, error: Exception) -> HttpResponse:
+def refuse_unreadable(request: HttpRequest, error: HttpError) -> HttpResponse:
     """What django-ninja raises for a body that is no JSON."""
-    assert isinstance(error, HttpError)
     kind = problems.of_status(error.status_code)
     if error.status_code == 400:
         return refuse(request, kind, "The body is not JSON in UTF-8.", [{"pointer": "", "detail": "no JSON"}])
@@ -126,7 +125,7 @@ def refuse_stranger(request: HttpRequest, error: Exception) -> HttpResponse:
     return refuse(request, problems.UNKNOWN_TOKEN, "This needs a token: send `Authorization: Bearer stpt_...`.")
 
 
-HANDLERS: dict[type[Exception], Callable[[HttpRequest, Exception], HttpResponse]] = {
+HANDLERS: dict[type[Exception], Handler] = {
     Http404: refuse_missing,
     Invalid: refuse_invalid,
     ValidationError: refuse_document,

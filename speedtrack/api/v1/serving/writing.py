@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 from django.db import transaction
 from django.http import HttpRequest
@@ -24,19 +24,23 @@ MEANING = (
 )
 
 
-def write(operation: Callable[..., Answer]) -> Callable[..., Status]:
+def write(operation: Callable[..., Answer]) -> Callable[..., Status[Any]]:
     """An operation that returns a status and a document; whatever it raises, it has changed nothing."""
 
     @wraps(operation)
-    def view(request: Call, *arguments: Any, **given: Any) -> Status:
+    def view(request: Call, *arguments: Any, **given: Any) -> Status[Any]:
         key = given.pop("idempotency_key", None)
-        work = lambda: operation(request, *arguments, **given)  # noqa: E731 - a name for the traceback
+
+        def work() -> Answer:
+            return operation(request, *arguments, **given)
+
         if key is None:
             with transaction.atomic():
                 return Status(*work())
         return Status(*once(request, key, work))
 
-    contribute_operation_args(view, "idempotency_key", str | None, Header(None, alias=HEADER, description=MEANING))
+    source: Any = Header(None, alias=HEADER, description=MEANING)  # type: ignore[type-arg]
+    contribute_operation_args(view, "idempotency_key", cast(Any, str | None), source)
     return view
 
 
@@ -52,8 +56,7 @@ def once(request: Call, key: str, work: Callable[[], Answer]) -> keys.Answer:
         status, document = work()
         return status, document.model_dump(mode="json")
 
-    answer, is_repeated = keys.answer_once(request.auth.token_id, checked, fingerprint(request), kept)
-    request.is_repeated = is_repeated
+    answer, _ = keys.answer_once(request.auth.token_id, checked, fingerprint(request), kept)
     return answer
 
 
