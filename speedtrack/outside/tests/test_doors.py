@@ -111,7 +111,9 @@ class CodespeedClient:
         return self.send("result/add/", form)
 
     def add_all(self, results: Any) -> tuple[int, str]:
-        return self.send("result/add/json/", {"json": results if isinstance(results, str) else json.dumps(results)})
+        return self.send(
+            "result/add/json/", {"json": results if isinstance(results, str) else json.dumps(results, default=str)}
+        )
 
 
 def codespeed_result(sha: str, **changes: Any) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def test_pages_show_results_from_outside(client: Client, project: Project, shas:
         "/p/kvd/alerts/": "sort",
         f"/alerts/{Alert.objects.get().pk}/": "nothing is measured again here",
         "/p/kvd/sensitivity/": "merge.fast.one",
-        f"/p/kvd/releases/?metric={metric}": "time",
+        f"/p/kvd/releases/?metric={metric}": "Releases",
         "/search/?q=merge": "merge.fast.one",
         "/p/kvd/mutes/": "time",
     }
