@@ -33,6 +33,7 @@ GROUPS = {
         "notifications": "who is mailed of what",
         "channels": "what is told to chats, forges and programs",
         "api": "how programs read everything, and write: tokens, pages, refusals",
+        "importing": "files of other benchmark tools",
     },
     "Operate": {
         "machines": "how machines are let in, pools, versions, alarms",
