@@ -1,17 +1,21 @@
 """From results that were sent in to one alert, and to pages: with a real repository, by the history alone."""
 
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.outside import storing
 from speedtrack.outside.tests.conftest import row, send
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs.models import Run, Series
+from speedtrack.runs.models import Attempt, Import, Run, Series
 from speedtrack.tests import builders
 from speedtrack.web.addresses import timeline_path
 
@@ -105,3 +109,32 @@ def test_pages_show_results_from_outside(client: Client, project: Project, shas:
     line = client.get(timeline_path("kvd", name, metric).replace(metric, f"{metric}.json")).json()
     assert len(line["commits"]) == 60 if "commits" in line else line
     assert client.get("/machines/ci.json").json()["state"] == "outside"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_import_does_not_wait_for_detection(project: Project, shas: list[str]) -> None:
+    send(project, row(shas[0]), row(shas[0], benchmark="merge"))
+    look()
+    held, free = Series.objects.order_by("pk")
+    taken, go_on = threading.Event(), threading.Event()
+
+    def detect_slowly() -> None:
+        with transaction.atomic():
+            Series.objects.select_for_update(no_key=True).get(pk=held.pk)
+            taken.set()
+            assert go_on.wait(60)
+        connection.close()
+
+    with ThreadPoolExecutor(1) as others:
+        slow = others.submit(detect_slowly)
+        assert taken.wait(60)
+        send(project, row(shas[1]), row(shas[1], benchmark="merge"))
+        storing.mark_held()
+        assert Import.objects.latest("pk").unmarked == [held.pk]
+        assert [one.pk for one in Series.objects.undetected()] == [free.pk]
+        go_on.set()
+        slow.result()
+    storing.mark_held()
+    assert not Import.objects.exclude(unmarked=[]).exists()
+    held.refresh_from_db()
+    assert held.undetected_since == Attempt.objects.latest("pk").ended_at
