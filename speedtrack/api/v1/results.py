@@ -1,6 +1,6 @@
 """Results from outside: measured elsewhere, and sent in batches."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from django.db import transaction
 from ninja import Header, Router
@@ -60,7 +60,7 @@ def send_results(
     slug: str,
     all_or_nothing: Annotated[bool, Field(description="if one result is refused, take none")] = False,
     idempotency_key: str | None = Header(None, alias=HEADER, description=MEANING),
-) -> Status:
+) -> Status[Any]:
     """A document `speedtrack.points/1`. Each result is taken or refused by itself, unless `all_or_nothing` is set. A
     result that was sent before changes nothing. Needs the scope `results` and the role maintainer."""
     project = project_or_404(request, slug)
