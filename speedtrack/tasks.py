@@ -10,6 +10,7 @@ from speedtrack.monitoring import tasktimes  # noqa: F401 - it listens to Celery
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.sending import send_due
 from speedtrack.notices.telling import tell_of_alarms, tell_operators, tell_subscribers
+from speedtrack.outside import storing
 from speedtrack.projects.models import Project
 from speedtrack.retention import nightly
 from speedtrack.runs import comparing, pullrequests, pushes
@@ -37,6 +38,7 @@ def pulls() -> None:
 @shared_task
 def detect() -> None:
     """Find suspected changes in new measurements, settle those measured again, bisect, store floors, plan profiles."""
+    storing.mark_held()
     detection.detect()
     confirm.step()
     bisecting.step()

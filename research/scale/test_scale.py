@@ -15,6 +15,7 @@ from speedtrack.stats.summary import summarize
 ROWS = 2000
 # These need a token from a mail, a POST, end a session, or answer 503 without a dispatcher.
 WITHOUT_PAGE = {
+    *("codespeed-add", "codespeed-add-json", "codespeed-token-add", "codespeed-token-add-json"),
     *("notifications-of", "unsubscribe", "logout", "hook", "run-script", "profile-folded", "channel", "track-check"),
     *(
         "project-secret",
@@ -92,7 +93,12 @@ def test_every_address_with_a_page_is_measured(filled: None) -> None:
 
 def test_claims_results_detection_planning_and_deliveries_are_measured(filled: None) -> None:
     queued = Run.objects.filter(status="queued").count()
-    found = [work.claims(rounds=1), work.accepted("", trials=5, documents=3, budget_s=1), work.detect()]
-    assert [one.cost.calls for one in found] == [8, 2, 1]
+    found = [
+        work.claims(rounds=1),
+        work.accepted("", trials=5, documents=3, budget_s=1),
+        work.detect(),
+        work.sent_in(5, 4),
+    ]
+    assert [one.cost.calls for one in found] == [8, 2, 1, 1]
     assert all(one.cost.queries for one in found)
     assert Run.objects.filter(status="queued").count() == queued, "what is measured is undone"

@@ -30,7 +30,7 @@ class SmallestEffects:
     def of_outside(self) -> dict[str, float]:
         """The smallest effects that the project states for metrics from outside, by key."""
         stated = OutsideMetric.objects.filter(project=self.project_id, smallest_effect__isnull=False)
-        return dict(stated.values_list("key", "smallest_effect"))
+        return {key: effect for key, effect in stated.values_list("key", "smallest_effect") if effect is not None}
 
     def of(self, metric: str) -> float:
         return self.stated(metric, METRICS[metric].smallest_effect)

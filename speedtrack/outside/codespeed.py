@@ -14,10 +14,11 @@ from speedtrack.outside import names
 from speedtrack.outside.document import SCHEMA
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Series
+from speedtrack.text import UNSTORABLE, storable
 
 REQUIRED = ("commitid", "branch", "project", "executable", "benchmark", "environment", "result_value")
 DESCRIBING = ("units", "units_title", "lessisbetter")  # of a benchmark; often sent with its first result only
-SPREAD = ("std_dev", "min", "max", "q1", "q3")
+SPREAD, ENDS = ("std_dev", "q1", "q3"), ("min", "max")
 UNITS = {"seconds": "s", "second": "s", "sec": "s", "secs": "s", "milliseconds": "ms", "microseconds": "µs"}
 UNITS |= {"nanoseconds": "ns", "byte": "bytes"}
 SAVED = "Result data saved successfully"
@@ -50,6 +51,9 @@ def check(item: Mapping[str, Any]) -> None:
             raise BadResult(f'Key "{key}" missing from request')
         if item[key] == "":
             raise BadResult(f'Value for key "{key}" empty in request')
+    for key, value in item.items():
+        if UNSTORABLE.search(f"{key}{value}"):
+            raise BadResult(f'Value for key "{storable(key)}" has a character that cannot be stored')
 
 
 def batch_document(project: Project, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -63,8 +67,9 @@ def row_of(item: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
     value = number_of(item, "result_value")
     parameters = parameters_of(item)
     key = known.get(names.benchmark_digest(str(item["benchmark"]), parameters))
-    low, high = (number_of(item, name) if given(item, name) else None for name in ("min", "max"))
-    spread = {name: str(item[name]) for name in SPREAD if given(item, name)}
+    low, high = (number_of(item, name) if given(item, name) else None for name in ENDS)
+    has_interval = low is not None and high is not None and 0 < low <= value <= high
+    spread = {name: str(item[name]) for name in (*SPREAD, *(() if has_interval else ENDS)) if given(item, name)}
     row: dict[str, Any] = {
         "commit": str(item["commitid"]),
         "machine": str(item["environment"]),
@@ -75,9 +80,7 @@ def row_of(item: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
         "tags": {"branch": str(item["branch"]), **spread},
         **(metric_with_key(key) if key and not any(given(item, name) for name in DESCRIBING) else metric_of(item)),
     }
-    if low is not None and high is not None and 0 < low <= value <= high:
-        row |= {"low": low, "high": high}
-    return row
+    return row | {"low": low, "high": high} if has_interval else row
 
 
 def parameters_of(item: Mapping[str, Any]) -> dict[str, Any]:

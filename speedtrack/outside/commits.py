@@ -21,8 +21,8 @@ FULL = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 ABBREVIATED = re.compile(r"[0-9a-f]{7,64}")
 NOT_A_NAME = re.compile(r"[\s~^:?*\[\\]|@\{|\.\.|^[-./]")  # no branch or tag has them; git would take them for orders
 MOST_ASKED = 200  # names of one batch that git is asked for, one by one
-MOST_FETCHED = 3  # ids of one batch that are fetched by themselves, as no tracked branch has them
-PAUSE = timedelta(seconds=10)  # between two looks at a repository because of unknown commits
+MOST_FETCHED = 3  # commits of one batch that are fetched by themselves, as no tracked branch has them
+PAUSE = timedelta(seconds=2)  # between two looks at a repository because of unknown commits
 
 BEGINNING_WITH = """
 SELECT asked.name, min(c.sha), count(*)
@@ -30,6 +30,7 @@ SELECT asked.name, min(c.sha), count(*)
   JOIN projects_commit c ON c.project_id = %(project)s AND c.sha >= asked.name AND c.sha < asked.name || 'g'
  GROUP BY asked.name
 """
+KNOWN = "SELECT sha, id FROM projects_commit WHERE project_id = %(project)s AND sha = ANY (%(shas)s)"
 
 
 class Found(NamedTuple):
@@ -40,22 +41,42 @@ class Found(NamedTuple):
 
 
 def find(project: Project, names: Iterable[str]) -> Found:
-    """The commits of these names: those that are stored, else those of the mirror, else of the repository."""
+    """The commits of these names: those that are stored, else those of the mirror, else of the repository.
+
+    Names of branches move, so the repository is looked at before they are read; ids do not.
+    """
     asked = set(names)
-    faults = {name: fault for name in asked if (fault := fault_of(name))}
-    found = Found({}, faults)
-    why = ""
-    for search in (stored, in_mirror, None, stored, in_mirror, fetched):
-        missing = asked - found.shas.keys() - found.faults.keys()
-        if not missing:
-            break
-        if search is None:
-            why = look_again(project)
-        else:
-            add(found, *search(project, missing))
-    for name in asked - found.shas.keys() - found.faults.keys():
-        found.faults[name] = unknown(project, name, why)
+    found = Found({}, {name: fault for name in asked if (fault := fault_of(name))})
+    moving = {name for name in asked - found.faults.keys() if not is_id(name)}
+    why = look(project) if moving else None
+    if why and not project.untracked_at:
+        found.faults.update({name: unknown(project, name, why) for name in moving})
+    add_found(project, asked, found, (stored, in_mirror))
+    if why is None and missing(asked, found):
+        why = look(project)
+        add_found(project, asked, found, (stored, in_mirror))
+    add_found(project, asked, found, (fetched,))
+    found.faults.update({name: unknown(project, name, why or "") for name in missing(asked, found)})
     return found
+
+
+def missing(asked: set[str], found: Found) -> set[str]:
+    return asked - found.shas.keys() - found.faults.keys()
+
+
+def add_found(
+    project: Project, asked: set[str], found: Found, searches: Iterable[Callable[[Project, set[str]], Found]]
+) -> None:
+    """Search for what is missing."""
+    for search in searches:
+        if left := missing(asked, found):
+            more = search(project, left)
+            found.shas.update(more.shas)
+            found.faults.update(more.faults)
+
+
+def is_id(name: str) -> bool:
+    return ABBREVIATED.fullmatch(name.lower()) is not None
 
 
 def fault_of(name: str) -> str:
@@ -69,14 +90,9 @@ def unknown(project: Project, name: str, why: str) -> str:
     return f"{words}: {why}" if why else f"{words}: check it, and push it before its results are sent"
 
 
-def add(found: Found, shas: dict[str, str], faults: dict[str, str]) -> None:
-    found.shas.update(shas)
-    found.faults.update(faults)
-
-
 def stored(project: Project, names: set[str]) -> Found:
     """By the tables: commits by their ids, perhaps abbreviated; branches and tags by name."""
-    ids = {name: name.lower() for name in names if ABBREVIATED.fullmatch(name.lower())}
+    ids = {name: name.lower() for name in names if is_id(name)}
     with connection.cursor() as cursor:
         cursor.execute(BEGINNING_WITH, {"names": sorted(set(ids.values())), "project": project.pk})
         rows = {name: (sha, count) for name, sha, count in cursor}
@@ -102,7 +118,7 @@ def in_mirror(project: Project, names: set[str]) -> Found:
     rest = sorted(name for name in names if name.lower() not in ids)
     faults = dict.fromkeys(rest[MOST_ASKED:], f"a batch names at most {MOST_ASKED} commits that are not known yet")
     for name in rest[:MOST_ASKED]:
-        given = name.lower() if ABBREVIATED.fullmatch(name.lower()) else name
+        given = name.lower() if is_id(name) else name
         if sha := asked_for(partial(git.resolve_revision, project.slug, given)):
             shas[name] = sha
     return Found(shas, faults)
@@ -115,7 +131,7 @@ def asked_for(find: Callable[[], str]) -> str:
         return ""
 
 
-def look_again(project: Project) -> str:
+def look(project: Project) -> str:
     """Look at the repository, which has perhaps been pushed to; why that was impossible, or empty.
 
     What is new there is planned as after any push.
@@ -133,15 +149,21 @@ def look_again(project: Project) -> str:
 
 
 def fetched(project: Project, names: set[str]) -> Found:
-    """Full ids that are on no tracked branch, such as those of a pull request, straight from the repository."""
+    """Full ids and names that are on no tracked branch, such as a pull request's, straight from the repository."""
     if project.untracked_at:
         return Found({}, {})
     remote = remote_of(project)
-    some = sorted(name for name in names if FULL.fullmatch(name.lower()))[:MOST_FETCHED]
-    shas = {name: asked_for(partial(fetching.find_commit, project.slug, remote, name.lower())) for name in some}
+    some = sorted(name for name in names if FULL.fullmatch(name.lower()) or not is_id(name))[:MOST_FETCHED]
+    given = {name: name.lower() if is_id(name) else name for name in some}
+    shas = {name: asked_for(partial(fetching.find_commit, project.slug, remote, given[name])) for name in some}
     return Found({name: sha for name, sha in shas.items() if sha}, {})
 
 
 def ids_of(project: Project, shas: Iterable[str]) -> dict[str, int]:
     """The ids of the rows of these commits, which are made where they are missing."""
-    return {sha: commit.pk for sha, commit in store_commits(project, sorted(set(shas))).items()}
+    asked = sorted(set(shas))
+    with connection.cursor() as cursor:
+        cursor.execute(KNOWN, {"project": project.pk, "shas": asked})
+        known = dict(cursor.fetchall())
+    new = store_commits(project, [sha for sha in asked if sha not in known]) if len(known) < len(asked) else {}
+    return known | {sha: commit.pk for sha, commit in new.items()}

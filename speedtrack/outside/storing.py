@@ -11,16 +11,14 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.contrib.postgres.functions import TransactionNow
-from django.db import connection
-from django.db.models import F
-from django.db.models.functions import Least
+from django.db import connection, transaction
+from django.db.models import Min
 from psycopg.types.json import Jsonb
 
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, SetMember, Suite
 from speedtrack.projects.models import Project
-from speedtrack.runs.models import Environment, Import, Machine, MachineEvent, Series
+from speedtrack.runs.models import Attempt, Environment, Import, Machine, MachineEvent, Series
 from speedtrack.stats.summary import Estimate
 
 SUITE = "outside"  #: the name of the suite that all imports have, as no run is without one
@@ -65,6 +63,12 @@ ORIGINS = """
 INSERT INTO runs_origin (measurement_id, digest, measured_at, external_id, url, tags)
 SELECT o.* FROM unnest(%(ids)s::bigint[], %(digests)s::bytea[], %(times)s::timestamptz[], %(externals)s::text[],
                        %(urls)s::text[], %(tags)s::jsonb[]) AS o
+"""
+# Not by the statement's time: the attempts have ended at that of the transaction.
+MARKED = """
+UPDATE runs_series SET undetected_since = least(undetected_since, %(since)s)
+ WHERE id IN (SELECT id FROM runs_series WHERE id = ANY (%(series)s) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
+RETURNING id
 """
 
 
@@ -183,7 +187,9 @@ def store(imported: Import, results: Sequence[NewResult]) -> None:
     with connection.cursor() as cursor:
         for statement in (RUNS, ATTEMPTS, EVENTS, MEASUREMENTS, SAMPLES, ORIGINS):
             cursor.execute(statement, asked)
-    mark_undetected(set(series.values()))
+        cursor.execute("SELECT now()")
+        (ended_at,) = cursor.fetchone()
+    mark_undetected(imported, {series[one.series] for one in results}, ended_at)
 
 
 def suite() -> Suite:
@@ -273,6 +279,26 @@ def store_sets(project: Project, sets: set[frozenset[int]]) -> dict[frozenset[in
     return {members: stored[digest] for members, digest in digests.items()}
 
 
-def mark_undetected(series: set[int]) -> None:
-    """As runs/queue.py does for what a runner has measured; not after the attempts have ended, at the same moment."""
-    Series.objects.filter(pk__in=series).update(undetected_since=Least(F("undetected_since"), TransactionNow()))
+def mark_undetected(imported: Import, series: Iterable[int], since: datetime) -> None:
+    """Mark series for detection, as runs/queue.py does for what a runner has measured.
+
+    Detection holds the series that it looks at, perhaps for long after an import of years: nobody waits for that.
+    Those that it holds are noted, and marked when it begins anew.
+    """
+    asked = sorted(series)
+    with connection.cursor() as cursor:
+        cursor.execute(MARKED, {"series": asked, "since": since})
+        marked = {pk for (pk,) in cursor}
+    left = [pk for pk in asked if pk not in marked]
+    if left != imported.unmarked:
+        Import.objects.filter(pk=imported.pk).update(unmarked=left)
+
+
+def mark_held() -> None:
+    """Mark the series that detection held when their results were stored. Safe to run any number of times at once."""
+    for pk in Import.objects.exclude(unmarked=[]).values_list("pk", flat=True):
+        with transaction.atomic():
+            waiting = Import.objects.exclude(unmarked=[]).select_for_update(skip_locked=True, of=("self",), no_key=True)
+            if imported := waiting.filter(pk=pk).first():
+                since = Attempt.objects.filter(run__imported=imported).aggregate(since=Min("ended_at"))["since"]
+                mark_undetected(imported, imported.unmarked, since)

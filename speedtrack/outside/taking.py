@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -21,7 +22,7 @@ from speedtrack.outside import commits, names, storing
 from speedtrack.outside.document import Batch, Point, Refusal, points_of
 from speedtrack.outside.storing import NewResult
 from speedtrack.projects.models import Project
-from speedtrack.runs.models import Import, Machine, Origin
+from speedtrack.runs.models import Import, Machine
 from speedtrack.stats.summary import Estimate, summarize
 
 IMPORT_LOCK = 0x5341  # class of the advisory lock of an import; its object is the project
@@ -62,11 +63,11 @@ class Checked:
     benchmark_digest: str
     metric: str  #: its key
 
-    @property
+    @cached_property
     def series(self) -> tuple[str, ...]:
         return self.machine, self.environment_digest, self.benchmark, self.benchmark_digest, self.metric
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """Of all that makes it a result of its own."""
         row = self.point.row
@@ -261,8 +262,10 @@ def without_repetitions(prepared: Prepared, checked: Sequence[Checked]) -> list[
 
 
 def stored_digests(digests: Sequence[bytes]) -> set[bytes]:
-    found = Origin.objects.filter(digest__in=digests).values_list("digest", flat=True)
-    return {bytes(digest) for digest in found}
+    # Not by Django's `in`, which would write a placeholder for each.
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT digest FROM runs_origin WHERE digest = ANY (%s)", [list(digests)])
+        return {bytes(digest) for (digest,) in cursor}
 
 
 def store_new(prepared: Prepared, new: Sequence[Checked], machines: dict[str, Machine]) -> Import:

@@ -28,7 +28,7 @@ from speedtrack.projects.remotes import Remote, remote_of
 from speedtrack.projects.sync import LONGEST_BRANCH, store_commits, sync
 from speedtrack.runs import canary, gaps, planning, pools, pushes, quarantine, queue, tokens
 from speedtrack.runs.canary import FrozenCommit
-from speedtrack.runs.models import Canary, Machine, MachineEvent, Reason, Run, Status
+from speedtrack.runs.models import IN_SERVICE, Canary, Machine, MachineEvent, Reason, Run, Status
 
 LONGEST_SLUG = 50  # as Project.slug
 
@@ -111,7 +111,7 @@ def track_branch(project: Project, branch_name: str, request: TrackingRequest) -
     project.untracked_at = None
     project.save(update_fields=["suite", "mail_history_verdicts", "untracked_at"])
     branch, made = Branch.objects.update_or_create(project=project, name=branch_name, defaults={"tracked": True})
-    project.machines.add(*Machine.objects.in_service())
+    project.machines.add(*Machine.objects.filter(IN_SERVICE))
     sync(project, then=pushes.plan_moved)
     if made:
         check_fetched(project, branch)

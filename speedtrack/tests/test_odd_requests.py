@@ -102,6 +102,8 @@ QUERIES: dict[str, list[str]] = {
     "readyz": [],
     "metrics": [],
     "hook": [],
+    **{key: ["token"] for key in ("codespeed-add", "codespeed-add-json")},
+    **{key: [] for key in ("codespeed-token-add", "codespeed-token-add-json")},
     "alerts-feed": ["status"],
     "all-alerts-feed": ["status"],
     "releases": ["metric", "machine", "benchmark"],
@@ -147,6 +149,8 @@ QUERIES: dict[str, list[str]] = {
     "annotation-delete": [],
 }
 FORMS = {
+    "codespeed-add": ["commitid", "project", "benchmark", "environment", "result_value", "result_date"],
+    "codespeed-add-json": ["json"],
     "alert": ["seen", "status", "assignee", "note"],
     "alert-decide": ["alert", "action", "note", "assignee"],
     "machine": ["level"],

@@ -73,7 +73,8 @@ def named_or_default(kind: str, name: str | None, among: Iterable[N], default: s
 def machines_of(project: Project) -> list[Machine]:
     """Machines that measure the project or have measured it; those with series first, those without a runner last.
 
-    ``outside_metrics``: the keys of the project's metrics from outside there, the most frequent first.
+    ``outside_metrics``: the keys of the project's metrics from outside there, the most frequent first. Of machines
+    without a runner, those with most metrics come first: a try-out is often the first one by name.
     """
     series = Series.objects.filter(project=project, machine=OuterRef("pk"))
     outside = series.filter(metric__contains="--").order_by().values("metric").annotate(count=Count("pk"))
@@ -81,7 +82,8 @@ def machines_of(project: Project) -> list[Machine]:
         has_series=Exists(series), outside_metrics=ArraySubquery(outside.order_by("-count", "metric").values("metric"))
     )
     shown = machines.filter(Q(projects=project) | Q(has_series=True)).distinct()
-    return list(shown.order_by("-has_series", "outside", "name"))
+    found = list(shown.order_by("-has_series", "outside", "name"))
+    return sorted(found, key=lambda one: (not one.has_series, one.outside, one.outside and -len(one.outside_metrics)))
 
 
 def outside_metrics(machine: Machine) -> list[str]:
@@ -91,7 +93,9 @@ def outside_metrics(machine: Machine) -> list[str]:
 
 def metrics_of(machines: Iterable[Machine]) -> list[Metric]:
     """All metrics that the series of these machines may have: those of runners, then those from outside."""
-    return [*METRICS.values(), *METRICS.among(name for one in machines for name in outside_metrics(one))]
+    known = list(machines)
+    outside = METRICS.among(name for one in known for name in outside_metrics(one))
+    return outside if outside and all(one.outside for one in known) else [*METRICS.values(), *outside]
 
 
 def watched_metrics(project: Project | None) -> list[Metric]:

@@ -1,6 +1,6 @@
 """Results from outside: measured elsewhere, and sent in batches."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from django.db import transaction
 from ninja import Header, Router
@@ -59,8 +59,8 @@ def send_results(
     request: Call,
     slug: str,
     all_or_nothing: Annotated[bool, Field(description="if one result is refused, take none")] = False,
-    idempotency_key: str | None = Header(None, alias=HEADER, description=MEANING),
-) -> Status:
+    idempotency_key: str | None = Header(None, alias=HEADER, description=MEANING),  # type: ignore[type-arg]
+) -> Status[Any]:
     """A document `speedtrack.points/1`. Each result is taken or refused by itself, unless `all_or_nothing` is set. A
     result that was sent before changes nothing. Needs the scope `results` and the role maintainer."""
     project = project_or_404(request, slug)

@@ -5,7 +5,7 @@ from speedtrack.runs.models.approvals import Approval, ApprovalQuerySet
 from speedtrack.runs.models.canaries import Canary, CanaryCheck
 from speedtrack.runs.models.comparisons import PairedComparison, PairedComparisonQuerySet
 from speedtrack.runs.models.imports import Import, Origin
-from speedtrack.runs.models.machines import Assignment, Environment, Machine, MachineEvent
+from speedtrack.runs.models.machines import IN_SERVICE, Assignment, Environment, Machine, MachineEvent
 from speedtrack.runs.models.measurements import (
     Build,
     Measurement,
@@ -36,6 +36,7 @@ from speedtrack.runs.models.tokens import EnrolmentCode, MachineToken, UnknownTo
 
 __all__ = [
     "ACTIVE",
+    "IN_SERVICE",
     "MOVES",
     "ROUTINE",
     "SETTLING",

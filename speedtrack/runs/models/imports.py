@@ -1,11 +1,16 @@
 """Results that were measured elsewhere: who sent them, and what they said of themselves."""
 
+from typing import ClassVar
+
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from speedtrack.projects.models import Project
 from speedtrack.runs.models.measurements import Measurement
+from speedtrack.wakeups import Wakes
 
 
 class Import(models.Model):
@@ -26,6 +31,18 @@ class Import(models.Model):
     tool = models.CharField(max_length=100, default="", help_text="what wrote the results, as the sender names it")
     source = models.CharField(max_length=300, default="", help_text="the name of the file")
     url = models.CharField(max_length=500, default="", help_text="a page about the batch, such as a CI job")
+
+    unmarked = ArrayField(
+        models.IntegerField(),
+        default=list,
+        help_text="its series that detection held while it was stored: they are to be marked for detection",
+    )
+
+    class Meta:
+        constraints: ClassVar = [
+            Wakes(name="an_unmarked_import_wakes", after="INSERT OR UPDATE OF unmarked", rows="NEW.unmarked <> '{}'"),
+        ]
+        indexes: ClassVar = [models.Index(fields=["id"], name="imports_unmarked", condition=~Q(unmarked=[]))]
 
     def __str__(self) -> str:
         return f"import {self.pk}"

@@ -16,10 +16,8 @@ from speedtrack.wakeups import Wakes
 SEEN_EVERY = timedelta(seconds=5)
 
 
-class MachineQuerySet(models.QuerySet["Machine"]):
-    def in_service(self) -> "MachineQuerySet":
-        """Those that measure: neither retired nor without a runner."""
-        return self.filter(retired_at=None, outside=False)
+#: Machines that measure: neither retired nor without a runner.
+IN_SERVICE = Q(retired_at=None, outside=False)
 
 
 class Machine(models.Model):
@@ -50,8 +48,6 @@ class Machine(models.Model):
     shares = models.JSONField(
         default=dict, help_text="kind of work -> percent of its time; order.py says what a missing one means"
     )
-
-    objects: ClassVar = MachineQuerySet.as_manager()
 
     class Meta:
         constraints: ClassVar = [

@@ -28,12 +28,14 @@ GROUPS = {
     },
     "Use": {
         "suites": "what is measured: benchmarks, builds, ladders",
+        "results-from-outside": "send what was measured elsewhere",
         "webhooks": "how a forge says that something was pushed",
         "notifications": "who is mailed of what",
         "channels": "what is told to chats, forges and programs",
         "importing": "files of other benchmark tools",
         "client": "the command speedtrack, and how it gates pull requests",
         "api": "how programs read everything, and write: tokens, pages, refusals",
+        "importing": "files of other benchmark tools",
     },
     "Operate": {
         "machines": "how machines are let in, pools, versions, alarms",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef
 
-from speedtrack.runs.models import Alarm, Machine, Run
+from speedtrack.runs.models import IN_SERVICE, Alarm, Machine, Run
 from speedtrack.web.pages import queue
 from speedtrack.web.pages.queue import MachineWork, health_of
 
@@ -46,7 +46,7 @@ class Health:
 
 def health() -> Health:
     active = Run.objects.active().filter(machine=OuterRef("pk"))
-    in_service = Machine.objects.filter(retired_at=None).defer("facts")
+    in_service = Machine.objects.filter(IN_SERVICE).defer("facts")
     machines = list(in_service.annotate(is_working=Exists(active)).order_by("name"))
     states = Counter(health_of(machine, machine.is_working) for machine in machines)
     quarantined: list[Machine] = [machine for machine in machines if machine.quarantined_at]

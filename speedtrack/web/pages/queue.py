@@ -81,8 +81,8 @@ class MachineWork:
 
 def health_of(machine: Machine, is_working: bool) -> str:
     """The state of a machine in words."""
-    if machine.retired_at:
-        return "retired"
+    if machine.retired_at or machine.outside:
+        return "retired" if machine.retired_at else "outside"
     if machine.quarantined_at:
         return "quarantine"
     if machine.paused:
@@ -103,7 +103,7 @@ class QueuePage:
 
 def load() -> QueuePage:
     version = states.queue_version(active_runs())  # first: what changes meanwhile makes the page load it again
-    in_service = [work for work in work_of_all() if not work.machine.retired_at]
+    in_service = [work for work in work_of_all() if not work.machine.retired_at and not work.machine.outside]
     return QueuePage(in_service, failed_or_lost(), stream_of_queue(), version)
 
 
@@ -157,7 +157,7 @@ def waiting_runs(machine_ids: list[int]) -> dict[int, list[tuple[WaitingRun, Exp
 
 def estimate_ends(work: MachineWork, expected: Mapping[int, Estimate | None], total_s: float | None) -> None:
     """Set when the machine's run and each waiting run will be done; ``total_s``: what all that wait take together."""
-    if work.health in ("retired", "quarantine", "paused", "silent", "never seen"):
+    if work.health in ("retired", "quarantine", "paused", "silent", "never seen", "outside"):
         return
     now = timezone.now()
     at: datetime | None = now

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.browser
 
 AXE = live_settings.BASE_DIR / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 WITHOUT_PAGE = {
+    *("codespeed-add", "codespeed-add-json", "codespeed-token-add", "codespeed-token-add-json"),
     *("logout", "hook", "notifications-of", "unsubscribe", "profile-folded", "run-script", "channel-act"),
     *(
         "project-act",
