@@ -80,7 +80,9 @@ def ci(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer, br
     write_history(whole, SLOWDOWN)
     git = ["git", "-c", "init.defaultBranch=main"]
     subprocess.run([*git, "init", "--quiet", "--bare", bare], check=True)
-    subprocess.run([*git, "push", "--quiet", bare, "main~1:refs/heads/main", "main:refs/heads/slower"], cwd=whole, check=True)
+    subprocess.run(
+        [*git, "push", "--quiet", bare, "main~1:refs/heads/main", "main:refs/heads/slower"], cwd=whole, check=True
+    )
     subprocess.run([*git, "clone", "--quiet", bare, clone], check=True)
     token = tracking.add_machine("m1")
     project = tracking.track(TrackingRequest(str(bare), "tiny", last=0, name="kvd")).project

@@ -35,7 +35,6 @@ GROUPS = {
         "importing": "files of other benchmark tools",
         "client": "the command speedtrack, and how it gates pull requests",
         "api": "how programs read everything, and write: tokens, pages, refusals",
-        "importing": "files of other benchmark tools",
     },
     "Operate": {
         "machines": "how machines are let in, pools, versions, alarms",

@@ -71,7 +71,11 @@ class TrackOrder(Order):
         None, min_length=1, max_length=250, description="null: the repository's own default branch"
     )
     name: Sent | None = Field(
-        None, min_length=1, max_length=LONGEST_SLUG, description="null: the last part of the address"
+        None,
+        min_length=1,
+        max_length=LONGEST_SLUG,
+        description="null: the last part of the address",
+        examples=["valkey"],
     )
     last: int = Field(10, ge=0, le=MOST_FIRST, description="how many of its newest commits are measured now")
 

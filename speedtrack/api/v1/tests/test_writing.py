@@ -1,10 +1,13 @@
 """What programs change: with a role and a scope, once per key, and in the audit log."""
 
+import base64
+import json
 import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
 
@@ -218,3 +221,46 @@ def test_rates(kvd: World, anybody: Program, settings: Any) -> None:
     assert [reader.call("GET", "metrics").headers["RateLimit"].split(";")[1] for _ in range(2)] == ["r=3", "r=2"]
     settings.API_RATE_ANONYMOUS = 0
     assert "RateLimit" not in anybody.call("GET", "metrics").headers
+
+
+def test_an_operator_tracks_a_repository(kvd: World) -> None:
+    """Nobody else, and not with any token; a name that is taken, or an address that is none, is refused."""
+    owner = program("ada", project=kvd.project, role=Role.OWNER)
+    order = {"repository": kvd.project.url, "suite": kvd.project.suite, "name": "again", "last": 0}
+    assert owner.refused("POST", "projects", order)["status"] == 403
+    User.objects.filter(username="ada").update(is_superuser=True)
+    assert program("ada", Scope.READ, Scope.RUNS).refused("POST", "projects", order)["status"] == 403
+    made = owner.write("POST", "projects", order, 201)
+    assert (made["slug"], made["repository"], made["is_tracked"]) == ("again", kvd.project.url, True)
+    assert owner.refused("POST", "projects", order)["status"] == 409
+    for wrong in ({"repository": "/nowhere"}, {"suite": "no"}, {"last": -1}, {"branch": "no", "name": "x"}):
+        assert owner.refused("POST", "projects", order | {"name": "other"} | wrong)["status"] in (422, 503), wrong
+    assert actions() == ["project.track"]
+
+
+def test_a_file_of_a_tool(kvd: World) -> None:
+    """It is read by the server; what it does not say, the caller does; nothing of it is stored by halves."""
+    maintainer = program("ada", project=kvd.project, role=Role.MAINTAINER)
+    path = "projects/kvd/files"
+
+    def order(text: str, **more: Any) -> dict[str, Any]:
+        content = base64.b64encode(text.encode()).decode()
+        return {"name": "bench.txt", "content": content, "commit": "main", "machine": "ci", **more}
+
+    good = "BenchmarkGet-2 1000 812 ns/op\n"
+    first = maintainer.write("POST", path, order(good), **{KEY: "one"})
+    assert first == {"taken": 1, "unchanged": 0, "refused": []}
+    assert maintainer.write("POST", path, order(good), **{KEY: "one"}) == first
+    assert maintainer.write("POST", path, order(good))["unchanged"] == 1
+    assert actions() == ["results.import"]
+    row = {"benchmark": "get", "metric": "time", "unit": "ns", "better": "lower", "value": 900}
+    mixed = json.dumps({"schema": "speedtrack.points/1", "results": [row, row | {"commit": "no"}]})
+    none = maintainer.write("POST", path, order(mixed, all_or_nothing=True))
+    assert none["taken"] == 0 and len(none["refused"]) == 1
+    some = maintainer.write("POST", path, order(mixed))
+    assert some["taken"] == 1 and "/results/1/commit" in some["refused"][0]
+    wrong = [{"content": "é"}, {"content": ""}, {"format": "no"}, {"name": ""}, {"options": {"a": 1}}, {"more": 1}]
+    for one in wrong:
+        assert maintainer.refused("POST", path, order(good) | one)["status"] == 422, one
+    triager = program("eve", project=kvd.project, role=Role.TRIAGER)
+    assert triager.refused("POST", path, order(good))["status"] == 403
