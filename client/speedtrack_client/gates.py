@@ -33,7 +33,7 @@ def change(ratio: float | None) -> str:
 
 
 def interval(row: Row) -> str:
-    return "–" if row["low"] is None or row["high"] is None else f"{change(row['low'])} to {change(row['high'])}"
+    return "–" if row["low"] is None or row["high"] is None else f"{change(row['low'])[:-1]}…{change(row['high'])}"
 
 
 def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
@@ -46,7 +46,9 @@ def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
         return "nothing was measured, so nothing can be said"
     limit = f"{gate['fail_on_regression_percent']:g}%"
     worse = len(gate["regressions"])
-    return f"{worse} got worse by {limit} or more ({counted})" if worse else f"nothing got worse by {limit} ({counted})"
+    if not worse:
+        return f"nothing got worse by {limit} or more ({counted})"
+    return f"{worse} result{'s' * (worse > 1)} got worse by {limit} or more ({counted})"
 
 
 def summary(document: dict[str, Any], rows: Sequence[Row], gate: dict[str, Any] | None, url: str) -> str:

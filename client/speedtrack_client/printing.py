@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -63,7 +62,7 @@ class Printer:
 
 
 def rich_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for title in titles:
         table.add_column(title.removeprefix(">"), justify="right" if title.startswith(">") else "left", overflow="fold")
     for row in rows:

