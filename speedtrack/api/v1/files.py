@@ -3,7 +3,7 @@
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from django.db import transaction
 from ninja import Header, Router
@@ -74,8 +74,8 @@ def send_file(
     request: Call,
     slug: str,
     order: FileOrder,
-    idempotency_key: str | None = Header(None, alias=HEADER, description=MEANING),
-) -> Status:
+    idempotency_key: str | None = Header(None, alias=HEADER, description=MEANING),  # type: ignore[type-arg]
+) -> Status[Any]:
     """A file that a tool wrote, or a document `speedtrack.points/1`. Each result is taken or refused by itself; one
     that was sent before changes nothing. Needs the scope `results` and the role maintainer."""
     project = project_or_404(request, slug)

@@ -85,7 +85,7 @@ def reference_of(schema: Schema, caller: Caller) -> Reference:
 
 def operation_of(method: str, path: str, operation: Schema, known: Schema, examples: "Examples") -> ReferenceOperation:
     body_schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    body = known[name_in(body_schema)] if body_schema else {}
+    body = known.get(name_in(body_schema), body_schema)  # one that is not named is described in place
     successes = [(status, answer) for status, answer in operation["responses"].items() if status < "300"]
     document = successes[0][1]["content"]["application/json"]["schema"]
     answers = [
