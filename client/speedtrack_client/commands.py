@@ -296,7 +296,7 @@ def wait_for(api: Api, place: Place, asked: Document, given: Given, printer: Pri
         done = sum(run["status"] in ("succeeded", "failed", "cancelled") for run in one["runs"])
         return f"Comparison {one['id']} is {one['state']}, {done} of {len(one['runs'])} runs have ended"
 
-    with printer.working(words(asked)) as show, ExplainedInterrupt(again):
+    with ExplainedInterrupt(again), printer.working(words(asked)) as show:
         return waiting.until(
             lambda: api.get(path), lambda one: bool(one["is_ended"]), lambda one: show(words(one)), given.timeout, again
         )
@@ -400,7 +400,7 @@ def wait_for_runs(api: Api, numbers: list[int], given: Given, printer: Printer) 
     def words(count: int) -> str:
         return f"{count} of {len(numbers)} runs have ended"
 
-    with printer.working(words(0)) as show, ExplainedInterrupt(again):
+    with ExplainedInterrupt(again), printer.working(words(0)) as show:
         waiting.until(ask, lambda n: n == len(numbers), lambda n: show(words(n)), given.timeout, again)
     return [found[number] for number in numbers]
 

@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -215,3 +217,37 @@ def test_it_needs_nothing_of_the_server() -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     assert subprocess.run([sys.executable, "-c", code], env=environment, cwd="/").returncode == 0
+
+
+def test_an_interrupt_and_a_limit_say_how_to_go_on(server: Server, run: Run) -> None:
+    """The server goes on, so its answer can be waited for again."""
+    server.answers["/api/v1/projects/kvd"] = (200, KVD)
+    waiting = {"id": 5, "state": "running", "is_ended": False, "runs": []}
+    server.answers["/api/v1/projects/kvd/comparisons/5"] = (200, waiting)
+    words = ["compare", "--id", "5", "--project", "kvd", "--wait"]
+    code, _, err = run(*words, "--timeout", "0s")
+    assert code == Exit.TIMED_OUT and "speedtrack compare --project kvd --id 5 --wait" in err
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "SPEEDTRACK_URL": server.url}
+    argv = [sys.executable, "-m", "speedtrack_client", *words]
+    asked_before = len(server.asked)
+    with subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr and "Comparison 5 is running" in process.stderr.readline()
+        while len(server.asked) < asked_before + 4:  # it waits by now
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == Exit.INTERRUPTED and said.count("\n") == 1, said
+    assert "interrupted; the server goes on" in said and "--id 5 --wait" in said
+
+
+def test_proxies_and_certificates_of_the_environment(
+    server: Server, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "absent.pem"))
+    code, _, err = run("whoami")
+    assert code == Exit.USAGE and err.count("\n") == 1 and "certificate" in err
+    monkeypatch.delenv("SSL_CERT_FILE")
+    monkeypatch.setenv("HTTP_PROXY", server.url)
+    server.answers["http://speedtrack.invalid/api/v1/"] = (200, INSTALLATION)
+    assert commands.main(["whoami", "--url", "http://speedtrack.invalid"]) == 0
+    assert server.asked[-1][1] == "http://speedtrack.invalid/api/v1/"
