@@ -464,8 +464,9 @@ def results(given: Given, printer: Printer) -> Exit:
         printer.json({"project": place.slug, "files": reports, "exit_code": int(code)})
     for one in reports:
         counted = f"{one['taken']} taken, {one['unchanged']} unchanged, {len(one['refused'])} refused"
-        printer.line(f"{one['file']}: {counted}")
-        for words in one["refused"]:
+        left_out = one.get("left_out", [])
+        printer.line(f"{one['file']}: {counted}" + f", {len(left_out)} left out" * bool(left_out))
+        for words in [*one["refused"], *left_out]:
             printer.line(f"  {plain(words)}")
     return code
 
