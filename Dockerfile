@@ -2,7 +2,7 @@
 # the same with load driver and compiler). Built by `docker compose build`; BuildKit and the older builder both can.
 #
 # The bases are pinned by exact version. Each is an argument, so that another registry can be named, and a digest added
-# (`--build-arg PYTHON_IMAGE=python:3.11.16-slim-bookworm@sha256:...`): digests differ between registries.
+# (`--build-arg PYTHON_IMAGE=python:3.11.16-slim-bookworm@sha256:...`): `deploy/pin-images` writes the digests of yours to .env.
 ARG PYTHON_IMAGE=python:3.11.16-slim-bookworm
 ARG NODE_IMAGE=node:22.23.2-bookworm-slim
 # The compiler of the development machines: the driver's digest is part of what a series of measurements is.
@@ -39,7 +39,7 @@ RUN SECRET_KEY=of-this-build SPEEDTRACK_HOME=/tmp/home python manage.py collects
 USER speedtrack
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s \
-    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen(r.Request('http://127.0.0.1:8000/healthz', headers={'X-Forwarded-Proto': 'https'}), timeout=4)"]
 CMD ["python", "-m", "speedtrack", "web", "--bind", "0.0.0.0:8000"]
 
 # Below `server`: the older builder works through all stages above the one it is asked for.
@@ -56,7 +56,9 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && install --directory --owner speedtrack --group speedtrack --mode 700 /var/lib/speedtrack-runner
 COPY --from=driver /driver/target/release/speedbench /usr/local/bin/
-ENV SPEEDTRACK_DRIVER=/usr/local/bin/speedbench SPEEDTRACK_RUNNER_HOME=/var/lib/speedtrack-runner
+# Its home is the one place that it may write to for good: its token and settings lie there, too.
+ENV SPEEDTRACK_DRIVER=/usr/local/bin/speedbench SPEEDTRACK_RUNNER_HOME=/var/lib/speedtrack-runner \
+    HOME=/var/lib/speedtrack-runner
 USER speedtrack
 # A look at it would disturb what it measures; the server sees by its renewals whether it lives.
 HEALTHCHECK NONE

@@ -4,14 +4,17 @@
 PYTHON ?= python3
 VENV := .venv
 PEERS_VENV := .venv-peers
+WHEEL_VENV := .venv-wheel
 PY := $(VENV)/bin/python
 DRIVER := runners/driver/target/release/speedbench
+# What `make wheel` and `make release` make lies there.
+DIST ?= dist
 # The driver's tests with real servers need all of these; if one is missing, they are left out and the last line says so.
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock \
-	migrations clean help
+.PHONY: demo serve up install wheel release try-fresh-debian newcomer test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock \
+	clean help
 
 help:            ## show this list
 	@sed -n 's/^\([a-z-]*\): *[^#]*## /\1\t/p' Makefile
@@ -21,6 +24,12 @@ demo: setup      ## track the sample server, measure its history, show the alert
 
 serve: setup     ## web server, dispatcher, worker and runner on this machine
 	@$(PY) manage.py serve
+
+up: $(VENV)/.runtime frontend/dist/.built ## the server of a host without Docker, in the foreground: docs/installing.md
+	@$(PY) manage.py up
+
+install: frontend/dist/.built ## as root: the server as services that start with the host: URL=https://speed.example.org
+	deploy/install $(URL)
 
 setup: $(VENV)/.runtime $(DRIVER) frontend/dist/.built
 
@@ -43,7 +52,7 @@ check-server: $(VENV)/.development
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/djangofmt --quiet --check speedtrack
 	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports --no-logo
+	PYTHONPATH=client $(VENV)/bin/lint-imports --no-logo
 	$(PY) manage.py makemigrations --check --dry-run
 
 check-driver:
@@ -63,7 +72,10 @@ $(VENV)/.development: requirements-dev.txt | $(VENV)/.runtime
 	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@
 
-$(DRIVER): runners/driver/Cargo.lock runners/driver/Cargo.toml $(shell find runners/driver/src runners/driver/crates -path '*/src/*.rs' -o -name Cargo.toml)
+DRIVER_SOURCES := runners/driver/Cargo.lock runners/driver/Cargo.toml \
+	$(shell find runners/driver/src runners/driver/crates -path '*/src/*.rs' -o -name Cargo.toml)
+
+$(DRIVER): $(DRIVER_SOURCES)
 	cd runners/driver && cargo build --release --locked
 	@touch $@
 
@@ -104,14 +116,51 @@ $(PEERS_VENV)/.installed: research/detection_eval/requirements-peers.txt
 pictures: $(VENV)/.development ## take the pictures of docs/ from a running server: URL=http://127.0.0.1:8000 PROJECT=name
 	$(PY) -m research.pictures $(URL) $(PROJECT)
 
+# Zig links the driver against the symbols of an old C library, so that the wheel suits any Linux that has Python 3.11. Paths
+# of this machine stay out of the driver, as its digest is part of what a series is.
+WHEEL_LIBC := 2.28
+WHEEL_TARGET := $(shell uname -m)-unknown-linux-gnu
+WHEEL_DRIVER := $(or $(CARGO_TARGET_DIR),runners/driver/target)/$(WHEEL_TARGET)/release/speedbench
+PLAIN_PATHS = 'target.$(WHEEL_TARGET).rustflags=["--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo", \
+	"--remap-path-prefix=$(CURDIR)/runners/driver=driver"]'
+
+wheel:           ## the runner with its driver in one file, in dist/; CARRIED=program puts that driver into it, unbuilt
+	$(if $(CARRIED),,$(MAKE) --no-print-directory $(WHEEL_DRIVER))
+	SPEEDTRACK_CARRIED_DRIVER=$(abspath $(or $(CARRIED),$(WHEEL_DRIVER))) $(PYTHON) -m pip wheel --quiet \
+		--disable-pip-version-check --no-deps --wheel-dir $(DIST) ./runners
+	@ls $(DIST)/speedtrack_runner-*.whl
+
+$(WHEEL_DRIVER): $(WHEEL_VENV)/.installed $(DRIVER_SOURCES)
+	cd runners/driver && PATH=$(CURDIR)/$(WHEEL_VENV)/bin:$$PATH cargo zigbuild --release --locked --bin speedbench \
+		--target $(WHEEL_TARGET).$(WHEEL_LIBC) --config $(PLAIN_PATHS)
+	@touch $@
+
+$(WHEEL_VENV)/.installed: runners/driver/requirements-wheel.txt
+	$(PYTHON) -m venv $(WHEEL_VENV)
+	$(WHEEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+# The files of a commit, and the pages as they are built: whoever installs it needs no Node.
+REF ?= HEAD
+release: frontend/dist/.built ## the server as an archive for deploy/install, in dist/
+	$(eval NAME := speedtrack-$(shell sed -n 's/^__version__ = "\(.*\)".*/\1/p' speedtrack/__init__.py)-$(shell git rev-parse --short $(REF)))
+	@mkdir -p $(DIST)
+	git archive --prefix $(NAME)/ --output $(DIST)/$(NAME).tar $(REF)
+	tar --append --file $(DIST)/$(NAME).tar --owner root:0 --group root:0 --transform 's,^,$(NAME)/,' frontend/dist
+	gzip --force --no-name $(DIST)/$(NAME).tar
+	@ls $(DIST)/$(NAME).tar.gz
+
+try-fresh-debian: $(VENV)/.runtime ## as root: follow docs/installing.md on new Debian machines: WHEEL=file, OLDER=commit, WRITE=1 into that page
+	@$(PY) -m research.fresh_debian --wheel $(or $(WHEEL),$(firstword $(wildcard $(DIST)/speedtrack_runner-*.whl))) \
+		$(if $(OLDER),--older $(OLDER)) $(if $(WRITE),--write)
+
+newcomer: $(VENV)/.runtime ## time the way from a fresh clone to the first chart of a repository of one's own; WRITE=1 into docs/installing.md
+	@nice $(PY) -m research.newcomer $(if $(WRITE),--write)
+
 lock: $(VENV)/.development ## compile the requirement files anew
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements.in -o requirements.txt
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements-dev.in -o requirements-dev.txt
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements-traces.in -o requirements-traces.txt
 
-migrations: $(VENV)/.development ## write the one migration of each app anew from its models, as long as nothing is released
-	rm -f $(wildcard speedtrack/*/migrations/0*.py)
-	$(PY) manage.py makemigrations projects benchmarks runs alerts notices retention monitoring
-
 clean:           ## remove what was built and all state of the embedded servers
-	rm -rf $(VENV) $(PEERS_VENV) var frontend/dist frontend/node_modules runners/driver/target
+	rm -rf $(VENV) $(PEERS_VENV) $(WHEEL_VENV) $(DIST) var frontend/dist frontend/node_modules runners/driver/target

@@ -106,6 +106,7 @@ NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "docker": (lacks_docker, f"needs a Docker daemon with the image {BUILD_IMAGE} (`.ci/docker up` makes both)"),
     "compose": (lacks_program("docker-compose"), "needs docker-compose (1.29 or 2)"),
     "perf": (lacks_perf, "needs perf (linux-perf), allowed to sample"),
+    "caddy": (lacks_program("caddy"), "needs Caddy (2.6 or newer)"),
     "curl": (lacks_program("curl"), "needs curl"),
     "memcached": (lacks_program("memcached"), "needs memcached"),
     "promtool": (lacks_program("promtool"), "needs promtool (prometheus)"),
@@ -118,6 +119,7 @@ NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "faketime": (lacks_faketime, "needs libfaketime"),
     "avx512": (lacks_avx512, "needs a processor with AVX-512"),
     "valgrind": (lacks_program("valgrind"), "needs valgrind"),
+    "systemd_analyze": (lacks_program("systemd-analyze"), "needs systemd-analyze (systemd, which need not run)"),
     "sshd": (
         lambda: "" if Path("/usr/sbin/sshd").exists() else "openssh-server is not installed",
         "needs OpenSSH's server",

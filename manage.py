@@ -9,6 +9,8 @@ from collections.abc import Callable
 NEEDS_NO_DATABASE = {"help", "--help", "-h", "version", "--version", "collectstatic"}
 # Starts the whole system on this machine.
 STARTS_ALL = {"demo", "serve"}
+# Starts the server for strangers.
+STARTS_SERVER = "up"
 
 
 def main() -> None:
@@ -24,7 +26,9 @@ def main() -> None:
         if command in STARTS_ALL:
             devstack.use_own_port()
             devstack.keep_off_measured_cores()
-        devstack.use_embedded_database()
+        if command == STARTS_SERVER:
+            devstack.use_lasting_addresses()
+        devstack.use_embedded_database(for_strangers=command == STARTS_SERVER)
     run(lambda: execute_from_command_line(sys.argv))
 
 

@@ -47,7 +47,7 @@ environment variables:
   SPEEDTRACK_OVERDUE_S    the server is told of work that makes no progress for this long, and for five times as long as
                           its like took before (default 120 s)
   DOCKER_HOST             the daemon of suites with `build.kind = "docker"` (default: its usual socket)
-  SPEEDTRACK_DRIVER       path of speedbench (default: built in runners/driver, else found on PATH)
+  SPEEDTRACK_DRIVER       path of speedbench (default: built in runners/driver, else in the wheel, else found on PATH)
   SPEEDTRACK_REDIS_BENCHMARK, SPEEDTRACK_MEMTIER
                           paths of redis-benchmark (or valkey-benchmark) and memtier_benchmark, for benchmarks of suites
                           that use them (default: found on PATH)

@@ -137,7 +137,7 @@ def check_broker(environ: Environ) -> Answer:
 def check_driver(environ: Environ) -> Answer:
     path = find_driver(environ)
     version = output_of(str(path), "--version")
-    return ("good", version) if version else ("bad", f"{path} does not run: build it on this machine")
+    return ("good", f"{version}, {path}") if version else ("bad", f"{path} does not run: build it on this machine")
 
 
 def check_compiler(environ: Environ) -> Answer:

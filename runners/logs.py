@@ -27,7 +27,7 @@ IN_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<=://)[^\s/?#]*@"), f"{HIDDEN}@"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {HIDDEN}"),
     (re.compile(rf"(?i)\b({NAMED}['\"]?{BETWEEN}['\"]?)(?!{HIDDEN})[^\s'\"&,;)]+"), rf"\1{HIDDEN}"),
-    (re.compile(r"\bstrn_\w+-?[\w-]*"), HIDDEN),
+    (re.compile(r"\bst(?:rn|pt)_\w+-?[\w-]*"), HIDDEN),
 )
 
 

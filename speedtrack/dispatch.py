@@ -31,7 +31,7 @@ from speedtrack.notices.models import CommitStatus, Notice, Outbox
 from speedtrack.projects.models import Project
 from speedtrack.retention import nightly
 from speedtrack.runs import canary, choosing, lag, order, pools, queue
-from speedtrack.runs.models import Alarm, Approval, Machine, MachineEvent, Run, Series
+from speedtrack.runs.models import Alarm, Approval, Import, Machine, MachineEvent, PairedComparison, Run, Series
 from speedtrack.wakeups import CHANNEL
 
 Question = tuple[str, tuple[Any, ...]]  # SQL and its parameters
@@ -74,6 +74,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("attend", canary.unattended()),
         ("fill", choosing.due_policies()),
         ("pulls", Approval.objects.unplanned()),
+        ("pulls", PairedComparison.objects.unplanned()),
         ("lag", lag.unlooked()),
         ("relieve", pools.deserted()),
         ("sync", Project.objects.with_deliveries().at_rest()),
@@ -86,6 +87,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("notify", CommitStatus.objects.due()),
         ("notify", statuses.unwatched()),
         ("detect", Series.objects.undetected()),
+        ("detect", Import.objects.exclude(unmarked=[])),
         ("detect", ChangePoint.objects.settling().exclude(Exists(under_way))),
         ("detect", ChangePoint.objects.ripe()),
         ("detect", Bisection.objects.ripe()),

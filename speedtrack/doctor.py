@@ -13,7 +13,7 @@ from django.db import OperationalError, ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Max
 
-from speedtrack import pgsession
+from speedtrack import exposure, pgsession
 from speedtrack.benchmarks import definitions, suiteedits
 from speedtrack.benchmarks.suitefiles import load_suite, newest_edit, suite_names
 from speedtrack.celery import BROKER_ERRORS, app
@@ -72,7 +72,7 @@ def check_replica() -> tuple[str, str]:
 
 
 def check_broker() -> tuple[str, str]:
-    if "BROKER_URL" not in os.environ:
+    if not {"BROKER_URL", "BROKER_URL_FILE"} & os.environ.keys():
         return "note", "BROKER_URL is not set: `make serve` and `make demo` start an embedded one"
     try:
         with app.connection_for_write() as link:
@@ -167,6 +167,13 @@ def check_retention() -> tuple[str, str]:
     return "good", f"last applied on {last:%Y-%m-%d at %H:%M} UTC" if last else "nothing is old enough yet"
 
 
+def check_security() -> tuple[str, str]:
+    found = list(exposure.weaknesses())
+    worst = "bad" if any(state == exposure.BAD for state, _ in found) else "note" if found else "good"
+    reach = "reached from this machine only" if exposure.is_private() else f"reached as {settings.URL}"
+    return worst, "; ".join(sentence for _, sentence in found) or f"{reach}, with safe settings"
+
+
 def output_of(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
@@ -178,6 +185,7 @@ CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "database": check_database,
     "replica": check_replica,
     "broker": check_broker,
+    "security": check_security,
     "git": check_git,
     "dispatcher": check_dispatcher,
     "disk": check_disk,

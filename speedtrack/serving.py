@@ -13,8 +13,9 @@ from django.db import OperationalError, connection
 from rich.console import Console
 
 from speedtrack import privatefiles
+from speedtrack.accounts import firstowner
 from speedtrack.celery import BROKER_ERRORS
-from speedtrack.devstack import Stack, StackError, running_broker
+from speedtrack.devstack import ServerStack, Stack, StackError, running_broker
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
 
@@ -23,8 +24,7 @@ MACHINE = "this-machine"
 
 def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
     """Start the whole system, do ``work``, and serve until Ctrl-C or SIGTERM unless it returns an exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT as well: shells start background jobs with it ignored
-        signal.signal(number, signal.default_int_handler)
+    end_by_signals()
     call_command("migrate", verbosity=0)
     token_file = settings.HOME / "machine-token"
     machine_token(token_file)
@@ -36,6 +36,7 @@ def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
             code = work(stack)
             if code is None:
                 console.print(f"Serving at [bold]{settings.URL}[/bold]; Ctrl-C ends it.")
+                print_owner_link(console)
                 while True:
                     stack.check()
                     require_database()
@@ -46,6 +47,42 @@ def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
             return 0
         finally:
             stack.stop()
+
+
+def print_owner_link(console: Console) -> None:
+    """Say how the first operator makes an account, as long as there is none."""
+    if firstowner.is_needed():
+        console.print(f"Make the first account of this installation, once: {firstowner.make_link()}")
+
+
+def end_by_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT as well: shells start background jobs with it ignored
+        signal.signal(number, signal.default_int_handler)
+
+
+def keep_up(console: Console, welcome: Callable[[], None]) -> None:
+    """Start the server without a runner, and keep its processes up until Ctrl-C or SIGTERM. Raises StackError."""
+    end_by_signals()
+    try:
+        call_command("migrate", verbosity=0)
+        with running_broker() as broker_url:
+            require_broker(broker_url)
+            keep_processes_up(console, ServerStack(settings.URL, broker_url), welcome)
+    except KeyboardInterrupt:
+        console.print("\nEnded.")
+
+
+def keep_processes_up(console: Console, server: ServerStack, welcome: Callable[[], None]) -> None:
+    try:
+        server.start()
+        console.print(f"Serving at [bold]{settings.URL}[/bold]; logs: {server.logs}; Ctrl-C ends it.")
+        welcome()
+        while True:
+            for name in server.revive():
+                console.print(f"The {name} had ended, and was started again: see {server.logs / f'{name}.log'}")
+            time.sleep(1)
+    finally:
+        server.stop()
 
 
 def machine_token(file: Path) -> None:

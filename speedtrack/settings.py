@@ -45,13 +45,44 @@ def env_days(name: str, default: int) -> int:
 
 
 def env_secret(name: str, file: Path) -> str:
-    """The variable, or else a random value made once and kept in ``file``, readable by its owner only."""
-    if value := os.environ.get(name):
+    """The secret, or else a random value made once and kept in ``file``, readable by its owner only."""
+    if value := env_secret_text(name):
         return value
+    if os.environ.get(f"{name}_FILE"):
+        raise ImproperlyConfigured(f"{name}_FILE: the file is empty: write a secret into it (`openssl rand -hex 32`)")
     kept = privatefiles.write_once(file, secrets.token_urlsafe(48))
     if not kept:
         raise ImproperlyConfigured(f"{file} is empty: delete it, or set {name}")
     return kept
+
+
+def env_secret_text(name: str) -> str:
+    """A secret of a variable, or of the file that ``<name>_FILE`` names; "" without either."""
+    value, file = os.environ.get(name, ""), os.environ.get(f"{name}_FILE", "")
+    if value and file:
+        raise ImproperlyConfigured(f"{name} and {name}_FILE: set one of them")
+    if not file:
+        return value
+    try:
+        return Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as e:
+        raise ImproperlyConfigured(f"{name}_FILE={file}: cannot be read: {e}") from e
+
+
+def env_choice(name: str, *words: str, default: str) -> str:
+    """A variable that must be one of these words."""
+    value = os.environ.get(name, "") or default
+    if value not in words:
+        raise ImproperlyConfigured(f"{name}={value!r}: say {', '.join(words[:-1])} or {words[-1]}")
+    return value
+
+
+def env_together(*names: str) -> bool:
+    """Whether these variables (or the files of secrets) are set. Raises ImproperlyConfigured if only some are."""
+    missing = [name for name in names if not (os.environ.get(name) or os.environ.get(f"{name}_FILE"))]
+    if missing and len(missing) < len(names):
+        raise ImproperlyConfigured(f"{', '.join(missing)}: not set; of {', '.join(names)} set all, or none")
+    return not missing
 
 
 def env_words(name: str, default: str = "") -> list[str]:
@@ -84,8 +115,8 @@ def env_ports(name: str, default: str) -> frozenset[int]:
 
 
 def env_keys(name: str) -> list[str]:
-    """A variable that lists long random keys."""
-    keys = env_words(name)
+    """A secret that lists long random keys, with commas or one per line."""
+    keys = re.split(r"[,\s]+", found) if (found := env_secret_text(name).strip(" ,")) else []
     if any(len(key) < SHORTEST_KEY for key in keys):
         raise ImproperlyConfigured(f"{name}: each key has {SHORTEST_KEY} characters at least: `openssl rand -hex 32`")
     return keys
@@ -109,13 +140,15 @@ AS_DEFAULT_IN_TESTS = {"TEST": {"MIRROR": "default"}}
 
 
 def database(variable: str, default: str = "", **options: Any) -> dict[str, Any]:
-    """Django's settings of the libpq connection URL in a variable."""
+    """Django's settings of the libpq connection URL in a variable, with DATABASE_PASSWORD where the URL has none."""
     try:
-        parts = conninfo_to_dict(os.environ.get(variable, default))
+        parts = conninfo_to_dict(env_secret_text(variable) or default)
     except ProgrammingError as e:
         raise ImproperlyConfigured(
             f"{variable} is not a PostgreSQL URL such as postgresql://user:password@host/name: {e}"
         ) from e
+    if password := env_secret_text("DATABASE_PASSWORD"):
+        parts.setdefault("password", password)
     known = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
     return {
         "ENGINE": "django.db.backends.postgresql",
@@ -129,9 +162,9 @@ def database(variable: str, default: str = "", **options: Any) -> dict[str, Any]
 def databases() -> dict[str, dict[str, Any]]:
     """The primary, and by their variables: PostgreSQL itself if DATABASE_URL is a pool's, and a replica for pages."""
     found = {"default": database("DATABASE_URL", "postgresql:///speedtrack")}
-    if os.environ.get("DATABASE_SESSION_URL"):
+    if env_secret_text("DATABASE_SESSION_URL"):
         found["session"] = database("DATABASE_SESSION_URL") | AS_DEFAULT_IN_TESTS
-    if os.environ.get("DATABASE_REPLICA_URL"):
+    if env_secret_text("DATABASE_REPLICA_URL"):
         found["replica"] = database("DATABASE_REPLICA_URL", **REPLICA_OPTIONS) | AS_DEFAULT_IN_TESTS
         found["replica"]["ENGINE"] = "speedtrack.replica"
     if "session" in found:  # a pool gives each transaction another session, and a cursor belongs to one
@@ -145,13 +178,16 @@ EMAIL_PORTS = {"none": 25, "starttls": 587, "implicit": 465}
 
 # Where this installation keeps its state: mirrors, embedded servers, secrets, mail files of the demo.
 HOME = privatefiles.directory(Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var")))
-# The address under which people and runners reach the web server; links in mails begin with it.
-URL = os.environ.get("SPEEDTRACK_URL", "http://127.0.0.1:8000").rstrip("/")
+# The domain for which a proxy of ours answers with TLS, and the address under which people and runners reach the web
+# server; links in mails begin with it.
+DOMAIN = os.environ.get("SPEEDTRACK_DOMAIN", "")
+URL = (os.environ.get("SPEEDTRACK_URL") or (f"https://{DOMAIN}" if DOMAIN else "http://127.0.0.1:8000")).rstrip("/")
 # Where pages reach the streams of what changes (docs/operating.md), without a path; unset: they ask every few seconds.
 LIVE_URL = os.environ.get("SPEEDTRACK_LIVE_URL", "").rstrip("/")
+LIVE_URL = URL if LIVE_URL == "same" else LIVE_URL
 if LIVE_URL and not re.fullmatch(r"https?://[^/?#\s;,@]+", LIVE_URL):
     raise ImproperlyConfigured(
-        f"SPEEDTRACK_LIVE_URL={LIVE_URL!r}: give an origin such as https://speedtrack.example.org"
+        f"SPEEDTRACK_LIVE_URL={LIVE_URL!r}: give an origin such as https://speedtrack.example.org, or say same"
     )
 
 SECRET_KEY = env_secret("SECRET_KEY", HOME / "secret-key")
@@ -161,7 +197,22 @@ CSRF_TRUSTED_ORIGINS = [URL]
 # Whether all requests come through a proxy of ours, which sets X-Forwarded-Proto and X-Forwarded-For itself.
 BEHIND_TLS_PROXY = env_bool("BEHIND_TLS_PROXY", False)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_TLS_PROXY else None
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = URL.startswith("https://")
+IS_HTTPS = URL.startswith("https://")
+# For how long browsers refuse to come by http, once they came by https; 0: they may.
+SECURE_HSTS_SECONDS = env_int("HSTS_SECONDS", 365 * 86_400) if IS_HTTPS else 0
+if not 0 <= SECURE_HSTS_SECONDS <= MOST_DAYS * 86_400:
+    raise ImproperlyConfigured(f"HSTS_SECONDS={SECURE_HSTS_SECONDS}: give a number of seconds, or 0 for none")
+# Only the proxy knows who came by https. Programs inside of the network are let through by http: probes and runners.
+SECURE_SSL_REDIRECT = IS_HTTPS and BEHIND_TLS_PROXY
+SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$", r"^api/runner/"]
+SECURE_REFERRER_POLICY = SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+# HSTS for all names of the domain, and browsers' lists of it, are for the owner of the domain to decide.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_HTTPS
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+if IS_HTTPS:  # browsers take a cookie of such a name from this host only, and by https only
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -172,6 +223,8 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "axes",
     "speedtrack.projects",
+    "speedtrack.accounts.apps.AccountsConfig",
+    "speedtrack.calls",
     "speedtrack.benchmarks",
     "speedtrack.runs",
     "speedtrack.alerts",
@@ -179,6 +232,14 @@ INSTALLED_APPS = [
     "speedtrack.retention",
     "speedtrack.monitoring",
     "speedtrack.web",
+    # After the pages, whose templates come before theirs.
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.github",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.usersessions",
 ]
 MIDDLEWARE = [
     # It counts every answer.
@@ -186,6 +247,7 @@ MIDDLEWARE = [
     # Headers first: they are on every answer, also on files of /static and on what a middleware below refuses.
     "django.middleware.security.SecurityMiddleware",
     "speedtrack.web.requests.middleware.content_security_policy",
+    "speedtrack.web.requests.middleware.permissions_policy",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "speedtrack.web.requests.middleware.reasons_of_refusals",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -198,6 +260,10 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "speedtrack.web.requests.middleware.DatabaseAway",
+    "speedtrack.api.v1.serving.headers.api_headers",
+    "allauth.account.middleware.AccountMiddleware",
+    "speedtrack.web.requests.sessions.seen",
+    "speedtrack.web.requests.sessions.second_step_where_required",
     "axes.middleware.AxesMiddleware",
     "speedtrack.web.requests.reading.Reading",  # last: it calls the views of pages
 ]
@@ -228,14 +294,125 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "speedtrack.web.requests.permissions.may",
             ]
         },
     }
 ]
 LOGIN_URL = "/login/"
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+# Sessions that were begun in another way than through these end with an upgrade: only these are listed to people.
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "allauth.account.auth_backends.AuthenticationBackend"]
+PASSWORD_HASHERS = [
+    "speedtrack.accounts.hashing.Argon2",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",  # what stands in older databases; replaced at the next login
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+    {"NAME": "speedtrack.accounts.hashing.LongestPassword"},
+]
+PASSWORD_RESET_TIMEOUT = 3600
+
+# Logging in (docs/logins.md): who may make an account, who needs a second step, and what else one may log in with.
+SIGNUP = env_choice("SIGNUP", "closed", "invited", "open", default="invited")
+REQUIRE_MFA = env_choice("REQUIRE_MFA", "operators", "everybody", "nobody", default="nobody")
+GITHUB_URL = os.environ.get("GITHUB_URL", "https://github.com").rstrip("/")
+GITHUB_ORGANISATION = os.environ.get("GITHUB_ORGANISATION", "")
+OIDC_NAME = os.environ.get("OIDC_NAME", "OpenID Connect")
+OIDC_ISSUER = os.environ.get("OIDC_ISSUER", "").rstrip("/")
+OIDC_EMAIL_DOMAINS = [word.lower().removeprefix("@") for word in env_words("OIDC_EMAIL_DOMAINS")]
+for name, address in {"GITHUB_URL": GITHUB_URL, "OIDC_ISSUER": OIDC_ISSUER}.items():
+    if address and not re.fullmatch(r"https://[^/?#@\s]+(/[^?#\s]*)?|http://(127\.0\.0\.1|localhost)(:\d+)?", address):
+        raise ImproperlyConfigured(f"{name}={address!r}: give an https:// address such as https://id.example.org")
+if not re.fullmatch(r"[A-Za-z0-9-]*", GITHUB_ORGANISATION):
+    raise ImproperlyConfigured(f"GITHUB_ORGANISATION={GITHUB_ORGANISATION!r}: give its name, as in its address")
+if wrong := [word for word in OIDC_EMAIL_DOMAINS if not re.fullmatch(r"[a-z0-9.-]+\.[a-z0-9-]+", word)]:
+    raise ImproperlyConfigured(f"OIDC_EMAIL_DOMAINS: {wrong[0]!r} is no domain: list domains such as example.org")
+
+SOCIALACCOUNT_PROVIDERS: dict[str, dict[str, Any]] = {}
+if env_together("GITHUB_CLIENT_ID", "GITHUB_CLIENT_SECRET"):
+    SOCIALACCOUNT_PROVIDERS["github"] = {
+        "APPS": [
+            {"client_id": env_secret_text("GITHUB_CLIENT_ID"), "secret": env_secret_text("GITHUB_CLIENT_SECRET")},
+        ],
+        "SCOPE": ["user:email", *(["read:org"] if GITHUB_ORGANISATION else [])],
+        "OAUTH_PKCE_ENABLED": True,
+        **({} if GITHUB_URL == "https://github.com" else {"GITHUB_URL": GITHUB_URL}),
+    }
+elif GITHUB_ORGANISATION:
+    raise ImproperlyConfigured("GITHUB_ORGANISATION: set GITHUB_CLIENT_ID and GITHUB_CLIENT_SECRET, too")
+if env_together("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET"):
+    SOCIALACCOUNT_PROVIDERS["openid_connect"] = {
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [
+            {
+                "provider_id": "oidc",
+                "name": OIDC_NAME,
+                "client_id": env_secret_text("OIDC_CLIENT_ID"),
+                "secret": env_secret_text("OIDC_CLIENT_SECRET"),
+                "settings": {"server_url": OIDC_ISSUER},
+            }
+        ],
+    }
+elif OIDC_EMAIL_DOMAINS:
+    raise ImproperlyConfigured("OIDC_EMAIL_DOMAINS: set OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET, too")
+SOCIALACCOUNT_ADAPTER = "speedtrack.accounts.adapters.SocialAdapter"
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
+SOCIALACCOUNT_QUERY_EMAIL = True
+
+ACCOUNT_ADAPTER = "speedtrack.accounts.adapters.AccountAdapter"
+ACCOUNT_FORMS = {
+    "login": "speedtrack.web.requests.login.LoginForm",
+    "add_email": "speedtrack.web.accounts.forms.AddEmail",
+    "change_password": "speedtrack.web.accounts.forms.ChangePassword",
+    "set_password": "speedtrack.web.accounts.forms.SetPassword",
+    "reset_password": "speedtrack.web.accounts.forms.ResetPassword",
+    "reset_password_from_key": "speedtrack.web.accounts.forms.ResetPasswordKey",
+    "reauthenticate": "speedtrack.web.accounts.forms.Reauthenticate",
+    "signup": "speedtrack.web.accounts.forms.Signup",
+}
+SOCIALACCOUNT_FORMS = {"signup": "speedtrack.web.accounts.forms.ProviderSignup"}
+MFA_FORMS = {
+    "authenticate": "speedtrack.web.accounts.forms.StepAuthenticate",
+    "reauthenticate": "speedtrack.web.accounts.forms.StepReauthenticate",
+    "activate_totp": "speedtrack.web.accounts.forms.StepActivate",
+}
+ACCOUNT_LOGIN_METHODS = {"username", "email"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "email*" if SIGNUP == "open" else "email", "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "mandatory" if SIGNUP == "open" else "optional"  # `accounts.stages` has the rule
+ACCOUNT_CHANGE_EMAIL = True
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "SpeedTrack: "
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False  # else anybody could have mails sent to anybody
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_USERNAME_BLACKLIST = ["somebody", "speedtrack"]  # what pages call those without an account
+# Passwords are limited by django-axes, per user name and address; these are the limits of everything else. A code of
+# the second step is tried by somebody who has the password, so its limit is per account.
+ACCOUNT_RATE_LIMITS = {
+    "login_failed": "5/300s/key",
+    "signup": "10/h/ip",
+    "reset_password": "20/h/ip,5/h/key",
+    "first_owner": "20/m/ip",
+}
+MFA_ADAPTER = "speedtrack.accounts.adapters.SecondStepAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = f"SpeedTrack {urlsplit(URL).hostname}"
+MFA_TOTP_TOLERANCE = 1  # of 30 s: clocks of phones differ
+MFA_ALLOW_UNVERIFIED_EMAIL = True  # an account with an address that is not proven has none to log in with
+# These limits, and which codes were used, for all processes: a table, as any other cache is one more thing to secure.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+        "LOCATION": "limits_of_logins",
+        "OPTIONS": {"MAX_ENTRIES": 20_000},
+    }
+}
 # Failed logins are counted for a user name together with an address: nobody can lock out somebody elsewhere.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_USERNAME_CALLABLE = "speedtrack.web.requests.login.name_of"
 AXES_CLIENT_IP_CALLABLE = "speedtrack.clientaddress.client_address"
 AXES_LOCKOUT_CALLABLE = "speedtrack.web.requests.login.too_many"
 AXES_FAILURE_LIMIT = 5
@@ -268,7 +445,7 @@ STORAGES = {
 WHITENOISE_USE_FINDERS = True
 
 # The broker carries nudges without meaning; losing it loses nothing (see ARCHITECTURE.md).
-BROKER_URL = os.environ.get("BROKER_URL", "redis://127.0.0.1:6379/0")
+BROKER_URL = env_secret_text("BROKER_URL") or "redis://127.0.0.1:6379/0"
 
 # Mail (docs/notifications.md): an SMTP server, or files when EMAIL_FILES names a directory.
 EMAIL_FILE_PATH = os.environ.get("EMAIL_FILES", "")
@@ -285,7 +462,7 @@ EMAIL_CA_FILE = os.environ.get("EMAIL_CA_FILE", "")
 if EMAIL_CA_FILE and not Path(EMAIL_CA_FILE).is_file():
     raise ImproperlyConfigured(f"EMAIL_CA_FILE={EMAIL_CA_FILE}: there is no such file")
 EMAIL_HOST_USER = os.environ.get("EMAIL_HOST_USER", "")
-EMAIL_HOST_PASSWORD = os.environ.get("EMAIL_HOST_PASSWORD", "")
+EMAIL_HOST_PASSWORD = env_secret_text("EMAIL_HOST_PASSWORD")
 if bool(EMAIL_HOST_USER) != bool(EMAIL_HOST_PASSWORD):
     raise ImproperlyConfigured("EMAIL_HOST_USER and EMAIL_HOST_PASSWORD: set both, or neither")
 if EMAIL_HOST_USER and EMAIL_TLS == "none" and EMAIL_HOST not in ("localhost", "127.0.0.1", "::1"):
@@ -327,6 +504,17 @@ POLL_EVERY_S = env_int("POLL_EVERY_S", 300)
 # How often a machine measures a commit against itself, when it has nothing else to do; 0: never by itself.
 AA_EVERY_DAYS = env_int("AA_EVERY_DAYS", 7)
 
+# May anybody send results of public projects to Codespeed's addresses (/result/add/)? Only for machines that are
+# registered; without this, senders need a token.
+CODESPEED_ANONYMOUS = env_bool("CODESPEED_ANONYMOUS", False)
+
+# How many requests of the API a minute brings (docs/operating.md): for a token, or a person who is logged in, and for
+# an address without a token; 0: any number.
+API_RATE = env_int("API_RATE", 1200)
+API_RATE_ANONYMOUS = env_int("API_RATE_ANONYMOUS", 300)
+if min(API_RATE, API_RATE_ANONYMOUS) < 0:
+    raise ImproperlyConfigured("API_RATE and API_RATE_ANONYMOUS: give requests per minute, or 0 for any number")
+
 # A run whose runner is silent for this long is taken from it; after this many attempts it fails.
 LEASE_S = env_int("LEASE_S", 60)
 MAX_ATTEMPTS = env_int("MAX_ATTEMPTS", 3)
@@ -341,6 +529,7 @@ KEEP_DAYS = {
     "canaries": env_days("KEEP_CANARIES_DAYS", 90),
     "events": env_days("KEEP_EVENTS_DAYS", 365),
     "deliveries": env_days("KEEP_DELIVERIES_DAYS", 30),
+    "audit": env_days("KEEP_AUDIT_DAYS", 0),
 }
 PRUNE_HOUR = env_int("PRUNE_HOUR", 3)
 if not -1 <= PRUNE_HOUR <= 23:
@@ -363,7 +552,7 @@ OPERATORS = env_words("OPERATORS")
 
 # What watches this installation (docs/operating.md): who may read its metrics from another host, below which free space
 # it is not ready, and whether each request has a line in the log.
-METRICS_TOKEN = os.environ.get("METRICS_TOKEN", "")
+METRICS_TOKEN = env_secret_text("METRICS_TOKEN")
 if METRICS_TOKEN and len(METRICS_TOKEN) < SHORTEST_KEY:
     raise ImproperlyConfigured(f"METRICS_TOKEN has {SHORTEST_KEY} characters at least: `openssl rand -hex 32`")
 LEAST_FREE_MB = env_int("LEAST_FREE_MB", 500)

@@ -10,9 +10,10 @@ from speedtrack.monitoring import tasktimes  # noqa: F401 - it listens to Celery
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.sending import send_due
 from speedtrack.notices.telling import tell_of_alarms, tell_operators, tell_subscribers
+from speedtrack.outside import storing
 from speedtrack.projects.models import Project
 from speedtrack.retention import nightly
-from speedtrack.runs import pullrequests, pushes
+from speedtrack.runs import comparing, pullrequests, pushes
 
 
 @shared_task
@@ -29,13 +30,15 @@ def poll() -> None:
 
 @shared_task
 def pulls() -> None:
-    """Queue the runs of approved pull requests."""
+    """Queue the runs of approved pull requests, and of paired comparisons whose commits have to be fetched."""
     pullrequests.plan_approved()
+    comparing.plan_asked()
 
 
 @shared_task
 def detect() -> None:
     """Find suspected changes in new measurements, settle those measured again, bisect, store floors, plan profiles."""
+    storing.mark_held()
     detection.detect()
     confirm.step()
     bisecting.step()

@@ -1,16 +1,24 @@
 """Every URL on one screen."""
 
-from django.contrib.auth.views import LoginView, LogoutView
+from allauth.account import views as account
+from allauth.mfa.base import views as steps
+from allauth.mfa.recovery_codes import views as codes
+from allauth.mfa.totp import views as totp
+from allauth.socialaccount import views as providers
+from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from speedtrack.api import webhooks
+from speedtrack.api import codespeed, webhooks
 from speedtrack.api.runner import api as runner_api
+from speedtrack.api.v1 import pages as api_pages
+from speedtrack.api.v1.api import api as people_api
 from speedtrack.web import (
     alertviews,
     bisectviews,
     channels,
     compareviews,
     doorviews,
+    exportviews,
     feeds,
     frontviews,
     helpviews,
@@ -20,13 +28,16 @@ from speedtrack.web import (
     timelineviews,
     views,
 )
-from speedtrack.web.requests.login import LoginForm
+from speedtrack.web.accounts import first, logins, own
+from speedtrack.web.requests.permissions import guarded
 from speedtrack.web.settings import (
     access,
     annotations,
+    audit,
     deliveries,
     machines,
     measuring,
+    members,
     overview,
     policies,
     projects,
@@ -35,11 +46,9 @@ from speedtrack.web.settings import (
 
 LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
 
-LOGIN = LoginView.as_view(
-    template_name="web/login.html", authentication_form=LoginForm, redirect_authenticated_user=True
-)
 handler400 = "speedtrack.web.requests.errors.bad_request"
 handler403 = "speedtrack.web.requests.errors.forbidden"
+handler429 = "speedtrack.web.requests.errors.too_many_requests"  # django-allauth's
 handler500 = "speedtrack.web.requests.errors.server_error"
 
 urlpatterns = [
@@ -61,6 +70,8 @@ urlpatterns = [
     path("bisections/<int:pk>/stop", bisectviews.stop_bisection, name="bisection-stop"),
     path("ladders/", ladderviews.ladders, name="ladders"),
     path("ladders.<str:form>", ladderviews.ladders_values, name="ladders-values"),
+    path("p/<slug:slug>/export.<str:form>", exportviews.export, name="export"),
+    path("p/<slug:slug>/openmetrics", exportviews.openmetrics, name="openmetrics"),
     path("p/<slug:slug>/c/<str:sha>/", views.commit, name="commit"),
     path("p/<slug:slug>/alerts/", alertviews.alerts, name="alerts"),
     path("alerts/", alertviews.alerts, name="all-alerts"),
@@ -113,6 +124,7 @@ urlpatterns = [
     path("p/<slug:slug>/deliveries/<int:pk>/", deliveries.show_delivery, name="delivery"),
     path("p/<slug:slug>/settings/secret", projects.rotate_secret, name="project-secret"),
     path("p/<slug:slug>/settings/untrack/", projects.untrack, name="project-untrack"),
+    path("p/<slug:slug>/settings/visibility/", members.change_visibility, name="project-visibility"),
     path("p/<slug:slug>/settings/<str:action>", projects.change_tracking, name="project-act"),
     path("settings/suites/", suites.list_suites, name="suites"),
     path("settings/new-suite/", suites.new_suite, name="suite-new"),
@@ -127,6 +139,15 @@ urlpatterns = [
     path("settings/machines/<slug:name>/plan/", machines.plan_time, name="machine-plan"),
     path("settings/machines/<slug:name>/<str:action>", machines.act_on_machine, name="machine-act"),
     path("settings/installation/", overview.installation, name="installation"),
+    path("p/<slug:slug>/members/", members.list_members, name="members"),
+    path("p/<slug:slug>/members/<int:number>/", members.act_on_member, name="member-act"),
+    path("p/<slug:slug>/members/invite", members.make_invitation, name="invitation-make"),
+    path("p/<slug:slug>/members/invitations/<int:number>/revoke", members.revoke_invitation, name="invitation-revoke"),
+    path("invite/<str:code>/", members.invitation, name="invitation"),
+    path("p/<slug:slug>/audit/", audit.list_entries, name="project-audit"),
+    path("p/<slug:slug>/audit.<str:form>", audit.entries_values, name="project-audit-values"),
+    path("audit/", audit.list_entries, name="audit"),
+    path("audit.<str:form>", audit.entries_values, name="audit-values"),
     path("p/<slug:slug>/annotations/", annotations.annotations, name="annotations"),
     path("annotations/", annotations.annotations, name="all-annotations"),
     path("annotations/<int:pk>/", annotations.change_annotation, name="annotation"),
@@ -136,11 +157,67 @@ urlpatterns = [
     path("unsubscribe/<str:token>/", notifications.unsubscribe, name="unsubscribe"),
     path("help/", helpviews.help_index, name="help-index"),
     path("help/<slug:name>/", helpviews.help_page, name="help"),
-    path("login/", LOGIN, name="login"),
+    path("login/", logins.login, name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", monitoringviews.healthz, name="healthz"),
     path("readyz", monitoringviews.readyz, name="readyz"),
     path("metrics", monitoringviews.metrics, name="metrics"),
     path("hooks/<str:hook_id>", webhooks.hook, name="hook"),
+    path("result/add/", codespeed.add_result, name="codespeed-add"),
+    path("result/add/json/", codespeed.add_json_results, name="codespeed-add-json"),
+    # For clients that can send neither a header nor a user with the address.
+    path("codespeed/<str:token>/result/add/", codespeed.add_result, name="codespeed-token-add"),
+    path("codespeed/<str:token>/result/add/json/", codespeed.add_json_results, name="codespeed-token-add-json"),
     path("api/runner/", runner_api.urls),
+    path("api/v1/docs", api_pages.docs, name="api-docs"),
+    path("api/v1/openapi.json", api_pages.openapi, name="api-openapi"),
+    path("api/v1/", people_api.urls),
+    # The names that django-allauth knows them by; those below with account_, mfa_ and socialaccount_ are all its own.
+    path("login/", logins.login, name="account_login"),
+    path("logout/", LogoutView.as_view(), name="account_logout"),
+    path("accounts/", own.account, name="account"),
+    path("accounts/first/<str:code>/", first.first_owner, name="first-owner"),
+    path("accounts/tokens/", own.own_tokens, name="own-tokens"),
+    path("accounts/tokens/<int:pk>/revoke", own.revoke_token, name="own-token-revoke"),
+    path("accounts/sessions/", own.own_sessions, name="own-sessions"),
+    path("accounts/sessions/end-others", own.end_other_sessions, name="own-sessions-end"),
+    path("accounts/sessions/<int:pk>/end", own.end_session, name="own-session-end"),
+    path("accounts/delete/", own.delete_account, name="account-delete"),
+    path("accounts/signup/", account.signup, name="account_signup"),
+    path("accounts/inactive/", account.account_inactive, name="account_inactive"),
+    path("accounts/reauthenticate/", account.reauthenticate, name="account_reauthenticate"),
+    path("accounts/email/", account.email, name="account_email"),
+    path("accounts/confirm-email/", account.email_verification_sent, name="account_email_verification_sent"),
+    path("accounts/confirm-email/<str:key>/", account.confirm_email, name="account_confirm_email"),
+    path("accounts/password/change/", account.password_change, name="account_change_password"),
+    path("accounts/password/set/", account.password_set, name="account_set_password"),
+    path("accounts/password/reset/", account.password_reset, name="account_reset_password"),
+    path("accounts/password/reset/done/", account.password_reset_done, name="account_reset_password_done"),
+    path(
+        "accounts/password/reset/<slug:uidb36>/<str:key>/",
+        account.password_reset_from_key,
+        name="account_reset_password_from_key",
+    ),
+    path(
+        "accounts/password/changed/",
+        account.password_reset_from_key_done,
+        name="account_reset_password_from_key_done",
+    ),
+    path("accounts/2fa/", steps.index, name="mfa_index"),
+    path("accounts/2fa/authenticate/", steps.authenticate, name="mfa_authenticate"),
+    path("accounts/2fa/reauthenticate/", steps.reauthenticate, name="mfa_reauthenticate"),
+    path("accounts/2fa/totp/activate/", totp.activate_totp, name="mfa_activate_totp"),
+    path("accounts/2fa/totp/deactivate/", totp.deactivate_totp, name="mfa_deactivate_totp"),
+    path("accounts/2fa/recovery-codes/", codes.view_recovery_codes, name="mfa_view_recovery_codes"),
+    path("accounts/2fa/recovery-codes/generate/", codes.generate_recovery_codes, name="mfa_generate_recovery_codes"),
+    path("accounts/2fa/recovery-codes/download/", codes.download_recovery_codes, name="mfa_download_recovery_codes"),
+    path("accounts/connected/", providers.connections, name="socialaccount_connections"),
+    path("accounts/connected/signup/", providers.signup, name="socialaccount_signup"),
+    path("accounts/connected/cancelled/", providers.login_cancelled, name="socialaccount_login_cancelled"),
+    path("accounts/connected/error/", providers.login_error, name="socialaccount_login_error"),
+    path("accounts/github/login/", logins.github_login, name="github_login"),
+    path("accounts/github/login/callback/", logins.github_callback, name="github_callback"),
+    path("accounts/oidc/<slug:provider_id>/login/", logins.openid_login, name="openid_connect_login"),
+    path("accounts/oidc/<slug:provider_id>/login/callback/", logins.openid_callback, name="openid_connect_callback"),
 ]
+urlpatterns = guarded(urlpatterns)

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
@@ -23,7 +23,7 @@ from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 
-from speedtrack import bodylimits
+from speedtrack import bodylimits, browserheaders, problems
 
 THREADS = 8
 CONNECTIONS = 1000
@@ -57,11 +57,18 @@ class Request(HTTPRequestParser):
 class JsonRefusal(ErrorTask):
     """The answer to an invalid request, as JSON like all errors outside of the pages."""
 
+    headers: ClassVar[list[tuple[str, str]]] = browserheaders.without_page(hsts_s=0)  #: `main` adds what is set
+
     def execute(self) -> None:
         error = self.request.error
-        body = json.dumps({"error": f"{error.reason}: {error.body}"}).encode()
+        sentence, path = f"{error.reason}: {error.body}", getattr(self.request, "path", "")
+        is_api = problems.is_api(path)
+        refusal = problems.document(problems.of_status(error.code), sentence, path)
+        document = refusal if is_api else {"error": sentence}
+        body = json.dumps(document).encode()
         self.status = f"{error.code} {error.reason}"
-        self.response_headers.append(("Content-Type", "application/json"))
+        media_type = problems.MEDIA_TYPE if is_api else "application/json"
+        self.response_headers += [("Content-Type", media_type), *self.headers]
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)
@@ -159,8 +166,11 @@ def main(arguments: list[str]) -> None:
     most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
     give_memory_back()
+    from django.conf import settings
+
     from speedtrack.wsgi import application  # late: it loads Django
 
+    JsonRefusal.headers = browserheaders.without_page(settings.SECURE_HSTS_SECONDS)
     try:
         server = WebServer(application, adjustments(options.bind), options.headers_s, options.body_s)
     except OSError as e:

@@ -1,6 +1,8 @@
 // Numbers as text. speedtrack/benchmarks/numbers.py writes the same on the server; both are tested against units.golden.json.
 
 const MINUS = "−";
+const SMALL = 0.0995; // below it a number has more than two decimals
+const MOST_DECIMALS = 15;
 const SCALES: Record<string, [number, string][]> = {
   ns: [
     [1, "ns"],
@@ -13,7 +15,12 @@ const SCALES: Record<string, [number, string][]> = {
     [1e3, "ms"],
     [1e6, "s"],
   ],
-  s: [[1, "s"]],
+  s: [
+    [1e-9, "ns"],
+    [1e-6, "µs"],
+    [1e-3, "ms"],
+    [1, "s"],
+  ],
   "requests/s": [
     [1, "/s"],
     [1e3, "k/s"],
@@ -37,11 +44,16 @@ export interface Scale {
 /** The scale on which a number of this size has three digits. */
 export function scale(unit: string, size: number): Scale {
   const steps = SCALES[unit] ?? [[1, unit]];
-  const fitting = steps.filter(([step]) => step === 1 || Math.abs(size) >= step * 0.9995);
-  const [factor, name] = fitting[fitting.length - 1]!;
-  const shown = Math.abs(size) / factor;
-  const whole = shown === Math.trunc(shown) && factor === 1;
-  return { factor, unit: name, decimals: shown >= 99.95 || whole ? 0 : shown >= 9.995 ? 1 : 2 };
+  const fitting = steps.filter(([step]) => Math.abs(size) >= step * 0.9995 || (size === 0 && step === 1));
+  const [factor, name] = fitting[fitting.length - 1] ?? steps[0]!;
+  return { factor, unit: name, decimals: decimalsOf(Math.abs(size) / factor, factor === 1) };
+}
+
+/** So many that three digits are shown, two of them behind the point where it is below 1, but no zeros alone. */
+function decimalsOf(shown: number, unscaled: boolean): number {
+  if (shown >= 99.95 || (shown === Math.trunc(shown) && unscaled)) return 0;
+  if (shown >= SMALL || shown === 0) return shown >= 9.995 ? 1 : 2;
+  return Math.min(MOST_DECIMALS, 2 - Math.floor(Math.log10(shown)));
 }
 
 function number(shown: Scale, value: number): string {

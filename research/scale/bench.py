@@ -29,6 +29,7 @@ class RequestBudget:
 # By name and the beginning of the title, the more special ones first.
 BUDGETS = {
     ("timeline-values", "JSON"): RequestBudget(p95=50, cpu=20, wire=150),
+    ("api:read_points", ""): RequestBudget(p95=50, cpu=50, wire=1000),
     ("home", ""): RequestBudget(cpu=40, wire=60),
     ("project", ""): RequestBudget(cpu=40, wire=60),
     ("commit", ""): RequestBudget(cpu=60, wire=100),

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef
 from django.test import Client
@@ -14,6 +15,7 @@ from django.urls import reverse
 
 from research.scale.meter import Cost, cost_of
 from speedtrack.alerts.models import Alert
+from speedtrack.api.v1.measuring import MOST_POINTS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Commit, Delivery, Project
@@ -25,7 +27,8 @@ PERSONAL = {
     *("channels", "channel-add", "channel", "notifications", "annotation", "installation", "machine-settings"),
     *("deliveries", "delivery"),
     *("settings", "project-settings", "project-untrack", "suites", "suite", "suite-new", "track"),
-    *("policies", "measure"),
+    *("members", "project-visibility", "audit", "audit-values", "project-audit", "project-audit-values"),
+    *("policies", "measure", "account", "own-tokens", "own-sessions"),
 }
 
 
@@ -73,6 +76,9 @@ def project_pages() -> Iterable[Page]:
     yield Page("badge", "the change since the last release", [to("badge", "wide", "svg", query="?show=release")])
     yield Page("project-picture", "", [to("project-picture", "wide")])
     yield Page("releases-values", "", [to("releases-values", "wide", "json")])
+    since = f"{min(one.committed_at for one in commits):%Y-%m-%dT%H:%M:%SZ}"
+    yield Page("export", f"{len(commits)} commits", [to("export", "wide", "ndjson", query=f"?since={since}")])
+    yield Page("openmetrics", "", [to("openmetrics", "wide")])
     yield Page("commit", f"{series} series", [to("commit", "wide", one.sha) for one in commits])
     ends = [f"?base={old.sha}&head={new.sha}" for new, old in pairwise(commits)]
     yield Page("compare", f"{series} series", [to("compare", "wide", query=both) for both in ends])
@@ -110,6 +116,8 @@ def timeline_pages() -> Iterable[Page]:
     yield Page(
         "timeline-values", f"JSON, {whole} x 8 machines", [to("timeline-values", *about, "json", query=everywhere)]
     )
+    points_address = to("api:read_points", line.pk, query=f"?limit={MOST_POINTS}")
+    yield Page("api:read_points", f"the API's JSON, {whole}", [points_address])
     yield Page("timeline-values", f"SVG, {whole}", [to("timeline-values", *about, "svg", query="?last=all")])
     wide = Series.objects.filter(project__slug="wide").select_related("benchmark", "machine").order_by("pk")[0]
     named = f"wide/{wide.benchmark.name}/{wide.metric}@{wide.machine.name}"
@@ -155,7 +163,12 @@ def other_pages() -> Iterable[Page]:
     yield Page("notifications", "", [to("notifications")])
     yield Page("help-index", "", [to("help-index")])
     yield Page("help", "", [to("help", "methodology")])
+    yield Page("api-docs", "", [to("api-docs")])
+    yield Page("api-openapi", "", [to("api-openapi")])
     yield Page("login", "", [to("login")])
+    yield Page("account", "", [to("account")])
+    yield Page("own-tokens", "", [to("own-tokens")])
+    yield Page("own-sessions", "", [to("own-sessions")])
     yield Page("healthz", "", [to("healthz")])
     yield Page("metrics", "", [to("metrics")])
 
@@ -172,6 +185,12 @@ def settings_pages() -> Iterable[Page]:
     yield Page("deliveries", f"{calls.count()}", [to("deliveries", "wide")])
     yield Page("delivery", "", [to("delivery", "wide", one.pk) for one in newest(calls.only("pk"))])
     yield Page("track", "", [to("track")])
+    yield Page("members", "", [to("members", "wide")])
+    yield Page("project-visibility", "", [to("project-visibility", "wide")])
+    yield Page("audit", "", [to("audit")])
+    yield Page("audit-values", "", [to("audit-values", "json")])
+    yield Page("project-audit", "", [to("project-audit", "wide")])
+    yield Page("project-audit-values", "", [to("project-audit-values", "wide", "csv")])
     yield Page("suites", "", [to("suites")])
     yield Page("suite", "50 benchmarks", [to("suite", "wide")])
     yield Page("suite-new", "", [to("suite-new")])
@@ -180,9 +199,11 @@ def settings_pages() -> Iterable[Page]:
 
 
 def measure() -> Iterable[PageCost]:
-    user, _ = User.objects.get_or_create(username="bench", defaults={"email": "bench@example.org"})
+    user, _ = User.objects.get_or_create(
+        username="bench", defaults={"email": "bench@example.org", "is_superuser": True}
+    )
     person, visitor = (Client(SERVER_NAME="localhost", headers={"accept-encoding": "gzip"}) for _ in range(2))
-    person.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    person.force_login(user, backend=settings.AUTHENTICATION_BACKENDS[-1])
     for page in pages():
         if page.addresses:
             yield cost_of_page(page, person if page.name in PERSONAL else visitor)

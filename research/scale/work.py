@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.db.models import Max, QuerySet
 from django.test import Client
@@ -17,6 +18,8 @@ from research.scale import claimers, viewers, webhooks
 from research.scale.meter import Cost, cost_of, together
 from research.scale.world import METRICS, golden
 from speedtrack import dispatch
+from speedtrack.accounts import tokens as person_tokens
+from speedtrack.accounts.models import Scope
 from speedtrack.alerts import detection
 from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.runs import planning, tokens
@@ -24,6 +27,7 @@ from speedtrack.runs.models import Attempt, Environment, Machine, Reason, Series
 
 SAMPLES = 100_000
 COMMITS = 2048
+SENT = 10_000  # results of a batch
 DELIVERIES = 200
 LOOKS = 50
 #: What -> the tables it is stored in, and how many there are.
@@ -62,6 +66,8 @@ def measure() -> Iterable[WorkCost]:
     yield renewals()
     yield accepted("of 5 trials", trials=5, documents=50, budget_s=20)
     yield accepted("of 250 trials", trials=250, documents=8, budget_s=5)
+    yield sent_in()
+    yield sent_in(commits=SENT, series=1)
     yield detect()
     yield plan()
     yield deliveries()
@@ -161,6 +167,32 @@ def result_documents(job: dict[str, Any], trials: int) -> Iterator[dict[str, Any
         named = {"name": benchmark["name"], "digest": benchmark["digest"]}
         head = {"token": job["token"], "sha": job["sides"][-1]["sha"], "benchmark": named, "environment": environment}
         yield pattern | head | {"trials": made}
+
+
+def sent_in(commits: int = 100, series: int = SENT // 100) -> WorkCost:
+    """A batch of results that were measured elsewhere, of 5 samples each, by the API."""
+    client = Client(SERVER_NAME="localhost")
+    with undone():
+        branch = Branch.objects.get(project__slug="wide", name="main")
+        newest = branch.positions.order_by("-number").values_list("commit__sha", flat=True)
+        batches = [sent_document(newest[:commits], range(series)), sent_document(newest[:1], range(1))]
+        who = User.objects.create(username="sender", is_superuser=True)
+        token = {"authorization": f"Bearer {person_tokens.issue(who, 'bench', [Scope.RESULTS], days=None)[1]}"}
+        address = "/api/v1/projects/wide/results"
+        post(client, address, batches.pop(), token)  # libraries are imported, the machine is registered
+        cost = cost_of([partial(post, client, address, batches.pop(), token)], warm=False)
+    what = f"{commits * series:,} results from outside, of {commits} commits"
+    return WorkCost(what, cost, f"{cost.seconds:.1f} s", "< 2 s", cost.seconds >= 2)
+
+
+def sent_document(shas: Iterable[str], series: Iterable[int]) -> dict[str, Any]:
+    rows = [
+        {"commit": sha, "benchmark": f"b{one}", "metric": "time", "samples": [1 + 0.001 * (one + i) for i in range(5)]}
+        for sha in shas
+        for one in series
+    ]
+    defined = [row | {"unit": "s", "better": "lower"} for row in rows]
+    return {"schema": "speedtrack.points/1", "machine": "elsewhere", "environment": {"cpu": "Z80"}, "results": defined}
 
 
 def detect() -> WorkCost:

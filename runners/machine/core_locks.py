@@ -126,7 +126,8 @@ def physical_cores(machine: Topology) -> tuple[int, ...]:
 def lock_directory(setting: Path | None, root: Path = ROOT) -> Path:
     """The directory of the locks of all runners of this host. Raises Permanent if there is none.
 
-    It is the same for every user: every user must be able to write there, not only this one.
+    It is the same for every user: every user must be able to write there, not only this one. In a read-only container
+    it is another than on its host, unless both are given the same.
     """
     if setting is not None:
         if not setting.is_dir() or not os.access(setting, os.W_OK | os.X_OK):
@@ -134,8 +135,9 @@ def lock_directory(setting: Path | None, root: Path = ROOT) -> Path:
         return setting
     for directory in LOCK_DIRECTORIES:
         with contextlib.suppress(OSError):
-            if stat.S_IMODE((root / directory).stat().st_mode) == SHARED:
-                return root / directory
+            place = root / directory
+            if stat.S_IMODE(place.stat().st_mode) == SHARED and os.access(place, os.W_OK):
+                return place
     raise Permanent(
         f"no place for the locks of cores: none of /{', /'.join(LOCK_DIRECTORIES)} is writable for every user (mode "
         "1777): set SPEEDTRACK_LOCK_DIR to a directory that all runners of this host may write to"

@@ -13,7 +13,9 @@ from runners.errors import SettingsError
 TOOLS = ("SPEEDTRACK_REDIS_BENCHMARK", "SPEEDTRACK_MEMTIER")  # paths of other load generators
 LEAST_FREE_MB = 512  # a build and its results need some
 PATIENCE_S = 10  # how long the quiet gate waits at most before a trial
-BUILT_DRIVER = Path(__file__).parents[1] / "driver" / "target" / "release" / "speedbench"
+PACKAGE = Path(__file__).parents[1]
+BUILT_DRIVER = PACKAGE / "driver" / "target" / "release" / "speedbench"
+CARRIED_DRIVER = PACKAGE / "bin" / "speedbench"  # in the wheel of `make wheel`
 
 
 @dataclass(frozen=True)
@@ -134,15 +136,18 @@ def home_directory(environ: Mapping[str, str]) -> Path:
 
 
 def find_driver(environ: Mapping[str, str]) -> Path:
-    """The path of speedbench: SPEEDTRACK_DRIVER, else built in this checkout, else on PATH. Raises SettingsError."""
+    """The path of speedbench: SPEEDTRACK_DRIVER, else built in this checkout, else in the wheel, else on PATH.
+
+    Raises SettingsError.
+    """
     setting = environ.get("SPEEDTRACK_DRIVER")
-    usual = [str(BUILT_DRIVER), shutil.which("speedbench", path=environ.get("PATH")) or ""]
+    usual = [str(BUILT_DRIVER), str(CARRIED_DRIVER), shutil.which("speedbench", path=environ.get("PATH")) or ""]
     candidates = [setting] if setting else usual
     for candidate in candidates:
         if candidate and Path(candidate).is_file() and os.access(candidate, os.X_OK):
             return Path(candidate).absolute()
     cause = f"SPEEDTRACK_DRIVER is {setting}, which is no program" if setting else "the driver speedbench is missing"
     raise SettingsError(
-        f"{cause}: build it with `cd runners/driver && cargo build --release --locked` in a checkout, "
-        "and put it on PATH or set SPEEDTRACK_DRIVER to its path"
+        f"{cause}: install the wheel that carries it (`make wheel`), or build it with `cd runners/driver && "
+        "cargo build --release --locked` in a checkout, and put it on PATH or set SPEEDTRACK_DRIVER to its path"
     )

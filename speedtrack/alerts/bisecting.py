@@ -28,7 +28,7 @@ from speedtrack.alerts.measuring import MOST_BENCHMARKS, NotMeasurable
 from speedtrack.alerts.models import Bisection, BisectionAnswer
 from speedtrack.alerts.trouble import DATABASE_AWAY
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import HEADLINE, METRICS
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
@@ -75,11 +75,11 @@ def start(
     """
     Machine.objects.select_for_update().get(pk=machine.pk)  # of two equal requests, the second sees the first's
     path = path_between(before, commit)
-    known = METRICS.get(metric)
+    known = METRICS.get(metric) if metric in WATCHED else None
     if known is None or not known.watched or known.counted:
         raise NotMeasurable(f"pairs do not measure {metric!r}: take {HEADLINE}, or another metric that is watched")
-    if commit.project.untracked_at is not None or machine.retired_at is not None:
-        raise NotMeasurable(f"{commit.project.name} must be tracked, and {machine} in service")
+    if commit.project.untracked_at is not None or machine.retired_at is not None or machine.outside:
+        raise NotMeasurable(f"{commit.project.name} must be tracked, and {machine} in service, with a runner")
     definition = load_suite(commit.project.suite)
     suite, stored = store_suite(commit.project, definition)
     by_name = {one.name: one for one in stored}

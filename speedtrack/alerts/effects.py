@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from speedtrack.alerts.models import NoiseFloor
-from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.benchmarks.models import Suite
+from speedtrack.benchmarks.metrics import METRICS, Metric, is_outside
+from speedtrack.benchmarks.models import OutsideMetric, Suite
 from speedtrack.runs.models import Run, Series
 
 
@@ -26,11 +26,23 @@ class SmallestEffects:
         overrides = runs.values_list("suite__definition__metrics", flat=True).first()
         return Suite(definition={"metrics": overrides or {}})
 
+    @cached_property
+    def of_outside(self) -> dict[str, float]:
+        """The smallest effects that the project states for metrics from outside, by key."""
+        stated = OutsideMetric.objects.filter(project=self.project_id, smallest_effect__isnull=False)
+        return {key: effect for key, effect in stated.values_list("key", "smallest_effect") if effect is not None}
+
     def of(self, metric: str) -> float:
-        return self.suite.smallest_effect(metric, METRICS[metric].smallest_effect)
+        return self.stated(metric, METRICS[metric].smallest_effect)
 
     def of_series(self, series: Series) -> float:
-        return self.suite.smallest_effect(series.metric, effect_unless_stated(series))
+        return self.stated(series.metric, effect_unless_stated(series))
+
+    def stated(self, metric: str, default: float) -> float:
+        """What the project states of a metric, or the default."""
+        if is_outside(metric):
+            return self.of_outside.get(metric, default)
+        return self.suite.smallest_effect(metric, default)
 
     def of_many(self, metrics: Mapping[int, str]) -> dict[int, float]:
         """The smallest effect of each series, by the metrics of all: one more query at most, however many there are."""
@@ -38,7 +50,7 @@ class SmallestEffects:
         floors = NoiseFloor.objects.filter(series__in=steady, smallest__isnull=False).order_by("series", "-id")
         newest = dict(floors.distinct("series").values_list("series", "smallest")) if steady else {}
         unless = {pk: steady_effect(METRICS[metric], newest.get(pk)) for pk, metric in metrics.items()}
-        return {pk: self.suite.smallest_effect(metric, unless[pk]) for pk, metric in metrics.items()}
+        return {pk: self.stated(metric, unless[pk]) for pk, metric in metrics.items()}
 
 
 class EffectsOfProjects:

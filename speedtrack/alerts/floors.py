@@ -28,7 +28,18 @@ from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmar
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Project
 from speedtrack.runs import planning
-from speedtrack.runs.models import SETTLING, Build, Machine, Measurement, Reason, Run, RunQuerySet, Series, Side
+from speedtrack.runs.models import (
+    IN_SERVICE,
+    SETTLING,
+    Build,
+    Machine,
+    Measurement,
+    Reason,
+    Run,
+    RunQuerySet,
+    Series,
+    Side,
+)
 from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tracking import Choice
 from speedtrack.stats.floor import noise_floor
@@ -52,7 +63,8 @@ def unasked_machines() -> QuerySet[Machine]:
     unfinished = Run.objects.unfinished().filter(machine=OuterRef("pk"))
     busy = Exists(unfinished) | Exists(runs.filter(ended_at__gt=Now() - IDLE))
     long_ago = Q(aa_looked_at=None) | Q(aa_looked_at__lt=Now() - IDLE)
-    return Machine.objects.filter(long_ago, Exists(runs), paused=False, quarantined_at=None).exclude(busy)
+    in_service = Machine.objects.filter(IN_SERVICE).filter(paused=False, quarantined_at=None)
+    return in_service.filter(long_ago, Exists(runs)).exclude(busy)
 
 
 def plan_one(machine: Machine) -> bool:

@@ -10,6 +10,7 @@ from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.known import steps_on
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.past import mark_past
 from speedtrack.alerts.windows import Window, points_around
 from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import Point
@@ -28,6 +29,8 @@ def why_not_measurable(series: Series) -> str:
     """Why the commits of a series cannot be measured again; empty if they can."""
     machine, now = series.machine, timezone.now()
     seen = machine.last_seen_at
+    if machine.outside:
+        return f"{machine} has no runner here, its results are sent in"
     if series.project not in machine.projects.all():
         return f"{machine} no longer measures {series.project}"
     if machine.paused and (seen is None or seen < now - PAUSED):
@@ -61,7 +64,9 @@ def write_history_verdict(window: Window, verdict: HistoryVerdict, why: str) -> 
     if same_way:
         ChangePoint.objects.filter(pk=same_way.pk).update(**fields)
     else:
-        ChangePoint.objects.create(series=window.series, branch=window.branch, **fields)
+        made = ChangePoint.objects.create(series=window.series, branch=window.branch, **fields)
+        if window.series.machine.outside:
+            mark_past(made, [points[i].commit_id for i in window.new])
 
 
 def settled_fields(verdict: HistoryVerdict, why: str) -> dict[str, Any]:

@@ -36,6 +36,8 @@ def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[st
     They are those of the suite with which the machine last measured the head. Raises NotMeasurable.
     """
     machine = Machine.objects.select_for_update().get(pk=machine_id)  # of two requests, the second sees the first's run
+    if machine.outside:
+        raise NotMeasurable(f"{machine} has no runner here: its results are sent in")
     earlier = Run.objects.filter(base=base, commit=head, machine=machine, reason=Reason.MANUAL)
     if waiting := earlier.unfinished().order_by("-id").first():
         return AskedPairs(waiting, is_new=False)

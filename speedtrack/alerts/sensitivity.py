@@ -112,8 +112,9 @@ def default_branch(project_id: int) -> Branch | None:
 
 
 def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
-    """By series: the positions on the branch where confirmed changes began new levels."""
-    confirmed = ChangePoint.objects.filter(series__in=list(series), status=ChangePoint.Status.CONFIRMED)
+    """By series: the positions on the branch where changes that are settled began new levels."""
+    settled = (ChangePoint.Status.CONFIRMED, ChangePoint.Status.HISTORY)
+    confirmed = ChangePoint.objects.filter(series__in=list(series), status__in=settled)
     starts: dict[int, list[int]] = defaultdict(list)
     on_branch = confirmed.filter(commit__positions__branch=branch)
     for pk, number in on_branch.values_list("series", "commit__positions__number"):

@@ -4,12 +4,13 @@ import time
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
-from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import HttpBearer
 
 import speedtrack
 from speedtrack import failpoints
+from speedtrack.api.answers import BuildAnswer, Job, Known, Nothing, Renewed, RunnerRefusal, Turn, Whose
+from speedtrack.api.described import DescribedAPI
 from speedtrack.clientaddress import client_address
 from speedtrack.projects import submodules
 from speedtrack.projects.errors import GitFailed, RepositoryError, RepositoryUnreachable
@@ -29,7 +30,6 @@ from speedtrack.runs.documents import (
     Succession,
 )
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
-from speedtrack.runs.models.tokens import TokenText
 
 Answer = dict[str, Any]
 
@@ -44,7 +44,13 @@ class TokenInHeader(HttpBearer):
         return used.machine
 
 
-api = NinjaAPI(title="SpeedTrack runner API", urls_namespace="runner", auth=TokenInHeader(), docs_url=None)
+class RunnerAPI(DescribedAPI):
+    refusal = RunnerRefusal
+    every = (400, 401, 403, 404, 405, 409, 422, 426, 429, 503)
+    of_writes = (411, 413)
+
+
+api = RunnerAPI(title="SpeedTrack runner API", urls_namespace="runner", auth=TokenInHeader(), docs_url=None)
 
 
 class MachineRequest(HttpRequest):
@@ -52,7 +58,7 @@ class MachineRequest(HttpRequest):
     used_token: MachineToken
 
 
-@api.post("hello")
+@api.post("hello", response=Known)
 def hello(request: MachineRequest, hello: Hello) -> Answer:
     machine = request.auth
     said = {"runner_version": hello.version, "runner_protocol": hello.protocol}
@@ -61,34 +67,34 @@ def hello(request: MachineRequest, hello: Hello) -> Answer:
     return {"machine": machine.name, "queue": machine.queue}
 
 
-@api.get("me")
+@api.get("me", response=Whose)
 def me(request: MachineRequest) -> Answer:
     """What a runner asks to find out whether it could work: whose token it has, and this server's release and clock."""
     return {"machine": request.auth.name, "version": speedtrack.__version__, "time": time.time()}
 
 
-@api.post("enroll", auth=None)
+@api.post("enroll", auth=None, response=Known)
 def enroll(request: HttpRequest, enrolment_: Enrolment) -> Answer:
     """Exchange a code for the token that the runner has made."""
     versions.check(enrolment_.version, enrolment_.protocol)
-    machine = enrolment.enrol(enrolment_.code, TokenText.parse(enrolment_.token), client_address(request))
+    machine = enrolment.enrol(enrolment_.code, MachineToken.parse(enrolment_.token), client_address(request))
     return {"machine": machine.name, "queue": machine.queue}
 
 
-@api.post("token")
+@api.post("token", response=Nothing)
 def token(request: MachineRequest, succession: Succession) -> Answer:
     """Replace the token of this call by one that the runner has made."""
-    tokens.rotate(request.used_token, TokenText.parse(succession.token))
+    tokens.rotate(request.used_token, MachineToken.parse(succession.token))
     return {}
 
 
-@api.post("beat")
+@api.post("beat", response=Turn)
 def beat(request: MachineRequest, beat: Beat) -> Answer:
     machines.tell_unable(request.auth, beat.unable)
     return {"rotate": request.used_token.rotation_due}
 
 
-@api.post("claim")
+@api.post("claim", response={200: Job, 204: None})
 def claim(request: MachineRequest, claim: Claim) -> HttpResponse:
     versions.check(claim.version, claim.protocol)
     run = queue.claim(request.auth, claim.instance)
@@ -96,53 +102,56 @@ def claim(request: MachineRequest, claim: Claim) -> HttpResponse:
     return JsonResponse(jobs.job_document(run)) if run else HttpResponse(status=204)
 
 
-@api.post("runs/{run_id}/renew")
+@api.post("runs/{run_id}/renew", response=Renewed)
 def renew(request: MachineRequest, run_id: int, renewal: Renewal) -> Answer:
     cancelled = queue.renew(request.auth, run_id, renewal)
     return {"lease_s": queue.lease_s(), "cancel": cancelled, "rotate": request.used_token.rotation_due}
 
 
-@api.post("runs/{run_id}/log")
+@api.post("runs/{run_id}/log", response=Nothing)
 def log(request: MachineRequest, run_id: int, piece: LogPiece) -> Answer:
     queue.keep_log(request.auth, run_id, piece)
     return {}
 
 
-@api.post("runs/{run_id}/build")
+@api.post("runs/{run_id}/build", response=BuildAnswer)
 def build(request: MachineRequest, run_id: int, report: BuildReport) -> Answer:
     linked = builds.accept_build(request.auth, run_id, report)
     failpoints.reach("build.after_commit")
     return {"linked": {"run": linked.pk, "sha": linked.commit.sha} if linked else None}
 
 
-@api.post("runs/{run_id}/measurement")
+@api.post("runs/{run_id}/measurement", response=Nothing)
 def measurement(request: MachineRequest, run_id: int, result: ResultDocument) -> Answer:
     results.accept_result(request.auth, run_id, result)
     failpoints.reach("measurement.after_commit")
     return {}
 
 
-@api.post("runs/{run_id}/profile")
+@api.post("runs/{run_id}/profile", response=Nothing)
 def profile(request: MachineRequest, run_id: int, profile: ProfileDocument) -> Answer:
     profiles.accept_profile(request.auth, run_id, profile)
     return {}
 
 
-@api.post("runs/{run_id}/complete")
+@api.post("runs/{run_id}/complete", response=Nothing)
 def complete(request: MachineRequest, run_id: int, completion: Completion) -> Answer:
     queue.complete(request.auth, run_id, completion.token, completion.out_of_reach)
     failpoints.reach("complete.after_commit")
     return {}
 
 
-@api.post("runs/{run_id}/fail")
+@api.post("runs/{run_id}/fail", response=Nothing)
 def fail(request: MachineRequest, run_id: int, failure: Failure) -> Answer:
     queue.fail(request.auth, run_id, failure)
     failpoints.reach("fail.after_commit")
     return {}
 
 
-@api.get("runs/{run_id}/source/{sha}")
+TAR = {"responses": {200: {"content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}}}}}
+
+
+@api.get("runs/{run_id}/source/{sha}", openapi_extra=TAR)
 def source(request: MachineRequest, run_id: int, sha: str, token: int) -> StreamingHttpResponse:
     """The files of one side's commit of a held run, as a tar."""
     run = queue.held_run_unlocked(request.auth, run_id, token)

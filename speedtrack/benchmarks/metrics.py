@@ -1,8 +1,11 @@
 """The metrics of benchmarks: units, better direction, smallest effect that matters, and flags that void a value."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from typing import Any
 
 
 class Direction(StrEnum):
@@ -40,8 +43,76 @@ VOIDS_CPU = frozenset({"steal", "unsteady", "no_steady_state", "frequency", "pag
 VOIDS_THROUGHPUT = VOIDS_CPU | {"delayed", "foreign", "client_bound", "clock"}
 VOIDS_LATENCY = VOIDS_THROUGHPUT | {"client_delayed", "slipped"}
 
-METRICS = {
-    m.name: m
+OUTSIDE_EFFECT = 0.03  # of a metric from outside, unless its project states another
+LONGEST_KEY = 100  # as Series.metric
+OUTSIDE_KEY = re.compile(r"((?:\w|-[0-9A-F]{2})+)--((?:\w|-[0-9A-F]{2})*)--(higher|lower)", re.ASCII)
+
+
+def outside_key(name: str, unit: str, better: Direction) -> str:
+    """The name under which a metric from outside is stored and addressed: it holds the whole definition.
+
+    So every process can read it without a look at the database, equal metrics of several projects can be compared, and
+    one whose unit or direction differs is another one. Letters, digits and ``_`` stand for themselves, all other bytes
+    as ``-`` and two hexadecimal digits: the key fits wherever addresses have a metric.
+    """
+    return f"{escaped(name)}--{escaped(unit)}--{better}"
+
+
+def escaped(text: str) -> str:
+    return "".join(
+        chr(byte) if byte < 128 and (chr(byte).isalnum() or byte == ord("_")) else f"-{byte:02X}"
+        for byte in text.encode()
+    )
+
+
+def unescaped(text: str) -> str:
+    return re.sub(rb"-([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), text.encode()).decode()
+
+
+@lru_cache(maxsize=2000)
+def outside_metric(key: str) -> Metric | None:
+    """The metric from outside with this key; None if that is no such key."""
+    found = OUTSIDE_KEY.fullmatch(key)
+    if found is None:
+        return None
+    try:
+        name, unit = unescaped(found[1]), unescaped(found[2])
+    except UnicodeDecodeError:
+        return None
+    return Metric(key, name, unit, Direction(found[3]), OUTSIDE_EFFECT, True, frozenset())
+
+
+def is_outside(key: str) -> bool:
+    return outside_metric(key) is not None
+
+
+class Metrics(dict[str, Metric]):
+    """Metrics by name: those of the runners, which it lists, and those from outside, which it reads from their keys."""
+
+    def __missing__(self, key: str) -> Metric:
+        found = outside_metric(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or (isinstance(key, str) and outside_metric(key) is not None)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def among(self, names: Iterable[str]) -> list[Metric]:
+        """Those with these names, in the order in which pages show them."""
+        asked = set(names)
+        own = [metric for metric in self.values() if metric.name in asked]
+        return own + sorted((self[name] for name in asked - self.keys()), key=lambda metric: metric.title)
+
+
+METRICS = Metrics(
+    (m.name, m)
     for m in (
         Metric("server_cpu_ns_per_request", "Server CPU per request", "ns", Direction.LOWER, 0.01, True, VOIDS_CPU),
         Metric(
@@ -96,7 +167,7 @@ METRICS = {
         Metric("build_seconds", "Build time", "s", Direction.LOWER, 0.10, False, frozenset({"ccache"})),
         Metric("binary_bytes", "Binary size", "bytes", Direction.LOWER, 0.01, False, frozenset(), exact=True),
     )
-}
+)
 
 HEADLINE = "server_cpu_ns_per_request"
 COUNTED = [metric.name for metric in METRICS.values() if metric.counted]

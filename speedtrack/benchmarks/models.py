@@ -7,7 +7,10 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from speedtrack.benchmarks.metrics import LONGEST_KEY, METRICS, Metric
 from speedtrack.projects.models import Project
+
+LONGEST_NAME = 200  # of a benchmark: those from outside have their parameters in it
 
 
 class Suite(models.Model):
@@ -58,7 +61,7 @@ class Benchmark(models.Model):
     """One workload with one server configuration, identified by its name and the digest of its definition."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="benchmarks", db_index=False)
-    name = models.CharField(max_length=100)
+    name = models.CharField(max_length=LONGEST_NAME)
     digest = models.CharField(max_length=80)
     definition = models.JSONField()
     why = models.TextField(default="")
@@ -117,3 +120,29 @@ class SetMember(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["benchmark_set", "benchmark"], name="a_benchmark_once_in_a_set"),
         ]
+
+
+class OutsideMetric(models.Model):
+    """A metric that a project's results from outside have; ``key`` holds its unit and its direction."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="outside_metrics", db_index=False)
+    name = models.CharField(max_length=60)
+    key = models.CharField(max_length=LONGEST_KEY)
+    smallest_effect = models.FloatField(null=True, help_text="as a ratio; null: that of all metrics from outside")
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["project", "name"], name="an_outside_metric_once_per_project"),
+            models.CheckConstraint(
+                condition=Q(smallest_effect=None) | Q(smallest_effect__gt=0, smallest_effect__lt=1),
+                name="a_smallest_effect_is_a_ratio",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def metric(self) -> Metric:
+        return METRICS[self.key]

@@ -3,16 +3,17 @@
 import math
 from dataclasses import dataclass
 
-from speedtrack.benchmarks.metrics import Metric
+from speedtrack.benchmarks.metrics import Metric, is_outside
 
 MINUS = "−"
 SCALES: dict[str, tuple[tuple[float, str], ...]] = {
     "ns": ((1, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")),
     "µs": ((1, "µs"), (1e3, "ms"), (1e6, "s")),
-    "s": ((1, "s"),),
+    "s": ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1, "s")),
     "requests/s": ((1, "/s"), (1e3, "k/s"), (1e6, "M/s"), (1e9, "G/s")),
     "bytes": ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")),
 }
+SPEEDS = ("ns", "µs", "us", "ms", "s", "requests/s")  #: units of metrics from outside that are certainly about speed
 # Words for a worse and a better value of a metric, where they are not "slower" and "faster".
 EFFECTS: dict[str, tuple[str, str]] = {
     "instructions_per_request": ("more instructions", "fewer instructions"),
@@ -25,6 +26,7 @@ EFFECTS: dict[str, tuple[str, str]] = {
     "build_seconds": ("slower build", "faster build"),
     "binary_bytes": ("larger binary", "smaller binary"),
 }
+SMALL, MOST_DECIMALS = 0.0995, 15  # below SMALL a number has more than two decimals
 SMALLEST_FACTOR, LARGEST_FACTOR = 0.005, 10_000  # factors beyond them are shown as "under" and "over"
 DAY = 86400
 SPANS = ((365 * DAY, "year"), (30 * DAY, "month"), (DAY, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
@@ -47,13 +49,19 @@ class UnitScale:
 
 def unit_scale(unit: str, size: float) -> UnitScale:
     """The scale that shows a number of this size with three digits."""
-    factor, name = 1.0, unit
-    for step, step_name in SCALES.get(unit, ((1, unit),)):
-        if step == 1 or abs(size) >= step * 0.9995:
-            factor, name = step, step_name
-    number = abs(size) / factor
-    decimals = 0 if number >= 99.95 or (number == int(number) and factor == 1) else 1 if number >= 9.995 else 2
-    return UnitScale(factor, name, decimals)
+    steps = SCALES.get(unit, ((1, unit),))
+    fitting = [(step, name) for step, name in steps if abs(size) >= step * 0.9995 or (size == 0 and step == 1)]
+    factor, name = fitting[-1] if fitting else steps[0]
+    return UnitScale(factor, name, decimals_of(abs(size) / factor, factor == 1))
+
+
+def decimals_of(number: float, is_unscaled: bool) -> int:
+    """So many that three digits are shown, two of them behind the point where it is below 1, but no zeros alone."""
+    if number >= 99.95 or (number == int(number) and is_unscaled):
+        return 0
+    if number >= SMALL or number == 0:
+        return 1 if number >= 9.995 else 2
+    return min(MOST_DECIMALS, 2 - math.floor(math.log10(number)))
 
 
 def signed(value: float) -> str:
@@ -143,4 +151,5 @@ def ago(seconds: float) -> str:
 
 def effect(metric: Metric, worse: bool) -> str:
     """The words for a worse or better value of a metric."""
-    return EFFECTS.get(metric.name, ("slower", "faster"))[0 if worse else 1]
+    usual = ("worse", "better") if is_outside(metric.name) and metric.unit not in SPEEDS else ("slower", "faster")
+    return EFFECTS.get(metric.name, usual)[0 if worse else 1]

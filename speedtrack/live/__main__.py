@@ -7,11 +7,26 @@ import socket
 import sys
 from collections.abc import Callable
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from speedtrack import browserheaders
 
 CONNECTIONS = 1200  # beyond them, uvicorn answers 503 by itself
 OPEN_FILES = 2 * CONNECTIONS
 END_S = 3
+
+
+class Protocol(H11Protocol):
+    """Refuses what is no HTTP with the headers that all other answers have."""
+
+    def send_400_response(self, msg: str) -> None:
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+        headers += self.server_state.default_headers
+        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=msg.encode()), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
 
 class Server(uvicorn.Server):
@@ -38,6 +53,8 @@ def main(arguments: list[str]) -> None:
     import django
 
     django.setup()
+    from django.conf import settings
+
     from speedtrack.live.app import Application  # late: it loads Django's models
 
     try:
@@ -48,7 +65,8 @@ def main(arguments: list[str]) -> None:
     config = uvicorn.Config(
         application,
         loop="asyncio",
-        http="h11",
+        http=Protocol,
+        headers=browserheaders.without_page(settings.SECURE_HSTS_SECONDS),
         ws="none",
         lifespan="on",
         interface="asgi3",

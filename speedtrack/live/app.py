@@ -4,19 +4,20 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
 from speedtrack.live.streams import QUEUE, Streams, Thing, wait_for
+from speedtrack.runs.tickets import viewer_of
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-RUN = re.compile(r"/live/runs/([1-9][0-9]{0,17})")
+RUN = re.compile(r"/live/runs/([1-9][0-9]{0,17})(?:/([\w:-]{1,120}))?")
 POSITION = re.compile(r"[1-9][0-9]{0,8}|v[0-9a-f]{12}")
 MOST_VIEWERS = 1000
 SEND_S = 30.0  # that a viewer may take to receive what does not fit into the buffers of its connection
@@ -27,7 +28,15 @@ STREAM = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # nginx passes each event on at once
 ]
-ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"vary", b"Origin")]
+ALWAYS = [(b"vary", b"Origin")]  # beside those of browserheaders.py, which the server adds
+
+
+class Asked(NamedTuple):
+    """Which thing, the id of the last event that the viewer has, and the user that a ticket names."""
+
+    number: int
+    last: str
+    viewer: int | None
 
 
 class Refused(Exception):
@@ -77,10 +86,10 @@ class Application:
             check(scope, headers)
             if scope["path"] == "/live/healthz":
                 raise Refused(200, "ok")
-            number, last = asked(scope, headers)
+            asked = asked_of(scope, headers)
             if self.viewers >= MOST_VIEWERS:
                 raise Refused(503, f"There are {MOST_VIEWERS} viewers already.")
-            await self.stream(number, last, allowed, receive, send)
+            await self.stream(asked, allowed, receive, send)
         except Refused as e:
             body = f"{e.sentence}\n".encode()
             length = (b"content-length", str(len(body)).encode())
@@ -88,27 +97,25 @@ class Application:
             await send({"type": "http.response.start"} | start)
             await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
-    async def stream(
-        self, number: int, last: str, allowed: list[tuple[bytes, bytes]], receive: Receive, send: Send
-    ) -> None:
+    async def stream(self, asked: Asked, allowed: list[tuple[bytes, bytes]], receive: Receive, send: Send) -> None:
         self.viewers += 1
-        thing = self.streams.enter(number)
+        thing = self.streams.enter(asked.number)
         try:
-            await known(thing)
+            await known(thing, asked.viewer)
             await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *ALWAYS, *allowed]})
-            pumping = asyncio.create_task(self.pump(thing, last, send))
+            pumping = asyncio.create_task(self.pump(thing, asked, send))
             leaving = asyncio.create_task(gone(receive))
             _, left = await asyncio.wait((pumping, leaving), return_when=asyncio.FIRST_COMPLETED)
             for task in left:
                 task.cancel()
             await asyncio.gather(pumping, leaving, return_exceptions=True)
         finally:
-            self.streams.leave(number)
+            self.streams.leave(asked.number)
             self.viewers -= 1
 
-    async def pump(self, thing: Thing, last: str, send: Send) -> None:
+    async def pump(self, thing: Thing, asked: Asked, send: Send) -> None:
         """Send events until there are no more, or the viewer stops to read."""
-        async for piece in self.streams.events(thing, last):
+        async for piece in self.streams.events(thing, asked.last, asked.viewer):
             async with asyncio.timeout(SEND_S):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
@@ -136,25 +143,28 @@ def cross_origin(origin: str) -> list[tuple[bytes, bytes]]:
     return []
 
 
-def asked(scope: Scope, headers: dict[str, str]) -> tuple[int, str]:
-    """Which thing, and the id of the last event that the viewer has: a page that connects anew says it in ``at``."""
+def asked_of(scope: Scope, headers: dict[str, str]) -> Asked:
+    """What the address says; a page that connects anew says the id of the last event that it has in ``at``."""
     query = parse_qs(scope["query_string"].decode("latin-1")[:200])
     last = headers.get("last-event-id") or query.get("at", [""])[0]
     last = last if POSITION.fullmatch(last) else ""
     if scope["path"] == "/live/queue":
-        return QUEUE, last
+        return Asked(QUEUE, last, None)
     if run := RUN.fullmatch(scope["path"]):
-        return int(run[1]), last
+        return Asked(int(run[1]), last, viewer_of(run[2], int(run[1])) if run[2] else None)
     raise Refused(404, "There is no such stream.")
 
 
-async def known(thing: Thing) -> None:
-    """Wait until a thing was looked at. Raises Refused if it does not exist, or if the database does not answer."""
+async def known(thing: Thing, viewer: int | None) -> None:
+    """Wait until a thing was looked at. Raises Refused if it does not exist, or if the database does not answer.
+
+    For those who may not see it, it does not exist.
+    """
     if thing.is_known is None:
         await wait_for(thing.changed, FIRST_LOOK_S)
     if thing.is_known is None:
         raise Refused(503, "The database does not answer.")
-    if not thing.is_known:
+    if thing.state is None or not thing.state.may_be_seen_by(viewer):
         raise Refused(404, "There is no such run.")
 
 

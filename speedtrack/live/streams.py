@@ -120,21 +120,24 @@ class Streams:
             thing.windows.clear()  # whoever connects again reads again
             raise
 
-    async def events(self, thing: Thing, last: str) -> AsyncIterator[bytes]:
-        """What a viewer is sent whose last event had this id: of a run the next line of its log, else a version."""
+    async def events(self, thing: Thing, last: str, viewer: int | None = None) -> AsyncIterator[bytes]:
+        """What a viewer is sent whose last event had this id: of a run the next line of its log, else a version.
+
+        A stream of a private project ends when the viewer is no member any more.
+        """
         line = int(last) if last.isdecimal() else 1
         revision, said = -1, b""
         yield RETRY
         while not self.stopping.is_set():
             changed, state = thing.changed, thing.state
+            if state is None or not state.may_be_seen_by(viewer):
+                return
             if thing.index is not None and revision != thing.revision:
                 revision = thing.revision
                 if line <= thing.index.total:
                     found = await self.window(thing, line)
                     line = found.following
                     yield event(b"log", str(line), found.document)
-            if state is None:
-                return
             if said != thing.said:
                 is_known = not said and state.version == last
                 said = thing.said

@@ -4,23 +4,34 @@ import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from django.contrib.auth.models import User
+
+from speedtrack.accounts.models import Membership
+from speedtrack.projects.models import Project
 from speedtrack.runs import estimates, logs, states
 from speedtrack.runs.estimates import Estimate
 from speedtrack.runs.logs import LogIndex
 from speedtrack.runs.models import ACTIVE, Run
 from speedtrack.runs.progress import Progress, progress_of
 
-SHOWN = (*states.OF_RUN, "machine_id", "benchmark_set_id", "lease_token", "reason")
+SHOWN = (*states.OF_RUN, "machine_id", "benchmark_set_id", "lease_token", "reason", "project_id")
 expected: dict[int, Estimate | None] = {}
 
 
 @dataclass(frozen=True)
 class State:
-    """What is said of a thing. ``version``: of the page's part; ``done``: nothing will change any more."""
+    """What is said of a thing. ``version``: of the page's part; ``done``: nothing will change any more.
+
+    ``readers``: the users who may see it, if its project is private; None: everybody may.
+    """
 
     version: str
     progress: dict[int, Progress]
     done: bool = False
+    readers: frozenset[int] | None = None
+
+    def may_be_seen_by(self, viewer: int | None) -> bool:
+        return self.readers is None or viewer in self.readers
 
     def encode(self) -> bytes:
         progress = {run: one.document for run, one in self.progress.items()}
@@ -47,10 +58,12 @@ def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[A
     runs = list(Run.objects.filter(pk__in=indexes).only(*SHOWN))
     active = list(Run.objects.active().only(*SHOWN)) if is_queue_watched else []
     progress = progress_of([*runs, *active], expected_of([*runs, *active]))
-    found = {run.pk: state_of(run, progress) for run in runs}
+    readers = readers_of({run.project_id for run in (*runs, *active)})
+    found = {run.pk: state_of(run, progress, readers.get(run.project_id)) for run in runs}
     queue = None
     if is_queue_watched:
-        queue = State(states.queue_version(active), {run.pk: progress[run.pk] for run in active if run.pk in progress})
+        public = [run for run in active if run.pk in progress and run.project_id not in readers]
+        queue = State(states.queue_version(active), {run.pk: progress[run.pk] for run in public})
     fresh = {run.pk: logs.index_of(run.pk) for run in runs if indexes[run.pk] is None}
     known = {pk: index for pk in found if (index := indexes[pk]) is not None}
     return Answer(found, queue, logs.extend(known) | fresh.keys()), fresh
@@ -66,9 +79,22 @@ def expected_of(runs: list[Run]) -> dict[int, Estimate | None]:
     return expected
 
 
-def state_of(run: Run, progress: dict[int, Progress]) -> State:
+def readers_of(projects: set[int]) -> dict[int, frozenset[int]]:
+    """By project: the users who may see it; only of private ones."""
+    private = list(Project.objects.filter(pk__in=projects, is_public=False).values_list("pk", flat=True))
+    if not private:
+        return {}
+    operators = set(User.objects.filter(is_superuser=True, is_active=True).values_list("pk", flat=True))
+    members = Membership.objects.filter(project__in=private, user__is_active=True).values_list("project", "user")
+    found = {pk: set(operators) for pk in private}
+    for project, user in members:
+        found[project].add(user)
+    return {pk: frozenset(users) for pk, users in found.items()}
+
+
+def state_of(run: Run, progress: dict[int, Progress], readers: frozenset[int] | None) -> State:
     own = {run.pk: progress[run.pk]} if run.pk in progress else {}
-    return State(states.version_of(run), own, run.done)
+    return State(states.version_of(run), own, run.done, readers)
 
 
 def window_of(index: LogIndex, line: int) -> Window:

@@ -66,7 +66,8 @@ FROM notices_outbox WHERE sent_at IS NULL AND given_up_at IS NULL GROUP BY 1
 """
 HEARTBEATS = "SELECT process, extract(epoch FROM statement_timestamp() - at) FROM monitoring_heartbeat"
 PROJECTS = """
-SELECT slug, failures, extract(epoch FROM statement_timestamp() - synced_at)
+SELECT CASE WHEN is_public THEN slug ELSE 'private-' || id END, failures,
+    extract(epoch FROM statement_timestamp() - synced_at)
 FROM projects_project WHERE untracked_at IS NULL
 """
 DATABASE_SIZE = "SELECT pg_database_size(current_database())"

@@ -15,8 +15,10 @@ from django.urls import reverse
 from speedtrack.alerts import counts
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.benchmarks import numbers
-from speedtrack.notices import subscribing
+from speedtrack.notices import seeing, subscribing
+from speedtrack.notices.errors import PermanentFailure
 from speedtrack.notices.models import Notice, Outbox, Subscriber
+from speedtrack.projects.models import Project
 from speedtrack.runs.models import MachineEvent
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
     alert = row.alert
     assert alert is not None
     notices = notices_of(row)
+    require_sight(row, notices, [alert.project])
     links = subscription_links(notices)
     earlier = list(earlier_mails(row))
     found = changes_of(alert)
@@ -93,6 +96,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
 def digest_message(row: Outbox) -> EmailMultiAlternatives:
     """One mail about several alerts: a table, the worst first."""
     notices = notices_of(row)
+    require_sight(row, notices, {n.event.alert.project for n in notices})
     links = subscription_links(notices)
     alerts = {n.event.alert_id: n.event.alert for n in notices}
     listed = sorted((DigestLine.of(alert) for alert in alerts.values()), key=lambda one: -one.size)
@@ -111,6 +115,13 @@ def digest_message(row: Outbox) -> EmailMultiAlternatives:
     )
     mail.attach_alternative(render_to_string("notices/digest.html", context), "text/html")
     return mail
+
+
+def require_sight(row: Outbox, notices: Iterable[Notice], projects: Iterable[Project]) -> None:
+    """Raises PermanentFailure if the receiver may no longer see a project: since the mail was queued, it was hidden."""
+    for project in projects:
+        if not project.is_public and not all(seeing.sees(one.subscriber, project) for one in notices):
+            raise PermanentFailure(f"{row.recipient} may no longer see {project}")
 
 
 def machine_message(row: Outbox) -> EmailMultiAlternatives:

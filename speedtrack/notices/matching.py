@@ -10,6 +10,7 @@ from django.db.models.functions import Lower
 from speedtrack.alerts.counts import same_instructions
 from speedtrack.alerts.models import Alert
 from speedtrack.notices.models import Pace, Subscriber, Subscription
+from speedtrack.notices.seeing import who_see
 
 SOONEST = {pace: rank for rank, pace in enumerate(Pace)}
 MOST_AUTHORS = 10  # in a wider range no commit counts as a person's own
@@ -60,7 +61,10 @@ def facts_of(alert: Alert) -> AlertFacts:
 
 
 def interests_in(alert: Alert) -> list[Interest]:
-    """One per subscriber who is to be notified: the soonest of theirs; about own commits at once."""
+    """One per subscriber who is to be notified: the soonest of theirs; about own commits at once.
+
+    Of a private project, only its members are.
+    """
     facts = facts_of(alert)
     found: dict[int, Interest] = {}
     subscriptions = Subscription.objects.filter(Q(project=alert.project_id) | Q(project=None))
@@ -71,7 +75,8 @@ def interests_in(alert: Alert) -> list[Interest]:
     if any(change.is_slowdown for change in facts.changes):
         authors = Subscriber.objects.alias(address=Lower("email")).filter(own_commits=True, address__in=facts.authors)
         found |= {author.pk: Interest(author, None, Pace.NOW) for author in authors}
-    return list(found.values())
+    seeing = who_see(alert.project, (one.subscriber for one in found.values()))
+    return [one for one in found.values() if one.subscriber.pk in seeing]
 
 
 def matches(subscription: Subscription, facts: AlertFacts) -> bool:

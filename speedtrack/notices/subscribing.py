@@ -119,10 +119,18 @@ def give_address(user_name: str, email: str) -> None:
     check_addresses([email])
     user = User.objects.filter(username=user_name).first()
     if user is None:
-        raise NoSuchThing(f"there is no account {user_name!r}: `manage.py createsuperuser` makes one")
+        raise NoSuchThing(f"there is no account {user_name!r}: `manage.py user add {user_name}` makes one")
     if Subscriber.objects.filter(email__iexact=email).exclude(user=user).exclude(user=None).exists():
         raise NoSuchThing(f"{email} belongs to another account")
     if Subscriber.objects.filter(email__iexact=email, user=None).exists() and hasattr(user, "subscriber"):
         raise NoSuchThing(f"{email} is subscribed without an account: unsubscribe it first, by the link in its mails")
     User.objects.filter(pk=user.pk).update(email=email)
     Subscriber.objects.filter(user=user).update(email=email)
+
+
+def follow(user: User, email: str) -> None:
+    """Send a person's mails to their new address, which they have proven; what was subscribed by it alone ends."""
+    with transaction.atomic():
+        Subscriber.objects.filter(email__iexact=email, user=None).delete()
+        if not Subscriber.objects.filter(email__iexact=email).exclude(user=user).exists():
+            Subscriber.objects.filter(user=user).update(email=email)

@@ -11,6 +11,7 @@ from django.db.models import Min
 from django.utils import timezone
 
 from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.notices import seeing
 from speedtrack.notices.channels import telling as channels
 from speedtrack.notices.matching import interests_in
 from speedtrack.notices.models import Notice, Outbox, Pace, Subscriber
@@ -69,11 +70,14 @@ def first_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) 
 
 
 def follow_up_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) -> list[Notice]:
-    """For those who know of the alert, at their pace; not for the person who caused the event."""
+    """For those who know of the alert and may still see it, at their pace; not for the person who caused the event."""
+    knowing = seeing.who_see(event.alert.project, (first.subscriber for first in earlier.values()))
     return [
         notice_of(event, first.subscriber, first.pace, now, subscription_id=first.subscription_id, own=first.own)
         for first in earlier.values()
-        if first.subscriber.follow_ups and (event.who_id is None or first.subscriber.user_id != event.who_id)
+        if first.subscriber_id in knowing
+        and first.subscriber.follow_ups
+        and (event.who_id is None or first.subscriber.user_id != event.who_id)
     ]
 
 
@@ -97,7 +101,8 @@ def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
 
     What exceeds the most per day waits for tomorrow's digest, except notices about the person's own commits.
     """
-    due = list(subscriber.notices.filter(mail=None, not_before__lte=now).select_related("event__alert").order_by("pk"))
+    waiting = subscriber.notices.filter(mail=None, not_before__lte=now).select_related("event__alert__project")
+    due = without_hidden(subscriber, list(waiting.order_by("pk")))
     if (audible := subscriber.hours.audible(now)) > now:
         Notice.objects.filter(pk__in=[n.pk for n in due]).update(not_before=audible)
         return
@@ -110,6 +115,14 @@ def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
         queue_mail(subscriber, plan.table, digest=True, event=f"digest {plan.table[0].pk}")
     tomorrow = subscriber.hours.digest(subscriber.hours.midnight(now) + timedelta(days=1, seconds=-1))
     Notice.objects.filter(pk__in=[n.pk for n in plan.held]).update(pace=Pace.DAILY, not_before=tomorrow)
+
+
+def without_hidden(subscriber: Subscriber, notices: list[Notice]) -> list[Notice]:
+    """Drop the notices of projects that have become private, or that the subscriber was removed from."""
+    projects = {notice.event.alert.project for notice in notices}
+    hidden = {project.pk for project in projects if not seeing.sees(subscriber, project)}
+    Notice.objects.filter(pk__in=[one.pk for one in notices if one.event.alert.project_id in hidden]).delete()
+    return [one for one in notices if one.event.alert.project_id not in hidden]
 
 
 class MailPlan(NamedTuple):

@@ -86,6 +86,7 @@ class Project(models.Model):
     hook_secret = SealedField(default=new_hook_secret)
     former_hook_secret = SealedField(default=Secret, help_text="also valid while the forge gets the new one")
     former_hook_secret_until = models.DateTimeField(null=True)
+    is_public = models.BooleanField(default=True, help_text="everybody may see it; else its members only")
     created = models.DateTimeField(db_default=Now())
     untracked_at = models.DateTimeField(
         null=True, help_text="since when its repository is not looked at; what was measured stays"

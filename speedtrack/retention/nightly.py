@@ -10,6 +10,7 @@ from django.db.models import DateTimeField, Exists, ExpressionWrapper, QuerySet,
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now, TruncDay
 
+from speedtrack.calls.spent import delete_spent
 from speedtrack.projects.models import Project
 from speedtrack.retention import pruning
 from speedtrack.retention.models import Pruning
@@ -45,6 +46,7 @@ def prune_due() -> None:
             done = set(Pruning.objects.filter(done_at__gte=last_night()).values_list("policy", flat=True))
             left = [policy for policy in POLICIES.values() if policy.name not in done]
             if all(prune_by_night(policy, lambda: time.monotonic() < until) for policy in left):
+                delete_spent()
                 Pruning.objects.update_or_create(pk=Pruning.NIGHT, defaults={"done_at": Now()})
     except pruning.Busy as e:
         log.info("%s", e)

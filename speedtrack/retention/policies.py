@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import QuerySet
 
+from speedtrack.accounts.models import AuditEntry
 from speedtrack.projects.models import Delivery, Refusal
 from speedtrack.retention import kept
 from speedtrack.retention.models import Pruning
@@ -208,6 +209,12 @@ POLICIES = {
                 of_rows(finished_deliveries, kept.nothing, "received_at", at_once=200),
                 of_rows(Refusal.objects.all, kept.nothing, "last_at"),
             ),
+        ),
+        Policy(
+            "audit",
+            "entries of the audit log",
+            "KEEP_AUDIT_DAYS",
+            (of_rows(AuditEntry.objects.all, kept.nothing, "at"),),
         ),
     )
 }

@@ -14,7 +14,7 @@ from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Project
 from speedtrack.projects.remotes import Remote, remote_of
 from speedtrack.runs import queue, tracking
-from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.models import IN_SERVICE, Machine, Run
 
 ANSWER_S = 20  # a person waits for the answer of a repository
 MOST_FIRST = 500  # commits that the first look at a branch queues at most
@@ -88,7 +88,7 @@ def begin_tracking(request: tracking.TrackingRequest) -> Project:
         remedy = "track it again in its settings, or " if known_one.untracked_at else ""
         raise Taken(f"there is a project {slug} already: {remedy}give this one another name") from None
     Branch.objects.create(project=project, name=branch, first_commits=first)
-    project.machines.add(*Machine.objects.filter(retired_at=None))
+    project.machines.add(*Machine.objects.filter(IN_SERVICE))
     return project
 
 
@@ -111,7 +111,7 @@ def untrack(project: Project) -> int:
 def track_again(project: Project) -> None:
     """Undo ``untrack``: the next look at the repository queues what is new since then."""
     Project.objects.filter(pk=project.pk).update(untracked_at=None, polled_at=None, failures=0)
-    project.machines.add(*Machine.objects.filter(retired_at=None))
+    project.machines.add(*Machine.objects.filter(IN_SERVICE))
 
 
 def hook_url(project: Project) -> str:

@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from speedtrack.runs import pools, tokens, tracking
 from speedtrack.runs.models import EnrolmentCode, Machine, MachineEvent, MachineToken, WrongCode
-from speedtrack.runs.models.tokens import TokenText
 from speedtrack.runs.quarantine import record_event
 from speedtrack.runs.tracking import NoSuchThing
+from speedtrack.tokentexts import TokenText
 
 VALID = timedelta(minutes=10)
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # without those that look alike
@@ -39,6 +39,8 @@ def make_code(name: str, pool: str = "", days: int | None = None, who: User | No
     for word, what in ((name, "machine"), *([(pool, "pool")] if pool else [])):
         tracking.check_name(word, what)
     known = Machine.objects.filter(name=name).first()
+    if known:
+        tracking.check_has_runner(known)
     if known and known.retired_at:
         raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` gives it a token, too")
     days = tokens.checked_days(days)
@@ -109,6 +111,8 @@ def admit(row: EnrolmentCode) -> Machine:
     machine = Machine.objects.select_for_update(no_key=True).defer("facts").filter(name=row.name).first()
     if machine is None:
         machine = tracking.register(row.name, row.pool)
+    elif machine.outside:
+        raise CodeRefused(f"results of machine {machine} were sent in meanwhile: make a code for another name")
     elif machine.retired_at:
         raise CodeRefused(f"machine {machine} was retired meanwhile: return it to service first")
     elif row.pool:

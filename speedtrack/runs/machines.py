@@ -21,6 +21,7 @@ class NotPossible(Exception):
 def pause(machine: Machine, who: User | None = None, at_once: bool = False) -> None:
     """Give the machine no more work. It finishes its run; ``at_once``: the run is taken from it and queued again."""
     machine = locked(machine)
+    check_has_runner(machine)
     if not machine.paused:
         Machine.objects.filter(pk=machine.pk).update(paused=True)
         record_event(machine, Kind.PAUSED, "its run is queued again" if at_once else FINISHES, who)
@@ -45,6 +46,7 @@ def take_run_back(machine: Machine, why: str) -> None:
 def resume(machine: Machine, who: User | None = None) -> None:
     """Give the machine work again. Raises NotPossible if it is retired."""
     machine = locked(machine)
+    check_has_runner(machine)
     if machine.retired_at:
         raise NotPossible(f"machine {machine} is retired: return it to service first")
     Machine.objects.filter(pk=machine.pk).update(paused=False)
@@ -79,6 +81,7 @@ def return_to_service(machine: Machine, who: User | None = None) -> str:
     machine = locked(machine)
     if machine.retired_at is None:
         raise NotPossible(f"machine {machine} is in service")
+    check_has_runner(machine)
     token = tokens.replace(machine)
     Machine.objects.filter(pk=machine.pk).update(paused=False, retired_at=None)
     machine.projects.add(*Project.objects.tracked())
@@ -93,6 +96,7 @@ def revoke(machine: Machine, who: User | None = None) -> int:
     Its run is queued again. Its runner is told with its next renewal, and ends.
     """
     machine = locked(machine)
+    check_has_runner(machine)
     ended = tokens.revoke(machine)
     take_run_back(machine, "the tokens of its machine were revoked")
     moved = pools.leave(machine, f"the tokens of {machine} were revoked")
@@ -105,6 +109,22 @@ def rotate(machine: Machine, who: User | None = None) -> None:
     """Have the runner replace its token with its next call; both are valid until it uses the new one."""
     if not tokens.ask_to_rotate(machine):
         raise NotPossible(f"machine {machine} has no valid token: enrol it anew, or make a token for it")
+
+
+@transaction.atomic
+def take_results_again(machine: Machine, who: User | None = None) -> None:
+    """Let a retired machine without a runner have results again. Raises NotPossible."""
+    machine = locked(machine)
+    if machine.retired_at is None or not machine.outside:
+        raise NotPossible(f"machine {machine} is in service")
+    Machine.objects.filter(pk=machine.pk).update(paused=False, retired_at=None)
+    record_event(machine, Kind.RETURNED, "results that are sent in are stored again", who)
+
+
+def check_has_runner(machine: Machine) -> None:
+    """Raises NotPossible for a machine whose results are sent in."""
+    if machine.outside:
+        raise NotPossible(f"machine {machine} has no runner, its results are sent in: this is not possible with it")
 
 
 def tell_unable(machine: Machine, why: str) -> None:

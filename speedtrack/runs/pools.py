@@ -123,7 +123,7 @@ def relieve() -> int:
 @transaction.atomic
 def put(machine: Machine, pool: str, who: User | None = None) -> None:
     """Put the machine into a pool, or with an empty name out of its own. Others of the old pool get its projects."""
-    if machine.pool == pool:
+    if machine.pool == pool or machine.outside:
         return
     before = machine.pool
     Machine.objects.filter(pk=machine.pk).update(pool=pool)

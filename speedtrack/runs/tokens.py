@@ -4,8 +4,9 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
 from speedtrack.runs.models import Machine, MachineEvent, MachineToken
-from speedtrack.runs.models.tokens import MOST_DAYS, TokenText
+from speedtrack.runs.models.tokens import MOST_DAYS
 from speedtrack.runs.quarantine import record_event
+from speedtrack.tokentexts import TokenText
 
 
 class WrongToken(Exception):
@@ -14,7 +15,7 @@ class WrongToken(Exception):
 
 def give(machine: Machine, days: int | None = None) -> str:
     """Give the machine another token, valid for so many days or for ever. Return it: only its digest is stored."""
-    token = TokenText.new()
+    token = MachineToken.new_text()
     MachineToken.store(machine, token, checked_days(days))
     return token.text
 

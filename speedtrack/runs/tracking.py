@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -27,7 +28,7 @@ from speedtrack.projects.remotes import Remote, remote_of
 from speedtrack.projects.sync import LONGEST_BRANCH, store_commits, sync
 from speedtrack.runs import canary, gaps, planning, pools, pushes, quarantine, queue, tokens
 from speedtrack.runs.canary import FrozenCommit
-from speedtrack.runs.models import Canary, Machine, MachineEvent, Reason, Run, Status
+from speedtrack.runs.models import IN_SERVICE, Canary, Machine, MachineEvent, Reason, Run, Status
 
 LONGEST_SLUG = 50  # as Project.slug
 
@@ -110,7 +111,7 @@ def track_branch(project: Project, branch_name: str, request: TrackingRequest) -
     project.untracked_at = None
     project.save(update_fields=["suite", "mail_history_verdicts", "untracked_at"])
     branch, made = Branch.objects.update_or_create(project=project, name=branch_name, defaults={"tracked": True})
-    project.machines.add(*Machine.objects.filter(retired_at=None))
+    project.machines.add(*Machine.objects.filter(IN_SERVICE))
     sync(project, then=pushes.plan_moved)
     if made:
         check_fetched(project, branch)
@@ -231,7 +232,7 @@ def choose(
 
 def machines_to_measure(project: Project, name: str | None) -> list[Machine]:
     """The named machine, or those of the project's policy. Raises NoSuchThing."""
-    machines = [machine_named(name)] if name else pools.machines_for(project)
+    machines = [machine_with_runner(name)] if name else pools.machines_for(project)
     if name and machines[0].retired_at:
         raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` returns it to service")
     if not machines:
@@ -343,6 +344,20 @@ def machine_named(name: str) -> Machine:
         raise NoSuchThing(f"there is no machine {name!r}: there are {known}") from None
 
 
+def machine_with_runner(name: str) -> Machine:
+    """The machine. Raises NoSuchThing if its results come from outside: then nothing here can make it measure."""
+    machine = machine_named(name)
+    check_has_runner(machine)
+    return machine
+
+
+def check_has_runner(machine: Machine) -> None:
+    if machine.outside:
+        raise NoSuchThing(
+            f"machine {machine} has no runner, its results are sent in: measure there, and send what was measured"
+        )
+
+
 def machines_by_name() -> QuerySet[Machine]:
     return Machine.objects.order_by("name")
 
@@ -355,16 +370,25 @@ def add_machine(name: str, pool: str = "", days: int | None = None) -> str:
 
 def register(name: str, pool: str = "") -> Machine:
     """A new machine, without a token. Raises NoSuchThing if its name is taken, or a name is invalid."""
-    check_name(name, "machine")
     if pool:
         check_name(pool, "pool")
-    try:
-        with transaction.atomic():
-            machine = Machine.objects.create(name=name, pool=pool)
-    except IntegrityError:
-        raise NoSuchThing(f"machine {name} exists: `manage.py machine token {name}` gives it a new token") from None
+    machine = make_machine(name, pool=pool)
     machine.projects.add(*Project.objects.tracked())
     return machine
+
+
+def register_outside(name: str) -> Machine:
+    """A new machine without a runner, whose results are sent in. Raises NoSuchThing as ``register``."""
+    return make_machine(name, outside=True)
+
+
+def make_machine(name: str, **columns: Any) -> Machine:
+    check_name(name, "machine")
+    try:
+        with transaction.atomic():
+            return Machine.objects.create(name=name, **columns)
+    except IntegrityError:
+        raise NoSuchThing(f"machine {name} exists: `manage.py machine token {name}` gives it a new token") from None
 
 
 def check_name(name: str, what: str) -> None:
@@ -380,7 +404,7 @@ def check_name(name: str, what: str) -> None:
 
 def renew_token(name: str, who: User | None = None, days: int | None = None) -> str:
     """Give a machine a new token and return it. The old ones are invalid at once. Raises NoSuchThing."""
-    machine = machine_named(name)
+    machine = machine_with_runner(name)
     if machine.retired_at:
         raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` gives it a token, too")
     token = tokens.replace(machine, days)
@@ -393,7 +417,7 @@ def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> 
 
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """
-    machine, project = machine_named(name), project_named(slug)
+    machine, project = machine_with_runner(name), project_named(slug)
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -36,9 +37,11 @@ def summarize(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estim
     if not all(map(math.isfinite, ordered)):
         raise ValueError("a sample is not a finite number")
     rank = outer_rank(len(ordered), confidence)
-    return Estimate(float(np.median(ordered)), ordered[rank], ordered[-1 - rank], len(ordered))
+    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+    return Estimate(middle, ordered[rank], ordered[-1 - rank], len(ordered))
 
 
+@lru_cache(maxsize=2000)
 def outer_rank(n: int, confidence: float) -> int:
     """The largest k such that sample k and sample n-1-k (from 0) enclose the median with ``confidence``; else 0."""
     from scipy.special import bdtr  # here: processes that are idle need not hold scipy

@@ -70,7 +70,7 @@ def test_files_exist(document: Path) -> None:
 
 def test_commands_and_targets_exist(document: Path) -> None:
     text = "\n".join(code(document.read_text()))
-    commands = set(re.findall(r"manage\.py ([a-z_]+)", text)) - set(get_commands())
+    commands = set(re.findall(r"manage\.py ([a-z_]+(?:-[a-z]+)*)", text)) - set(get_commands())
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
     assert (sorted(commands), sorted(set(re.findall(r"^make ([a-z-]+)", text, flags=re.M)) - targets)) == ([], [])
 
@@ -79,7 +79,9 @@ def test_options_exist(document: Path) -> None:
     """Of each command, as ``manage.py COMMAND ... --option``, up to the next command of the line."""
     absent = set()
     for line in code(document.read_text()):
-        for name, arguments in re.findall(r"manage\.py ([a-z_]+)((?:(?!manage\.py).)*)", line.partition(" #")[0]):
+        for name, arguments in re.findall(
+            r"manage\.py ([a-z_]+(?:-[a-z]+)*)((?:(?!manage\.py).)*)", line.partition(" #")[0]
+        ):
             known = load_command(name).create_parser("manage.py", name)._option_string_actions
             absent |= {f"{name} {option}" for option in re.findall(r"--[a-z][a-z-]*", arguments) if option not in known}
     assert sorted(absent) == []

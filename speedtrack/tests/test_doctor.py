@@ -2,6 +2,8 @@
 
 import json
 from io import StringIO
+from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,3 +43,55 @@ def test_the_machine_is_checked_as_its_runner_does(name: str) -> None:
 
 def test_server_and_runner_are_of_one_release() -> None:
     assert f'__version__ = "{speedtrack.__version__}"' in (BASE_DIR / "runners" / "__init__.py").read_text()
+
+
+PRODUCTION = {
+    "URL": "https://speedtrack.example.org",
+    "IS_HTTPS": True,
+    "BEHIND_TLS_PROXY": True,
+    "SECURE_HSTS_SECONDS": 1000,
+    "SECRET_KEY": "0123456789" * 6,
+    "ALLOWED_HOSTS": ["speedtrack.example.org"],
+    "ALLOW_LOCAL_REPOSITORIES": False,
+    "BROKER_URL": "redis://:word@broker/0",
+    "EMAIL_HOST": "mail.example.org",
+    "EMAIL_TLS": "starttls",
+    "EMAIL_FILE_PATH": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "state", "words"),
+    [
+        ({}, "good", "reached as https://speedtrack.example.org, with safe settings"),
+        ({"IS_HTTPS": False, "URL": "http://speedtrack.example.org"}, "bad", "in clear; put a TLS proxy before it"),
+        ({"BEHIND_TLS_PROXY": False}, "bad", "nobody is led to https"),
+        ({"SECURE_HSTS_SECONDS": 0}, "note", "HSTS_SECONDS is 0"),
+        ({"DEBUG": True}, "bad", "show settings and source code"),
+        ({"ALLOWED_HOSTS": ["*"]}, "bad", "list the names"),
+        ({"SECRET_KEY": "short"}, "bad", "can be guessed"),
+        ({"SECRET_KEY": "ab" * 40}, "bad", "can be guessed"),
+        ({"ALLOW_LOCAL_REPOSITORIES": True}, "note", "each repository of this machine"),
+        ({"GIT_HOSTS": ["*"]}, "note", "any public host"),
+        ({"GIT_NETWORKS": [ip_network("0.0.0.0/0")]}, "bad", "GIT_NETWORKS has 0.0.0.0/0"),
+        ({"CHANNEL_NETWORKS": [ip_network("::/0")]}, "bad", "CHANNEL_NETWORKS has ::/0"),
+        ({"BROKER_URL": "redis://broker:6379/0"}, "bad", "set `requirepass` there"),
+        ({"EMAIL_TLS": "none"}, "note", "mails cross the network in clear"),
+        ({"URL": "http://127.0.0.1:8000", "IS_HTTPS": False, "DEBUG": True}, "good", "from this machine only"),
+    ],
+)
+def test_what_is_insecure_is_said_with_the_remedy(
+    settings: Any, changed: dict[str, Any], state: str, words: str
+) -> None:
+    for name, value in {**PRODUCTION, **changed}.items():
+        setattr(settings, name, value)
+    (found,) = doctor.examine(["security"])
+    assert (found.state, words in found.words) == (state, True), found.words
+
+
+def test_a_key_that_others_may_read_is_said(settings: Any, tmp_path: Path) -> None:
+    settings.HOME = tmp_path
+    (tmp_path / "secret-key").write_text("x")
+    (tmp_path / "secret-key").chmod(0o644)
+    (found,) = doctor.examine(["security"])
+    assert found.state == "bad" and "chmod 600" in found.words

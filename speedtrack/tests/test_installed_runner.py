@@ -1,7 +1,8 @@
-"""The runner as a machine of its own has it: the wheel alone in an empty environment, far from the checkout."""
+"""The runner as a machine of its own has it: the wheel alone in an empty environment, without checkout and cargo."""
 
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -22,7 +23,10 @@ PACKAGE = devstack.BASE_DIR / "runners"
 DRIVER = PACKAGE / "driver" / "target" / "release" / "speedbench"
 PIP = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
 INSTALL_S, WORK_S = 600, 300
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of a machine without cargo
 NOT_INSTALLED = {"sample", "tests"}  # packages that only a checkout needs
+UNITS = ["speedtrack-runner.service", "speedtrack-runner.sysusers", "speedtrack-tune.service"]
+CARRIED = ["runners/bin/speedbench", *(f"runners/systemd/{name}" for name in UNITS)]
 SUITE = """
 name = "tiny"
 trials = 5
@@ -45,7 +49,9 @@ prefill = true, warmup_s = 0.05, duration_s = 0.2 }
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     room = tmp_path_factory.mktemp("wheel")
     done = subprocess.run(
-        [sys.executable, *PIP, "wheel", "--no-deps", "--wheel-dir", str(room), str(PACKAGE)],
+        ["make", "wheel", f"CARRIED={DRIVER}", f"DIST={room}", f"PYTHON={sys.executable}"],
+        cwd=devstack.BASE_DIR,
+        env={**os.environ, "MAKEFLAGS": ""},
         capture_output=True,
         text=True,
         timeout=INSTALL_S,
@@ -75,16 +81,62 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """Nothing of this process but its PATH, so that no setting leads back to the checkout."""
-    own = {"PATH": os.environ["PATH"], "HOME": str(home), "SPEEDTRACK_LOCK_DIR": str(home)}
+    """Nothing of this process, so that no setting leads back to the checkout."""
+    own = {"PATH": SYSTEM_PATH, "HOME": str(home), "SPEEDTRACK_LOCK_DIR": str(home)}
     return {**own, "SPEEDTRACK_ALLOW_SHARED_CORES": "1", **more}
+
+
+def what_the_unit_starts(python: Path) -> list[str]:
+    """The command of the unit in the wheel, which stands where docs/installing.md puts the environment."""
+    [unit] = python.parents[1].glob("lib/python*/site-packages/runners/systemd/speedtrack-runner.service")
+    [command] = re.findall(r"^ExecStart=(.+)$", unit.read_text(), re.MULTILINE)
+    return str(command).replace("/opt/speedtrack-runner/", f"{python.parents[1]}/").split()
 
 
 def test_the_wheel_holds_every_module_of_the_runner_once_and_nothing_else(wheel: Path) -> None:
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
     rooms = [PACKAGE, *(file.parent for file in PACKAGE.glob("*/__init__.py") if file.parent.name not in NOT_INSTALLED)]
     modules = [file for room in rooms for file in room.glob("*.py")]
-    assert sorted(names) == sorted(f"runners/{file.relative_to(PACKAGE)}" for file in modules)
+    assert sorted(names) == sorted([*(f"runners/{file.relative_to(PACKAGE)}" for file in modules), *CARRIED])
+
+
+def test_the_wheel_says_which_machines_its_driver_runs_on(wheel: Path) -> None:
+    """By the linker's own list of what it asks of the C library."""
+    listed = subprocess.run(["objdump", "-T", str(DRIVER)], capture_output=True, text=True, check=True).stdout
+    newest = max((int(a), int(b)) for a, b in re.findall(r"GLIBC_(\d+)\.(\d+)", listed))
+    assert wheel.name.endswith(f"-py3-none-manylinux_{newest[0]}_{newest[1]}_{platform.machine()}.whl")
+
+
+def test_the_installed_driver_is_the_one_that_was_built(python: Path) -> None:
+    """Byte for byte: its digest is part of the environment of a series."""
+    [installed] = python.parents[1].glob("lib/python*/site-packages/runners/bin/speedbench")
+    assert installed.read_bytes() == DRIVER.read_bytes() and os.access(installed, os.X_OK)
+
+
+def test_a_driver_that_cannot_be_carried_ends_the_build(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, *PIP, "wheel", "--no-deps", "--wheel-dir", str(tmp_path), str(PACKAGE)],
+        env={**os.environ, "SPEEDTRACK_CARRIED_DRIVER": "/nowhere"},
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_S,
+    )
+    assert done.returncode != 0 and "SPEEDTRACK_CARRIED_DRIVER is /nowhere, which is no program" in done.stderr
+    assert not list(tmp_path.glob("*.whl"))
+
+
+def test_the_doctor_of_the_installed_runner_finds_its_driver(python: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(python.parent / "speedtrack-runner"), "doctor", "--json", "--only", "driver", "compiler", "placement"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=WORK_S,
+    )
+    found = {one["name"]: one for one in json.loads(done.stdout)}
+    assert found["driver"]["state"] == "good" and "site-packages/runners/bin/speedbench" in found["driver"]["words"]
+    assert found["compiler"]["state"] == "good"
 
 
 def test_every_module_can_be_imported_and_comes_from_the_installation(python: Path, tmp_path: Path) -> None:
@@ -139,11 +191,10 @@ def test_the_installed_runner_measures_a_queued_run(
         tmp_path,
         SPEEDTRACK_URL=live_server.url,
         SPEEDTRACK_TOKEN=token,
-        SPEEDTRACK_DRIVER=str(DRIVER),
         SPEEDTRACK_PATIENCE_S="1",
     )
     runner = subprocess.Popen(
-        [str(python), "-m", "runners", "--poll", "--every", "0.2"],
+        what_the_unit_starts(python),
         cwd=tmp_path / "elsewhere",
         env=settings_of_runner,
         stdout=subprocess.PIPE,

@@ -4,20 +4,25 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models.functions import Now
 from django.http import HttpResponseBase
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from speedtrack.alerts.models import Alert
+from speedtrack import browserheaders
+from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.monitoring import heartbeats
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
+from speedtrack.monitoring.models import Heartbeat
+from speedtrack.projects.models import Annotation, Branch, Project
 from speedtrack.runs import tracking
-from speedtrack.runs.models import Run
-from speedtrack.web.tests.world import CPU, slowed
+from speedtrack.runs.models import Machine, Run
+from speedtrack.web.tests.world import CPU, HOSTILE, World, slowed
 
 ODD = {
     "int": ["0", "2147483648", "9223372036854775807", "9223372036854775808", "9" * 20, "9" * 400, "9" * 5000],
@@ -84,6 +89,8 @@ QUERIES: dict[str, list[str]] = {
     "search-values": ["q"],
     "machines": [],
     "badge": ["show"],
+    "export": ["branch", "benchmark", "metric", "machine", "environment", "since", "until", "after", "samples"],
+    "openmetrics": ["branch"],
     "embed": ["branch", "machine", "theme", "width"],
     **{key: ["branch", "machine"] for key in ("timeline-picture", "project-picture")},
     **{key: [] for key in ("alert-picture", "changes-feed", "releases-feed", "help-index", "help")},
@@ -99,10 +106,28 @@ QUERIES: dict[str, list[str]] = {
     "machine-values": [],
     "login": ["next"],
     "logout": [],
+    **{key: [] for key in ("account_login", "account_logout", "account_inactive", "account_change_password")},
+    **{key: [] for key in ("account_set_password", "account_reset_password_done", "account_email_verification_sent")},
+    **{key: [] for key in ("account_reset_password_from_key", "account_reset_password_from_key_done")},
+    **{
+        key: []
+        for key in ("mfa_index", "mfa_authenticate", "mfa_activate_totp", "mfa_deactivate_totp", "mfa_reauthenticate")
+    },
+    **{key: [] for key in ("mfa_view_recovery_codes", "mfa_generate_recovery_codes", "mfa_download_recovery_codes")},
+    **{key: [] for key in ("socialaccount_connections", "socialaccount_signup")},
+    **{key: [] for key in ("socialaccount_login_cancelled", "socialaccount_login_error", "account_email")},
+    **{key: ["next"] for key in ("account_reauthenticate", "account_reset_password", "account_confirm_email")},
+    "account_signup": ["next", "email"],
+    **{f"{one}_login": ["process", "next", "action"] for one in ("github", "openid_connect")},
+    **{f"{one}_callback": ["code", "state", "error"] for one in ("github", "openid_connect")},
+    **{key: [] for key in ("account", "own-tokens", "own-token-revoke", "own-sessions", "account-delete")},
+    **{key: [] for key in ("own-session-end", "own-sessions-end", "first-owner")},
     "healthz": [],
     "readyz": [],
     "metrics": [],
     "hook": [],
+    **{key: ["token"] for key in ("codespeed-add", "codespeed-add-json")},
+    **{key: [] for key in ("codespeed-token-add", "codespeed-token-add-json")},
     "alerts-feed": ["status"],
     "all-alerts-feed": ["status"],
     "releases": ["metric", "machine", "benchmark"],
@@ -146,12 +171,30 @@ QUERIES: dict[str, list[str]] = {
     "all-annotations": ["at"],
     "annotation": [],
     "annotation-delete": [],
+    **{key: ["person", "action", "project", "since", "until", "before"] for key in ("audit", "project-audit")},
+    **{key: ["since", "until", "before"] for key in ("audit-values", "project-audit-values")},
+    **{key: [] for key in ("members", "member-act", "invitation-make", "invitation-revoke", "invitation")},
+    "project-visibility": [],
 }
 FORMS = {
+    "codespeed-add": ["commitid", "project", "benchmark", "environment", "result_value", "result_date"],
+    "codespeed-add-json": ["json"],
     "alert": ["seen", "status", "assignee", "note"],
     "alert-decide": ["alert", "action", "note", "assignee"],
     "machine": ["level"],
     "login": ["username", "password", "next"],
+    "account_login": ["username", "password", "next"],
+    "account_signup": ["username", "email", "password1", "password2"],
+    "account_reset_password": ["email"],
+    "account_email": ["email", "action_add"],
+    "account_change_password": ["oldpassword", "password1", "password2"],
+    "account_reauthenticate": ["password", "next"],
+    "mfa_activate_totp": ["code"],
+    "mfa_reauthenticate": ["code", "next"],
+    "socialaccount_connections": ["account"],
+    "own-tokens": ["name", "scopes", "project", "days"],
+    "account-delete": ["name"],
+    "first-owner": ["username", "email", "password1", "password2"],
     "hook": ["payload"],
     "logout": ["next"],
     "alert-move": ["commit", "note"],
@@ -173,6 +216,9 @@ FORMS = {
     "machine-settings": ["name"],
     "policies": ["branches", "every", "most_waiting", "ignored_paths", "suite", "machines", "extended_at", "zone"],
     "measure": ["range", "every", "order", "benchmarks", "machine"],
+    "invitation-make": ["role", "days", "uses"],
+    "project-visibility": ["slug", "to"],
+    "member-act": ["act", "role"],
     "pull-approve": ["head"],
     "machine-plan": ["windows", "zone", "share-backfill"],
     "annotations": ["place", "text", "everywhere"],
@@ -225,10 +271,13 @@ def clients(
     made, alert = slowed(settings, tmp_path)
     Beating(DISPATCHER, every_s=5).beat()  # /readyz answers 503 without it
     monkeypatch.setattr(heartbeats, "LATE_S", 3600)  # the test may take longer than a dispatcher may be silent
+    Beating(DISPATCHER, every_s=5).beat()  # /readyz answers 503 without it,
+    Heartbeat.objects.update(at=Now() + timedelta(hours=1))  # and once it is old, as on a machine that is busy
     run = Run.objects.filter(commit__sha=made.shas[5]).order_by("pk").first()
     assert run
+    call_it_names(made, alert)
     client = Client(raise_request_exception=False)
-    client.force_login(User.objects.create_user("ada", is_staff=True))
+    client.force_login(User.objects.create_superuser("ada", is_staff=True))
     yield (
         client,
         {
@@ -249,10 +298,33 @@ def clients(
             "kind": "webhook",
             "action": "pause",
             "token": "no-token",
+            "code": "no-code",
             "name": made.machines[0].name,
             "hook_id": made.project.hook_id,
+            "accounts pk": "1",
+            "key": "no-key",
+            "uidb36": "1",
+            "provider_id": "oidc",
         },
     )
+
+
+def call_it_names(made: World, alert: Alert) -> None:
+    """Hostile texts where strangers may write some; the subject of the commit that is measured is one already."""
+    hidden = f"{HOSTILE}\u202e\x1b[31m"
+    Project.objects.update(name=hidden[:100])
+    Branch.objects.create(project=made.project, name=hidden, head=made.commit(0))
+    Machine.objects.update(facts={"cpu_model": hidden}, quarantined_at=Now(), quarantined_why=hidden)
+    Annotation.objects.create(project=made.project, commit=made.commit(5), text=hidden)
+    AlertEvent.objects.filter(alert=alert).update(note=hidden)
+
+
+def shown_raw(answer: HttpResponseBase) -> list[str]:
+    """What a page must not show as it was written: markup, and characters that turn or colour what follows."""
+    if answer.streaming or not answer.get("Content-Type", "").startswith("text/html"):
+        return []
+    text = answer.content.decode()  # type: ignore[attr-defined]
+    return [repr(one) for one in ("<script>alert(1)", "\u202e", "\x1b") if one in text]
 
 
 def patterns(resolver: URLResolver | None = None, before: str = "") -> Iterator[tuple[str, str]]:
@@ -288,16 +360,28 @@ def read(answer: HttpResponseBase) -> int:
     return answer.status_code
 
 
+def headers_lacking(answer: HttpResponseBase) -> list[str]:
+    """Those that each answer has whatever its status, and a policy that would allow inline scripts or styles."""
+    policy = answer.get("Content-Security-Policy", "")
+    unsafe = [word for word in ("unsafe-inline", "unsafe-eval", "http:", "*") if word in policy]
+    return [name for name in (*browserheaders.WITHOUT_PAGE, "Permissions-Policy") if name not in answer] + unsafe
+
+
 def test_odd_parts_of_an_address(clients: tuple[Client, dict[str, str]]) -> None:
     client, right = clients
-    failed = [
-        (method, address, status)
-        for _, route in patterns()
-        for address in addresses(route, right)
-        for method in ("get", "post")
-        if (status := read(getattr(client, method)(address))) >= 500
-    ]
+    failed, unprotected = [], []
+    for _, route in patterns():
+        for address, method in itertools.product(addresses(route, right), ("get", "post")):
+            answer = getattr(client, method)(address)
+            if (status := read(answer)) >= 500:
+                failed.append((method, address, status))
+            framed = route.startswith("embed/")  # it is made for frames of other sites
+            if lacking := [name for name in headers_lacking(answer) if not (framed and name == "X-Frame-Options")]:
+                unprotected.append((method, address, lacking))
+            if raw := shown_raw(answer):
+                unprotected.append((method, address, raw))
     assert failed == []
+    assert unprotected == []
 
 
 def test_odd_queries(clients: tuple[Client, dict[str, str]]) -> None:

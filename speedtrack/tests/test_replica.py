@@ -108,7 +108,7 @@ def test_somebody_who_has_written_sees_what_he_wrote(pair: Pair, client: Client)
 
 
 def test_a_page_that_writes_is_made_by_the_primary(pair: Pair, client: Client) -> None:
-    client.force_login(User.objects.create_user("ada", "ada@example.org"))
+    client.force_login(User.objects.create_superuser("ada", "ada@example.org"))
     pair.replicate()
     answer = client.get("/settings/notifications/")
     assert note_of(answer) == "" and "ada@example.org" in answer.content.decode()
@@ -153,7 +153,7 @@ def test_a_replica_that_hangs_costs_one_wait(pair: Pair, client: Client, monkeyp
 
 
 def test_without_the_primary_the_history_stays_readable(pair: Pair, client: Client) -> None:
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     pair.replicate()
     before = Client()
     assert note_of(before.get(MACHINE)) == ""

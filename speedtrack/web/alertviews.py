@@ -6,14 +6,15 @@ A GET to the address of a form redirects to its page: whoever had to log in firs
 from collections.abc import Callable
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_safe
 
+from speedtrack.accounts.models import Role
 from speedtrack.alerts import muting, regrouping, triage
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import Stale
@@ -25,6 +26,7 @@ from speedtrack.web.pages import alerts as alerts_page
 from speedtrack.web.pages import mutes as mutes_page
 from speedtrack.web.pages import sensitivity as sensitivity_page
 from speedtrack.web.pages.alerts import AlertsPage
+from speedtrack.web.requests.permissions import access_of, note
 
 NOTE_LENGTH = 4000
 MOST_DECIDED = 200  # alerts at once
@@ -45,11 +47,9 @@ def alerts_values(request: HttpRequest, slug: str | None = None) -> HttpResponse
 
 
 def listed_alerts(request: HttpRequest, project: Project | None) -> AlertsPage:
-    reader = request.user if isinstance(request.user, User) else None
-    return alerts_page.load(project, alerts_page.AlertFilters.of(request.GET), reader)
+    return alerts_page.load(project, alerts_page.AlertFilters.of(request.GET), access_of(request))
 
 
-@login_required
 def decide_alerts(request: HttpRequest) -> HttpResponse:
     """Save one decision on several alerts; report what was not saved, and go back to the list."""
     assert isinstance(request.user, User)
@@ -63,8 +63,19 @@ def decide_alerts(request: HttpRequest) -> HttpResponse:
     if not seen:
         messages.error(request, "No alert is selected: tick some, or press x on a row.")
         return redirect(back)
-    note = request.POST.get("note", "")[:NOTE_LENGTH]
-    done = triage.decide_each(seen, request.POST.get("action", ""), note, request.user)
+    words, action = request.POST.get("note", "")[:NOTE_LENGTH], request.POST.get("action", "")
+    access = access_of(request)
+    known = access.among(Alert.objects.filter(pk__in=seen)).select_related("project")
+    allowed = {one.pk: one.project for one in known if access.may(Role.TRIAGER, one.project_id)}
+    if refused := len(known) - len(allowed):
+        messages.error(request, f"{refused} not saved: that needs the role {Role.TRIAGER} in their projects.")
+    for pk in sorted(seen.keys() - {one.pk for one in known}):
+        messages.error(request, f"Not saved, alert {pk}: it does not exist any more.")
+    seen = {pk: status for pk, status in seen.items() if pk in allowed}
+    done = triage.decide_each(seen, action, words, request.user)
+    for project in set(allowed.values()) if done.changed else ():
+        numbers = ", ".join(str(pk) for pk in seen if allowed[pk] == project)
+        note(request, "alert.decide", f"alerts {numbers}", project, {"action": (None, action[:NOTE_LENGTH])})
     if done.changed:
         messages.success(request, f"Saved: {done.changed} alert{'' if done.changed == 1 else 's'}.")
     if done.unchanged:
@@ -74,48 +85,48 @@ def decide_alerts(request: HttpRequest) -> HttpResponse:
     return redirect(back)
 
 
-def regroup(request: HttpRequest, pk: int, change: Callable[[Alert, str, User], str]) -> HttpResponse:
+def regroup(request: HttpRequest, pk: int, action: str, change: Callable[[Alert, str, User], str]) -> HttpResponse:
     """Change which change points belong to an alert, for a person; report what was done, or why not."""
     assert isinstance(request.user, User)
     found = alert_page.alert_or_404(pk)
     if request.method != "POST":
         return redirect("alert", pk=pk)
     try:
-        messages.success(request, change(found, request.POST.get("note", "")[:NOTE_LENGTH], request.user))
+        with transaction.atomic():
+            done = change(found, request.POST.get("note", "")[:NOTE_LENGTH], request.user)
+            note(request, action, f"alert {pk}: {done}", found.project)
+        messages.success(request, done)
     except (Stale, ValueError) as e:
         messages.error(request, f"Not saved: {e}.")
     return redirect("alert", pk=pk)
 
 
-@login_required
 def move_alert(request: HttpRequest, pk: int) -> HttpResponse:
     def change(found: Alert, note: str, who: User) -> str:
         regrouping.move(found, request.POST.get("commit", "").strip(), note, who)
         return "Moved."
 
-    return regroup(request, pk, change)
+    return regroup(request, pk, "alert.move", change)
 
 
-@login_required
 def split_alert(request: HttpRequest, pk: int) -> HttpResponse:
     def change(found: Alert, note: str, who: User) -> str:
         chosen = [int(name) for name in request.POST.getlist("change") if name.isdecimal() and len(name) < 19]
         return f"Split off as alert {regrouping.split(found, chosen, note, who).pk}."
 
-    return regroup(request, pk, change)
+    return regroup(request, pk, "alert.split", change)
 
 
-@login_required
 def merge_alerts(request: HttpRequest, pk: int) -> HttpResponse:
     def change(found: Alert, note: str, who: User) -> str:
         name = request.POST.get("into", "")
-        into = Alert.objects.filter(pk=int(name)).first() if name.isdecimal() and len(name) < 19 else None
+        into = found.project.alerts.filter(pk=int(name)).first() if name.isdecimal() and len(name) < 19 else None
         if into is None:
             raise ValueError(f"there is no alert {name!r}")
         regrouping.merge(found, into, note, who)
         return f"Alert {found.pk} was merged into this one."
 
-    return regroup(request, pk, change)
+    return regroup(request, pk, "alert.merge", change)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -127,19 +138,19 @@ def mutes(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "web/mutes.html", {"page": page, "project": page.project})
 
 
-@login_required
 def add_mute(request: HttpRequest, slug: str) -> HttpResponse:
     assert isinstance(request.user, User)
     project = scope.project_or_404(slug)
     try:
-        made = muting.mute(project, mutes_page.read_mute_form(project, request.POST), request.user)
+        asked = mutes_page.read_mute_form(project, request.POST)
+        made = muting.mute(project, asked, request.user)
+        note(request, "mute.make", made, project, {"days": (None, asked.days)})
         messages.success(request, f"Muted: {made}.")
     except ValueError as e:
         messages.error(request, f"Not muted: {e}.")
     return redirect("mutes", slug=slug)
 
 
-@login_required
 def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     assert isinstance(request.user, User)
     found = scope.project_or_404(slug).mutes.filter(pk=pk).first()
@@ -147,6 +158,8 @@ def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
         raise Http404(f"{slug} has no mute {pk}.")
     if request.method == "POST":
         ended = muting.end_mute(found, request.user)
+        if ended:
+            note(request, "mute.end", found, found.project)
         messages.success(request, "The mute has ended." if ended else "It had ended already.")
     return redirect("mutes", slug=slug)
 

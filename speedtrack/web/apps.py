@@ -8,3 +8,6 @@ class WebConfig(AppConfig):
 
     def ready(self) -> None:
         from speedtrack.web import checks  # noqa: F401 (registers the check)
+        from speedtrack.web.accounts import noting
+
+        noting.connect()

@@ -1,7 +1,6 @@
 """Bisections by hand: the list of a project with the form that begins one, one of them, and its end."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -12,6 +11,7 @@ from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Bisection
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.web.pages import bisection as bisection_page
+from speedtrack.web.requests.permissions import note
 from speedtrack.web.scope import project_or_404
 
 
@@ -24,7 +24,6 @@ def bisect(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "web/bisect.html", {"page": page, "project": page.project})
 
 
-@login_required
 def begin(request: HttpRequest, slug: str) -> HttpResponse:
     assert isinstance(request.user, User)
     project = project_or_404(slug)
@@ -36,6 +35,7 @@ def begin(request: HttpRequest, slug: str) -> HttpResponse:
     except (NotMeasurable, DefinitionError) as e:
         messages.error(request, f"Nothing was queued: {e}.")
         return redirect("bisect", slug=slug)
+    note(request, "bisection.begin", f"bisection {made.pk}: {made.before.short}..{made.commit.short}", project)
     return redirect("bisection", pk=made.pk)
 
 
@@ -46,11 +46,11 @@ def bisection(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def stop_bisection(request: HttpRequest, pk: int) -> HttpResponse:
     """End a bisection, and cancel what it has queued. GET: back to its page."""
     found = get_object_or_404(Bisection, pk=pk)
     if request.method == "POST":
         bisecting.stop(found, f"stopped by {request.user.get_username()}")
+        note(request, "bisection.stop", f"bisection {pk}", found.project)
         messages.success(request, "The bisection has ended.")
     return redirect("bisection", pk=pk)

@@ -7,7 +7,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.validators import RegexValidator
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
@@ -19,6 +18,7 @@ from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.models import Channel
 from speedtrack.sealed import KeyLost
 from speedtrack.web import scope
+from speedtrack.web.requests.permissions import note
 
 Kind = Channel.Kind
 REPOSITORY = r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+"
@@ -131,7 +131,6 @@ class ChannelForm(forms.Form):
 
 
 @require_safe
-@login_required
 def list_channels(request: HttpRequest, slug: str) -> HttpResponse:
     project = scope.project_or_404(slug)
     kinds = [(kind.value, kind.label, FIELD_LABELS[kind].purpose) for kind in Kind]
@@ -140,7 +139,6 @@ def list_channels(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def add_channel(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     project = scope.project_or_404(slug)
     if kind not in FIELD_LABELS:
@@ -149,6 +147,7 @@ def add_channel(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     offered |= {"secret": secrets.token_urlsafe(32)} if kind == Kind.WEBHOOK else {}
     form = ChannelForm(kind, False, request.POST or None, offered)
     if channel := save_entry(form, lambda entry: managing.add_channel(project, kind, entry)):
+        note(request, "channel.add", channel, project, {"kind": (None, kind)})
         messages.success(request, f"{channel} is set up. Send a test to check that it works.")
         return redirect("channels", slug=slug)
     context = {"project": project, "form": form, "kind": Kind(kind).label, "labels": FIELD_LABELS[kind]}
@@ -156,12 +155,12 @@ def add_channel(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def change_channel(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     channel = channel_or_404(slug, pk)
     offered = {"name": channel.name, "place": channel.place, "improvements": channel.improvements}
     form = ChannelForm(channel.kind, True, request.POST or None, offered)
-    if save_entry(form, lambda entry: managing.save_channel(channel, entry)):
+    if saved := save_entry(form, lambda entry: managing.save_channel(channel, entry)):
+        note(request, "channel.change", saved, channel.project, {"fields": (None, ", ".join(form.changed_data))})
         messages.success(request, "Saved.")
         return redirect("channels", slug=slug)
     context = {"project": channel.project, "channel": channel, "form": form, "labels": FIELD_LABELS[channel.kind]}
@@ -180,14 +179,16 @@ def save_entry(form: ChannelForm, save: Callable[[ChannelSettings], Channel]) ->
 
 
 @require_POST
-@login_required
 def act_on_channel(request: HttpRequest, slug: str, pk: int, action: str) -> HttpResponse:
     """Do one of ACTIONS with a channel."""
     channel = channel_or_404(slug, pk)
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     try:
-        messages.success(request, ACTIONS[action](channel, request.user.get_username()))
+        named, project = str(channel), channel.project
+        done = ACTIONS[action](channel, request.user.get_username())
+        note(request, f"channel.{action}", named, project)
+        messages.success(request, done)
     except (TemporaryFailure, PermanentFailure, KeyLost) as e:
         messages.error(request, f"{channel}: {e}.")
     return redirect("channels", slug=slug)

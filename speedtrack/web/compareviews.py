@@ -3,13 +3,14 @@
 from functools import partial
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
+from speedtrack.accounts.access import Access
+from speedtrack.accounts.models import Role
 from speedtrack.alerts import measuring
 from speedtrack.alerts.measuring import AskedPairs, NotMeasurable
 from speedtrack.benchmarks import numbers
@@ -21,6 +22,7 @@ from speedtrack.web.pages.compare import document
 from speedtrack.web.pages.compare import page as compare_page
 from speedtrack.web.pages.compare.sides import ComparedSide
 from speedtrack.web.requests.formats import format_or_404, values_response
+from speedtrack.web.requests.permissions import access_of, note
 
 SUMMARY_ROWS = 12
 
@@ -28,7 +30,9 @@ SUMMARY_ROWS = 12
 @require_safe
 def compare(request: HttpRequest, slug: str) -> HttpResponse:
     is_summary = request.GET.get("part") == "summary"
-    page = compare_page.load(slug, request.GET, most_rows=SUMMARY_ROWS if is_summary else compare_page.SHOWN)
+    page = compare_page.load(
+        slug, request.GET, access_of(request), most_rows=SUMMARY_ROWS if is_summary else compare_page.SHOWN
+    )
     template = "web/compare_summary.html" if is_summary else "web/compare.html"
     return render(request, template, {"page": page, "project": page.project})
 
@@ -37,30 +41,34 @@ def compare(request: HttpRequest, slug: str) -> HttpResponse:
 def compare_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     """The same as JSON or CSV."""
     format_or_404(form, "a comparison")
-    page = compare_page.load(slug, request.GET)
+    page = compare_page.load(slug, request.GET, access_of(request))
     rows = partial(document.csv_rows, page)
     return values_response(form, f"{slug}-compare", partial(document.compare_document, page), rows)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def compare_measure(request: HttpRequest, slug: str) -> HttpResponse:
     """Queue what the page offers: pairs of both sides, or a side that was not measured. GET: back to the page."""
     if request.method == "POST":
         try:
-            messages.success(request, sentence_of(asked_for(request, slug)))
+            asked = asked_for(request, slug)
+            note(request, "run.queue", f"run {asked.run.pk} of {asked.run.commit.short}", asked.run.project)
+            messages.success(request, sentence_of(asked, access_of(request)))
         except (NotMeasurable, DefinitionError) as e:
             messages.error(request, f"Nothing was queued: {e}.")
     return redirect(f"{reverse('compare', args=[slug])}?{request.GET.urlencode()}")
 
 
 def asked_for(request: HttpRequest, slug: str) -> AskedPairs:
-    sides = compare_page.sides_asked(slug, request.GET)
+    access = access_of(request)
+    sides = compare_page.sides_asked(slug, request.GET, access)
     if sides is None:
         raise NotMeasurable("there is nothing to compare yet")
     what = request.POST.get("what", "")
     if what in ("base", "head"):
         side: ComparedSide = sides.base if what == "base" else sides.head
+        if not access.may(Role.MAINTAINER, side.project.pk):
+            raise NotMeasurable(f"this needs the role {Role.MAINTAINER} in {side.project}: its owners give it")
         return measuring.measure_commit(side.commit)
     if sides.head.machine is None or sides.base.project != sides.head.project or sides.base.commit == sides.head.commit:
         raise NotMeasurable("pairs need two commits of one project, and a machine that has measured the head")
@@ -68,11 +76,11 @@ def asked_for(request: HttpRequest, slug: str) -> AskedPairs:
     return measuring.measure_pair(sides.base.commit, sides.head.commit, sides.head.machine.pk, names)
 
 
-def sentence_of(asked: AskedPairs) -> str:
+def sentence_of(asked: AskedPairs, access: Access) -> str:
     """What was queued, and when it will about be done."""
     run = asked.run
     what = f"Run {run.pk} {'is queued' if asked.is_new else 'was queued before'} on {run.machine}"
-    health = queue_page.work_of(run.machine).health
+    health = queue_page.work_of(run.machine, access).health
     if health in ("quarantine", "paused", "silent", "never seen"):
         return f"{what}. The machine takes no work now: {health}."
     expected = run_page.expected_times(run)

@@ -14,6 +14,7 @@ from django.utils.feedgenerator import Atom1Feed
 from django.utils.html import escape
 from django.views.decorators.http import condition, require_safe
 
+from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
@@ -25,6 +26,7 @@ from speedtrack.web.pages import changes, releaseentries
 from speedtrack.web.pages.alerts import ListedAlert, count_alerts, list_alerts
 from speedtrack.web.pages.changes import ChangeGroup
 from speedtrack.web.pages.releaseentries import ReleaseEntry
+from speedtrack.web.requests.permissions import access_of
 
 LISTED = 30  # changes
 CERTAIN = ("confirmed", "history")
@@ -49,8 +51,8 @@ class AlertsFeed(FeedOfAlerts):
     feed_type = Atom1Feed
     author_name = "SpeedTrack"
 
-    def __init__(self, project: Project | None, status: str) -> None:
-        self.project, self.status = project, status
+    def __init__(self, project: Project | None, status: str, access: Access) -> None:
+        self.project, self.status, self.access = project, status, access
         page = reverse("alerts", args=[project.slug]) if project else reverse("all-alerts")
         self.link = f"{settings.URL}{page}?status={status}"
         self.feed_url = f"{settings.URL}{feed_path(project)}?status={status}"
@@ -60,7 +62,7 @@ class AlertsFeed(FeedOfAlerts):
             self.title += f" ({status})"
 
     def items(self) -> list[ListedAlert]:
-        found = list_alerts(self.project, self.status)
+        found = list_alerts(self.project, self.status, self.access)
         events = AlertEvent.objects.filter(alert__in=[row.alert for row in found])
         self.updated = dict(events.values_list("alert").annotate(Max("at")).order_by())
         return found
@@ -214,9 +216,12 @@ def alerts_feed(request: HttpRequest, slug: str | None = None) -> HttpResponse:
     project = scope.project_or_404(slug) if slug else None
     status = request.GET.get("status", "all")
     status = status if status in ("open", *Alert.Status.values) else "all"
+    access = access_of(request)
     events: QuerySet[AlertEvent] = AlertEvent.objects.filter(**({"alert__project": project} if project else {}))
+    events = access.among(events, "alert__project")
     newest: dict[str, Any] = events.aggregate(pk=Max("pk"), at=Max("at"))
-    state = f"{settings.URL} {slug} {status} {newest['pk']} {sum(count_alerts(project).values())}"
+    count = sum(count_alerts(project, access).values())
+    state = f"{settings.URL} {slug} {status} {newest['pk']} {count} {sorted(access.hidden)}"
     etag = f'"{hashlib.sha256(state.encode()).hexdigest()[:32]}"'
-    answer = condition(lambda _: etag, lambda _: newest["at"])(AlertsFeed(project, status))
+    answer = condition(lambda _: etag, lambda _: newest["at"])(AlertsFeed(project, status, access))
     return answer(request)

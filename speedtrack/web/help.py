@@ -159,6 +159,7 @@ WORDS = {
         "canary": ("measures the frozen server of its machine", CANARY),
         "aa": ("measures a commit against itself: whatever it shows is noise", "methodology#what-the-machine-can-see"),
         "pull": ("measures the head of a pull request against its merge base, in pairs", "planning#pull-requests"),
+        "import": ("was measured elsewhere, and sent in", "results-from-outside"),
         "profile": ("samples where both sides of a change spend their time; it measures nothing", GLOSSARY),
     },
     "check": {
@@ -196,6 +197,7 @@ WORDS = {
         "retired": ("it was taken out of service; its results stay", GLOSSARY),
         "quarantine": ("its canary moved: it measures only the canary until that is steady again", CANARY),
         "never seen": ("no runner has used its token yet", GLOSSARY),
+        "outside": ("it has no runner: its results are measured elsewhere and sent in", "results-from-outside"),
     },
 }
 STATISTICS = {

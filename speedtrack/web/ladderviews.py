@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 from speedtrack.web.pages import ladders as ladders_page
 from speedtrack.web.pages import releases as releases_page
 from speedtrack.web.requests.formats import format_or_404, values_response
+from speedtrack.web.requests.permissions import access_of
 
 
 @require_safe
@@ -28,13 +29,13 @@ def releases_values(request: HttpRequest, slug: str, form: str) -> HttpResponseB
 
 @require_safe
 def ladders(request: HttpRequest) -> HttpResponse:
-    return render(request, "web/ladders.html", {"page": ladders_page.load(request.GET)})
+    return render(request, "web/ladders.html", {"page": ladders_page.load(request.GET, access_of(request))})
 
 
 @require_safe
 def ladders_values(request: HttpRequest, form: str) -> HttpResponseBase:
     """The same as JSON or CSV."""
     format_or_404(form, "a ladder")
-    page = ladders_page.load(request.GET)
+    page = ladders_page.load(request.GET, access_of(request))
     document, rows = partial(ladders_page.ladders_document, page), partial(ladders_page.csv_rows, page)
     return values_response(form, "ladder", document, rows)

@@ -5,6 +5,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from speedtrack import __version__
 from speedtrack.monitoring import collector, health
 from speedtrack.monitoring.remembered import Busy
 from speedtrack.web.requests import monitoring
@@ -14,8 +15,8 @@ REFUSED = "the metrics are for this host only: set METRICS_TOKEN, and send it as
 
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Is the process alive?"""
-    return HttpResponse("ok\n", content_type="text/plain")
+    """Is the process alive, and of which release?"""
+    return HttpResponse("ok\n", content_type="text/plain", headers={"X-SpeedTrack-Version": __version__})
 
 
 @never_cache

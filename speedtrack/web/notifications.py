@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -13,9 +12,9 @@ from django.views.decorators.http import require_http_methods
 
 from speedtrack.notices import subscribing
 from speedtrack.notices.models import Pace, Subscriber, Subscription
-from speedtrack.projects.models import Project
 from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.web.pages import notifications as page
+from speedtrack.web.requests.permissions import note
 
 Act = Callable[[Subscriber, QueryDict], None]
 #: What each form of the page does, and the message when it is done.
@@ -32,7 +31,6 @@ NO_LINK = "This link is not from a mail of SpeedTrack, or it is no longer valid.
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def own_notifications(request: HttpRequest) -> HttpResponse:
     """The notifications of the user who is logged in."""
     assert isinstance(request.user, User)
@@ -59,20 +57,27 @@ def notifications_page(request: HttpRequest, subscriber: Subscriber, acts: dict[
             raise Http404("There is no such form.")
         try:
             act(subscriber, request.POST)
+            note_own(request, request.POST.get("act", ""))
             messages.success(request, done)
         except ValidationError as e:
             messages.error(request, " ".join(e.messages))
         return redirect(request.path)
     context = {
         "subscriber": subscriber,
-        "subscriptions": subscriber.subscriptions.select_related("project").order_by("pk"),
-        "projects": Project.objects.order_by("slug"),
+        "subscriptions": page.subscriptions_of(subscriber),
+        "projects": page.projects_of(subscriber),
         "directions": Subscription.Direction.choices,
         "paces": Pace.choices,
         "zones": page.ZONES,
         "may_try": "trial" in acts,
     }
     return render(request, "web/notifications.html", context)
+
+
+def note_own(request: HttpRequest, act: str) -> None:
+    """What people with an account change of their own notifications; others are known by their mails only."""
+    if isinstance(request.user, User):
+        note(request, f"notification.{act}", "their own")
 
 
 @csrf_exempt  # a mail program posts here without a cookie; the signed token identifies the subscriber

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from django.db.models import Exists, F, OuterRef, Q, Subquery
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Count, Exists, F, OuterRef, Q, Subquery
 from django.http import Http404, QueryDict
 
-from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED, Metric
+from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.projects.models import Branch, Position, Project
 from speedtrack.runs.models import Machine, Series
 
@@ -53,8 +55,9 @@ def scope_of(slug: str, query: QueryDict, metric: str | None = None) -> Scope:
     branch = named_or_default("branch", query.get("branch"), branches, project.default_branch)
     machines = machines_of(project)
     machine = named_or_default("machine", query.get("machine"), machines, "")
-    metrics = list(METRICS.values())
-    shown_metric = named_or_default("metric", metric or query.get("metric"), metrics, HEADLINE)
+    metrics = metrics_of(machines)
+    usual = usual_metric(machine)
+    shown_metric = named_or_default("metric", metric or query.get("metric"), metrics, usual)
     assert shown_metric
     return Scope(project, branches, branch, machines, machine, metrics, shown_metric)
 
@@ -68,7 +71,40 @@ def named_or_default(kind: str, name: str | None, among: Iterable[N], default: s
 
 
 def machines_of(project: Project) -> list[Machine]:
-    """Machines that measure the project or have measured it; those with series first."""
+    """Machines that measure the project or have measured it; those with series first, those without a runner last.
+
+    ``outside_metrics``: the keys of the project's metrics from outside there, the most frequent first. Of machines
+    without a runner, those with most metrics come first: a try-out is often the first one by name.
+    """
     series = Series.objects.filter(project=project, machine=OuterRef("pk"))
-    machines = Machine.objects.defer("facts").annotate(has_series=Exists(series))
-    return list(machines.filter(Q(projects=project) | Q(has_series=True)).distinct().order_by("-has_series", "name"))
+    outside = series.filter(metric__contains="--").order_by().values("metric").annotate(count=Count("pk"))
+    machines = Machine.objects.defer("facts").annotate(
+        has_series=Exists(series), outside_metrics=ArraySubquery(outside.order_by("-count", "metric").values("metric"))
+    )
+    shown = machines.filter(Q(projects=project) | Q(has_series=True)).distinct()
+    found: list[Any] = list(shown.order_by("-has_series", "outside", "name"))
+    return sorted(found, key=lambda one: (not one.has_series, one.outside, one.outside and -len(one.outside_metrics)))
+
+
+def outside_metrics(machine: Machine) -> list[str]:
+    """What ``machines_of`` has found."""
+    return getattr(machine, "outside_metrics", [])
+
+
+def metrics_of(machines: Iterable[Machine]) -> list[Metric]:
+    """All metrics that the series of these machines may have: those of runners, then those from outside."""
+    known = list(machines)
+    outside = METRICS.among(name for one in known for name in outside_metrics(one))
+    return outside if outside and all(one.outside for one in known) else [*METRICS.values(), *outside]
+
+
+def watched_metrics(project: Project | None) -> list[Metric]:
+    """The metrics of which changes may raise alerts; without a project those that every project may have."""
+    outside = OutsideMetric.objects.filter(project=project).values_list("key", flat=True) if project else ()
+    return METRICS.among({*WATCHED, *outside})
+
+
+def usual_metric(machine: Machine | None) -> str:
+    """The metric that a page shows unless told otherwise."""
+    found = outside_metrics(machine) if machine and machine.outside else []
+    return found[0] if found else HEADLINE

@@ -23,6 +23,7 @@ from speedtrack.web.pages.timeline.table import csv_rows
 from speedtrack.web.pages.timeline.version import etag_of
 from speedtrack.web.pages.timeline.view import RANGES, view_of
 from speedtrack.web.requests.formats import csv_response, format_or_404
+from speedtrack.web.requests.permissions import access_of
 
 WIDTH, HEIGHT = 1000, 420  # of an SVG
 SMALLEST, LARGEST = 240, 4000
@@ -30,7 +31,7 @@ SMALLEST, LARGEST = 240, 4000
 
 @require_safe
 def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
-    overlay = overlay_of(view_of(slug, benchmark, metric, request.GET), request.GET)
+    overlay = overlay_of(view_of(slug, benchmark, metric, request.GET), request.GET, access_of(request))
     if request.GET.get("part") == "values":
         return render(request, "web/timeline_values.html", {"page": timeline_table.load(overlay)})
     view = overlay.view
@@ -74,7 +75,7 @@ def kept(request: HttpRequest, *without: str) -> list[tuple[str, str]]:
 def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str, form: str) -> HttpResponseBase:
     """A timeline as JSON, CSV or SVG."""
     format_or_404(form, "a timeline", ("json", "csv", "svg"))
-    overlay = overlay_of(view_of(slug, benchmark, metric, request.GET), request.GET)
+    overlay = overlay_of(view_of(slug, benchmark, metric, request.GET), request.GET, access_of(request))
     # Trials may be deleted without a trace in what the version is made of.
     etag = None if "trials" in request.GET else etag_of(overlay, f"{form} {request.GET.urlencode()}")
     answer = {"json": timeline_json, "csv": timeline_csv, "svg": timeline_picture}[form]
@@ -117,5 +118,5 @@ def lines(request: HttpRequest, slug: str) -> HttpResponse:
     """Lines that a search field offers: those whose names have the words of ``q``."""
     project = scope.project_or_404(slug)
     asked = (request.GET.get(key, "") for key in ("benchmark", "metric", "machine", "branch"))
-    found = search.suggestions(LineName(project.slug, *asked), request.GET.get("q", ""))
+    found = search.suggestions(LineName(project.slug, *asked), request.GET.get("q", ""), access_of(request))
     return JsonResponse({"lines": plain_values([vars(one) for one in found])})

@@ -1,12 +1,12 @@
 """The pages: read the address, load the page by one module of ``pages``, render it."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
+from speedtrack.accounts.access import seers
 from speedtrack.alerts import triage
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.runs import quarantine
@@ -22,20 +22,21 @@ from speedtrack.web.pages import profiles as profiles_page
 from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.pages import run as run_page
 from speedtrack.web.pages.project import page as project_page
+from speedtrack.web.requests.permissions import access_of, differing, note, permit_of
 
 NOTE_LENGTH = 4000
 
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    return render(request, "web/home.html", {"page": home_page.load()})
+    return render(request, "web/home.html", {"page": home_page.load(access_of(request))})
 
 
 @require_safe
 def project(request: HttpRequest, slug: str) -> HttpResponse:
     page = project_page.load(scope.scope_of(slug, request.GET), request.GET)
     project = page.scope.project
-    hook_url = project_page.hook_url(project) if request.user.is_authenticated else None
+    hook_url = project_page.hook_url(project) if permit_of(request).maintain else None
     context = {"page": page, "scope": page.scope, "project": project, "hook_url": hook_url}
     context["begins"] = beginning.load(page.scope)
     return render(request, "web/project.html", context)
@@ -63,22 +64,27 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
     found = alert_page.alert_or_404(pk)
     if found.merged_into_id:
         return redirect("alert", pk=found.merged_into_id)
-    page = alert_page.load(found, request.user.is_authenticated, all_pairs=request.GET.get("pairs") == "all")
+    page = alert_page.load(found, permit_of(request).triage, all_pairs=request.GET.get("pairs") == "all")
     section = profiles_page.section_of_alert(page.alert, request.GET.get("zoom", ""))
     context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section}
     return render(request, "web/alert.html", context)
 
 
-@login_required
 def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
     """Save a person's decision on an alert."""
     assert isinstance(request.user, User)
     found = alert_page.alert_or_404(pk)
     assignee = User.objects.filter(is_active=True, username=request.POST.get("assignee", "")).first()
-    note = request.POST.get("note", "")[:NOTE_LENGTH]
-    decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, note)
+    if assignee and not seers(found.project, [assignee.pk]):
+        assignee = None
+    words = request.POST.get("note", "")[:NOTE_LENGTH]
+    decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, words)
+    before = {"status": found.status, "assignee": found.assignee}
     try:
         changed = triage.decide(found, decision, request.user)
+        if changed:
+            after = {"status": decision.status, "assignee": assignee}
+            note(request, "alert.decide", f"alert {pk}", found.project, differing(before, after))
         messages.success(request, "Saved." if changed else "Nothing was changed.")
     except (Stale, ValueError) as e:
         messages.error(request, f"Not saved: {e}")
@@ -87,7 +93,7 @@ def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def run(request: HttpRequest, pk: int) -> HttpResponse:
-    page = run_page.load(pk)
+    page = run_page.load(pk, access_of(request))
     template = "web/run_live.html" if request.GET.get("part") == "live" else "web/run.html"
     section = profiles_page.section_of_run(page.run, request.GET.get("zoom", ""))
     return render(request, template, {"page": page, "run": page.run, "project": page.run.project, "section": section})
@@ -95,7 +101,7 @@ def run(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def run_log(request: HttpRequest, pk: int) -> HttpResponse:
-    page = log_page.load(pk, request.GET)
+    page = log_page.load(pk, request.GET, access_of(request))
     return render(request, "web/log.html", {"page": page, "run": page.run, "project": page.run.project})
 
 
@@ -127,29 +133,29 @@ def profile_folded(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 def queue(request: HttpRequest) -> HttpResponse:
     template = "web/queue_live.html" if request.GET.get("part") == "live" else "web/queue.html"
-    return render(request, template, {"page": queue_page.load()})
+    return render(request, template, {"page": queue_page.load(access_of(request))})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def machine(request: HttpRequest, name: str) -> HttpResponse:
     if request.method == "POST":
         return lift_quarantine(request, name)
-    page = machine_page.load(name)
+    page = machine_page.load(name, access_of(request))
     return render(request, "web/machine.html", {"page": page, "machine": page.machine})
 
 
 @require_safe
 def machine_values(request: HttpRequest, name: str) -> HttpResponse:
-    return JsonResponse(plain_values(machine_page.machine_document(machine_page.load(name))))
+    return JsonResponse(plain_values(machine_page.machine_document(machine_page.load(name, access_of(request)))))
 
 
-@login_required
 def lift_quarantine(request: HttpRequest, name: str) -> HttpResponse:
     """End a machine's quarantine, for a person."""
     assert isinstance(request.user, User)
     try:
         level = request.POST.get("level") == "new"
         quarantine.lift_by_hand(machine_page.machine_or_404(name), request.user, accept_level=level)
+        note(request, "machine.lift", name, None, {"accept_level": (None, level)})
         messages.success(request, "The quarantine has ended.")
     except quarantine.NotQuarantined as e:
         messages.error(request, f"The quarantine was not ended: {e}.")

@@ -92,7 +92,7 @@ def test_once_works_until_there_is_no_work(start: Start, api: Api) -> None:
         ({"SPEEDTRACK_TOKEN": ""}, "no machine token: enrol this machine"),
         ({"SPEEDTRACK_TOKEN": "two words"}, "copy it again"),
         ({"SPEEDTRACK_TOKEN": "", "SPEEDTRACK_TOKEN_FILE": "/nowhere"}, "SPEEDTRACK_TOKEN_FILE cannot be read"),
-        ({"SPEEDTRACK_DRIVER": "/nowhere"}, "SPEEDTRACK_DRIVER is /nowhere, which is no program: build it with `cd"),
+        ({"SPEEDTRACK_DRIVER": "/nowhere"}, "SPEEDTRACK_DRIVER is /nowhere, which is no program: install the wheel"),
         ({"SPEEDTRACK_RUNNER_HOME": "/proc/runner"}, "SPEEDTRACK_RUNNER_HOME /proc/runner cannot be made"),
         ({}, "BROKER_URL is not set: set it to the broker of the server (redis://...), or start with --poll"),
     ],

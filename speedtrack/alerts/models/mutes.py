@@ -7,7 +7,8 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.metrics import LONGEST_KEY, METRICS
+from speedtrack.benchmarks.models import LONGEST_NAME
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine, Series
 
@@ -35,8 +36,8 @@ class Mute(models.Model):
     """
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="mutes")
-    benchmark = models.CharField(max_length=100, default="", blank=True)
-    metric = models.CharField(max_length=60, default="", blank=True)
+    benchmark = models.CharField(max_length=LONGEST_NAME, default="", blank=True)
+    metric = models.CharField(max_length=LONGEST_KEY, default="", blank=True)
     machine = models.ForeignKey(Machine, models.CASCADE, null=True, blank=True, related_name="mutes")
     reason = models.TextField()
     until = models.DateTimeField()

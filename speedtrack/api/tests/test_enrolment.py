@@ -7,9 +7,9 @@ import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
+from speedtrack import __version__
 from speedtrack.runs import enrolment, queue, tokens
 from speedtrack.runs.models import Alarm, MachineToken, Run
-from speedtrack.runs.models.tokens import TokenText
 from speedtrack.tests import builders
 
 from .conftest import CLAIM, Runner, error
@@ -21,7 +21,7 @@ def enroll(client: Client, code: str, token: str, **changes: Any) -> Any:
 
 
 def test_a_machine_is_enrolled_without_a_token_and_works_with_the_one_it_made(db: None, client: Client) -> None:
-    token = TokenText.new().text
+    token = MachineToken.new_text().text
     answer = enroll(client, enrolment.make_code("m7"), token)
     assert json.loads(answer.content) == {"machine": "m7", "queue": "machine.m7"}
     runner = Runner(MachineToken.of(token).machine, token, client)
@@ -30,7 +30,7 @@ def test_a_machine_is_enrolled_without_a_token_and_works_with_the_one_it_made(db
 
 
 def test_a_wrong_code_or_token_is_refused_and_guesses_are_throttled(db: None, client: Client) -> None:
-    code, token = enrolment.make_code("m7"), TokenText.new().text
+    code, token = enrolment.make_code("m7"), MachineToken.new_text().text
     assert enroll(client, code, "strn_1_weak").status_code == 401
     assert enroll(client, code, token, protocol=1).status_code == 426
     for _ in range(10):
@@ -49,7 +49,7 @@ def test_a_runner_replaces_its_token_when_it_is_asked(runner: Runner, tracked: A
     job = runner.claim()
     renewed = runner.post(f"runs/{job['run']}/renew", {"token": job["token"]})
     assert beat() == {"rotate": True} and json.loads(renewed.content)["rotate"] is True
-    new = TokenText.new().text
+    new = MachineToken.new_text().text
     for _ in range(2):
         assert runner.post("token", {"token": new}).status_code == 200
     assert beat() == beat(new) == {"rotate": False}
@@ -64,7 +64,7 @@ def test_a_runner_replaces_its_token_when_it_is_asked(runner: Runner, tracked: A
 def test_another_version_gets_no_work_and_the_reason(runner: Runner, tracked: Any, said: dict[str, Any]) -> None:
     answer = runner.post("claim", said)
     assert answer.status_code == 426
-    assert "and this server is version 1.0.0 (protocol 2)" in error(answer)
+    assert f"and this server is version {__version__} (protocol 2)" in error(answer)
     assert not Run.objects.active().exists()
 
 

@@ -3,7 +3,9 @@
 from speedtrack.runs.models.alarms import Alarm
 from speedtrack.runs.models.approvals import Approval, ApprovalQuerySet
 from speedtrack.runs.models.canaries import Canary, CanaryCheck
-from speedtrack.runs.models.machines import Assignment, Environment, Machine, MachineEvent
+from speedtrack.runs.models.comparisons import PairedComparison, PairedComparisonQuerySet
+from speedtrack.runs.models.imports import Import, Origin
+from speedtrack.runs.models.machines import IN_SERVICE, Assignment, Environment, Machine, MachineEvent
 from speedtrack.runs.models.measurements import (
     Build,
     Measurement,
@@ -34,6 +36,7 @@ from speedtrack.runs.models.tokens import EnrolmentCode, MachineToken, UnknownTo
 
 __all__ = [
     "ACTIVE",
+    "IN_SERVICE",
     "MOVES",
     "ROUTINE",
     "SETTLING",
@@ -49,11 +52,15 @@ __all__ = [
     "DeferralQuerySet",
     "EnrolmentCode",
     "Environment",
+    "Import",
     "LogChunk",
     "Machine",
     "MachineEvent",
     "MachineToken",
     "Measurement",
+    "Origin",
+    "PairedComparison",
+    "PairedComparisonQuerySet",
     "PlanningPolicy",
     "Profile",
     "Reason",

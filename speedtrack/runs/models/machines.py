@@ -16,10 +16,17 @@ from speedtrack.wakeups import Wakes
 SEEN_EVERY = timedelta(seconds=5)
 
 
+#: Machines that measure: neither retired nor without a runner.
+IN_SERVICE = Q(retired_at=None, outside=False)
+
+
 class Machine(models.Model):
     """A computer that measures. It does one thing at a time."""
 
     name = models.SlugField(unique=True)
+    outside = models.BooleanField(
+        default=False, db_default=False, help_text="it has no runner: its results are measured elsewhere and sent in"
+    )
     pool = models.SlugField(default="", blank=True, help_text="machines of equal hardware; empty: it is its own pool")
     projects = models.ManyToManyField(Project, related_name="machines")
     paused = models.BooleanField(default=False, help_text="gets no new work")
@@ -52,6 +59,10 @@ class Machine(models.Model):
             models.CheckConstraint(
                 condition=Q(retired_at=None) | Q(paused=True), name="a_retired_machine_gets_no_work"
             ),
+            models.CheckConstraint(
+                condition=Q(outside=False) | Q(pool="", last_seen_at=None, quarantined_at=None),
+                name="an_outside_machine_has_no_runner",
+            ),
             Wakes(name="a_resumed_machine_wakes", after="UPDATE OF paused, quarantined_at"),
         ]
 
@@ -65,7 +76,7 @@ class Machine(models.Model):
     @property
     def takes_work(self) -> bool:
         """Does it take more than its canary, whenever its windows are open?"""
-        return not self.paused and self.quarantined_at is None
+        return not self.outside and not self.paused and self.quarantined_at is None
 
     def note_call(self) -> None:
         """Store that its runner has called; of many calls, one every few seconds."""

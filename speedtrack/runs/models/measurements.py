@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from speedtrack.benchmarks.metrics import LONGEST_KEY
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import packing
@@ -57,7 +58,7 @@ class Series(models.Model):
     id = models.AutoField(primary_key=True)  # of 4 bytes, as each measurement has it several times
     project = models.ForeignKey(Project, models.CASCADE, related_name="series", db_index=False)
     benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="series")
-    metric = models.CharField(max_length=60)
+    metric = models.CharField(max_length=LONGEST_KEY)
     machine = models.ForeignKey(Machine, models.PROTECT, related_name="series")
     environment = models.ForeignKey(Environment, models.PROTECT, related_name="series")
     # When the oldest measurement that detection has not seen was accepted; cleared by compare-and-swap.

@@ -44,6 +44,7 @@ class Reason(models.TextChoices):
     AA = "aa", "A/A"
     PROFILE = "profile"  #: both sides of a change are sampled by a profiler; nothing is measured
     PULL = "pull"  #: the head of a pull request against its merge base, in pairs
+    IMPORT = "import"  #: measured elsewhere and sent in; it is stored when it has ended, and no machine takes it
 
 
 class Side(models.TextChoices):
@@ -57,8 +58,8 @@ SETTLING = (Reason.CONFIRM, Reason.BISECT)  #: paired runs that settle a suspici
 
 class RunQuerySet(models.QuerySet["Run"]):
     def own(self) -> "RunQuerySet":
-        """Runs that measure a commit for its line: neither paired runs nor canary runs."""
-        return self.filter(base=None, canary=None)
+        """Runs that measure a commit for its line: neither paired runs nor canary runs, nor what others measured."""
+        return self.filter(base=None, canary=None, imported=None)
 
     def active(self) -> "RunQuerySet":
         return self.filter(status__in=ACTIVE)
@@ -129,6 +130,15 @@ class Run(models.Model):
         default=False, help_text="the noise floors that its pairs show have not been stored yet"
     )
 
+    imported = models.ForeignKey(
+        "Import",
+        models.RESTRICT,
+        null=True,
+        related_name="runs",
+        db_index=False,
+        help_text="the batch that its results came with",
+    )
+
     begun: "Attempt | None" = None  #: the attempt that a claim has just begun, so that it need not be loaded
 
     objects: ClassVar = RunQuerySet.as_manager()
@@ -160,6 +170,11 @@ class Run(models.Model):
             models.CheckConstraint(
                 condition=Q(retry_at=None) | Q(status="failed"), name="only_a_failed_run_waits_for_its_machine"
             ),
+            models.CheckConstraint(
+                condition=Q(reason="import", imported__isnull=False, status="succeeded", base=None)
+                | (~Q(reason="import") & Q(imported=None)),
+                name="an_import_has_ended_and_one_side",
+            ),
             Wakes(name="a_new_run_wakes", after="INSERT"),
             # A run that is claimed is work for nobody.
             Wakes(
@@ -174,8 +189,14 @@ class Run(models.Model):
             ),
             models.Index(fields=["lease_until"], name="runs_leased", condition=Q(status__in=["leased", "running"])),
             models.Index(fields=["project", "-id"], name="runs_of_project"),
+            models.Index(
+                fields=["project", "-id"],
+                name="own_runs_of_project",
+                condition=Q(base=None, canary=None, imported=None),
+            ),
             models.Index(fields=["machine"], name="canary_runs", condition=Q(reason="canary")),
             models.Index(fields=["machine", "ended_at"], name="runs_ended", condition=Q(ended_at__isnull=False)),
+            models.Index(fields=["imported"], name="runs_of_imports", condition=Q(imported__isnull=False)),
             models.Index(fields=["retry_at"], name="runs_given_up", condition=Q(retry_at__isnull=False)),
             models.Index(fields=["id"], name="runs_with_floors_due", condition=Q(floors_due=True)),
             models.Index(

@@ -1,17 +1,10 @@
-"""How a machine shows who it is: tokens, and the codes by which a new one is enrolled.
-
-A token is ``strn_<key>_<43 letters and digits>_<check sum>``: the prefix lets scanners of secrets find it, the check
-sum tells a mistyped one from a revoked one. Only its SHA-256 is stored, which is enough for 256 random bits.
-"""
+"""How a machine shows who it is: tokens, and the codes by which a new one is enrolled."""
 
 import hashlib
 import hmac
 import re
-import secrets
-import string
-import zlib
 from datetime import timedelta
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -20,55 +13,25 @@ from django.db.models.functions import Least, Now
 from django.utils import timezone
 
 from speedtrack.runs.models.machines import SEEN_EVERY, Machine
+from speedtrack.tokentexts import MACHINE, NotAToken, TokenText
 
-PREFIX = "strn"
-BASE62 = string.digits + string.ascii_letters
-SECRET_LENGTH = 43  # 256 bits
-CHECK_LENGTH = 6
-TOKEN = re.compile(f"{PREFIX}_([0-9a-f]{{12}})_([0-9A-Za-z]{{{SECRET_LENGTH}}})_([0-9A-Za-z]{{{CHECK_LENGTH}}})")
 OVERLAP = timedelta(minutes=10)  # how long the token before stays valid once its successor was used
 FRESH_SHARE = 2 / 3  # of a token's life, after which its runner is asked to replace it
 MOST_DAYS = 3650
+FORMER = re.compile(r"strn_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")  # as release 1.0 made them
 
 
 class UnknownToken(Exception):
     """No machine has this token, or no longer."""
 
 
-class TokenText(NamedTuple):
-    """A token as it is sent, and its parts."""
-
-    text: str
-    key: str
+class FormerText(TokenText):
+    """A token of release 1.0: without a check sum, and with a digest of its secret alone."""
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
-
-    @staticmethod
-    def new() -> "TokenText":
-        key, secret = secrets.token_hex(6), "".join(secrets.choice(BASE62) for _ in range(SECRET_LENGTH))
-        return TokenText(f"{PREFIX}_{key}_{secret}_{check_sum(key, secret)}", key)
-
-    @staticmethod
-    def parse(text: str) -> "TokenText":
-        """Raises UnknownToken if it is no whole token."""
-        found = TOKEN.fullmatch(text)
-        if found is None or found[3] != check_sum(found[1], found[2]):
-            raise UnknownToken(
-                "this is no machine token, or a part of one: copy it again; `manage.py machine add NAME` (or "
-                "`machine token NAME`) makes one"
-            )
-        return TokenText(text, found[1])
-
-
-def check_sum(key: str, secret: str) -> str:
-    """The CRC-32 of the other parts, in letters and digits."""
-    left, letters = zlib.crc32(f"{key}_{secret}".encode()), ""
-    for _ in range(CHECK_LENGTH):
-        left, place = divmod(left, len(BASE62))
-        letters = BASE62[place] + letters
-    return letters
+        secret = self.text.removeprefix(f"{MACHINE}_{self.key}_")
+        return hashlib.sha256(secret.encode()).hexdigest()
 
 
 class MachineTokenQuerySet(models.QuerySet["MachineToken"]):
@@ -103,6 +66,27 @@ class MachineToken(models.Model):
         ]
 
     @staticmethod
+    def new_text() -> TokenText:
+        return TokenText.new(MACHINE)
+
+    @staticmethod
+    def parse(text: str) -> TokenText:
+        """Raises UnknownToken if it is no whole token of a machine."""
+        try:
+            return TokenText.parse(text, MACHINE)
+        except NotAToken as e:
+            raise UnknownToken(
+                "this is no machine token, or a part of one: copy it again; `manage.py machine add NAME` (or "
+                "`machine token NAME`) makes one"
+            ) from e
+
+    @staticmethod
+    def parse_used(text: str) -> TokenText:
+        """As ``parse``; a token of release 1.0 stays valid until it is replaced."""
+        former = FORMER.fullmatch(text)
+        return FormerText(text, former[1]) if former else MachineToken.parse(text)
+
+    @staticmethod
     def store(machine: Machine, token: TokenText, days: int | None = None) -> "MachineToken":
         life = timedelta(days=days) if days else None
         return MachineToken.objects.create(
@@ -117,7 +101,7 @@ class MachineToken(models.Model):
     @staticmethod
     def of(text: str) -> "MachineToken":
         """The token with its machine. Raises UnknownToken that says why it is refused."""
-        token = TokenText.parse(text)
+        token = MachineToken.parse_used(text)
         by_now: dict[str, Any] = {
             "is_over": ExpressionWrapper(Q(expires_at__isnull=False, expires_at__lte=Now()), models.BooleanField()),
             "rotation_due": ExpressionWrapper(Q(rotate_at__isnull=False, rotate_at__lte=Now()), models.BooleanField()),

@@ -67,7 +67,7 @@ def test_a_project_that_was_never_fetched_takes_any_address(project: Project, st
 
 
 def test_the_page_says_what_will_happen_and_asks(project: Project, stranger: Repository, client: Client) -> None:
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     address = f"/p/{project.slug}/settings/"
     fields = {"name": project.name, "url": str(stranger.path), "suite": "tiny", "default_branch": "main"}
     fields |= {"machine_policy": "each", "lag_alarm_hours": "24"}

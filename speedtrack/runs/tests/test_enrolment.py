@@ -12,7 +12,6 @@ from django.db.models.functions import Now
 from speedtrack.runs import enrolment, machines, tokens, tracking
 from speedtrack.runs.enrolment import CodeRefused, TooManyCodes
 from speedtrack.runs.models import EnrolmentCode, Machine, MachineToken, UnknownToken, WrongCode
-from speedtrack.runs.models.tokens import TokenText
 from speedtrack.runs.tracking import NoSuchThing
 
 HERE = "192.0.2.1"
@@ -21,7 +20,7 @@ HERE = "192.0.2.1"
 def test_a_code_is_exchanged_for_the_token_that_the_runner_made(db: None) -> None:
     code = enrolment.make_code("m1", pool="large", days=7)
     assert code.replace("-", "") not in str(EnrolmentCode.objects.values().get())
-    token = TokenText.new()
+    token = MachineToken.new_text()
     for _ in range(2):  # the answer to the first call was lost
         assert enrolment.enrol(code.lower().replace("-", " "), token, HERE).name == "m1"
     made = MachineToken.of(token.text)
@@ -31,19 +30,19 @@ def test_a_code_is_exchanged_for_the_token_that_the_runner_made(db: None) -> Non
 
 def test_a_code_is_valid_once_and_not_for_long(db: None) -> None:
     code = enrolment.make_code("m1")
-    enrolment.enrol(code, TokenText.new(), HERE)
+    enrolment.enrol(code, MachineToken.new_text(), HERE)
     with pytest.raises(CodeRefused, match=r"was used at \d\d:\d\d UTC, for machine m1"):
-        enrolment.enrol(code, TokenText.new(), HERE)
+        enrolment.enrol(code, MachineToken.new_text(), HERE)
     code = enrolment.make_code("m2")
     EnrolmentCode.objects.filter(name="m2").update(expires_at=Now())
     with pytest.raises(CodeRefused, match="has expired, 10 minutes after it was made"):
-        enrolment.enrol(code, TokenText.new(), HERE)
+        enrolment.enrol(code, MachineToken.new_text(), HERE)
     assert not Machine.objects.filter(name="m2").exists()
 
 
 def test_a_machine_that_is_enrolled_anew_has_one_token(db: None) -> None:
     old = tracking.add_machine("m1")
-    enrolment.enrol(enrolment.make_code("m1"), TokenText.new(), HERE)
+    enrolment.enrol(enrolment.make_code("m1"), MachineToken.new_text(), HERE)
     with pytest.raises(UnknownToken, match="was revoked"):
         MachineToken.of(old)
     machines.retire(Machine.objects.get())
@@ -55,16 +54,16 @@ def test_guesses_are_throttled_by_address_and_in_all(db: None) -> None:
     code = enrolment.make_code("m1")
     for _ in range(10):
         with pytest.raises(CodeRefused, match="unknown enrolment code"):
-            enrolment.enrol("AAAAA-BBBBB-CCCCC-DDDDD", TokenText.new(), HERE)
+            enrolment.enrol("AAAAA-BBBBB-CCCCC-DDDDD", MachineToken.new_text(), HERE)
     with pytest.raises(TooManyCodes, match="wait 10 minutes"):
-        enrolment.enrol(code, TokenText.new(), HERE)
-    assert enrolment.enrol(code, TokenText.new(), "192.0.2.2").name == "m1"
+        enrolment.enrol(code, MachineToken.new_text(), HERE)
+    assert enrolment.enrol(code, MachineToken.new_text(), "192.0.2.2").name == "m1"
     WrongCode.objects.update(at=Now() - timedelta(minutes=11))
-    enrolment.enrol(enrolment.make_code("m1"), TokenText.new(), HERE)
+    enrolment.enrol(enrolment.make_code("m1"), MachineToken.new_text(), HERE)
     assert not WrongCode.objects.exists()
     WrongCode.objects.bulk_create(WrongCode(address=f"198.51.100.{place}") for place in range(100))
     with pytest.raises(TooManyCodes):
-        enrolment.enrol(enrolment.make_code("m3"), TokenText.new(), "192.0.2.9")
+        enrolment.enrol(enrolment.make_code("m3"), MachineToken.new_text(), "192.0.2.9")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "a/b", "x" * 51, "<b>"])
@@ -76,7 +75,7 @@ def test_an_odd_name_gets_no_code(db: None, name: str) -> None:
 
 
 def test_a_token_that_exists_is_not_taken_for_a_new_machine(db: None) -> None:
-    theirs = TokenText.parse(tracking.add_machine("m1"))
+    theirs = MachineToken.parse(tracking.add_machine("m1"))
     with pytest.raises(CodeRefused, match="another machine has this token"):
         enrolment.enrol(enrolment.make_code("m2"), theirs, HERE)
     assert tokens.MachineToken.of(theirs.text).machine.name == "m1"
@@ -90,7 +89,7 @@ def test_two_machines_with_one_code_at_once_are_one_machine() -> None:
     def enrol(_: int) -> str:
         together.wait()
         try:
-            return enrolment.enrol(code, TokenText.new(), HERE).name
+            return enrolment.enrol(code, MachineToken.new_text(), HERE).name
         except CodeRefused:
             return "refused"
         finally:

@@ -11,24 +11,25 @@ from django.utils import timezone
 from speedtrack.devstack import BASE_DIR
 from speedtrack.runs import machines, tokens, tracking
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
-from speedtrack.runs.models.tokens import OVERLAP, TOKEN, TokenText
+from speedtrack.runs.models.tokens import OVERLAP
 from speedtrack.runs.tokens import WrongToken
 from speedtrack.tests import builders
+from speedtrack.tokentexts import TOKEN
 
 pytestmark = pytest.mark.django_db
 
 
 def row(text: str) -> MachineToken:
-    return MachineToken.objects.get(key=TokenText.parse(text).key)
+    return MachineToken.objects.get(key=MachineToken.parse(text).key)
 
 
 def test_runner_and_server_make_tokens_of_the_same_form() -> None:
     program = "from runners.reporting.token import new_token; print(new_token()); print(new_token())"
     made = subprocess.run([sys.executable, "-c", program], cwd=BASE_DIR, check=True, capture_output=True, text=True)
-    texts = [*made.stdout.split(), TokenText.new().text, TokenText.new().text]
+    texts = [*made.stdout.split(), MachineToken.new_text().text, MachineToken.new_text().text]
     assert len(set(texts)) == 4
     for text in texts:
-        assert TOKEN.fullmatch(text) and TokenText.parse(text).text == text
+        assert TOKEN.fullmatch(text) and MachineToken.parse(text).text == text
 
 
 def test_a_mistyped_token_is_told_from_an_unknown_one(machine: Machine) -> None:
@@ -37,7 +38,7 @@ def test_a_mistyped_token_is_told_from_an_unknown_one(machine: Machine) -> None:
     with pytest.raises(UnknownToken, match="no machine token, or a part of one: copy it again"):
         MachineToken.of(swapped)
     with pytest.raises(UnknownToken, match="unknown machine token"):
-        MachineToken.of(TokenText.new().text)
+        MachineToken.of(MachineToken.new_text().text)
 
 
 def test_a_token_expires_and_is_to_be_replaced_before(machine: Machine) -> None:
@@ -58,7 +59,7 @@ def test_a_token_of_an_odd_life_is_refused(machine: Machine, days: int) -> None:
 
 def test_a_rotated_token_and_its_successor_are_valid_until_the_new_one_is_used(machine: Machine) -> None:
     first = tokens.give(machine, days=90)
-    successor = TokenText.new()
+    successor = MachineToken.new_text()
     for _ in range(2):  # a runner that did not hear the answer asks again
         tokens.rotate(MachineToken.of(first), successor)
     new = MachineToken.of(successor.text)
@@ -73,7 +74,7 @@ def test_a_rotated_token_and_its_successor_are_valid_until_the_new_one_is_used(m
 def test_a_runner_cannot_take_the_token_of_another_machine(machine: Machine) -> None:
     theirs = tracking.add_machine("m2")
     with pytest.raises(WrongToken, match="another token has this key"):
-        tokens.rotate(MachineToken.of(tokens.give(machine)), TokenText.parse(theirs))
+        tokens.rotate(MachineToken.of(tokens.give(machine)), MachineToken.parse(theirs))
     assert MachineToken.of(theirs).machine.name == "m2"
 
 

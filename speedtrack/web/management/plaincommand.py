@@ -1,11 +1,13 @@
-"""The base of all commands of this room: their output is safe to show on a terminal."""
+"""The base of all commands of this room: their output is safe to show on a terminal, and their changes are noted."""
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.management.base import BaseCommand, OutputWrapper
 
+from speedtrack.accounts import audit
+from speedtrack.projects.models import Project
 from speedtrack.text import plain
 
 
@@ -17,11 +19,34 @@ class PlainOutput(OutputWrapper):
 
 
 class PlainCommand(BaseCommand):
-    """A command whose output and errors may contain names of branches and messages of git servers."""
+    """A command whose output and errors may contain names of branches and messages of git servers.
+
+    When it has changed something, the audit log gets an entry.
+    """
+
+    #: The options that the entry quotes: never one whose value is a secret.
+    quoted: ClassVar[tuple[str, ...]] = ()
+
+    def change(self, options: dict[str, Any]) -> str:
+        """What the command does, as noun and verb such as `run.cancel`; empty if it only reads."""
+        return ""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         style = self.stderr.style_func
         self.stdout = PlainOutput(options.pop("stdout", None) or sys.stdout)
         self.stderr = PlainOutput(options.pop("stderr", None) or sys.stderr)
         self.stderr.style_func = style
-        return super().execute(*args, **options)
+        done = super().execute(*args, **options)
+        if not options.get("dry_run") and (action := self.change(options)):
+            self.note(action, options)
+        return done
+
+    def note(self, action: str, options: dict[str, Any]) -> None:
+        given = [words_of(options[name]) for name in self.quoted if options.get(name)]
+        slug = options.get("project")
+        project = Project.objects.filter(slug=slug).first() if isinstance(slug, str) else None
+        audit.note(None, action, " ".join(given), project)
+
+
+def words_of(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

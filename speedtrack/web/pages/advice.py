@@ -36,11 +36,19 @@ def what_to_do(
         return [missing or "Nothing: a later commit restored the speed."]
     if alert.status in (Status.EXPECTED, Status.INVALID):
         return [closing_words(alert, events)]
+    if alert.status == Status.SUSPECTED and by_history_alone(alert):
+        return ["Measure both sides where these results come from, then decide: nothing is measured again here."]
     if alert.status == Status.SUSPECTED:
         return ["Wait: it is not confirmed yet. Both sides are measured again by themselves."]
     if alert.improvement:
         return ["Nothing has to be done: it got better. Close it as expected, with a note of what did it."]
     return [*where_to_look(alert, tables), whose_turn(alert)]
+
+
+def by_history_alone(alert: Alert) -> bool:
+    """Can nothing that changed be measured again?"""
+    statuses = set(alert.change_points.values_list("status", flat=True))
+    return statuses == {ChangePoint.Status.HISTORY}
 
 
 def closing_words(alert: Alert, events: Sequence[AlertEvent]) -> str:

@@ -10,12 +10,14 @@ from django.db.models import Case, Count, Exists, F, FloatField, Max, OuterRef, 
 from django.db.models.functions import Coalesce
 from django.http import Http404, QueryDict
 
+from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.models.alerts import AlertQuerySet
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import METRICS, WATCHED, Direction, Metric
+from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Project
 from speedtrack.web.drawing.strips import ChangeStrip
+from speedtrack.web.scope import watched_metrics
 
 PAGE, NEWEST = 50, 100  # on a page, in a feed
 MOST_PEOPLE = 200
@@ -119,11 +121,11 @@ class AlertsPage:
     people: list[str]
     following: str = ""
     orders: dict[str, str] = field(default_factory=lambda: ORDERS)
-    metrics: list[Metric] = field(default_factory=lambda: [METRICS[name] for name in WATCHED])
+    metrics: list[Metric] = field(default_factory=list)
 
 
-def load(project: Project | None, filters: AlertFilters, reader: User | None = None) -> AlertsPage:
-    chosen = filtered(standing_alerts(project), filters, reader)
+def load(project: Project | None, filters: AlertFilters, access: Access) -> AlertsPage:
+    chosen = filtered(standing_alerts(project, access), filters, access.caller.user)
     by_status = count_by_status(chosen)
     counts = [(name, by_status.get(name, 0)) for name in (*Alert.Status.values, "improvements")]
     alerts, following = page_of(of_status(chosen, filters.status), filters)
@@ -133,15 +135,18 @@ def load(project: Project | None, filters: AlertFilters, reader: User | None = N
         counts=counts,
         open=sum(by_status.get(name, 0) for name in Alert.OPEN),
         filters=filters,
-        projects=[] if project else list(Project.objects.order_by("name").values_list("slug", "name")),
+        projects=[]
+        if project
+        else list(access.among(Project.objects.order_by("name"), "pk").values_list("slug", "name")),
         people=list(people[:MOST_PEOPLE]),
         following=following,
+        metrics=watched_metrics(project),
     )
 
 
-def standing_alerts(project: Project | None) -> AlertQuerySet:
-    found = Alert.objects.standing()
-    return found if project is None else found.filter(project=project)
+def standing_alerts(project: Project | None, access: Access) -> AlertQuerySet:
+    found: AlertQuerySet = Alert.objects.standing()
+    return access.among(found) if project is None else found.filter(project=project)
 
 
 def filtered(found: AlertQuerySet, filters: AlertFilters, reader: User | None) -> AlertQuerySet:
@@ -173,9 +178,9 @@ def of_status(found: AlertQuerySet, status: str) -> AlertQuerySet:
     return found.filter(status=status, improvement=False) if status in Alert.Status.values else found
 
 
-def list_alerts(project: Project | None, status: str) -> list[ListedAlert]:
+def list_alerts(project: Project | None, status: str, access: Access) -> list[ListedAlert]:
     """The newest alerts of a status, for feeds."""
-    return page_of(of_status(standing_alerts(project), status), AlertFilters(status=status), NEWEST)[0]
+    return page_of(of_status(standing_alerts(project, access), status), AlertFilters(status=status), NEWEST)[0]
 
 
 def page_of(found: AlertQuerySet, filters: AlertFilters, most: int = PAGE) -> tuple[list[ListedAlert], str]:
@@ -210,7 +215,7 @@ def ordered_from(found: AlertQuerySet, filters: AlertFilters) -> AlertQuerySet:
 def worst_size() -> Coalesce:
     """The largest slowdown of an alert as a share; of what got better only, the negative of its size."""
     slower = Case(
-        When(Q(series__metric__in=HIGHER), then=Value(1.0) - F("ratio")),
+        When(Q(series__metric__in=HIGHER) | Q(series__metric__endswith="--higher"), then=Value(1.0) - F("ratio")),
         default=F("ratio") - Value(1.0),
         output_field=FloatField(),
     )
@@ -280,8 +285,8 @@ def ranked_changes(alerts: Iterable[Alert]) -> dict[int, list[ListedChange]]:
     return found
 
 
-def count_alerts(project: Project | None) -> dict[str, int]:
-    return count_by_status(standing_alerts(project))
+def count_alerts(project: Project | None, access: Access) -> dict[str, int]:
+    return count_by_status(standing_alerts(project, access))
 
 
 def count_by_status(found: QuerySet[Alert]) -> dict[str, int]:

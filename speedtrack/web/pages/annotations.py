@@ -66,9 +66,13 @@ class AnnotationForm(forms.Form):
     )
     everywhere = forms.BooleanField(required=False, label="It concerns all projects (only with a date)")
 
-    def __init__(self, project: Project | None, entered: QueryDict | None, initial: dict[str, Any]) -> None:
+    def __init__(
+        self, project: Project | None, entered: QueryDict | None, initial: dict[str, Any], is_operator: bool
+    ) -> None:
         super().__init__(entered, initial=initial, label_suffix="")
         self.project = project
+        if project and not is_operator:
+            del self.fields["everywhere"]  # what concerns all projects is for operators to say
         if project is None:
             del self.fields["everywhere"]
             place = self.fields["place"]

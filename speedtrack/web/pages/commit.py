@@ -306,7 +306,7 @@ def results_on(machine: MeasuringMachine, place: BranchPlace) -> list[SeriesResu
 def machine_results(machine: str, results: list[SeriesResult], asked: str | None) -> MachineResults:
     """The results of a machine in the metrics' order; where environments differ, the table has the newest."""
     results = sorted(results, key=lambda r: (r.benchmark, r.series_id))
-    by_metric = {metric.name: MetricResults(metric, []) for metric in METRICS.values()}
+    by_metric = {metric.name: MetricResults(metric, []) for metric in METRICS.among(one.metric.name for one in results)}
     for one in results:
         by_metric[one.metric.name].results.append(one)
     groups = [group for group in by_metric.values() if group.results]

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
@@ -12,6 +12,7 @@ import numpy as np
 from django.db import connection
 from django.db.models import Count, F
 
+from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines import Array, array_of, sql
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
@@ -37,15 +38,24 @@ CROSS JOIN LATERAL (SELECT number, commit_id FROM projects_position
      WHERE b.id = ANY(%(branches)s)
   GROUP BY b.project_id, b.id, r.machine_id, machine.name
 """
+# Of a machine without a runner, the metric that most of its series have.
+METRICS_OUTSIDE = """
+    SELECT a.project_id, found.metric
+      FROM unnest(%(projects)s::bigint[], %(machines)s::bigint[]) AS a(project_id, machine_id)
+      JOIN runs_machine m ON m.id = a.machine_id AND m.outside
+CROSS JOIN LATERAL (
+        SELECT s.metric FROM runs_series s WHERE s.project_id = a.project_id AND s.machine_id = a.machine_id
+      GROUP BY s.metric ORDER BY count(*) DESC, s.metric LIMIT 1) found
+"""
 HEADLINES = sql("""
     SELECT a.project_id, s.id, benchmark.name, found.*
-      FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(machines)s::bigint[])
-           AS a(project_id, branch_id, machine_id)
+      FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(machines)s::bigint[], %(metrics)s::text[])
+           AS a(project_id, branch_id, machine_id, metric)
 CROSS JOIN LATERAL (
         SELECT array_agg(commit_id) AS commits, array_agg(number) AS numbers
           FROM (SELECT commit_id, number FROM projects_position WHERE branch_id = a.branch_id
               ORDER BY number DESC LIMIT %(window)s) newest OFFSET 0) path
-      JOIN runs_series s ON s.project_id = a.project_id AND s.machine_id = a.machine_id AND s.metric = %(metric)s
+      JOIN runs_series s ON s.project_id = a.project_id AND s.machine_id = a.machine_id AND s.metric = a.metric
       JOIN benchmarks_benchmark benchmark ON benchmark.id = s.benchmark_id AND benchmark.ladder = ''
 CROSS JOIN LATERAL (
         SELECT array_send(array_agg(path.numbers[array_position(path.commits, m.commit_id)] ORDER BY m.attempt_id)),
@@ -150,16 +160,16 @@ class HomePage:
         return len(self.cards) == 1
 
 
-def load() -> HomePage:
+def load(access: Access) -> HomePage:
     """The number of queries does not depend on how many projects there are."""
-    followed = Branch.objects.filter(name=F("project__default_branch")).select_related("head")
+    followed = access.among(Branch.objects.filter(name=F("project__default_branch"))).select_related("head")
     branches = {branch.project_id: branch for branch in followed}
-    cards = project_cards(branches)
+    cards = project_cards(branches, access)
     found = changes.newest_groups([branch.pk for branch in branches.values()], LISTED_CHANGES)
     for card in cards:
         card.change = next(iter(found.get(card.branch.pk, [])), None) if card.branch else None
     newest = sorted((one for groups in found.values() for one in groups), key=committed_at, reverse=True)
-    return HomePage(cards, newest[:LISTED_CHANGES], machines.health())
+    return HomePage(cards, newest[:LISTED_CHANGES], machines.health(access))
 
 
 committed_at = attrgetter("commit.committed_at")
@@ -174,12 +184,12 @@ def card_of(project: Project) -> Card:
     return card
 
 
-def project_cards(branches: dict[int, Branch]) -> list[Card]:
+def project_cards(branches: dict[int, Branch], access: Access) -> list[Card]:
     """One card per project."""
     alerts = dict(Alert.objects.work().values_list("project").annotate(count=Count("pk")))
     waiting = unfinished_runs()
     cards = []
-    for project in Project.objects.tracked().order_by("name"):
+    for project in access.among(Project.objects.tracked(), "pk").order_by("name"):
         branch = branches.get(project.pk)
         cards.append(Card(project, branch, alerts.get(project.pk, 0), *waiting[project.pk], METRICS[HEADLINE]))
     fill_cards({card.branch.pk: card for card in cards if card.branch})
@@ -205,9 +215,11 @@ def fill_cards(cards: dict[int, Card]) -> None:
         branch: NewestMeasured._make(columns)
         for branch, *columns in fetch(MEASURED, branches=list(newest), numbers=list(newest.values()))
     }
-    trends = headline_trends(shown.values())
+    metrics = dict.fromkeys((one.project_id for one in shown.values()), HEADLINE) | outside_metrics(shown.values())
+    trends = headline_trends(shown.values(), metrics)
     for branch, one in shown.items():
         card = cards[branch]
+        card.metric = METRICS[metrics[one.project_id]]
         card.machine, card.lag, card.measured = one.machine, one.head - newest[branch], commits[branch]
         card.trends = trends[branch]
         card.line, card.newest = mean_line([trend.values for trend in card.trends])
@@ -221,12 +233,19 @@ def fetch(query: str, **asked: Any) -> list[tuple[Any, ...]]:
         return rows
 
 
-def headline_trends(shown: Iterable[Coverage]) -> dict[int, list[Trend]]:
-    """By branch: the clean headline values on the machine; of each benchmark those of its newest line."""
+def outside_metrics(shown: Iterable[Coverage]) -> dict[int, str]:
+    """By project: the metric of its card, where the machine of the card has no runner."""
+    chosen = list(shown)
+    asked = {"projects": [one.project_id for one in chosen], "machines": [one.machine_id for one in chosen]}
+    return dict(fetch(METRICS_OUTSIDE, **asked))
+
+
+def headline_trends(shown: Iterable[Coverage], metrics: Mapping[int, str]) -> dict[int, list[Trend]]:
+    """By branch: the clean values of each project's metric on its machine; of each benchmark, of its newest line."""
     chosen = list(shown)
     rows = fetch(
         HEADLINES,
-        metric=HEADLINE,
+        metrics=[metrics[one.project_id] for one in chosen],
         window=WINDOW,
         projects=[one.project_id for one in chosen],
         branches=[one.branch_id for one in chosen],

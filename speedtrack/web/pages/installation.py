@@ -18,7 +18,7 @@ NOT_SET = "not set"
 
 @dataclass(frozen=True)
 class Setting:
-    """``source``: the environment, or the default. ``what``: what it decides."""
+    """``source``: the environment, a file that it names, or the default. ``what``: what it decides."""
 
     name: str
     value: str
@@ -29,12 +29,15 @@ class Setting:
 def load() -> dict[str, list[Setting]]:
     """The settings by topic."""
     return {
-        topic: [
-            Setting(name, shown(value_of(name)), "environment" if os.environ.get(name) else "default", what)
-            for name, what in rows.items()
-        ]
+        topic: [Setting(name, shown(value_of(name)), source_of(name), what) for name, what in rows.items()]
         for topic, rows in TOPICS.items()
     }
+
+
+def source_of(name: str) -> str:
+    if os.environ.get(f"{name}_FILE"):
+        return "file"
+    return "environment" if os.environ.get(name) else "default"
 
 
 def value_of(name: str) -> object:
@@ -76,10 +79,12 @@ def kept_days(policy: Policy) -> Value:
 #: Topic -> name of the environment variable -> what it decides.
 TOPICS: dict[str, dict[str, str]] = {
     "Web": {
+        "SPEEDTRACK_DOMAIN": "the name under which a proxy of ours answers",
         "SPEEDTRACK_URL": "the address of this site, in links",
         "SPEEDTRACK_LIVE_URL": "where pages reach the streams of what changes",
         "ALLOWED_HOSTS": "names under which it answers",
         "BEHIND_TLS_PROXY": "all requests come through a proxy of ours",
+        "HSTS_SECONDS": "for how long browsers come by https only, once they did",
         "DEBUG": "tracebacks on pages; never where others reach it",
         "SECRET_KEY": "signs sessions and links",
         "SPEEDTRACK_ENCRYPTION_KEYS": "encrypt secrets in the database; not set: SECRET_KEY does",
@@ -96,6 +101,7 @@ TOPICS: dict[str, dict[str, str]] = {
         "STATIC_ROOT": "collected files of the pages",
         "SUITES": "directory of the suite files",
         "DATABASE_URL": "PostgreSQL",
+        "DATABASE_PASSWORD": "its password, where an address has none",
         "DATABASE_SESSION_URL": "PostgreSQL itself, past a pool",
         "DATABASE_REPLICA_URL": "what pages are read from",
         "REPLICA_LAG_S": "by how many seconds it may be behind",
@@ -139,8 +145,10 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 #: The values that are not simply the setting of that name.
 VALUES: dict[str, Value] = {
+    "SPEEDTRACK_DOMAIN": lambda: settings.DOMAIN,
     "SPEEDTRACK_URL": lambda: settings.URL,
     "SPEEDTRACK_LIVE_URL": lambda: settings.LIVE_URL,
+    "HSTS_SECONDS": lambda: settings.SECURE_HSTS_SECONDS,
     "SECRET_KEY": lambda: dots(settings.SECRET_KEY),
     "SPEEDTRACK_ENCRYPTION_KEYS": lambda: dots(settings.SPEEDTRACK_ENCRYPTION_KEYS),
     "LOG_LEVEL": lambda: logging.getLevelName(logging.getLogger().level),
@@ -148,6 +156,7 @@ VALUES: dict[str, Value] = {
     "SPEEDTRACK_LOG_FORMAT": lambda: settings.LOG_FORMAT,
     "SPEEDTRACK_HOME": lambda: settings.HOME,
     "DATABASE_URL": lambda: database("default"),
+    "DATABASE_PASSWORD": lambda: dots(settings.DATABASES["default"]["PASSWORD"]),
     "DATABASE_SESSION_URL": lambda: database("session"),
     "DATABASE_REPLICA_URL": lambda: database("replica"),
     "BROKER_URL": broker,

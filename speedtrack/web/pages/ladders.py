@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.http import Http404, QueryDict
 
+from speedtrack.accounts.access import Access
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
@@ -105,11 +106,11 @@ class LaddersPage:
         return TITLES[self.ladder.axis] if self.ladder else ""
 
 
-def load(query: QueryDict) -> LaddersPage:
+def load(query: QueryDict, access: Access) -> LaddersPage:
     """The page that an address names. Raises Http404 for a name that does not exist."""
-    ladders = ladder_names(query.get("project"))
+    ladders = ladder_names(query.get("project"), access)
     ladder = named_or_default("ladder", query.get("ladder"), ladders, "")
-    rungs = series_of(ladder)
+    rungs = series_of(ladder, access)
     machines = list(Machine.objects.filter(series__in=rungs).distinct().order_by("name"))
     machine = named_or_default("machine", query.get("machine"), machines, "")
     metrics = list(METRICS.values())
@@ -117,7 +118,7 @@ def load(query: QueryDict) -> LaddersPage:
     assert metric
     series = rungs.filter(machine=machine, metric=metric.name)
     points = Measurement.objects.filter(series__in=series, accepted=True, paired=False)
-    choices, absent = choices_of(points, query.getlist("line"), query.get("project"))
+    choices, absent = choices_of(points, query.getlist("line"), query.get("project"), access)
     lines = [line for line in choices if line.shown]
     asked = values_asked(ladder, machine, lines)
     rows = rows_of(points, lines, {value for _, value in asked}, reasons_of(ladder, machine, lines))
@@ -126,9 +127,9 @@ def load(query: QueryDict) -> LaddersPage:
     return replace(page, chart=chart_of(page))
 
 
-def ladder_names(slug: str | None) -> list[LadderName]:
+def ladder_names(slug: str | None, access: Access) -> list[LadderName]:
     """All ladders, those of the project first; of ladders with one name and different axes, the first."""
-    found = Benchmark.objects.exclude(ladder="").values_list("ladder", "axis", "project__slug").distinct()
+    found = access.among(Benchmark.objects.exclude(ladder="")).values_list("ladder", "axis", "project__slug").distinct()
     own_first = sorted(found, key=lambda row: (row[2] != slug, row[:2]))
     ladders: dict[str, LadderName] = {}
     for name, axis, _ in own_first:
@@ -136,13 +137,15 @@ def ladder_names(slug: str | None) -> list[LadderName]:
     return list(ladders.values())
 
 
-def series_of(ladder: LadderName | None) -> QuerySet[Series]:
+def series_of(ladder: LadderName | None, access: Access) -> QuerySet[Series]:
     if ladder is None:
         return Series.objects.none()
-    return Series.objects.filter(benchmark__ladder=ladder.name, benchmark__axis=ladder.axis)
+    return access.among(Series.objects.filter(benchmark__ladder=ladder.name, benchmark__axis=ladder.axis))
 
 
-def choices_of(points: QuerySet[Measurement], asked: list[str], slug: str | None) -> tuple[list[LadderLine], list[str]]:
+def choices_of(
+    points: QuerySet[Measurement], asked: list[str], slug: str | None, access: Access
+) -> tuple[list[LadderLine], list[str]]:
     """The commits measured last, each with whether it is shown, and which lines asked for are not among them.
 
     They are ordered by project, those on its default branch first, the newest first. Raises Http404 for a line that
@@ -156,7 +159,7 @@ def choices_of(points: QuerySet[Measurement], asked: list[str], slug: str | None
     lines = [LadderLine(commit, releases.get((commit.project_id, commit.sha), "")) for commit in commits]
     found = {name: line_named(lines, name) for name in asked}
     absent = [name for name, line in found.items() if line is None]
-    require_known(absent)
+    require_known(absent, access)
     chosen = [line for line in lines if line in found.values()] or usual_lines(lines, slug)
     return [replace(line, shown=line in chosen[:MOST_LINES]) for line in lines], absent
 
@@ -178,11 +181,11 @@ def line_named(lines: list[LadderLine], name: str) -> LadderLine | None:
     return None
 
 
-def require_known(names: list[str]) -> None:
+def require_known(names: list[str], access: Access) -> None:
     """Raise Http404 for a line that is neither a project nor one of its commits."""
     for name in names:
         slug, _, revision = name.partition("@")
-        commits = Commit.objects.filter(project__slug=slug)
+        commits = access.among(Commit.objects.filter(project__slug=slug))
         if revision:
             tags = Tag.objects.filter(project__slug=slug, name=revision)
             commits = commits.filter(Q(sha__startswith=revision) | Q(sha__in=tags.values("sha")))

@@ -2,15 +2,25 @@
 
 from django.conf import settings
 
+from speedtrack.accounts.access import Access
+from speedtrack.runs.models import Run
+from speedtrack.runs.tickets import ticket_for
+
 
 def stream_of_queue() -> str:
     return stream("queue")
 
 
-def stream_of_run(pk: int) -> str:
-    return stream(f"runs/{pk}")
+def stream_of_run(run: Run, access: Access) -> str:
+    """Of a private project with a ticket for who looks: the process of streams knows nobody."""
+    user = access.caller.user
+    if run.project.is_public or user is None:
+        return stream(f"runs/{run.pk}")
+    return stream(f"runs/{run.pk}/{ticket_for(user.pk, run.pk)}")
 
 
 def stream(path: str) -> str:
     """The address of a stream; "" without a process of streams: then pages ask every few seconds."""
+    if settings.LIVE_URL == settings.URL:  # by whatever name the page was reached
+        return f"/live/{path}"
     return f"{settings.LIVE_URL}/live/{path}" if settings.LIVE_URL else ""

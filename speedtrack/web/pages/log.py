@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import QueryDict
 
+from speedtrack.accounts.access import Access
 from speedtrack.runs import logs
 from speedtrack.runs.logs import Line, LogIndex, Match, Stretch
 from speedtrack.runs.models import LogChunk, Run
@@ -93,7 +94,7 @@ def number_of(text: str | None) -> int | None:
     return min(int(text[:10]), LARGEST_NUMBER) or None
 
 
-def load(pk: int, query: QueryDict) -> LogPage:
+def load(pk: int, query: QueryDict, access: Access) -> LogPage:
     run, asked = run_or_404(pk), Asked.of(query)
     index = logs.index_of(pk)
     first, end = asked.window(index)
@@ -108,7 +109,7 @@ def load(pk: int, query: QueryDict) -> LogPage:
         needle=asked.needle,
         matches=matches,
         go_on=go_on,
-        stream="" if run.done else stream_of_run(pk),
+        stream="" if run.done else stream_of_run(run, access),
         deleted=[] if index.total else deletions_in_words(run, ["logs"]),
     )
 

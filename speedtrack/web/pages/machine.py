@@ -5,9 +5,11 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from django.db.models import QuerySet
 from django.http import Http404
 from django.utils import timezone
 
+from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
@@ -36,6 +38,8 @@ LISTED_RUNS = 12
 ALARMS = 10
 SHIFTS = 20
 LATELY = timedelta(days=1)
+Kind = MachineEvent.Kind
+NAMING = (Kind.CANARY, Kind.QUARANTINED, Kind.LIFTED, Kind.BLIND, Kind.POOLED, Kind.CHANGED)
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class MachinePage:
     plot: CanaryPlot | None
     eras: list[EnvironmentEra]
     events: list[MachineEvent]
-    listed_runs: list[Run]
+    listed_runs: list[Run | None]  #: None: of a project that the caller does not see
     shifts: list[ChangePoint]  #: changes that the machine caused, not the code
     shares: list[TimeShare]
     opens_at: datetime | None  #: when its next window opens, if all are closed now
@@ -98,6 +102,7 @@ class MachinePage:
     tokens: list[MachineToken]  #: that are valid
     version_refusal: str  #: why its runner's version is refused; empty if it is not
     assignments: list[Assignment]  #: projects that it measures for its pool
+    is_secret: bool = False  #: has it, or had it, a canary of a project that the caller does not see?
 
     @property
     def facts(self) -> FactGroups:
@@ -115,34 +120,54 @@ def machine_or_404(name: str) -> Machine:
     return machine
 
 
-def load(name: str) -> MachinePage:
+def load(name: str, access: Access) -> MachinePage:
     machine = machine_or_404(name)
-    canary = machine.canaries.filter(retired_at=None).select_related("project", "commit", "benchmark_set").first()
+    queue.keep_secret([machine], access)
+    is_secret = bool(access.hidden) and machine.canaries.filter(project__in=access.hidden).exists()
+    canary = (
+        None
+        if is_secret
+        else machine.canaries.filter(retired_at=None).select_related("project", "commit", "benchmark_set").first()
+    )
     history = list(Environment.objects.filter(machine=machine).order_by("pk"))
     checks = checks_of(canary, {one.pk: one for one in history}) if canary else []
     done = Run.objects.filter(machine=machine, canary=None, status__in=(Status.SUCCEEDED, Status.FAILED))
     done = done.filter(ended_at__isnull=False)  # as the index of ended runs has it
     shifts = ChangePoint.objects.filter(series__machine=machine, status=ChangePoint.Status.MACHINE)
+    shifts = access.among(shifts, "series__project")
+    events = list(machine.events.select_related("who").order_by("-pk")[:EVENTS])
     return MachinePage(
         machine=machine,
-        work=queue.work_of(machine),
+        work=queue.work_of(machine, access),
         measured_facts=history[-1].facts.get("series", {}) if history else machine.facts,
         recorded=history[-1].facts.get("recorded", {}) if history else {},
         canary=canary,
         checks=list(reversed(checks)),
         plot=CanaryPlot.of([canary_dot(one) for one in checks]) if checks else None,
         eras=environment_eras(history),
-        events=list(machine.events.select_related("who").order_by("-pk")[:EVENTS]),
-        listed_runs=list(done.select_related("project", "commit", "base").order_by("-ended_at")[:LISTED_RUNS]),
+        events=[without_words(one) for one in events] if access.hidden else events,
+        listed_runs=[run if access.sees(run.project_id) else None for run in newest_of(done)],
         shifts=list(shifts.select_related("series__project", "series__benchmark", "commit").order_by("-pk")[:SHIFTS]),
         shares=shares_of(machine),
         opens_at=windows.opens_at(machine.windows, machine.zone, timezone.now()),
         requeued=requeued_runs(machine),
-        alarms=list(machine.alarms.order_by("-pk")[:ALARMS]),
+        alarms=queue.said_alarms(machine.alarms.order_by("-pk")[:ALARMS], access),
         tokens=list(MachineToken.objects.valid().filter(machine=machine).order_by("pk")),
         version_refusal=refusal_of_version(machine),
-        assignments=assignments_of(machine),
+        assignments=assignments_of(machine, access),
+        is_secret=is_secret,
     )
+
+
+def newest_of(done: QuerySet[Run]) -> QuerySet[Run]:
+    return done.select_related("project", "commit", "base").order_by("-ended_at")[:LISTED_RUNS]
+
+
+def without_words(event: MachineEvent) -> MachineEvent:
+    """The same, without words that may name a project, or what was measured of it."""
+    if event.kind in NAMING:
+        event.why = ""
+    return event
 
 
 def shares_of(machine: Machine) -> list[TimeShare]:
@@ -167,9 +192,13 @@ def refusal_of_version(machine: Machine) -> str:
     return versions.refusal_of(machine.runner_version, machine.runner_protocol) if machine.runner_version else ""
 
 
-def assignments_of(machine: Machine) -> list[Assignment]:
+def assignments_of(machine: Machine, access: Access) -> list[Assignment]:
     """What it measures for its pool."""
-    return list(machine.assignments.select_related("project").order_by("project__name")) if machine.pool else []
+    return (
+        list(access.among(machine.assignments.all()).select_related("project").order_by("project__name"))
+        if machine.pool
+        else []
+    )
 
 
 def requeued_runs(machine: Machine) -> int:

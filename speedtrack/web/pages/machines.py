@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef
 
-from speedtrack.runs.models import Alarm, Machine, Run
+from speedtrack.accounts.access import Access
+from speedtrack.runs.models import IN_SERVICE, Alarm, Machine, Run
 from speedtrack.web.pages import queue
-from speedtrack.web.pages.queue import MachineWork, health_of
+from speedtrack.web.pages.queue import MachineWork, health_of, keep_secret, said_alarms
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,12 @@ class MachineRow:
         return self.work.machine
 
 
-def load() -> list[MachineRow]:
-    links = Machine.projects.through.objects.order_by("project__name")
+def load(access: Access) -> list[MachineRow]:
+    links = access.among(Machine.projects.through.objects.all()).order_by("project__name")
     names: dict[int, list[tuple[str, str]]] = {}
     for pk, slug, name in links.values_list("machine", "project__slug", "project__name"):
         names.setdefault(pk, []).append((slug, name))
-    return [MachineRow(work, names.get(work.machine.pk, [])) for work in queue.work_of_all()]
+    return [MachineRow(work, names.get(work.machine.pk, [])) for work in queue.work_of_all(access)]
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,17 @@ class Health:
         return sum(count for _, count in self.counts)
 
 
-def health() -> Health:
+def health(access: Access) -> Health:
     active = Run.objects.active().filter(machine=OuterRef("pk"))
-    in_service = Machine.objects.filter(retired_at=None).defer("facts")
+    in_service = Machine.objects.filter(IN_SERVICE).defer("facts")
     machines = list(in_service.annotate(is_working=Exists(active)).order_by("name"))
+    keep_secret(machines, access)
     states = Counter(health_of(machine, machine.is_working) for machine in machines)
     quarantined: list[Machine] = [machine for machine in machines if machine.quarantined_at]
-    return Health(states.most_common(), quarantined, open_alarms())
+    return Health(states.most_common(), quarantined, open_alarms(access))
 
 
-def open_alarms() -> list[Alarm]:
+def open_alarms(access: Access) -> list[Alarm]:
     """What keeps commits from being measured, the oldest first."""
-    return list(
-        Alarm.objects.open().select_related("machine", "branch__project").defer("machine__facts").order_by("began")
-    )
+    found = access.among(Alarm.objects.open(), "branch__project").select_related("machine", "branch__project")
+    return said_alarms(found.defer("machine__facts").order_by("began"), access)

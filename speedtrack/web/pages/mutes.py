@@ -7,11 +7,11 @@ from django.http import QueryDict
 from speedtrack.alerts import muting
 from speedtrack.alerts.models import Mute
 from speedtrack.alerts.muting import MuteRequest
-from speedtrack.benchmarks.metrics import METRICS, WATCHED, Metric
+from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine
-from speedtrack.web.scope import machines_of
+from speedtrack.web.scope import machines_of, watched_metrics
 
 DAYS = 14  # the default duration of a mute
 ENDED = 20  # the newest mutes that have ended
@@ -40,7 +40,7 @@ def load(project: Project, query: QueryDict) -> MutesPage:
         now,
         list(ended.order_by("-id")[:ENDED]),
         sorted(set(Benchmark.objects.filter(project=project).values_list("name", flat=True))),
-        [METRICS[name] for name in WATCHED],
+        watched_metrics(project),
         machines_of(project),
         (benchmark, metric, machine),
     )

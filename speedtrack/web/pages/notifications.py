@@ -5,8 +5,10 @@ from zoneinfo import available_timezones
 
 from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
+from django.db.models import QuerySet
 from django.http import QueryDict
 
+from speedtrack.accounts.access import ANYBODY, Caller, visible
 from speedtrack.notices import sending
 from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.mail import trial_message
@@ -50,7 +52,7 @@ class PersonForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
-    project = forms.ModelChoiceField(Project.objects.order_by("slug"), to_field_name="slug", required=False)
+    project = forms.ModelChoiceField(Project.objects.none(), to_field_name="slug", required=False)
     branches = forms.CharField(max_length=200, required=False)
     benchmarks = forms.CharField(max_length=200, required=False)
 
@@ -66,6 +68,10 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
             "skip_same_instructions",
         ]
 
+    def __init__(self, given: QueryDict, instance: Subscription) -> None:
+        super().__init__(given, instance=instance)
+        self.fields["project"].queryset = projects_of(instance.subscriber)  # type: ignore[attr-defined]
+
     def clean(self) -> dict[str, Any]:
         given = self.cleaned_data
         for field in ("branches", "benchmarks"):
@@ -79,6 +85,17 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
         if not self.instance.pk and others.count() >= MOST_SUBSCRIPTIONS:
             raise ValidationError(f"There are {MOST_SUBSCRIPTIONS} subscriptions already: remove one first.")
         return given
+
+
+def projects_of(subscriber: Subscriber) -> QuerySet[Project]:
+    """The projects that a subscriber sees; an address without an account sees the public ones."""
+    return visible(Caller(subscriber.user) if subscriber.user else ANYBODY).order_by("slug")
+
+
+def subscriptions_of(subscriber: Subscriber) -> list[Subscription]:
+    """Without those to projects that the subscriber may no longer see."""
+    hidden = Project.objects.exclude(pk__in=projects_of(subscriber).values("pk"))
+    return list(subscriber.subscriptions.exclude(project__in=hidden).select_related("project").order_by("pk"))
 
 
 def save_person(subscriber: Subscriber, given: QueryDict) -> None:

@@ -9,6 +9,8 @@ from django.core.exceptions import ValidationError
 from django.db.models import Count, Q
 from django.http import QueryDict
 
+from speedtrack.accounts.access import Access, reaches
+from speedtrack.accounts.models import Role
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.suitefiles import load_suite, suite_names
 from speedtrack.projects import hooks, remotes, submodules
@@ -214,7 +216,20 @@ def load(project: Project) -> SettingsPage:
     )
 
 
-def load_list() -> list[Project]:
-    """All projects, those that are tracked first."""
+@dataclass(frozen=True)
+class ListedProject:
+    """A project that somebody sees, with what they may do in it."""
+
+    project: Project
+    role: Role | None
+
+    @property
+    def may_change(self) -> bool:
+        return reaches(self.role, Role.MAINTAINER)
+
+
+def load_list(access: Access) -> list[ListedProject]:
+    """The projects that somebody sees, those that are tracked first."""
     branches = Count("branches", filter=Q(branches__tracked=True, branches__deleted_at=None))
-    return list(Project.objects.annotate(tracked_branches=branches).order_by("-untracked_at", "name"))
+    found = access.among(Project.objects.annotate(tracked_branches=branches), "pk").order_by("-untracked_at", "name")
+    return [ListedProject(project, access.role(project.pk)) for project in found]

@@ -1,7 +1,7 @@
 """The queue: what runs, what waits and until when, and the state of each machine."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -11,9 +11,10 @@ from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from speedtrack.accounts.access import Access
 from speedtrack.runs import estimates, states, windows
 from speedtrack.runs.estimates import Estimate
-from speedtrack.runs.models import Environment, Machine, Run, Status
+from speedtrack.runs.models import Alarm, Canary, Environment, Machine, Run, Status
 from speedtrack.runs.progress import Progress, progress_of
 from speedtrack.web.pages.live import stream_of_queue
 
@@ -24,7 +25,7 @@ RELATED = ("project", "commit", "base", "machine")
 HEAVY = ("machine__facts", "commit__parents", "commit__reverts")
 # A few rows of each machine from the beginning of an index, however many runs there are.
 NEXT_WAITING = """
-    SELECT m.id, next.id, p.slug, p.name, next.reason, c.sha, c.subject, next.created
+    SELECT m.id, p.id, next.id, p.slug, p.name, next.reason, c.sha, c.subject, next.created
       FROM unnest(%s::bigint[]) m(id) CROSS JOIN LATERAL (
         SELECT r.* FROM runs_run r WHERE r.machine_id = m.id AND r.status = 'queued'
       ORDER BY r.priority DESC, r.rank DESC, r.id LIMIT %s) next
@@ -37,6 +38,7 @@ NEXT_WAITING = """
 class WaitingRun(NamedTuple):
     """What a queue shows of a run."""
 
+    project_id: int
     pk: int
     slug: str
     project: str
@@ -57,9 +59,13 @@ class Expected:
 
 @dataclass
 class MachineWork:
-    """A machine's run and queue. ``done_at``: when the queue is empty if no run is added; None: unknown.
+    """A machine's run and queue. ``waiting``: with None for runs of projects that the caller does not see.
+
+    ``done_at``: when the queue is empty if no run is added; None: unknown.
 
     ``ends_at``: when the machine's run will have ended; ``opens_at``: when its next window opens, if it is closed now.
+
+    ``is_secret``: it measures a project that the caller may not see.
 
     ``environment_since``: when its current environment was seen first.
     """
@@ -68,21 +74,27 @@ class MachineWork:
     environment_since: datetime | None
     running: Run | None = None
     progress: Progress | None = None
-    waiting: list[tuple[WaitingRun, Expected | None]] = field(default_factory=list)
+    waiting: list[tuple[WaitingRun | None, Expected | None]] = field(default_factory=list)
     queued: int = 0
     ends_at: datetime | None = None
     done_at: datetime | None = None
     opens_at: datetime | None = None
+    is_secret: bool = False
 
     @property
     def health(self) -> str:
-        return health_of(self.machine, self.running is not None)
+        return health_of(self.machine, self.running is not None or self.is_secret)
+
+    def hide(self, access: Access) -> None:
+        """Leave out the run that it measures, if the caller may not see its project."""
+        if self.running and not access.sees(self.running.project_id):
+            self.running, self.progress, self.is_secret = None, None, True
 
 
 def health_of(machine: Machine, is_working: bool) -> str:
     """The state of a machine in words."""
-    if machine.retired_at:
-        return "retired"
+    if machine.retired_at or machine.outside:
+        return "retired" if machine.retired_at else "outside"
     if machine.quarantined_at:
         return "quarantine"
     if machine.paused:
@@ -101,13 +113,13 @@ class QueuePage:
     version: str
 
 
-def load() -> QueuePage:
+def load(access: Access) -> QueuePage:
     version = states.queue_version(active_runs())  # first: what changes meanwhile makes the page load it again
-    in_service = [work for work in work_of_all() if not work.machine.retired_at]
-    return QueuePage(in_service, failed_or_lost(), stream_of_queue(), version)
+    in_service = [work for work in work_of_all(access) if not work.machine.retired_at and not work.machine.outside]
+    return QueuePage(in_service, failed_or_lost(access), stream_of_queue(), version)
 
 
-def work_of_all() -> list[MachineWork]:
+def work_of_all(access: Access) -> list[MachineWork]:
     """The work of each machine; the number of queries does not depend on how many there are."""
     since = Environment.objects.filter(machine=OuterRef("pk")).order_by("-pk").values("created")[:1]
     queued = Run.objects.filter(machine=OuterRef("pk"), status=Status.QUEUED).values("machine")
@@ -117,9 +129,10 @@ def work_of_all() -> list[MachineWork]:
     active = {r.machine_id: r for r in active_runs()}
     machines = list(annotated.order_by("name"))
     ids = [machine.pk for machine in machines]
+    keep_secret(machines, access)
     waiting = waiting_runs(ids)
     learned = estimates.learn(ids)
-    listed = [run.pk for runs in waiting.values() for run, _ in runs] + [run.pk for run in active.values()]
+    listed = [run.pk for runs in waiting.values() for run, _ in runs if run] + [run.pk for run in active.values()]
     works = estimates.works_of(Run.objects.filter(pk__in=listed))
     expected = {pk: learned.estimate(work) for pk, work in works.items()}
     progress = progress_of(list(active.values()), expected)
@@ -130,14 +143,17 @@ def work_of_all() -> list[MachineWork]:
         work.progress = progress.get(work.running.pk) if work.running else None
         work.waiting = waiting.get(machine.pk, [])
         estimate_ends(work, expected, totals.get(machine.pk))
+        work.hide(access)
+        work.waiting = [(run if run and access.sees(run.project_id) else None, one) for run, one in work.waiting]
         made.append(work)
     return made
 
 
-def work_of(machine: Machine) -> MachineWork:
+def work_of(machine: Machine, access: Access) -> MachineWork:
     """What one machine measures now, and how many runs wait for it."""
     work = MachineWork(machine, None, active_runs().filter(machine=machine).first())
     work.queued = Run.objects.filter(machine=machine, status=Status.QUEUED).count()
+    work.hide(access)
     return work
 
 
@@ -145,9 +161,9 @@ def active_runs() -> QuerySet[Run]:
     return Run.objects.active().select_related(*RELATED).defer(*HEAVY)
 
 
-def waiting_runs(machine_ids: list[int]) -> dict[int, list[tuple[WaitingRun, Expected | None]]]:
+def waiting_runs(machine_ids: list[int]) -> dict[int, list[tuple[WaitingRun | None, Expected | None]]]:
     """By machine: its next waiting runs, in the order in which it takes them, without what is expected of them."""
-    found: dict[int, list[tuple[WaitingRun, Expected | None]]] = defaultdict(list)
+    found: dict[int, list[tuple[WaitingRun | None, Expected | None]]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(NEXT_WAITING, [machine_ids, WAITING])
         for machine_id, *columns in cursor:
@@ -157,7 +173,7 @@ def waiting_runs(machine_ids: list[int]) -> dict[int, list[tuple[WaitingRun, Exp
 
 def estimate_ends(work: MachineWork, expected: Mapping[int, Estimate | None], total_s: float | None) -> None:
     """Set when the machine's run and each waiting run will be done; ``total_s``: what all that wait take together."""
-    if work.health in ("retired", "quarantine", "paused", "silent", "never seen"):
+    if work.health in ("retired", "quarantine", "paused", "silent", "never seen", "outside"):
         return
     now = timezone.now()
     at: datetime | None = now
@@ -169,17 +185,36 @@ def estimate_ends(work: MachineWork, expected: Mapping[int, Estimate | None], to
     if work.opens_at and at:  # but for what people asked for
         at = max(at, work.opens_at)
     work.done_at = at + timedelta(seconds=total_s) if at and work.queued and total_s is not None else None
-    found: list[tuple[WaitingRun, Expected | None]] = []
+    found: list[tuple[WaitingRun | None, Expected | None]] = []
     for run, _ in work.waiting:
-        phases = expected.get(run.pk)
+        phases = expected.get(run.pk) if run else None
         one = Expected(at, at + timedelta(seconds=phases.seconds), phases) if at and phases else None
         at = one.ends_at if one else None
         found.append((run, one))
     work.waiting = found
 
 
-def failed_or_lost() -> list[Run]:
+def keep_secret(machines: Iterable[Machine], access: Access) -> None:
+    """Say why a machine is in quarantine only where the caller sees the project of its canary."""
+    if access.hidden and (quarantined := [machine for machine in machines if machine.quarantined_at]):
+        canaries = access.among(Canary.objects.filter(machine__in=quarantined, retired_at=None))
+        seen = set(canaries.values_list("machine", flat=True))
+        for machine in quarantined:
+            if machine.pk not in seen:
+                machine.quarantined_why = "its canary moved"
+
+
+def said_alarms(found: Iterable[Alarm], access: Access) -> list[Alarm]:
+    """The alarms; without the words of those that may name a project which the caller does not see."""
+    alarms = list(found)
+    for alarm in alarms:
+        if access.hidden and alarm.kind == Alarm.Kind.STALLED:
+            alarm.why, alarm.ended_why = "a run of it does not go on", ""
+    return alarms
+
+
+def failed_or_lost(access: Access) -> list[Run]:
     """The newest runs that failed, or that were lost and wait for another attempt."""
     lost = Q(status=Status.QUEUED, attempt__gt=0)
-    found = Run.objects.filter(Q(status=Status.FAILED) | lost).select_related(*RELATED).defer(*HEAVY)
+    found = access.among(Run.objects.filter(Q(status=Status.FAILED) | lost)).select_related(*RELATED).defer(*HEAVY)
     return list(found.order_by(F("started_at").desc(nulls_last=True))[:FAILURES])

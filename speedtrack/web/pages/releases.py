@@ -11,14 +11,14 @@ from django.http import QueryDict
 from speedtrack.alerts import between, lines
 from speedtrack.alerts.between import Chosen, CommitOnMachine, ComparedRow, Points, SidePoint
 from speedtrack.alerts.effects import SmallestEffects
-from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
+from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of
 from speedtrack.runs.models import Machine, Run, Series, Status
 from speedtrack.stats.totals import MeanRatio, mean_ratio
 from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, chart_over_names
 from speedtrack.web.pages.ladders import line_value
-from speedtrack.web.scope import machines_of, named_or_default, project_or_404
+from speedtrack.web.scope import machines_of, metrics_of, named_or_default, project_or_404, usual_metric
 
 MOST_RELEASES = 200
 
@@ -111,7 +111,8 @@ def load(slug: str, query: QueryDict) -> ReleasesPage:
     project = project_or_404(slug)
     machines = machines_of(project)
     machine = named_or_default("machine", query.get("machine"), machines, "")
-    metric = named_or_default("metric", query.get("metric"), METRICS.values(), HEADLINE)
+    metrics = metrics_of(machines)
+    metric = named_or_default("metric", query.get("metric"), metrics, usual_metric(machine))
     assert metric
     tags = tagged_commits(project)
     series = measured_series(project, machine, metric, [commit.pk for *_, commit in tags])
@@ -124,7 +125,7 @@ def load(slug: str, query: QueryDict) -> ReleasesPage:
     smallest = SmallestEffects(project.pk).of_many({one.pk: metric.name for one in series})
     tables = [table_of(name, metric, releases, points, smallest) for name in shown]
     chart = chart_of(metric, releases, tables)
-    return ReleasesPage(project, machines, machine, list(METRICS.values()), metric, choices, releases, tables, chart)
+    return ReleasesPage(project, machines, machine, metrics, metric, choices, releases, tables, chart)
 
 
 def tagged_commits(project: Project) -> list[tuple[Version, str, Commit]]:

@@ -9,6 +9,7 @@ from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.http import Http404
 from django.utils import timezone
 
+from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.retention import policies
 from speedtrack.runs import estimates, logs, reproduce, states, windows
@@ -18,7 +19,9 @@ from speedtrack.runs.models import (
     ACTIVE,
     Attempt,
     Build,
+    Import,
     Measurement,
+    Origin,
     Result,
     Run,
     RunEvent,
@@ -36,6 +39,7 @@ from speedtrack.web.pages.placement import ShownPlacement, environment_of, place
 
 LOG_TAIL = 100  # lines of the log that the page shows
 TRIALS = 400
+SHOWN_URLS, SHOWN_VALUES = 5, 5  # of what was measured elsewhere
 MOST_SCRIPTS = 6  # shown on the page itself
 #: By policy: the beginning of a sentence about what it has deleted of a run.
 LACKING = {
@@ -79,6 +83,28 @@ class ReproduceScript:
 
 
 @dataclass(frozen=True)
+class ShownOrigin:
+    """Where the results of an import come from. ``urls``: pages about them; ``tags``: of all of them, with values."""
+
+    imported: Import
+    first: datetime | None
+    last: datetime | None
+    urls: list[str]
+    tags: list[tuple[str, list[str]]]
+
+    @property
+    def words(self) -> str:
+        """``Measured elsewhere by pyperf 2.9.0 from 2026-03-01 12:00 UTC on, sent by ada through the API``."""
+        imported = self.imported
+        when = f"on {self.first:%Y-%m-%d %H:%M} UTC" if self.first else ""
+        if self.first and self.last and self.last != self.first:
+            when = f"from {self.first:%Y-%m-%d %H:%M} to {self.last:%Y-%m-%d %H:%M} UTC"
+        measured = " ".join(filter(None, ("Measured elsewhere", imported.tool and f"by {imported.tool}", when)))
+        who, door = imported.name or "somebody without a token", imported.get_door_display().replace("`", "")
+        return f"{measured}, sent by {who} through {door}" + (f" from {imported.source}" if imported.source else "")
+
+
+@dataclass(frozen=True)
 class RunPage:
     run: Run
     live: bool
@@ -102,6 +128,7 @@ class RunPage:
     faults: list[Fault]
     scripts: list[ReproduceScript]
     deleted: list[str]  #: sentences about what was here
+    origin: ShownOrigin | None  #: of what was measured elsewhere
 
     @property
     def actions(self) -> list[tuple[str, str]]:
@@ -120,13 +147,13 @@ ACTIONS: dict[str, list[tuple[str, str]]] = {
 
 
 def run_or_404(pk: int) -> Run:
-    run = Run.objects.select_related("project", "commit", "base", "machine", "suite").filter(pk=pk).first()
+    run = Run.objects.select_related("project", "commit", "base", "machine", "suite", "imported").filter(pk=pk).first()
     if run is None:
         raise Http404(f"There is no run {pk}. {policies.POLICIES['canaries'].rule}")
     return run
 
 
-def load(pk: int) -> RunPage:
+def load(pk: int, access: Access) -> RunPage:
     run = run_or_404(pk)
     attempt = run.attempts.order_by("pk").last()
     log, log_lines = logs.tail(pk, LOG_TAIL)
@@ -150,7 +177,7 @@ def load(pk: int) -> RunPage:
         benchmarks=len(members_of(run.benchmark_set_id)),
         log=log,
         log_lines=log_lines,
-        stream="" if run.done else stream_of_run(pk),
+        stream="" if run.done else stream_of_run(run, access),
         version=states.version_of(run),
         builds=builds,
         events=events,
@@ -167,6 +194,26 @@ def load(pk: int) -> RunPage:
         ],
         scripts=scripts,
         deleted=deletions_in_words(run, [name for name, is_so in lacking.items() if is_so]),
+        origin=origin_of(run, attempt),
+    )
+
+
+def origin_of(run: Run, attempt: Attempt | None) -> ShownOrigin | None:
+    if run.imported is None:
+        return None
+    rows = list(Origin.objects.filter(measurement__attempt=attempt).values_list("measured_at", "url", "tags"))
+    times = sorted(at for at, *_ in rows if at)
+    urls = dict.fromkeys(url for url in (run.imported.url, *(url for _, url, _ in rows)) if url)
+    tags: dict[str, dict[str, None]] = {}
+    for _, _, said in rows:
+        for name, value in (said or {}).items():
+            tags.setdefault(name, {})[value] = None
+    return ShownOrigin(
+        run.imported,
+        times[0] if times else None,
+        times[-1] if times else None,
+        list(urls)[:SHOWN_URLS],
+        [(name, list(values)[:SHOWN_VALUES]) for name, values in sorted(tags.items())],
     )
 
 
@@ -214,10 +261,10 @@ def expected_times(run: Run) -> ExpectedTimes | None:
 
 def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
     """The attempt's measurements, ordered by benchmark, metric and side."""
-    order = {name: place for place, name in enumerate(METRICS)}
     columns = ("series__benchmark__name", "series__metric", *MeasurementRow._fields[2:])
     found = Measurement.objects.filter(attempt=attempt).values_list(*columns)
     rows = [MeasurementRow(benchmark, METRICS[metric], *rest) for benchmark, metric, *rest in found]
+    order = {metric.name: place for place, metric in enumerate(METRICS.among(row.metric.name for row in rows))}
     return sorted(rows, key=lambda r: (r.benchmark, order[r.metric.name], r.side))
 
 

@@ -13,6 +13,7 @@ from django.db.models import Case, OuterRef, Q, Subquery, When
 from django.urls import reverse
 from django.utils.text import Truncator
 
+from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
 from speedtrack.benchmarks.models import Benchmark
@@ -34,14 +35,14 @@ ALERT = re.compile(r"(?:alert\s*)?#?(\d{1,19})", re.IGNORECASE)
 # The upper end of a sha's prefix: no digit follows "f".
 COMMITS_BY_SHA = """
     SELECT pr.slug, pr.name, c.sha, c.subject, c.author_name, c.committed_at
-      FROM projects_project pr
+      FROM (SELECT * FROM projects_project WHERE id <> ALL (%(hidden)s)) pr
 CROSS JOIN LATERAL (SELECT * FROM projects_commit
                      WHERE project_id = pr.id AND sha >= %(sha)s AND sha < %(sha)s || 'g' ORDER BY sha LIMIT %(most)s) c
   ORDER BY pr.name, c.sha
 """
 COMMITS_BY_SUBJECT = """
     SELECT pr.slug, pr.name, c.sha, c.subject, c.author_name, c.committed_at
-      FROM projects_project pr
+      FROM (SELECT * FROM projects_project WHERE id <> ALL (%(hidden)s)) pr
 CROSS JOIN LATERAL (SELECT * FROM (SELECT * FROM projects_commit
                                     WHERE project_id = pr.id ORDER BY committed_at DESC LIMIT %(newest)s) newest
                      WHERE lower(subject) LIKE ALL (%(patterns)s) LIMIT %(most)s) c
@@ -70,62 +71,65 @@ class SearchPage:
         return [(kind, list(hits)) for kind, hits in groupby(self.hits, key=attrgetter("kind"))]
 
 
-def load(text: str, most: int = FOUND) -> SearchPage:
+def load(text: str, access: Access, most: int = FOUND) -> SearchPage:
     """What the words of the text are found in, at most so many of each kind. It takes seven queries."""
     text = " ".join(text[:LONGEST_TEXT].split())
     words = text.split()
     hits: list[Hit] = []
     if text:
         finders = (projects, alerts, commits_by_sha, benchmarks, machines, annotations, commits_by_subject)
-        hits = [hit for finder in finders for hit in islice(finder(words, most), most)]
+        hits = [hit for finder in finders for hit in islice(finder(words, most, access), most)]
     return SearchPage(text, list({hit.url: hit for hit in reversed(hits)}.values())[::-1])
 
 
-def projects(words: list[str], most: int) -> Iterator[Hit]:
+def projects(words: list[str], most: int, access: Access) -> Iterator[Hit]:
     found = Project.objects.filter(*(Q(name__icontains=word) | Q(slug__icontains=word) for word in words))
+    found = access.among(found, "pk")
     for slug, name, url in found.order_by("name").values_list("slug", "name", "url")[:most]:
         yield Hit("project", name, url, project_path(slug))
 
 
-def alerts(words: list[str], most: int) -> Iterator[Hit]:
+def alerts(words: list[str], most: int, access: Access) -> Iterator[Hit]:
     """The alert with this number."""
     number = ALERT.fullmatch(" ".join(words))
     if number is None or int(number[1]) > LARGEST_ID:
         return
-    found = Alert.objects.filter(pk=int(number[1])).values_list("pk", "status", "project__name", "commit__subject")
+    found = access.among(Alert.objects.filter(pk=int(number[1]))).values_list(
+        "pk", "status", "project__name", "commit__subject"
+    )
     for pk, status, project, subject in found:
         yield Hit("alert", f"Alert {pk}", f"{project}, {status}: {subject}", alert_path(pk))
 
 
-def commits_by_sha(words: list[str], most: int) -> Iterator[Hit]:
+def commits_by_sha(words: list[str], most: int, access: Access) -> Iterator[Hit]:
     sha = words[0].lower()
     if len(words) == 1 and SHA.fullmatch(sha):
-        yield from commit_hits(COMMITS_BY_SHA, sha=sha, most=most)
+        yield from commit_hits(COMMITS_BY_SHA, access, sha=sha, most=most)
 
 
-def commits_by_subject(words: list[str], most: int) -> Iterator[Hit]:
+def commits_by_subject(words: list[str], most: int, access: Access) -> Iterator[Hit]:
     """Of the newest commits those whose subject has all words."""
     if max(map(len, words)) >= SHORTEST_WORD:
         patterns = ["%" + SPECIAL.sub(r"\\\g<0>", word.lower()) + "%" for word in words]
-        yield from commit_hits(COMMITS_BY_SUBJECT, patterns=patterns, newest=NEWEST_COMMITS, most=most)
+        yield from commit_hits(COMMITS_BY_SUBJECT, access, patterns=patterns, newest=NEWEST_COMMITS, most=most)
 
 
-def commit_hits(query: str, **asked: Any) -> Iterator[Hit]:
+def commit_hits(query: str, access: Access, **asked: Any) -> Iterator[Hit]:
     with connection.cursor() as cursor:
-        cursor.execute(query, asked)
+        cursor.execute(query, asked | {"hidden": list(access.hidden)})
         rows = cursor.fetchall()
     for slug, project, sha, subject, author, at in rows:
         yield Hit("commit", f"{sha[:10]} {subject}", f"{project}, {author}", commit_path(slug, sha), at)
 
 
-def benchmarks(words: list[str], most: int) -> Iterator[Hit]:
+def benchmarks(words: list[str], most: int, access: Access) -> Iterator[Hit]:
     """The measured benchmarks by their names and those of their projects; rungs of ladders last."""
     if max(map(len, words)) < SHORTEST_WORD:
         return
     usual_first = Case(When(metric=HEADLINE, then=0), default=1)
     metric = Series.objects.filter(benchmark=OuterRef("pk")).order_by(usual_first, "pk").values("metric")[:1]
     found = Benchmark.objects.filter(*(Q(name__icontains=word) | Q(project__slug__icontains=word) for word in words))
-    found = found.annotate(metric=Subquery(metric)).filter(metric__isnull=False)
+    found = access.among(found).annotate(metric=Subquery(metric)).filter(metric__isnull=False)
     rows = found.order_by("ladder", "project__name", "name").values_list(
         "project__slug", "project__name", "name", "metric"
     )
@@ -133,17 +137,17 @@ def benchmarks(words: list[str], most: int) -> Iterator[Hit]:
         yield Hit("benchmark", name, f"{project}, {METRICS[shown].title}", timeline_path(slug, name, shown))
 
 
-def machines(words: list[str], most: int) -> Iterator[Hit]:
+def machines(words: list[str], most: int, access: Access) -> Iterator[Hit]:
     found = Machine.objects.filter(*(Q(name__icontains=word) for word in words)).order_by("name")
     for name in found.values_list("name", flat=True)[:most]:
         yield Hit("machine", name, "", reverse("machine", args=[name]))
 
 
-def annotations(words: list[str], most: int) -> Iterator[Hit]:
+def annotations(words: list[str], most: int, access: Access) -> Iterator[Hit]:
     """The newest annotations whose text has all words; those of a commit are on its page."""
     if max(map(len, words)) < SHORTEST_WORD:
         return
-    found = Annotation.objects.filter(*(Q(text__icontains=word) for word in words)).order_by("-pk")
+    found = access.among(Annotation.objects.filter(*(Q(text__icontains=word) for word in words))).order_by("-pk")
     rows = found.values_list("pk", "text", "project__slug", "project__name", "commit__sha", "moment")
     for pk, text, slug, project, sha, moment in rows[:most]:
         if sha:

@@ -6,10 +6,10 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 
 from speedtrack.text import UNSTORABLE
-from speedtrack.web.requests.errors import is_program
+from speedtrack.web.requests.errors import is_program, program_response
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
@@ -58,5 +58,5 @@ def refuse_unstorable(request: HttpRequest, places: dict[str, Iterable[str]]) ->
 
 def refuse(request: HttpRequest, sentence: str) -> HttpResponse:
     if is_program(request):
-        return JsonResponse({"error": sentence}, status=400)
+        return program_response(request, 400, sentence)
     return HttpResponse(f"{sentence}\n", status=400, content_type="text/plain; charset=utf-8")

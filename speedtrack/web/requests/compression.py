@@ -51,9 +51,13 @@ def content_type(response: HttpResponseBase) -> str:
 
 def may_compress(request: HttpRequest, response: HttpResponseBase) -> bool:
     is_page = content_type(response) == PAGE and not has_secrets(request)
-    return not request.path.startswith("/api/") and (is_data(response) or is_page)
+    return not request.path.startswith("/api/runner/") and (is_data(response) or is_page)
 
 
 def has_secrets(request: HttpRequest) -> bool:
     match = request.resolver_match
-    return settings.SESSION_COOKIE_NAME in request.COOKIES or match is None or "token" in match.kwargs
+    return (
+        settings.SESSION_COOKIE_NAME in request.COOKIES
+        or match is None
+        or not {"token", "code"}.isdisjoint(match.kwargs)
+    )

@@ -8,11 +8,14 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
+from speedtrack import problems
+
 log = logging.getLogger(__name__)
 
 PROGRAMS = ("/api/", "/hooks/", "/readyz", "/metrics")  # the paths that programs call
 DATABASE_AWAY = (OperationalError, InterfaceError)
 RETRY_AFTER_S = 10
+RETRY_LATER_S = 300
 
 
 class ErrorText(NamedTuple):
@@ -33,6 +36,9 @@ ERROR_TEXTS: dict[int, ErrorText] = {
     ),
     411: ErrorText("Length required", "The body has no Content-Length: send it in one piece, with its length."),
     413: ErrorText("Too large", "The body is too large: the limit is {limit} bytes."),
+    429: ErrorText(
+        "Too many requests", "Too many requests of this kind came from you lately: try again in a few minutes."
+    ),
     500: ErrorText("Server error", "The server failed on this request. Its log has the traceback."),
     503: ErrorText(
         "Temporarily unavailable",
@@ -53,8 +59,21 @@ def error_response(request: HttpRequest, status: int, **values: object) -> HttpR
 
 def text_response(request: HttpRequest, status: int, text: ErrorText) -> HttpResponse:
     if is_program(request):
-        return JsonResponse({"error": text.sentence}, status=status)
+        return program_response(request, status, text.sentence)
     return HttpResponse(render_to_string("web/error.html", text._asdict()), status=status)
+
+
+def program_response(request: HttpRequest, status: int, sentence: str) -> HttpResponse:
+    """A refusal for a program, in the form of the API that it calls."""
+    if problems.is_api(request.path_info):
+        found = problems.document(problems.of_status(status), sentence, request.path_info)
+        return JsonResponse(found, status=status, content_type=problems.MEDIA_TYPE)
+    return JsonResponse({"error": sentence}, status=status)
+
+
+def refused(request: HttpRequest, sentence: str) -> HttpResponse:
+    """For somebody who is logged in, and may not do this. ``sentence``: which role it needs, and who gives it."""
+    return text_response(request, 403, ErrorText("Not allowed", sentence))
 
 
 def log_database_away(request: HttpRequest, error: Exception) -> HttpResponse:
@@ -75,6 +94,13 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 def forbidden(request: HttpRequest, exception: Exception | None = None, reason: str = "") -> HttpResponse:
     """Django's handler for 403, and for forms without a valid token."""
     return error_response(request, 403)
+
+
+def too_many_requests(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """What django-allauth answers beyond ACCOUNT_RATE_LIMITS."""
+    response = error_response(request, 429)
+    response["Retry-After"] = str(RETRY_LATER_S)
+    return response
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

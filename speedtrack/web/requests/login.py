@@ -1,29 +1,45 @@
 """Logging in, with a limit on failures: django-axes counts them per user name and address."""
 
 import math
+import unicodedata
 from typing import Any
 
+from allauth.account.adapter import get_adapter
+from allauth.account.forms import LoginForm as AccountLoginForm
 from axes.helpers import get_client_username
 from axes.models import AccessAttempt
 from django.conf import settings
-from django.contrib.auth.forms import AuthenticationForm
 from django.db.models import Max
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
+from speedtrack.accounts.hashing import LONGEST as LONGEST_PASSWORD
 from speedtrack.benchmarks import numbers
 from speedtrack.clientaddress import client_address
 from speedtrack.web.requests import errors
 
-LONGEST_NAME, LONGEST_PASSWORD = 150, 4096  # 150 as in Django's users; the column that counts failures holds 255
+LONGEST_NAME = 254  # of a mail address; the column that counts failures holds 255
 
 
-class LoginForm(AuthenticationForm):
-    def clean(self) -> dict[str, Any]:
-        name, password = (self.cleaned_data.get(field) or "" for field in ("username", "password"))
+class LoginForm(AccountLoginForm):
+    """User name or mail address, and password."""
+
+    def add_prefix(self, field_name: str) -> str:
+        """The field is called `username`, as programs that fill in passwords expect it."""
+        return "username" if field_name == "login" else str(super().add_prefix(field_name))
+
+    def clean(self) -> Any:
+        name, password = (self.cleaned_data.get(field) or "" for field in ("login", "password"))
         if len(name) > LONGEST_NAME or len(password) > LONGEST_PASSWORD:
-            raise self.get_invalid_login_error()
+            raise get_adapter().validation_error("username_password_mismatch")
         return super().clean()
+
+
+def name_of(request: HttpRequest | None, credentials: dict[str, Any] | None = None) -> str:
+    """The name that failures are counted for: one for all spellings by which the same account is found."""
+    given = credentials or (request.POST if request else {})
+    name = str(given.get("username") or given.get("email") or given.get("login") or "")
+    return unicodedata.normalize("NFKC", name).strip().upper().lower()[:LONGEST_NAME]
 
 
 def too_many(request: HttpRequest, response: HttpResponse | None, credentials: dict[str, Any] | None) -> HttpResponse:

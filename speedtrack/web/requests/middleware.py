@@ -5,7 +5,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-from speedtrack import bodylimits
+from speedtrack import bodylimits, browserheaders, problems
 from speedtrack.web.requests import errors
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
@@ -24,12 +24,23 @@ def content_security_policy(get_response: GetResponse) -> GetResponse:
     return middleware
 
 
+def permissions_policy(get_response: GetResponse) -> GetResponse:
+    """No page uses a device of the visitor."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        response.headers.setdefault("Permissions-Policy", browserheaders.PERMISSIONS)
+        return response
+
+    return middleware
+
+
 def reasons_of_refusals(get_response: GetResponse) -> GetResponse:
     """Give each refusal (of a view, Django or django-ninja) a reason: JSON for programs, a page where it is empty."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        is_json = response.get("Content-Type", "").startswith("application/json")
+        is_json = response.get("Content-Type", "").startswith(("application/json", problems.MEDIA_TYPE))
         has_reason = is_json if errors.is_program(request) else response.streaming or response.content
         if has_reason or response.status_code not in errors.ERROR_TEXTS:
             return response

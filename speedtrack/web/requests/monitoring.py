@@ -23,6 +23,7 @@ ACCEPTED_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 RUNNERS = "/api/runner/"
 FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-Ip")
 # The arguments of addresses that log lines name, and their names there.
+SECRET = {"token", "code"}
 SUBJECTS = {"run_id": "run", "slug": "project"}
 
 
@@ -56,9 +57,23 @@ class Monitoring:
         REQUEST_SECONDS.labels(view).observe(seconds)
         if settings.ACCESS_LOG:
             # Without the query: it may hold a token.
-            line = {"method": method, "path": request.path, "view": view, "status": response.status_code}
+            line = {
+                "method": method,
+                "path": path_without_secrets(request),
+                "view": view,
+                "status": response.status_code,
+            }
             line["ms"] = round(seconds * 1000, 1)
             log.info("%(method)s %(path)s %(status)d in %(ms)s ms", line, extra={"access": line})
+
+
+def path_without_secrets(request: HttpRequest) -> str:
+    """The path as log lines may have it: without the token or code that some addresses consist of."""
+    named = request.resolver_match.kwargs if request.resolver_match else {}
+    path = request.path
+    for key in SECRET & named.keys():
+        path = path.replace(str(named[key]), "…")
+    return path
 
 
 def request_id(request: HttpRequest) -> str:

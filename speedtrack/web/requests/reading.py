@@ -62,6 +62,8 @@ class Reading:
     ) -> HttpResponseBase | None:
         match = request.resolver_match
         is_page = request.method in SAFE and not errors.is_program(request)
+        # Pages of an account are read from the primary: what they raise to ask for a password must pass on.
+        is_page = is_page and not request.path_info.startswith("/accounts/")
         if not is_page or match is None or match.url_name in WITHOUT_DATABASE:
             return None
         try:

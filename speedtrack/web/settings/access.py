@@ -1,7 +1,6 @@
 """Give a project's repository a credential, or take it away."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_post_parameters
@@ -14,17 +13,18 @@ from speedtrack.runs import changing
 from speedtrack.web import scope
 from speedtrack.web.pages.project_access import AccessForm
 from speedtrack.web.pages.project_settings import ProjectForm
+from speedtrack.web.requests.permissions import note
 from speedtrack.web.settings.projects import settings_page
 
 
 @sensitive_post_parameters("token", "deploy_key")
 @require_POST
-@login_required
 def change_access(request: HttpRequest, slug: str) -> HttpResponse:
     """Keep what was entered if the repository accepts it; with ``remove``, forget what is kept."""
     project = scope.project_or_404(slug)
     if request.POST.get("remove"):
         remove_credential(project)
+        note(request, "credential.remove", project, project)
         messages.success(request, "The credential is forgotten: the repository is read as a public one.")
         return redirect("project-settings", slug=slug)
     form = AccessForm(request.POST)
@@ -37,6 +37,7 @@ def change_access(request: HttpRequest, slug: str) -> HttpResponse:
     else:
         if credential:
             store_credential(project, credential)
+            note(request, "credential.store", project, project, {"kind": (None, credential.kind)})
             messages.success(request, f"Kept: {credential}. It is sent to that server only, and shown to nobody.")
             return redirect("project-settings", slug=slug)
         if form.is_valid():

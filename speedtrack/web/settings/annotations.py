@@ -1,7 +1,6 @@
 """Annotate commits and moments."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -11,6 +10,7 @@ from speedtrack.projects.models import Annotation
 from speedtrack.web import scope
 from speedtrack.web.pages import annotations as page
 from speedtrack.web.pages.annotations import AnnotationForm
+from speedtrack.web.requests.permissions import differing, note, permit_of, said
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -19,42 +19,43 @@ def annotations(request: HttpRequest, slug: str | None = None) -> HttpResponse:
     if request.method == "POST":
         return add_annotation(request, slug)
     project = scope.project_or_404(slug) if slug else None
-    form = AnnotationForm(project, None, {"place": request.GET.get("at", "")})
+    form = AnnotationForm(project, None, {"place": request.GET.get("at", "")}, permit_of(request).operate)
     return render(request, "web/annotations.html", {"project": project, "page": page.load(project), "form": form})
 
 
-@login_required
 def add_annotation(request: HttpRequest, slug: str | None) -> HttpResponse:
     assert isinstance(request.user, User)
     project = scope.project_or_404(slug) if slug else None
-    form = AnnotationForm(project, request.POST, {})
+    form = AnnotationForm(project, request.POST, {}, permit_of(request).operate)
     if not form.is_valid():
         context = {"project": project, "page": page.load(project), "form": form}
         return render(request, "web/annotations.html", context)
     added = form.save(Annotation(), request.user)
+    note(request, "annotation.add", f"annotation {added.pk}", added.project)
     messages.success(request, "Noted. It is on the timelines, too; Edit changes or deletes it.")
     return go_back(added)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def change_annotation(request: HttpRequest, pk: int) -> HttpResponse:
     assert isinstance(request.user, User)
     found = page.annotation_or_404(pk)
     stored = {"place": page.place_of(found), "text": found.text}
-    form = AnnotationForm(found.project, request.POST or None, stored)
+    form = AnnotationForm(found.project, request.POST or None, stored, permit_of(request).operate)
     if form.is_valid():
         messages.success(request, "Saved.")
-        return go_back(form.save(found, request.user))
+        saved = form.save(found, request.user)
+        note(request, "annotation.change", f"annotation {pk}", saved.project, differing(stored, {"text": saved.text}))
+        return go_back(saved)
     return render(request, "web/annotation.html", {"project": found.project, "annotation": found, "form": form})
 
 
 @require_POST
-@login_required
 def delete_annotation(request: HttpRequest, pk: int) -> HttpResponse:
     found = page.annotation_or_404(pk)
     where, text = found.project, found.text
     found.delete()
+    note(request, "annotation.delete", f"annotation {pk}", where, {"text": (said(text), None)})
     messages.success(request, f"Deleted. To undo it, add it again; its text was: {text}")
     return redirect("annotations", slug=where.slug) if where else redirect("all-annotations")
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
@@ -12,10 +11,10 @@ from speedtrack.projects import deliveries
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.pages import deliveries as page
+from speedtrack.web.requests.permissions import note
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def list_deliveries(request: HttpRequest, slug: str) -> HttpResponse:
     """The calls; a POST does one of ACTIONS."""
     project = scope.project_or_404(slug)
@@ -25,7 +24,6 @@ def list_deliveries(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-@login_required
 def show_delivery(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     project = scope.project_or_404(slug)
     return render(request, "web/delivery.html", {"project": project, "page": page.load_one(project, pk)})
@@ -36,7 +34,9 @@ def act(request: HttpRequest, project: Project) -> HttpResponse:
     try:
         if action is None:
             raise deliveries.NotPossible(f"choose one of {', '.join(ACTIONS)}")
-        messages.success(request, action(project, request.POST))
+        done = action(project, request.POST)
+        note(request, f"delivery.{request.POST['act']}", done, project)
+        messages.success(request, done)
     except deliveries.NotPossible as e:
         messages.error(request, f"Not done: {e}.")
     return redirect("deliveries", slug=project.slug)

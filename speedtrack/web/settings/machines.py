@@ -6,7 +6,6 @@ from functools import partial
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -20,6 +19,7 @@ from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.runs.windows import BadWindow
 from speedtrack.web.pages import machine as machine_page
 from speedtrack.web.pages import queue as queue_page
+from speedtrack.web.requests.permissions import access_of, note
 from speedtrack.web.requests.previews import do_or_preview
 
 REFUSED = (NoSuchThing, machines.NotPossible, quarantine.NotQuarantined)
@@ -45,7 +45,6 @@ class NewCode:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def list_machines(request: HttpRequest) -> HttpResponse:
     """All machines; a POST makes an enrolment code, or adds a machine, and shows the code or its token."""
     if request.method != "POST":
@@ -57,6 +56,7 @@ def list_machines(request: HttpRequest) -> HttpResponse:
             shown: NewToken | NewCode = NewToken(name, tracking.add_machine(name, pool), settings.URL)
         else:
             shown = NewCode(name, enrolment.make_code(name, pool, who=request.user), settings.URL)
+        note(request, "machine.add" if isinstance(shown, NewToken) else "machine.enroll-code", name)
     except NoSuchThing as e:
         messages.error(request, f"Not added: {plain_words(e)}.")
         return machines_page(request, name, pool)
@@ -69,7 +69,13 @@ def machines_page(
     request: HttpRequest, name: str = "", pool: str = "", token: NewToken | None = None, code: NewCode | None = None
 ) -> HttpResponse:
     """``name``, ``pool``: what was entered. ``token``, ``code``: in this answer only, in no session and no message."""
-    context = {"machines": queue_page.work_of_all(), "name": name, "pool": pool, "token": token, "code": code}
+    context = {
+        "machines": queue_page.work_of_all(access_of(request)),
+        "name": name,
+        "pool": pool,
+        "token": token,
+        "code": code,
+    }
     response = render(request, "web/settings_machines.html", context)
     response["Cache-Control"] = "no-store"
     return response
@@ -81,7 +87,6 @@ def plain_words(error: Exception) -> str:
 
 
 @require_POST
-@login_required
 def renew_token(request: HttpRequest, name: str) -> HttpResponse:
     """Give a machine a new token, and show it in the answer."""
     assert isinstance(request.user, User)
@@ -91,6 +96,7 @@ def renew_token(request: HttpRequest, name: str) -> HttpResponse:
         return redirect("machine", name=name)
     try:
         token = tracking.renew_token(machine.name, request.user)
+        note(request, "machine.token", name)
     except NoSuchThing as e:
         messages.error(request, f"Not changed: {plain_words(e)}.")
         return redirect("machine", name=name)
@@ -98,12 +104,17 @@ def renew_token(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def return_to_service(request: HttpRequest, name: str) -> HttpResponse:
     """Return a retired machine to service; its new token is shown in the answer."""
     assert isinstance(request.user, User)
+    machine = machine_page.machine_or_404(name)
     try:
-        token = machines.return_to_service(machine_page.machine_or_404(name), request.user)
+        if machine.outside:
+            machines.take_results_again(machine, request.user)
+            note(request, "machine.return", name)
+            return redirect("machine", name=name)
+        token = machines.return_to_service(machine, request.user)
+        note(request, "machine.return", name)
     except machines.NotPossible as e:
         messages.error(request, f"Not done: {e}.")
         return redirect("machine", name=name)
@@ -111,7 +122,6 @@ def return_to_service(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse:
     """Do one of ACTIONS with a machine."""
     assert isinstance(request.user, User)
@@ -119,14 +129,14 @@ def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     try:
-        do_or_preview(request, partial(ACTIONS[action], machine, request.user, request.POST))
+        if do_or_preview(request, partial(ACTIONS[action], machine, request.user, request.POST)):
+            note(request, f"machine.{action}", name)
     except REFUSED as e:
         messages.error(request, f"Not done: {e}.")
     return redirect("machine", name=name)
 
 
 @require_POST
-@login_required
 def plan_time(request: HttpRequest, name: str) -> HttpResponse:
     """Set when a machine takes work by itself, and what its time is for."""
     assert isinstance(request.user, User)
@@ -134,11 +144,13 @@ def plan_time(request: HttpRequest, name: str) -> HttpResponse:
     texts = request.POST.get("windows", "")[:2000].splitlines()
     zone = request.POST.get("zone", "").strip()[:64] or "UTC"
     try:
+        machines.check_has_runner(machine)
         with transaction.atomic():
             said = [rules.set_windows(machine, texts, zone, request.user)]
             said.append(rules.set_shares(machine, shares_of(request.POST), request.user))
+        note(request, "machine.plan", f"{name}: {'. '.join(said)}")
         messages.success(request, ". ".join(said) + ".")
-    except (BadWindow, BadShares) as e:
+    except (BadWindow, BadShares, machines.NotPossible) as e:
         messages.error(request, f"Nothing was changed: {e}.")
     return redirect("machine", name=name)
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -18,6 +17,7 @@ from speedtrack.web import scope
 from speedtrack.web.pages import measure as page
 from speedtrack.web.pages import pulls as pulls_page
 from speedtrack.web.pages import run as run_page
+from speedtrack.web.requests.permissions import note
 from speedtrack.web.requests.previews import do_or_preview
 
 ACTIONS: dict[str, Callable[[int], str]] = {
@@ -28,14 +28,15 @@ ACTIONS: dict[str, Callable[[int], str]] = {
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def measure(request: HttpRequest, slug: str) -> HttpResponse:
     """Queue commits by hand, or say what that would queue."""
     project = scope.project_or_404(slug)
     form = page.MeasureForm(project, request.POST or None, request.GET.dict())
     if form.is_valid():
         try:
-            do_or_preview(request, partial(queue_asked, form.asked()))
+            asked = form.asked()
+            if do_or_preview(request, partial(queue_asked, asked)):
+                note(request, "run.queue", asked.expression, project)
         except (NoSuchThing, RepositoryError, DefinitionError) as e:
             messages.error(request, f"Nothing was queued: {e}.")
         else:
@@ -60,14 +61,14 @@ def queue_asked(asked: page.AskedRange) -> str:
 
 
 @require_POST
-@login_required
 def act_on_run(request: HttpRequest, pk: int, action: str) -> HttpResponse:
     """Do one of ACTIONS with a run, or say what that would change."""
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     run = run_page.run_or_404(pk)
     try:
-        do_or_preview(request, partial(ACTIONS[action], run.pk))
+        if do_or_preview(request, partial(ACTIONS[action], run.pk)):
+            note(request, f"run.{action}", f"run {pk} of {run.commit.short}", run.project)
     except NoSuchThing as e:
         messages.error(request, f"Not done: {e}.")
     return redirect("run", pk=pk)
@@ -80,13 +81,13 @@ def list_pulls(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def approve_pull(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Let the machines measure the head that the page showed."""
     assert isinstance(request.user, User)
     pull = pulls_page.pull_or_404(scope.project_or_404(slug), number)
     try:
         approval = pullrequests.approve(pull, request.POST.get("head", "")[:64], request.user)
+        note(request, "pull.approve", approval, pull.project)
         messages.success(request, f"{approval} is approved: its pairs are queued as soon as it is fetched.")
     except pullrequests.NotApprovable as e:
         messages.error(request, f"Not approved: {e}.")

@@ -1,6 +1,5 @@
 """The settings of the whole installation, to be read only."""
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -9,6 +8,5 @@ from speedtrack.web.pages import installation as page
 
 
 @require_safe
-@login_required
 def installation(request: HttpRequest) -> HttpResponse:
     return render(request, "web/installation.html", {"topics": page.load()})

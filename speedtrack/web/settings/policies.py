@@ -1,7 +1,6 @@
 """A project's planning policies: list them, and make, change and remove one."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -12,11 +11,11 @@ from speedtrack.runs import rules
 from speedtrack.runs.policies import BadPolicy
 from speedtrack.web import scope
 from speedtrack.web.pages import policies as page
+from speedtrack.web.requests.permissions import note
 from speedtrack.web.requests.previews import do_or_preview
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def list_policies(request: HttpRequest, slug: str) -> HttpResponse:
     """All policies, and the form of the one that the query names (``branches``), or of a new one."""
     project = scope.project_or_404(slug)
@@ -24,10 +23,14 @@ def list_policies(request: HttpRequest, slug: str) -> HttpResponse:
     form = page.PolicyForm(project, request.POST or None, rules.wanted_now(project, branches))
     if form.is_valid():
         try:
-            if request.POST.get("remove"):
-                do_or_preview(request, lambda: rules.remove_policy(project, form.wanted().branches))
+            is_end, named = bool(request.POST.get("remove")), form.wanted().branches or "all other branches"
+            if is_end:
+                is_done = do_or_preview(request, lambda: rules.remove_policy(project, form.wanted().branches))
             else:
-                do_or_preview(request, lambda: rules.save_policy(project, form.wanted()))
+                is_done = do_or_preview(request, lambda: rules.save_policy(project, form.wanted()))
+            if is_done:
+                fields = {} if is_end else {"fields": (None, ", ".join(form.changed_data))}
+                note(request, "policy.remove" if is_end else "policy.save", named, project, fields)
         except (BadPolicy, DefinitionError) as e:
             messages.error(request, f"Nothing was changed: {e}.")
         else:

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from speedtrack.accounts import members
+from speedtrack.accounts.models import Role
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects import hooks
 from speedtrack.projects.errors import RepositoryError
@@ -19,17 +21,16 @@ from speedtrack.web import scope
 from speedtrack.web.pages import project_settings as page
 from speedtrack.web.pages.project_access import AccessForm
 from speedtrack.web.pages.project_settings import ProjectForm, TrackForm
+from speedtrack.web.requests.permissions import access_of, note, permit_of
 from speedtrack.web.requests.previews import do_or_preview
 
 
 @require_safe
-@login_required
 def list_projects(request: HttpRequest) -> HttpResponse:
-    return render(request, "web/settings_projects.html", {"projects": page.load_list()})
+    return render(request, "web/settings_projects.html", {"projects": page.load_list(access_of(request))})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def track(request: HttpRequest) -> HttpResponse:
     """Track a repository: its project's page then says what happens next."""
     form, access = TrackForm(request.POST or None, request.GET.dict()), AccessForm(request.POST or None)
@@ -43,6 +44,9 @@ def track(request: HttpRequest) -> HttpResponse:
         except (RepositoryError, DefinitionError) as e:
             form.add_error("suite" if isinstance(e, DefinitionError) else "url", str(e))
         if project:
+            assert isinstance(request.user, User)
+            members.give_role(project, request.user, Role.OWNER)
+            note(request, "project.track", project.url, project)
             messages.success(
                 request,
                 f"{project.name} is tracked. Its webhook, branches and suite are under Settings, where it can be "
@@ -53,7 +57,6 @@ def track(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def check_address(request: HttpRequest) -> HttpResponse:
     """A piece of a page: whether the repository answers, and with which branches."""
     url, access = request.POST.get("url", "").strip()[:500], AccessForm(request.POST)
@@ -73,7 +76,6 @@ def first_error(form: AccessForm) -> str:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def project_settings(request: HttpRequest, slug: str) -> HttpResponse:
     project = scope.project_or_404(slug)
     form = ProjectForm(project, request.POST or None)
@@ -83,6 +85,8 @@ def project_settings(request: HttpRequest, slug: str) -> HttpResponse:
         except RepositoryError as e:
             form.add_error("url", str(e))
         else:
+            if changed:
+                note(request, "project.change", changed, project)
             messages.success(request, f"Saved: {changed}." if changed else "Nothing was changed.")
             return redirect("project-settings", slug=slug)
     return settings_page(request, project, form)
@@ -100,7 +104,6 @@ def settings_page(
 
 
 @require_POST
-@login_required
 def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
     """Give the webhook a new secret, and show it in the answer: it is stored in no session or message."""
     project = scope.project_or_404(slug)
@@ -111,6 +114,7 @@ def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
         if not (days.isascii() and days.isdecimal() and len(days) < 5):
             raise hooks.UnfitSecret("give a number of days")
         secret = hooks.rotate(project, int(days), given)
+        note(request, "hook.rotate", project, project, {"days": (None, int(days))})
     except hooks.UnfitSecret as e:
         messages.error(request, f"Not changed: {e}.")
         return redirect("project-settings", slug=slug)
@@ -121,7 +125,6 @@ def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def untrack(request: HttpRequest, slug: str) -> HttpResponse:
     """Say what untracking keeps and ends, and do it once the name is typed."""
     project = scope.project_or_404(slug)
@@ -132,6 +135,7 @@ def untrack(request: HttpRequest, slug: str) -> HttpResponse:
                 do_or_preview(request, lambda: f"{changing.untrack(project)} waiting runs would be cancelled")
                 return redirect("project-untrack", slug=slug)
             cancelled = changing.untrack(project)
+            note(request, "project.untrack", project, project)
             again = f"{reverse('project-settings', args=[slug])}"
             messages.success(
                 request,
@@ -145,14 +149,18 @@ def untrack(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def change_tracking(request: HttpRequest, slug: str, action: str) -> HttpResponse:
     """Do one of ACTIONS with a project."""
     project = scope.project_or_404(slug)
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     try:
-        messages.success(request, ACTIONS[action](project, request.POST.get("branch", "").strip()))
+        if action == "track-again" and not permit_of(request).own:
+            raise RepositoryError("this needs the role owner, as untracking does")
+        branch = request.POST.get("branch", "").strip()
+        done = ACTIONS[action](project, branch)
+        note(request, f"project.{action}", branch or project, project)
+        messages.success(request, done)
     except RepositoryError as e:
         messages.error(request, f"Not done: {e}.")
     return redirect("project-settings", slug=slug)

@@ -1,7 +1,6 @@
 """Edit suites, which are checked as they are typed."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -13,6 +12,7 @@ from speedtrack.benchmarks.suiteedits import NotSaved
 from speedtrack.benchmarks.suitefiles import parse_suite, text_of
 from speedtrack.web.pages import suite_editor
 from speedtrack.web.pages.suite_editor import SuitePage
+from speedtrack.web.requests.permissions import note
 
 BEGINNING = """\
 # A new suite. docs/suites.md has all keys.
@@ -35,13 +35,11 @@ workload = { test = "get", keys = { count = 100_000 }, values = { bytes = 32 }, 
 
 
 @require_safe
-@login_required
 def list_suites(request: HttpRequest) -> HttpResponse:
     return render(request, "web/suites.html", {"suites": suite_editor.load_list()})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def edit_suite(request: HttpRequest, name: str) -> HttpResponse:
     if request.method != "POST":
         return editor(request, suite_editor.load(name))
@@ -56,7 +54,6 @@ def edit_suite(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def new_suite(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         model = request.GET.get("from")
@@ -74,6 +71,7 @@ def save(request: HttpRequest, page: SuitePage) -> HttpResponse:
     name = page.name or parse_suite(page.text, "").name
     try:
         edit = suiteedits.save_edit(name, page.text, request.user, page.seen or suiteedits.version_of(name))
+        note(request, "suite.save", name, None, {"version": (None, edit.number)})
     except (NotSaved, DefinitionError) as e:
         messages.error(request, f"Not saved: {e}.")
         return editor(request, page)
@@ -95,7 +93,6 @@ def entered_text(request: HttpRequest) -> str:
 
 
 @require_POST
-@login_required
 def check_suite(request: HttpRequest) -> HttpResponse:
     """A piece of a page: the mistakes of a text, or what saving it changes. ``name``: of the suite; empty if new."""
     check = suite_editor.check(request.POST.get("name", ""), entered_text(request))
@@ -103,13 +100,11 @@ def check_suite(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@login_required
 def suite_version(request: HttpRequest, name: str, number: int) -> HttpResponse:
     return render(request, "web/suite_version.html", {"edit": suite_editor.version_or_404(name, number)})
 
 
 @require_POST
-@login_required
 def restore_version(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Show an earlier version in the editor: it is saved as a new one once its effects were seen."""
     edit = suite_editor.version_or_404(name, number)
@@ -117,11 +112,11 @@ def restore_version(request: HttpRequest, name: str, number: int) -> HttpRespons
 
 
 @require_POST
-@login_required
 def return_to_file(request: HttpRequest, name: str) -> HttpResponse:
     assert isinstance(request.user, User)
     try:
         suiteedits.return_to_file(name, request.user, request.POST.get("seen", ""))
+        note(request, "suite.return-to-file", name)
         messages.success(request, f"The file {name}.toml is in force again. To undo it, restore an earlier version.")
     except (NotSaved, DefinitionError) as e:
         messages.error(request, f"Not done: {e}.")

@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from speedtrack import __version__
 from speedtrack.benchmarks.metrics import METRICS
 
 register = template.Library()
@@ -44,6 +45,11 @@ def current(name: str, here: str | None, within: set[str]) -> SafeString | str:
     if here == name:
         return format_html(' aria-current="{}"', "page")
     return format_html(' aria-current="{}"', "true") if here in within else ""
+
+
+@register.simple_tag
+def version() -> str:
+    return __version__
 
 
 @register.simple_tag(takes_context=True)

@@ -17,7 +17,7 @@ from speedtrack.runs.models import Run
 from speedtrack.web.addresses import commit_path, project_path, run_path, timeline_path
 from speedtrack.web.pages.commit import CommitPage, SeriesResult
 from speedtrack.web.pages.phases import TrialRow
-from speedtrack.web.pages.queue import MachineWork
+from speedtrack.web.pages.queue import Expected, MachineWork, WaitingRun
 from speedtrack.web.pages.run import MeasurementRow, RunPage
 from speedtrack.web.pages.sensitivity import ShownSensitivity
 from speedtrack.web.pages.timeline.points import ShownChange
@@ -148,30 +148,39 @@ def phases_in_words(expected: Estimate) -> str:
     return ", ".join(f"{name} {numbers.duration(seconds)}" for name, seconds in found.items() if seconds >= 0.05)
 
 
+PRIVATE_RUN = mark_safe('<tr><th scope="row">–</th><td class="soft" colspan="4">a private project</td>')
+
+
 @register.simple_tag
 def waiting_rows(work: MachineWork) -> SafeString:
     """The runs that wait for a machine, a row each."""
-    return format_html_join(
-        "",
-        '<tr><th scope="row"><a href="{}">{}</a></th><td><a href="{}">{}</a></td><td>{}</td><td class="subjectcell">'
-        '<a class="sha" href="{}">{}</a> {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>',
-        (
-            (
-                run_path(run.pk),
-                run.pk,
-                project_path(run.slug),
-                run.project,
-                explained(f"reason {run.reason}", run.reason),
-                commit_path(run.slug, run.sha),
-                run.sha[:10],
-                run.subject,
-                ago(run.created),
-                ago(expected.starts_at) if expected else "–",
-                ago(expected.ends_at) if expected else "–",
-                phases(expected.phases) if expected else "–",
-            )
-            for run, expected in work.waiting
-        ),
+    return join(waiting_row(run, expected) for run, expected in work.waiting)
+
+
+def waiting_row(run: WaitingRun | None, expected: Expected | None) -> SafeString:
+    times = format_html(
+        "<td>{}</td><td>{}</td><td>{}</td></tr>",
+        ago(expected.starts_at) if expected else "–",
+        ago(expected.ends_at) if expected else "–",
+        phases(expected.phases) if expected else "–",
+    )
+    if run is None:
+        return PRIVATE_RUN + times
+    return (
+        format_html(
+            '<tr><th scope="row"><a href="{}">{}</a></th><td><a href="{}">{}</a></td><td>{}</td>'
+            '<td class="subjectcell"><a class="sha" href="{}">{}</a> {}</td><td>{}</td>',
+            run_path(run.pk),
+            run.pk,
+            project_path(run.slug),
+            run.project,
+            explained(f"reason {run.reason}", run.reason),
+            commit_path(run.slug, run.sha),
+            run.sha[:10],
+            run.subject,
+            ago(run.created),
+        )
+        + times
     )
 
 

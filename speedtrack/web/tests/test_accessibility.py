@@ -14,6 +14,9 @@ from django.urls import get_resolver, reverse
 from django.utils import timezone
 from playwright.sync_api import Browser, Page
 
+from speedtrack.accounts import audit, invitations, members
+from speedtrack.accounts.access import Caller
+from speedtrack.accounts.models import Role
 from speedtrack.alerts import bisecting, triage
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.alerts.triage import Decision
@@ -31,6 +34,7 @@ pytestmark = pytest.mark.browser
 
 AXE = live_settings.BASE_DIR / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 WITHOUT_PAGE = {
+    *("codespeed-add", "codespeed-add-json", "codespeed-token-add", "codespeed-token-add-json"),
     *("logout", "hook", "notifications-of", "unsubscribe", "profile-folded", "run-script", "channel-act"),
     *(
         "project-act",
@@ -42,7 +46,13 @@ WITHOUT_PAGE = {
         "annotation-delete",
     ),
     *("suite-check", "suite-file", "suite-restore", "suite-version", "track-check", "compare-measure"),
+    *("member-act", "invitation-make", "invitation-revoke"),
+    *("account_logout", "own-token-revoke", "own-session-end", "own-sessions-end"),
+    *("account_reauthenticate", "mfa_reauthenticate", "mfa_authenticate", "socialaccount_login_error"),
+    *("first-owner", "mfa_view_recovery_codes", "mfa_download_recovery_codes", "mfa_deactivate_totp"),
+    *(f"{provider}_{page}" for provider in ("github", "openid_connect") for page in ("login", "callback")),
     *("readyz", "metrics", "pull-approve", "run-act", "machine-plan", "bisection-stop"),
+    "api-openapi",
 }
 HOSTILE = (
     '<img src=x onerror="window.hurt=1"> \u202egnirts\u202c \U0001f680 {{ 7*7 }} \'"&amp; '
@@ -101,7 +111,10 @@ def values(made: World, alert: Alert) -> dict[str, Any]:
         "benchmark": "get-p1",
         "metric": CPU,
         "form": "json",
+        "key": "a-link-that-has-expired",
+        "uidb36": "1",
         "kind": "webhook",
+        "code": invitations.make(made.project, Role.READER, None)[1],
         "name": made.machines[0].name,
         "help name": "methodology",
         "suite name": made.project.suite,
@@ -152,12 +165,14 @@ def test_every_page_is_accessible_in_both_themes_and_on_a_phone(
     chromium: Browser,  # noqa: F811
 ) -> None:
     made, alert = slowed(settings, tmp_path)
-    ada = User.objects.create_user("ada", is_staff=True)
+    ada = User.objects.create_superuser("ada", is_staff=True)
     channel(made.project, "webhook", "https://example.org/")
     made.push(2)
     failed = made.fail(HOSTILE[:200])
     bisecting.start(made.commit(0), made.commit(-1), made.machines[0])
     hostile(made, alert, ada)
+    audit.note(Caller(ada), "project.change", HOSTILE, made.project, {HOSTILE[:60]: (HOSTILE, None)})
+    members.give_role(made.project, ada, Role.OWNER)
     complaints: list[str] = []
     page = watched(chromium, 390, complaints)
     log_in(page, live_server.url, ada)

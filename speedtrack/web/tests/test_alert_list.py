@@ -50,7 +50,7 @@ class Listed:
 @pytest.fixture
 def listed(client: Client, slow: Slow) -> Listed:
     world, first = slow
-    ada = User.objects.create_user("ada")
+    ada = User.objects.create_superuser("ada")
     second = copy_of(first, world, 3, assignee=ada)
     second.change_points.filter(series__metric="throughput_rps").delete()
     return Listed(client, world, first, second, ada)

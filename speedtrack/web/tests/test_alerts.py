@@ -86,7 +86,7 @@ def test_only_people_who_logged_in_decide(client: Client, slow: Slow) -> None:
 
 def test_a_decision_is_kept_with_its_event(client: Client, slow: Slow) -> None:
     _, alert = slow
-    ada = User.objects.create_user("ada")
+    ada = User.objects.create_superuser("ada")
     client.force_login(ada)
     form = {"seen": "confirmed", "status": "expected", "assignee": "ada", "note": "<i>meant</i>"}
     page = html_of(client.post(f"/alerts/{alert.pk}/", form, follow=True))
@@ -101,7 +101,7 @@ def test_a_decision_is_kept_with_its_event(client: Client, slow: Slow) -> None:
 
 def test_the_second_of_two_people_is_told(client: Client, slow: Slow) -> None:
     _, alert = slow
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     Alert.objects.filter(pk=alert.pk).update(status="invalid")
     form = {"seen": "confirmed", "status": "fixed"}
     page = html_of(client.post(f"/alerts/{alert.pk}/", form, follow=True))
@@ -112,7 +112,7 @@ def test_the_second_of_two_people_is_told(client: Client, slow: Slow) -> None:
 
 def test_decide_refuses_what_is_not_a_persons_to_say(slow: Slow) -> None:
     _, alert = slow
-    ada = User.objects.create_user("ada")
+    ada = User.objects.create_superuser("ada")
     with pytest.raises(ValueError, match="cannot be made 'suspected'"):
         triage.decide(alert, Decision("confirmed", "suspected", None), ada)
     with pytest.raises(Stale):
@@ -122,7 +122,7 @@ def test_decide_refuses_what_is_not_a_persons_to_say(slow: Slow) -> None:
 def test_a_decision_that_changes_nothing_writes_nothing(slow: Slow) -> None:
     _, alert = slow
     before = AlertEvent.objects.count()
-    assert triage.decide(alert, Decision("confirmed", "confirmed", None), User.objects.create_user("ada")) is False
+    assert triage.decide(alert, Decision("confirmed", "confirmed", None), User.objects.create_superuser("ada")) is False
     assert AlertEvent.objects.count() == before
 
 
@@ -159,7 +159,7 @@ def test_the_geometric_mean_over_the_suite(client: Client, slow: Slow) -> None:
 
 def test_an_alert_is_moved_split_and_merged_by_form(client: Client, slow: Slow) -> None:
     made, alert = slow
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     address = f"/alerts/{alert.pk}/"
     page = html_of(client.post(f"{address}move/", {"commit": made.shas[6], "note": "<b>it</b>"}, follow=True))
     assert "Moved." in page and made.commit(6).short in page and "&lt;b&gt;it&lt;/b&gt;" in page
@@ -176,7 +176,7 @@ def test_an_alert_is_moved_split_and_merged_by_form(client: Client, slow: Slow) 
 
 def test_a_regrouping_that_cannot_be_says_why(client: Client, slow: Slow) -> None:
     _, alert = slow
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     for verb, form, says in (
         ("move", {"commit": "f" * 40}, "no tracked branch"),
         ("move", {"commit": "%"}, "at least seven"),

@@ -18,7 +18,7 @@ JSON = f"/p/kvd/timeline/get-p1/{CPU}.json"
 
 @pytest.fixture
 def ada(kvd: World, client: Client) -> Client:
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     return client
 
 

@@ -25,7 +25,7 @@ def made(db: None, settings: Any, tmp_path: Path) -> World:
 
 @pytest.fixture
 def user(client: Client, db: None) -> User:
-    user = User.objects.create_user("ada")
+    user = User.objects.create_superuser("ada")
     client.force_login(user)
     return user
 

@@ -15,7 +15,7 @@ TOKEN = "glpat-0123456789abcdef"
 
 @pytest.fixture
 def ada(kvd: World, client: Client) -> Client:
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     return client
 
 

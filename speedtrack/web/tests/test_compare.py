@@ -227,7 +227,7 @@ def test_functions_that_cost_more_are_named(client: Client, kvd: World) -> None:
 
 @pytest.fixture
 def person(client: Client, db: None) -> Client:
-    client.force_login(User.objects.create_user("ada"), backend="django.contrib.auth.backends.ModelBackend")
+    client.force_login(User.objects.create_superuser("ada"))
     return client
 
 
@@ -274,7 +274,7 @@ def test_measuring_needs_a_login_and_two_commits(client: Client, kvd: World) -> 
     response = client.post(address, {"what": "pair", "benchmark": "get-p1"})
     assert response.status_code == 302 and response.headers["Location"].startswith("/login/?next=")
     assert "Log in to measure both again" in compare(client, **ends(kvd, 0, 3))
-    client.force_login(User.objects.create_user("ada"), backend="django.contrib.auth.backends.ModelBackend")
+    client.force_login(User.objects.create_superuser("ada"))
     assert "Nothing was queued" in ask(client, kvd, 3, 3, what="pair", benchmark=["get-p1"])
     assert "Nothing was queued" in ask(client, kvd, 0, 3, what="pair")
     assert not Run.objects.filter(base__isnull=False).exists()

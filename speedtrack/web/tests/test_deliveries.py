@@ -22,7 +22,7 @@ PAGE = "/p/kvd/deliveries/"
 
 @pytest.fixture
 def ada(kvd: World, client: Client) -> Client:
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     return client
 
 

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
-from speedtrack.runs.models.tokens import TokenText
+from speedtrack.runs.models import MachineToken
 from speedtrack.web.tests.world import CPU, World
 
 CLAIM, HOOK = "/api/runner/claim", "/hooks/x"
@@ -45,7 +45,7 @@ def test_pages_say_that_the_database_is_away(client: Client, address: str, caplo
 def test_programs_are_told_that_the_database_is_away(client: Client, address: str) -> None:
     with postgresql_away():
         answer = client.post(
-            address, b"{}", "application/json", headers={"authorization": f"Bearer {TokenText.new().text}"}
+            address, b"{}", "application/json", headers={"authorization": f"Bearer {MachineToken.new_text().text}"}
         )
     assert (answer.status_code, answer["Content-Type"]) == (503, "application/json")
     assert int(answer["Retry-After"]) > 0
@@ -54,7 +54,7 @@ def test_programs_are_told_that_the_database_is_away(client: Client, address: st
 
 @pytest.mark.django_db(transaction=True)
 def test_a_missing_page_of_somebody_logged_in_while_the_database_is_away(client: Client) -> None:
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     client.raise_request_exception = False
     with postgresql_away():
         answer = client.get("/nowhere/")
@@ -106,7 +106,7 @@ def test_a_form_that_is_too_large_has_a_page(client: Client, db: None) -> None:
 def test_a_defect_of_the_server_is_told_without_its_traceback(
     client: Client, db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speedtrack.web.pages.home.project_cards", lambda: 1 // 0)
+    monkeypatch.setattr("speedtrack.web.pages.home.project_cards", lambda *_: 1 // 0)
     client.raise_request_exception = False
     page = client.get("/")
     assert page.status_code == 500

@@ -106,7 +106,7 @@ def test_a_quarantine_is_seen_wherever_the_machine_is(client: Client, quarantine
 def test_a_person_lifts_it(client: Client, quarantined: Machine, level: str, anew: bool) -> None:
     assert "/login/" in client.post(PAGE, {"level": level}).headers["Location"]
     since = quarantined.canaries.get().since
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     assert "The quarantine has ended" in html_of(client.post(PAGE, {"level": level}, follow=True))
     quarantined.refresh_from_db()
     assert quarantined.quarantined_at is None

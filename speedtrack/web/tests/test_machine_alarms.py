@@ -19,7 +19,7 @@ HOSTILE = "<script>alert(1)</script>"
 def ada(kvd: World) -> Client:
     """Somebody who is logged in; ``client`` is a visitor."""
     client = Client()
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     return client
 
 

@@ -11,7 +11,7 @@ FORM = {"benchmark": "get-p1", "metric": "", "machine": "kvd-m1", "days": "3", "
 
 
 def test_a_mute_is_made_shown_and_ended(client: Client, kvd: World) -> None:
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     page = html_of(client.post(PAGE, FORM, follow=True))
     assert "Muted: get-p1 on kvd-m1." in page and "&lt;b&gt;new disk&lt;/b&gt;" in page and "ada" in page
     mute = Mute.objects.get()
@@ -21,7 +21,7 @@ def test_a_mute_is_made_shown_and_ended(client: Client, kvd: World) -> None:
 
 
 def test_what_cannot_be_muted_is_said(client: Client, kvd: World) -> None:
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     for changes, says in (
         ({"reason": ""}, "say why"),
         ({"days": "x"}, "how many days"),
@@ -43,7 +43,7 @@ def test_only_people_who_logged_in_mute(client: Client, kvd: World) -> None:
 
 def test_a_mute_is_shown_on_the_alert_and_the_timeline(client: Client, slow: tuple[World, Alert]) -> None:
     _, alert = slow
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     client.post(PAGE, FORM)
     assert "&lt;b&gt;new disk&lt;/b&gt;" in html_of(client.get(f"/alerts/{alert.pk}/"))
     page = html_of(client.get("/p/kvd/timeline/get-p1/server_cpu_ns_per_request"))
@@ -53,7 +53,7 @@ def test_a_mute_is_shown_on_the_alert_and_the_timeline(client: Client, slow: tup
 
 
 def test_the_number_of_queries_does_not_grow(client: Client, kvd: World) -> None:
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     client.post(PAGE, FORM)
     few = queries(client, PAGE)
     for _ in range(3):

@@ -39,7 +39,7 @@ ASKED = {
 
 @pytest.fixture
 def ada(client: Client, db: None) -> User:
-    user = User.objects.create_user("ada", "ada@example.org")
+    user = User.objects.create_superuser("ada", "ada@example.org")
     client.force_login(user)
     return user
 
@@ -171,5 +171,5 @@ def test_an_address_without_account_is_managed_by_its_link_until_it_has_one(link
     assert client.post(address, {"act": "trial"}).status_code == 404
     subscriber.refresh_from_db()
     assert subscriber.most_per_day == 7
-    Subscriber.objects.update(user=User.objects.create_user("ada"))
+    Subscriber.objects.update(user=User.objects.create_superuser("ada"))
     assert client.get(address).status_code == 404

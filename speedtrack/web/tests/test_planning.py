@@ -18,7 +18,7 @@ from speedtrack.web.tests.world import World, html_of
 
 @pytest.fixture
 def ada(client: Client, db: None) -> Client:
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     return client
 
 

@@ -57,7 +57,7 @@ def test_unknown_names_are_not_found(client: Client, kvd: World) -> None:
 
 def test_the_webhook_address_is_for_people_who_logged_in(client: Client, kvd: World) -> None:
     assert kvd.project.hook_id not in html_of(client.get("/p/kvd/"))
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     page = html_of(client.get("/p/kvd/"))
     assert f"/hooks/{kvd.project.hook_id}" in page
     assert kvd.project.hook_secret.reveal() not in page

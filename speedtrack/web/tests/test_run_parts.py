@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from speedtrack.accounts.access import ANYBODY, Access
 from speedtrack.runs import queue, results
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Run, Status
@@ -40,12 +41,12 @@ def measured_now(world: World, flags: dict[int, list[str]], orders: list[int]) -
 
 def test_a_run_shows_its_time_its_trials_and_what_to_do(client: Client, kvd: World) -> None:
     kvd.push(1)
-    lasting = run_page.load(builders.claim(kvd.machines[0]).pk)
+    lasting = run_page.load(builders.claim(kvd.machines[0]).pk, Access(ANYBODY))
     assert lasting.phases and [part.name for part in lasting.phases.parts] == ["what lasts now, and setting up"]
     assert (lasting.chart, lasting.placement) == (None, None)
     kvd.measure()
     run = measured_now(kvd, {2: ["steal", "foreign"]}, [0, 1, 3, 4, 5])
-    page = run_page.load(run.pk)
+    page = run_page.load(run.pk, Access(ANYBODY))
     assert page.phases and page.chart
     names = [part.name for part in page.phases.parts]
     assert names[0] == "build" and "get-p1" in names and names[-1] == "reporting"

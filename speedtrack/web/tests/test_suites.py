@@ -20,7 +20,7 @@ ENDING = SUITE.replace('"get", clients = 50', '"get", clients = 60')
 @pytest.fixture
 def ada(db: None, settings: Any, tmp_path: Path, client: Client) -> Client:
     use_suite(settings, tmp_path / "suites")
-    client.force_login(User.objects.create_user("ada"))
+    client.force_login(User.objects.create_superuser("ada"))
     return client
 
 

@@ -30,7 +30,7 @@ def press(page: Page, *keys: str) -> None:
 def test_the_whole_triage_by_keyboard(live_server: Any, settings: Any, tmp_path: Any, chromium: Browser) -> None:  # noqa: F811
     made, alert = slowed(settings, tmp_path)
     made.push(2)
-    ada = User.objects.create_user("ada")
+    ada = User.objects.create_superuser("ada")
     complaints: list[str] = []
     page = watched(chromium, 1280, complaints)
     log_in(page, live_server.url, ada)

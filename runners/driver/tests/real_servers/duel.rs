@@ -14,6 +14,7 @@ fn what_the_document_counts_is_what_both_servers_did() {
     let (base_pid, head_pid) = (base.pid(), head.pid());
     let words =
         ["--base", &base.socket, "--head", &head.port, "--base-pid", &base_pid, "--head-pid", &head_pid];
+    // Two seconds: an interval needs several slices, and a busy machine makes each of them long.
     let load = "--prefill -r 1000 -t get -P 16 --warmup 0.1 --duration 2";
     let document = document(&[words.as_slice(), &load.split(' ').collect::<Vec<_>>()].concat());
     let test = &document["tests"][0];
@@ -27,7 +28,6 @@ fn what_the_document_counts_is_what_both_servers_did() {
         assert!(requests > 0 && redis.calls("get") > requests, "the warm-up is not counted");
         assert!(test[side]["prefill"]["server_memory"]["after_bytes"].as_u64().unwrap() > 0);
     }
-    // Two seconds: an interval needs several slices, and a busy machine makes each of them long.
     let ratios = test["ratios"].as_array().unwrap();
     assert_eq!(ratios[0]["metric"], "server_cpu_ns_per_request");
     // TCP costs the server more than a unix socket, by how much depends on the machine.

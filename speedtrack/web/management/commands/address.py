@@ -12,6 +12,10 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 class Command(PlainCommand):
     help = "Set the mail address of an account: mails go there, and commits by this address are the person's own."
+    quoted = ("user",)
+
+    def change(self, options: dict[str, Any]) -> str:
+        return "account.address"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("user", help="name of the account")

@@ -18,6 +18,10 @@ LISTED = 20
 
 class Command(PlainCommand):
     help = "List a project's webhook calls, take some as if they had just arrived, or delete old ones."
+    quoted = ("numbers", "status", "last", "older_than")
+
+    def change(self, options: dict[str, Any]) -> str:
+        return "" if options["action"] == "list" else f"delivery.{options['action']}"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=["list", "replay", "purge"])

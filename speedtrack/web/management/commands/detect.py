@@ -19,6 +19,10 @@ def parse_day(text: str) -> datetime:
 
 class Command(PlainCommand):
     help = "Replay a project's history: print what is suspected when, and why or why not; then detect it again."
+    quoted = ("replay", "since")
+
+    def change(self, options: dict[str, Any]) -> str:
+        return "alerts.detect"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--replay", required=True, metavar="PROJECT", help="name of a tracked project")

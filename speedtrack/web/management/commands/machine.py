@@ -55,7 +55,7 @@ def retire_machine(name: str, options: Options) -> str:
 
 def set_windows(name: str, options: Options) -> str:
     texts = [text for text in options["values"] if text.strip()]
-    return rules.set_windows(tracking.machine_named(name), texts, options["zone"])
+    return rules.set_windows(tracking.machine_with_runner(name), texts, options["zone"])
 
 
 def set_shares(name: str, options: Options) -> str:
@@ -66,7 +66,7 @@ def set_shares(name: str, options: Options) -> str:
         if not percent.isascii() or not percent.isdigit() or len(percent) > 3:
             raise CommandError(f"{text!r} is no share: give such as backfill=20, which is per cent of its time")
         given[kind] = int(percent)
-    return rules.set_shares(tracking.machine_named(name), given)
+    return rules.set_shares(tracking.machine_with_runner(name), given)
 
 
 def make_code(name: str, options: Options) -> str:
@@ -78,7 +78,18 @@ def make_code(name: str, options: Options) -> str:
 
 
 def add_machine(name: str, options: Options) -> str:
+    if options["outside"]:
+        tracking.register_outside(name)
+        return f"machine {name} is registered; it has no runner and no token: its results are sent in"
     return SHOWN_ONCE.format(name=name) + tracking.add_machine(name, options["pool"] or "", options["days"])
+
+
+def return_machine(name: str, options: Options) -> str:
+    machine = tracking.machine_named(name)
+    if machine.outside:
+        machines.take_results_again(machine)
+        return f"machine {name} is in service again: its results are sent in"
+    return SHOWN_ONCE.format(name=name) + machines.return_to_service(machine)
 
 
 def renew_token(name: str, options: Options) -> str:
@@ -100,7 +111,7 @@ def put_into_pool(name: str, options: Options) -> str:
         raise CommandError(f"name the pool: manage.py machine pool {name} --pool P ('' for none)")
     if options["pool"]:
         tracking.check_name(options["pool"], "pool")
-    pools.put(tracking.machine_named(name), options["pool"])
+    pools.put(tracking.machine_with_runner(name), options["pool"])
     return f"machine {name} is in " + (f"pool {options['pool']}" if options["pool"] else "no pool")
 
 
@@ -116,7 +127,7 @@ ACTIONS: dict[str, Callable[[str, Options], str]] = {
     "pause": pause_machine,
     "resume": resume_machine,
     "retire": retire_machine,
-    "return": lambda name, _: SHOWN_ONCE.format(name=name) + machines.return_to_service(tracking.machine_named(name)),
+    "return": return_machine,
     "canary": freeze_canary,
     "lift": lift,
     "windows": set_windows,
@@ -131,6 +142,10 @@ class Command(PlainCommand):
         "it out of service (retire) and back (return), set its canary, end its quarantine (lift), say when it works "
         "(windows) and what its time is for (shares), or list all machines."
     )
+    quoted = ("name", "values", "pool", "project", "commit", "benchmark")
+
+    def change(self, options: dict[str, Any]) -> str:
+        return "" if options["action"] == "list" else f"machine.{options['action']}"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=[*ACTIONS, "list"])
@@ -143,6 +158,11 @@ class Command(PlainCommand):
         parser.add_argument("--zone", default="UTC", help="windows: their time zone (default: UTC)")
         add_dry_run(parser)
         parser.add_argument("--now", action="store_true", help="pause: take its run from it and queue it again")
+        parser.add_argument(
+            "--outside",
+            action="store_true",
+            help="add: it has no runner; its results are measured elsewhere and sent in",
+        )
         parser.add_argument("--pool", help="add, enroll-code, pool: the pool of machines of equal hardware")
         parser.add_argument(
             "--days", type=int, help="add, enroll-code, token: how long the token is valid (default: for ever)"
@@ -185,4 +205,6 @@ class Command(PlainCommand):
 def machine_state(machine: Machine) -> str:
     if machine.retired_at:
         return "retired"
+    if machine.outside:
+        return "outside"
     return "quarantine" if machine.quarantined_at else "paused" if machine.paused else "active"

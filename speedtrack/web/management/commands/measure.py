@@ -15,6 +15,10 @@ from speedtrack.web.management.tried import add_dry_run, said
 
 class Command(PlainCommand):
     help = "Queue runs of a commit, tag, branch's head, range A..B or releases, even if they were measured before."
+    quoted = ("range", "releases", "benchmarks", "machine")
+
+    def change(self, options: dict[str, Any]) -> str:
+        return "run.queue"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")

@@ -12,6 +12,10 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 class Command(PlainCommand):
     help = "List what was given up or is being retried, or send some of it again."
+    quoted = ("rows",)
+
+    def change(self, options: dict[str, Any]) -> str:
+        return "" if options["action"] == "list" else "outbox.again"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", nargs="?", default="list", choices=["list", "again"])

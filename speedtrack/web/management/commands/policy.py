@@ -20,6 +20,12 @@ CHANGING = ("every", "most_waiting", "fills_gaps", "ignored_paths", "suite", "ma
 
 class Command(PlainCommand):
     help = "List a project's planning policies, or make, change or remove the one of a pattern of branches."
+    quoted = ("branches", "remove", *CHANGING)
+
+    def change(self, options: dict[str, Any]) -> str:
+        if options["remove"]:
+            return "policy.remove"
+        return "policy.save" if any(options[name] is not None for name in CHANGING) else ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")

@@ -14,6 +14,10 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 class Command(PlainCommand):
     help = "Queue a run that profiles both sides of an alert, or a run's commit and the one before it."
+    quoted = ("alert", "run")
+
+    def change(self, options: dict[str, Any]) -> str:
+        return "run.profile"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         what = parser.add_mutually_exclusive_group(required=True)

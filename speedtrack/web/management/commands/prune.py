@@ -18,6 +18,10 @@ ROW = "{:11}  {:26}  {:>13}  {:>10}  {}"
 
 class Command(PlainCommand):
     help = "Delete what is older than its policy keeps it. What something rests on is kept: docs/operating.md."
+    quoted = ("only", "again")
+
+    def change(self, options: dict[str, Any]) -> str:
+        return "retention.prune"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="only print what would go, in rows and bytes")

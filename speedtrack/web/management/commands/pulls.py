@@ -12,6 +12,10 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 class Command(PlainCommand):
     help = "List a project's open pull requests, or let the machines build and measure the head of one."
+    quoted = ("number", "head")
+
+    def change(self, options: dict[str, Any]) -> str:
+        return "" if options["number"] is None else "pull.approve"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")

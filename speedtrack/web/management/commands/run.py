@@ -4,15 +4,18 @@ from argparse import ArgumentParser
 from functools import partial
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from speedtrack.accounts import audit
 from speedtrack.runs import tracking
+from speedtrack.runs.models import Run
+from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, said
 
 ACTIONS = {"retry": tracking.retry_run, "cancel": tracking.cancel_run, "raise": tracking.raise_run}
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = "Queue failed or cancelled runs again, cancel runs, or let runs that wait be measured next."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -25,5 +28,8 @@ class Command(BaseCommand):
         for number in options["runs"]:
             try:
                 self.stdout.write(said(partial(act, number), options["dry_run"]))
+                if not options["dry_run"]:
+                    run = Run.objects.select_related("project").get(pk=number)
+                    audit.note(None, f"run.{options['action']}", f"run {number}", run.project)
             except tracking.NoSuchThing as e:
                 raise CommandError(str(e)) from e

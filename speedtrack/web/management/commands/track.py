@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from speedtrack.accounts import audit
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.notices import subscribing
 from speedtrack.projects.credentials import CredentialEntry, Unfit, credential_for
@@ -70,6 +71,7 @@ class Command(PlainCommand):
         except (RepositoryError, DefinitionError, tracking.NoSuchThing, Unfit, OSError, UnicodeDecodeError) as e:
             raise CommandError(str(e)) from e
         project = tracked.project
+        audit.note(None, "project.track", project.url, project)
         self.stdout.write(f"{project.slug}: tracking {tracked.branch} of {project.url} with suite {project.suite}")
         self.stdout.write(f"  history    {tracked.commits} commits; {tracked.queued} runs queued")
         machines = ", ".join(m.name for m in project.machines.all())

@@ -12,6 +12,10 @@ from speedtrack.web.management.tried import add_dry_run, said
 
 class Command(PlainCommand):
     help = "Look at a project's repository no more and cancel its waiting runs. What was measured stays."
+    quoted = ("project",)
+
+    def change(self, options: dict[str, Any]) -> str:
+        return "project.untrack"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")

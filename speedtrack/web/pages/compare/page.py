@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from django.http import Http404, QueryDict
 from django.urls import reverse
 
+from speedtrack.accounts.access import Access
 from speedtrack.alerts import between
 from speedtrack.alerts.between import Between, CommitOnMachine, ComparedRow
 from speedtrack.alerts.counts import FunctionTable
@@ -100,8 +101,7 @@ class ComparePage:
 
     @property
     def metrics(self) -> list[Metric]:
-        names = {row.metric.name for row in self.found.rows}
-        return [metric for metric in METRICS.values() if metric.name in names]
+        return METRICS.among(row.metric.name for row in self.found.rows)
 
     @property
     def verdicts(self) -> list[tuple[str, int]]:
@@ -199,9 +199,9 @@ class ComparePage:
         return sides.base.project == sides.head.project
 
 
-def load(slug: str, query: QueryDict, most_rows: int = SHOWN) -> ComparePage:
+def load(slug: str, query: QueryDict, access: Access, most_rows: int = SHOWN) -> ComparePage:
     """The page that an address names. Raises Http404 for a name that does not exist."""
-    sides = sides_asked(slug, query)
+    sides = sides_asked(slug, query, access)
     filters = filters_of(query)
     if sides is None or not sides.are_measured:
         project = sides.head.project if sides else Project.objects.get(slug=slug)
@@ -227,9 +227,9 @@ def load(slug: str, query: QueryDict, most_rows: int = SHOWN) -> ComparePage:
     )
 
 
-def sides_asked(slug: str, query: QueryDict) -> BothSides | None:
+def sides_asked(slug: str, query: QueryDict, access: Access) -> BothSides | None:
     names = ("base_project", "base", "head", "machine", "base_machine")
-    return sides_of(AskedSides(slug, *(query.get(name, "").strip() for name in names)))
+    return sides_of(AskedSides(slug, *(query.get(name, "").strip() for name in names)), access)
 
 
 def between_sides(sides: BothSides) -> Between:
@@ -261,11 +261,11 @@ def totals_of(rows: Iterable[ComparedRow]) -> list[MetricTotal]:
     for row in rows:
         groups[row.metric.name].append(row)
     found = []
-    for metric in METRICS.values():
-        if own := groups.get(metric.name):
-            sound = [row for row in own if not row.doubts] or own
-            usable = [row for row in sound if not row.flags] or sound
-            mean = mean_ratio([(row.ratio, row.low, row.high) for row in usable])
-            doubtful = sum(bool(row.doubts) for row in own)
-            found.append(MetricTotal(metric, Counter(row.verdict for row in own), mean, doubtful))
+    for metric in METRICS.among(groups):
+        own = groups[metric.name]
+        sound = [row for row in own if not row.doubts] or own
+        usable = [row for row in sound if not row.flags] or sound
+        mean = mean_ratio([(row.ratio, row.low, row.high) for row in usable])
+        doubtful = sum(bool(row.doubts) for row in own)
+        found.append(MetricTotal(metric, Counter(row.verdict for row in own), mean, doubtful))
     return found

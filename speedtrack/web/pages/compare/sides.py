@@ -9,6 +9,7 @@ from django.db import connection
 from django.db.models import Value
 from django.http import Http404
 
+from speedtrack.accounts.access import Access
 from speedtrack.alerts import lines
 from speedtrack.projects.models import Commit, Project, Tag
 from speedtrack.projects.releases import version_of
@@ -221,9 +222,9 @@ class BothSides:
         return self.base.is_measured and self.head.is_measured
 
 
-def sides_of(asked: AskedSides) -> BothSides | None:
+def sides_of(asked: AskedSides, access: Access) -> BothSides | None:
     """Both sides. None of a project without a measured history; Http404 for a name that does not exist."""
-    projects, head_project, base_project = projects_of(asked.slug, asked.base_slug or asked.slug)
+    projects, head_project, base_project = projects_of(asked.slug, asked.base_slug or asked.slug, access)
     names = names_of(head_project, projects)
     head_name = asked.head or head_project.default_branch
     if asked.base:
@@ -251,9 +252,9 @@ def sides_of(asked: AskedSides) -> BothSides | None:
     return with_machines(names, found, counts, asked)
 
 
-def projects_of(slug: str, base_slug: str) -> tuple[list[Project], Project, Project]:
+def projects_of(slug: str, base_slug: str, access: Access) -> tuple[list[Project], Project, Project]:
     """All projects, that of the head, and that of the base."""
-    every = list(Project.objects.order_by("name", "pk"))
+    every = list(access.among(Project.objects.order_by("name", "pk"), "pk"))
     found = {one.slug: one for one in every}
     for name in (slug, base_slug):
         if name not in found:

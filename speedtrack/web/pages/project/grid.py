@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from speedtrack.alerts import lines
+from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.alerts.lines import LineColumns, LinePoint
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.groups import group_by_name, groups_of
-from speedtrack.benchmarks.metrics import Direction
+from speedtrack.benchmarks.metrics import Direction, is_outside
 from speedtrack.benchmarks.models import Suite
 from speedtrack.benchmarks.numbers import UnitScale
 from speedtrack.runs.models import Series
@@ -162,6 +163,8 @@ def shown_series(scope: Scope) -> dict[int, ShownSeries]:
 
 def suite_settings(scope: Scope, suite: Suite | None) -> tuple[dict[str, str], float]:
     """The groups of the benchmarks in the order of the suite, and the metric's smallest relevant effect."""
+    if is_outside(scope.metric.name):
+        return {}, SmallestEffects(scope.project.pk).of(scope.metric.name)
     if suite is None:
         return {}, scope.metric.smallest_effect
     return groups_of(suite.definition), suite.smallest_effect(scope.metric.name, scope.metric.smallest_effect)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from django.db.models import Q
 
+from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
@@ -74,19 +75,21 @@ def parse_line(view: View, text: str) -> LineName:
     )
 
 
-def find_lines(view: View, names: Iterable[LineName]) -> list[NamedLine | NoSuchLine]:
+def find_lines(view: View, names: Iterable[LineName], access: Access) -> list[NamedLine | NoSuchLine]:
     """The lines with these names, by two queries."""
     asked = list(names)
     if not asked:
         return []
     wanted = reduce(operator.or_, (series_filter(name) for name in asked))
-    related = Series.objects.filter(wanted).select_related("machine", "environment", "benchmark", "project")
+    related = access.among(Series.objects.filter(wanted)).select_related(
+        "machine", "environment", "benchmark", "project"
+    )
     by_name: dict[tuple[str, ...], list[Series]] = defaultdict(list)
     for one in related.defer(
         "machine__facts", "environment__facts", "benchmark__definition", "benchmark__why"
     ).order_by("pk"):
         by_name[one.project.slug, one.benchmark.name, one.metric, one.machine.name].append(one)
-    branches = branches_of({name.project for name in asked})
+    branches = branches_of({name.project for name in asked}, access)
     return [found_line(name, by_name.get(name[:4], []), branches) for name in asked]
 
 
@@ -99,8 +102,8 @@ def series_filter(name: LineName) -> Q:
     )
 
 
-def branches_of(slugs: set[str]) -> dict[str, list[Branch]]:
-    rows = Branch.objects.filter(project__slug__in=slugs).select_related("project")
+def branches_of(slugs: set[str], access: Access) -> dict[str, list[Branch]]:
+    rows = access.among(Branch.objects.filter(project__slug__in=slugs)).select_related("project")
     found: dict[str, list[Branch]] = defaultdict(list)
     for branch in rows.order_by("name"):
         found[branch.project.slug].append(branch)

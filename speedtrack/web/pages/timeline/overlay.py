@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from django.http import QueryDict
 
+from speedtrack.accounts.access import Access
 from speedtrack.alerts import lines
 from speedtrack.alerts.lines import LineColumns, PathOfSeries
 from speedtrack.projects.models import Branch
@@ -115,11 +116,13 @@ class Overlay:
         )
 
 
-def overlay_of(view: View, query: QueryDict) -> Overlay:
+def overlay_of(view: View, query: QueryDict, access: Access) -> Overlay:
     """The lines that an address names. What is unknown or too much becomes a sentence; the rest is shown."""
     problems: list[str] = []
     axis, scale = (word_of(query, key, words, problems) for key, words in (("axis", AXES), ("y", SCALES)))
-    found = distinct_lines([*lines_of_page(view), *added_lines(view, query.getlist("line"), problems)], problems)
+    found = distinct_lines(
+        [*lines_of_page(view), *added_lines(view, query.getlist("line"), problems, access)], problems
+    )
     base = query.get("base", "").strip()
     shown = relative_lines(found, base, problems) if base else []
     if not shown:
@@ -136,14 +139,14 @@ def word_of(query: QueryDict, key: str, words: Sequence[str], problems: list[str
     return word if word in words else words[0]
 
 
-def added_lines(view: View, texts: Sequence[str], problems: list[str]) -> list[NamedLine]:
+def added_lines(view: View, texts: Sequence[str], problems: list[str], access: Access) -> list[NamedLine]:
     names = []
     for text in texts[:MOST_NAMES]:
         try:
             names.append(parse_line(view, text))
         except NoSuchLine as e:
             problems.append(str(e))
-    found = find_lines(view, names)
+    found = find_lines(view, names, access)
     problems += [str(one) for one in found if isinstance(one, NoSuchLine)]
     return [one for one in found if isinstance(one, NamedLine)]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db.models import Case, Q, When
 
+from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
@@ -23,11 +24,11 @@ class Suggestion:
     title: str
 
 
-def suggestions(near: LineName, text: str) -> list[Suggestion]:
+def suggestions(near: LineName, text: str, access: Access) -> list[Suggestion]:
     """The lines all of whose words are in ``text``, those that share most with the line ``near`` first."""
     words = text.lower().split()[:MOST_WORDS]
-    branches = list(Branch.objects.filter(deleted_at=None).select_related("project").order_by("name"))
-    series = Series.objects.all()
+    branches = list(access.among(Branch.objects.filter(deleted_at=None)).select_related("project").order_by("name"))
+    series = access.among(Series.objects.all())
     for word in words:
         series = series.filter(word_filter(word, branches))
     ranked = series.annotate(

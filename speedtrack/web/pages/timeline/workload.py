@@ -14,6 +14,9 @@ def workload_text(benchmark: Benchmark) -> str:
     by = f"by {driver}" if driver != "speedbench" else ""
     if "command" in definition:
         return f"{definition['command']}, {by}"
+    if "outside" in definition:
+        words = [f"{name} {value}" for name, value in definition["outside"]["parameters"].items()]
+        return ", ".join(["measured elsewhere", *words])
     if "workload" not in definition:  # the benchmark of the build
         return str(definition["build"].get("command") or "by a Dockerfile")
     workload = definition["workload"]

@@ -1,0 +1,139 @@
+"""Calls of the API. What may succeed a second time is tried again, with the same Idempotency-Key."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from speedtrack_client import __version__
+from speedtrack_client.failures import Away, Exit, Failure, misused
+from speedtrack_client.logins import Login
+
+PAUSES_S = (0.5, 2.0, 5.0)  # between the attempts of one call
+LONGEST_PAUSE_S = 60.0
+BUSY = (429, 502, 503, 504)
+TIMEOUT = httpx.Timeout(60, connect=10)
+PAGE = 200
+CODES = {401: Exit.REFUSED, 403: Exit.REFUSED, 409: Exit.NOT_DONE}
+
+
+class Api:
+    """One server, as its API answers the holder of a token."""
+
+    def __init__(self, login: Login) -> None:
+        self.login = login
+        headers = {"User-Agent": f"speedtrack-client/{__version__}", "Accept": "application/json"}
+        if login.token:
+            headers["Authorization"] = f"Bearer {login.token}"
+        try:
+            self.http = httpx.Client(headers=headers, timeout=TIMEOUT)
+        except (OSError, ValueError) as e:
+            raise misused(f"a proxy or certificate of the environment cannot be used: {e}") from None
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        given = {name: value for name, value in parameters.items() if value is not None}
+        return self.call("GET", f"/api/v1/{path}", params=given)
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        return self.call("POST", f"/api/v1/{path}", json=body, headers={"Idempotency-Key": str(uuid4())})
+
+    def some(self, path: str, most: int | None = None, **parameters: Any) -> Iterator[Any]:
+        """The items of a list, page by page, at most so many."""
+        page = self.get(path, limit=min(most or PAGE, PAGE), **parameters)
+        count = 0
+        while True:
+            for item in page["items"]:
+                if most is not None and count >= most:
+                    return
+                count += 1
+                yield item
+            if not page["next"]:
+                return
+            page = self.call("GET", page["next"])
+
+    def call(self, method: str, address: str, **request: Any) -> Any:
+        """The document of an answer. Raises Failure."""
+        for pause_s in (*PAUSES_S, None):
+            try:
+                answer = self.http.request(method, self.login.url + address, **request)
+            except (httpx.UnsupportedProtocol, httpx.InvalidURL) as e:
+                raise misused(f"{self.login.url}: {e}") from None
+            except httpx.HTTPError as e:
+                if pause_s is None:
+                    raise Away(f"{self.login.url} does not answer: {reason_of(e)}") from None
+            else:
+                if answer.status_code not in BUSY or pause_s is None:
+                    return self.document_of(answer)
+                pause_s = max(pause_s, asked_pause_s(answer))
+            time.sleep(pause_s)
+        raise AssertionError("the last attempt returns or raises")
+
+    def document_of(self, answer: httpx.Response) -> Any:
+        if answer.is_success:
+            try:
+                return answer.json()
+            except ValueError:
+                raise self.not_speedtrack("its answer is not JSON") from None
+        if answer.is_redirect:
+            target = plain(answer.headers.get("Location", ""))[:200]
+            raise misused(f"{self.login.url} leads to {target}: give the address that does not lead elsewhere")
+        if answer.headers.get("Content-Type", "").partition(";")[0] == "application/problem+json":
+            raise self.refusal_of(answer)
+        if answer.status_code in BUSY or answer.status_code >= 500:
+            raise Away(f"{self.login.url} cannot answer now (HTTP {answer.status_code}): try again later")
+        raise self.unknown_operation(answer)
+
+    def refusal_of(self, answer: httpx.Response) -> Failure:
+        try:
+            said = plain(str(answer.json()["detail"]))
+        except (ValueError, KeyError, TypeError):
+            said = f"HTTP {answer.status_code}"
+        if answer.status_code >= 500 or answer.status_code == 429:
+            return Away(said)
+        if answer.status_code == 405 or (answer.status_code == 404 and "nothing at this address" in said):
+            return self.unknown_operation(answer)
+        if answer.status_code == 401 and not self.login.token:
+            said += f" Run `speedtrack login {self.login.url}`."
+        return Failure(said, CODES.get(answer.status_code, Exit.USAGE))
+
+    def unknown_operation(self, answer: httpx.Response) -> Failure:
+        """An operation that the server lacks: it is older than this client, or is no SpeedTrack at all."""
+        if answer.url.path.endswith("/api/v1/"):
+            return self.not_speedtrack(f"HTTP {answer.status_code}")
+        version = self.installation()["version"]
+        return Failure(
+            f"{self.login.url} runs SpeedTrack {version}, which cannot do this: it is older than this client "
+            f"({__version__}). Upgrade the server, or install the client of its release",
+            Exit.SERVER,
+        )
+
+    def not_speedtrack(self, why: str) -> Failure:
+        return Failure(f"{self.login.url} is no SpeedTrack with the API v1 ({why}): check the address", Exit.SERVER)
+
+    def installation(self) -> dict[str, Any]:
+        """Which release answers, and to whom. Raises Failure."""
+        found = self.get("")
+        if not isinstance(found, dict) or found.get("name") != "SpeedTrack":
+            raise self.not_speedtrack("something else answers")
+        return found
+
+
+def reason_of(error: Exception) -> str:
+    known: dict[type[Exception], str] = {
+        httpx.ConnectTimeout: "no connection within 10 s",
+        httpx.ReadTimeout: "it took the request, but did not answer within 60 s",
+        httpx.RemoteProtocolError: "it ended the connection",
+    }
+    return known.get(type(error)) or plain(str(error)) or type(error).__name__
+
+
+def asked_pause_s(answer: httpx.Response) -> float:
+    said = answer.headers.get("Retry-After", "")
+    return min(float(said), LONGEST_PAUSE_S) if said.isascii() and said.isdigit() else 0.0
+
+
+def plain(text: str) -> str:
+    """One line without what moves a terminal's cursor."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())

@@ -1,0 +1,35 @@
+"""What ends the command before its work is done: one line for people, and an exit code."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """How the command ends; docs/client.md promises these numbers."""
+
+    FINE = 0
+    REGRESSION = 1
+    USAGE = 2
+    SERVER = 3
+    REFUSED = 4
+    TIMED_OUT = 5
+    NOT_DONE = 6
+    INTERRUPTED = 130
+
+
+class Failure(Exception):
+    """The message says the cause and the remedy."""
+
+    def __init__(self, message: str, code: Exit) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Away(Failure):
+    """The server does not answer now; it may do so later."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, Exit.SERVER)
+
+
+def misused(message: str) -> Failure:
+    return Failure(message, Exit.USAGE)

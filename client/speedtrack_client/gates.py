@@ -1,0 +1,86 @@
+"""May a change pass? And what a summary of the answer says, in Markdown."""
+
+from collections.abc import Sequence
+from typing import Any
+
+Row = dict[str, Any]
+SIGNS = {"worse": "🔴", "better": "🟢", "same": "⚪", "uncertain": "🟡"}
+LISTED = 50
+
+
+def worsening(row: Row) -> float:
+    """By how many percent it got worse; negative: better."""
+    ratio = row["ratio"]
+    change = 0.0 if ratio is None else (ratio - 1) * 100
+    return float(-change if row["better"] == "higher" else change)
+
+
+def regressions(rows: Sequence[Row], percent: float) -> list[Row]:
+    """What the server found to be worse, beyond noise, by so much or more."""
+    return [row for row in rows if row["verdict"] == "worse" and worsening(row) >= percent]
+
+
+def gate_of(rows: Sequence[Row], percent: float | None) -> dict[str, Any] | None:
+    """As ``--json`` shows it; None: nothing is gated. Without rows nothing was found out, so nothing passes."""
+    if percent is None:
+        return None
+    found = regressions(rows, percent)
+    return {"fail_on_regression_percent": percent, "passed": bool(rows) and not found, "regressions": found}
+
+
+def change(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{(ratio - 1) * 100:+.1f}%"
+
+
+def interval(row: Row) -> str:
+    return "–" if row["low"] is None or row["high"] is None else f"{change(row['low'])[:-1]}…{change(row['high'])}"
+
+
+def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
+    """The answer in one line."""
+    counts = {word: sum(row["verdict"] == word for row in rows) for word in SIGNS}
+    counted = ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "nothing was measured"
+    if gate is None:
+        return counted
+    if not rows:
+        return "nothing was measured, so nothing can be said"
+    limit = f"{gate['fail_on_regression_percent']:g}%"
+    worse = len(gate["regressions"])
+    if not worse:
+        return f"nothing got worse by {limit} or more ({counted})"
+    return f"{worse} result{'s' * (worse > 1)} got worse by {limit} or more ({counted})"
+
+
+def summary(document: dict[str, Any], rows: Sequence[Row], gate: dict[str, Any] | None, url: str) -> str:
+    """A job's summary or a note of a merge request."""
+    passed = "" if gate is None else "✅ " if gate["passed"] else "❌ "
+    lines = [f"### {passed}SpeedTrack: {verdict_line(rows, gate)}", ""]
+    head, base = (document.get(side) for side in ("head", "base"))
+    if head and base:
+        lines += [
+            f"`{head[:12]}` against `{base[:12]}` of {cell(document['project'])}, measured in interleaved pairs.",
+            "",
+        ]
+    if document.get("error"):
+        lines += [cell(document["error"]), ""]
+    if rows:
+        lines += ["| | benchmark | metric | machine | change | 95% interval |", "|---|---|---|---|---:|---:|"]
+        lines += [line_of(row) for row in rows[:LISTED]]
+        lines += [f"\n{len(rows) - LISTED} more rows: `speedtrack compare --id {document['id']}`"] * (
+            len(rows) > LISTED
+        )
+        lines += [""]
+    return "\n".join([*lines, f"<sub>{cell(url)}</sub>", ""])
+
+
+def line_of(row: Row) -> str:
+    sign = f"{SIGNS.get(row['verdict'], '')} {row['verdict']}"
+    cells = (sign, row["benchmark"], row["metric"], row["machine"], change(row["ratio"]), interval(row))
+    return f"| {' | '.join(cell(str(one)) for one in cells)} |"
+
+
+def cell(text: str) -> str:
+    """Text of others, which must not become markup."""
+    for sign in "\\`*_[]<>|":
+        text = text.replace(sign, f"\\{sign}" if sign not in "<>" else {"<": "&lt;", ">": "&gt;"}[sign])
+    return text.replace("\n", " ")

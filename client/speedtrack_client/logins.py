@@ -1,0 +1,111 @@
+"""Which server is asked, and with which token: the environment says it, else what ``speedtrack login`` stored."""
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from speedtrack_client.failures import misused
+
+HOST = re.compile(r"[\w.:-]+")
+URL, TOKEN = "SPEEDTRACK_URL", "SPEEDTRACK_TOKEN"
+
+
+@dataclass(frozen=True)
+class Login:
+    """A server, and the token for it; empty: only what is public can be read."""
+
+    url: str
+    token: str
+
+
+def chosen(url_given: str | None) -> Login:
+    """A stored token is sent only to the server that it was stored for. Raises Failure."""
+    stored = load()
+    url = url_given or os.environ.get(URL) or stored["default"]
+    if not url:
+        raise misused(f"which server? Run `speedtrack login https://...` once, or set {URL}")
+    address = normal(url)
+    return Login(address, clean(os.environ.get(TOKEN, "")) or stored["tokens"].get(address, ""))
+
+
+def normal(url: str) -> str:
+    """The address of a server as it is stored. Raises Failure."""
+    text = url.strip()
+    whole = text if "://" in text else f"https://{text}"
+    try:
+        parsed = httpx.URL(whole.rstrip("/").removesuffix("/api/v1") if whole.rpartition("://")[2] else whole)
+    except httpx.InvalidURL as e:
+        raise misused(f"{text[:200]!r} is no address of a server: {e}") from None
+    if parsed.scheme not in ("http", "https") or not HOST.fullmatch(parsed.host):
+        raise misused(f"{text[:200]!r} is no address of a server: give such as https://speedtrack.example.org")
+    if parsed.userinfo or parsed.query or parsed.fragment:
+        raise misused("the address of the server must have no user, `?` or `#`; a token is given by `speedtrack login`")
+    return str(parsed).rstrip("/")
+
+
+def is_open_to_listeners(url: str) -> bool:
+    """Would a token go over a network unencrypted?"""
+    parsed = httpx.URL(url)
+    return parsed.scheme == "http" and parsed.host not in ("localhost", "127.0.0.1", "::1")
+
+
+def clean(token: str) -> str:
+    """Raises Failure for what cannot be a header."""
+    text = token.strip()
+    if not all("!" <= sign <= "~" for sign in text):
+        raise misused("the token has characters that no token has: copy it again, `stpt_...`")
+    return text
+
+
+def place() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME") or ""
+    return (Path(home) if home.startswith("/") else Path.home() / ".config") / "speedtrack" / "client.json"
+
+
+def load() -> dict[str, Any]:
+    """What is stored. Raises Failure."""
+    empty: dict[str, Any] = {"default": "", "tokens": {}}
+    try:
+        found = json.loads(place().read_text())
+        assert isinstance(found["default"], str) and isinstance(found["tokens"], dict)
+    except FileNotFoundError:
+        return empty
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as e:
+        why = e.strerror if isinstance(e, OSError) else "it is damaged"
+        raise misused(f"cannot read {place()}: {why}. Remove it, and run `speedtrack login` again") from None
+    return found if isinstance(found, dict) else empty
+
+
+def store(url: str, token: str) -> None:
+    """Keep a token, which nobody else may read, and make its server the usual one. Raises Failure."""
+    kept = load()
+    kept["default"], kept["tokens"][url] = url, token
+    save(kept)
+
+
+def forget(url: str) -> bool:
+    """Was there a token?"""
+    kept = load()
+    was_there = kept["tokens"].pop(url, None) is not None
+    kept["default"] = "" if kept["default"] == url else kept["default"]
+    save(kept)
+    return was_there
+
+
+def save(kept: dict[str, Any]) -> None:
+    """Never visible half written, nor for a moment readable by others."""
+    path = place()
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(kept, file, indent=2)
+        new.replace(path)
+    except OSError as e:
+        raise misused(f"cannot write {path}: {e.strerror}") from None

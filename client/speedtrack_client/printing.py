@@ -1,0 +1,107 @@
+"""What the command shows: tables on a terminal, plain columns where its output is piped, or JSON."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+COLOURS = {"worse": "red", "better": "green", "uncertain": "yellow", "failed": "red", "running": "cyan"}
+STEPS = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
+
+
+class Printer:
+    """Where results go (standard output), and what is said meanwhile (standard error)."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self.err = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    def json(self, document: Any) -> None:
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+    def line(self, text: str) -> None:
+        if not self.as_json:
+            self.out.print(text)
+
+    def say(self, text: str) -> None:
+        self.err.print(text)
+
+    def table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """``titles``: with `>` before those of numbers."""
+        if self.as_json or not rows:
+            return
+        if self.out.is_terminal:
+            self.out.print(rich_table(titles, rows), soft_wrap=False)
+        else:
+            sys.stdout.write(columns(titles, rows))
+
+    @contextmanager
+    def working(self, text: str) -> Iterator[Callable[[str], None]]:
+        """Show how far something is: a moving line on a terminal, else a line for each change."""
+        if self.err.is_terminal:
+            with self.err.status(Text(text)) as status:
+                yield lambda now: status.update(Text(now))
+            return
+        last = [text]
+        self.say(text)
+
+        def say_change(now: str) -> None:
+            if now != last[0]:
+                last[0] = now
+                self.say(now)
+
+        yield say_change
+
+
+def rich_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for title in titles:
+        table.add_column(title.removeprefix(">"), justify="right" if title.startswith(">") else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(one, COLOURS.get(one, "")) for one in row))
+    return table
+
+
+def columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Nothing is cut off, however long it is."""
+    lines = [[title.removeprefix(">") for title in titles], *rows]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(titles))]
+    numbers = [title.startswith(">") for title in titles]
+
+    def shown(line: Sequence[str]) -> str:
+        cells = (
+            one.rjust(width) if is_number else one.ljust(width)
+            for one, width, is_number in zip(line, widths, numbers, strict=True)
+        )
+        return "  ".join(cells).rstrip()
+
+    return "".join(f"{shown(line)}\n" for line in lines)
+
+
+def ago(moment: str | None) -> str:
+    """How long something is past."""
+    if not moment:
+        return "never"
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    for step, name in STEPS:
+        if seconds >= step:
+            count = int(seconds // step)
+            return f"{count} {name}{'s' * (count > 1)} ago"
+    return "just now"
+
+
+def is_interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def silence_pipe() -> None:
+    """After the reader of a pipe has gone, Python must not complain about it while it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

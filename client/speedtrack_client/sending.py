@@ -1,0 +1,48 @@
+"""Files of results: read here, understood by the server."""
+
+import base64
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from speedtrack_client.calls import Api
+from speedtrack_client.failures import misused
+
+LARGEST = 19 * 1024 * 1024  # bytes; the server takes 26 MB, and base64 makes a third more of them
+
+
+def content_of(path: Path) -> bytes:
+    """A file, or a folder as a tar archive of its plain files. Raises Failure."""
+    try:
+        content = packed(path) if path.is_dir() else path.read_bytes()
+    except OSError as e:
+        raise misused(f"cannot read {path}: {e.strerror or e}") from None
+    if not content.strip():
+        raise misused(f"{path} is empty")
+    if len(content) > LARGEST:
+        raise misused(
+            f"{path} has {len(content) / 1e6:.0f} MB, at most {LARGEST / 1e6:.0f} MB are sent: send it in parts"
+        )
+    return content
+
+
+def packed(folder: Path) -> bytes:
+    """Without dates and owners, so that the same files are the same bytes."""
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w:gz") as archive:
+        for one in sorted(folder.rglob("*")):
+            if one.is_file() and not one.is_symlink():
+                member = tarfile.TarInfo(str(one.relative_to(folder)))
+                member.size = one.stat().st_size
+                with one.open("rb") as content:
+                    archive.addfile(member, content)
+    return whole.getvalue()
+
+
+def send(api: Api, project: str, path: Path, said: dict[str, Any]) -> dict[str, Any]:
+    """What the server says became of a file. Raises Failure."""
+    content = base64.b64encode(content_of(path)).decode()
+    name = path.resolve().name
+    report: dict[str, Any] = api.post(f"projects/{project}/files", {"name": name, "content": content, **said})
+    return {"file": str(path), **report}

@@ -1,0 +1,36 @@
+"""Ask until something has ended. A server that is away for some minutes, as while it is upgraded, is waited for."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from speedtrack_client.failures import Away, Exit, Failure
+
+FIRST_S, LONGEST_S, GROWTH = 1.0, 15.0, 1.3
+PATIENCE_S = 300.0  # with a server that does not answer
+
+T = TypeVar("T")
+
+
+def until(
+    ask: Callable[[], T], is_ended: Callable[[T], bool], show: Callable[[T], object], most_s: float, again: str
+) -> T:
+    """The answer at the end. ``again``: the command that shows it later. Raises Failure."""
+    deadline, pause_s, away_since = time.monotonic() + most_s, FIRST_S, None
+    while True:
+        try:
+            found = ask()
+        except Away:
+            away_since = away_since or time.monotonic()
+            if time.monotonic() - away_since > PATIENCE_S:
+                raise
+        else:
+            away_since = None
+            show(found)
+            if is_ended(found):
+                return found
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise Failure(f"not finished within the time of --timeout; it goes on, as shows: {again}", Exit.TIMED_OUT)
+        time.sleep(min(pause_s, left_s))
+        pause_s = min(pause_s * GROWTH, LONGEST_S)

@@ -1,0 +1,253 @@
+"""The client against small real servers: what is sent where, what is tried again, and how failures read."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from speedtrack_client import calls, commands, gates, logins, repositories
+from speedtrack_client.arguments import duration, percent
+from speedtrack_client.failures import Exit, Failure
+
+INSTALLATION = {"name": "SpeedTrack", "version": "0.9", "user": "ada", "scopes": ["read"]}
+KVD = {"slug": "kvd", "repository": "https://example.org/kvd.git"}
+ROW = {"machine": "m1", "benchmark": "get", "metric": "cpu", "verdict": "worse", "better": "lower"}
+PROBLEM = "application/problem+json"
+
+
+class Server(ThreadingHTTPServer):
+    """Answers by ``answers``: what a path, or one after the other each of a list, gets; it keeps what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: dict[str, Any] = {"/api/v1/": (200, INSTALLATION)}
+        self.asked: list[tuple[str, str, dict[str, str], str]] = []
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        self.server.asked.append((self.command, self.path, dict(self.headers), body))
+        answer = self.server.answers.get(self.path.partition("?")[0], (404, "<html>"))
+        if isinstance(answer, list):
+            answer = answer.pop(0)
+        if answer is None:
+            self.close_connection = True
+            self.connection.close()
+            return
+        status, document, *headers = answer
+        self.send_response(status)
+        kind = "text/html" if isinstance(document, str) else PROBLEM if status >= 400 else "application/json"
+        content = document.encode() if isinstance(document, str) else json.dumps(document).encode()
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(content)), **(headers or [{}])[0]}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    for name in [name for name in os.environ if name.startswith("SPEEDTRACK_") or name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(calls, "PAUSES_S", (0.01, 0.01, 0.01))
+    monkeypatch.chdir(tmp_path)
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(server: Server, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str) -> tuple[int, str, str]:
+        code = commands.main([*words, "--url", server.url])
+        said = capsys.readouterr()
+        return int(code), said.out, said.err
+
+    return run
+
+
+def test_a_token_goes_to_its_own_server_only(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    logins.store("https://other.example.org", "stpt_other")
+    assert run("whoami")[0] == 0
+    assert "Authorization" not in server.asked[-1][2]
+    logins.store(server.url, "stpt_own")
+    assert logins.place().stat().st_mode & 0o777 == 0o600
+    code, out, _ = run("whoami", "--json")
+    assert server.asked[-1][2]["Authorization"] == "Bearer stpt_own" and "stpt" not in out
+    assert json.loads(out) == {"url": server.url, "version": "0.9", "user": "ada", "scopes": ["read"]}
+    monkeypatch.setenv("SPEEDTRACK_TOKEN", "stpt_environment\n")
+    run("whoami")
+    assert server.asked[-1][2]["Authorization"] == "Bearer stpt_environment"
+    monkeypatch.setenv("SPEEDTRACK_TOKEN", "stpt_\x1bx")
+    assert run("whoami")[0] == Exit.USAGE
+    monkeypatch.delenv("SPEEDTRACK_TOKEN")
+    server.answers["/api/v1/"] = (302, "", {"Location": "https://evil.example.org/"})
+    code, _, err = run("whoami")
+    assert code == Exit.USAGE and "leads to https://evil.example.org/" in err
+    logins.place().write_text("{")
+    assert "is damaged. Remove it" in run("whoami")[2]
+
+
+def test_a_write_is_repeated_with_the_same_key(server: Server, run: Run) -> None:
+    server.answers["/api/v1/projects/kvd"] = (200, KVD)
+    busy = (503, {"detail": "Busy."}, {"Retry-After": "0"})
+    asked = {"id": 1, "state": "queued", "is_ended": False, "runs": []}
+    server.answers["/api/v1/projects/kvd/comparisons"] = [None, busy, (202, asked)]
+    code, out, _ = run("compare", "main", "topic", "--project", "kvd")
+    assert code == 0 and "compare --project kvd --id 1 --wait" in out
+    posts = [one for one in server.asked if one[0] == "POST"]
+    assert len(posts) == 3 and len({one[2]["Idempotency-Key"] for one in posts}) == 1
+    assert json.loads(posts[0][3])["head"] == "topic"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        ((401, {"detail": "This needs a token."}), Exit.REFUSED, "Run `speedtrack login"),
+        ((403, {"detail": "You are no \x1b[31mmember."}), Exit.REFUSED, "You are no [31mmember."),
+        ((404, {"detail": "There is no project 'kvd'."}), Exit.USAGE, "There is no project 'kvd'."),
+        ((409, {"detail": "Not comparable."}), Exit.NOT_DONE, "Not comparable."),
+        ((404, "<html>not found"), Exit.SERVER, "runs SpeedTrack 0.9, which cannot do this: it is older"),
+        ((500, "<html>"), Exit.SERVER, "cannot answer now (HTTP 500)"),
+        ((200, "<html>"), Exit.SERVER, "its answer is not JSON"),
+        ([None] * 4, Exit.SERVER, "does not answer: it ended the connection"),
+    ],
+)
+def test_failures_are_one_line_and_a_code(server: Server, run: Run, answer: Any, code: int, said: str) -> None:
+    server.answers["/api/v1/projects/kvd"] = answer if isinstance(answer, list) else [answer] * 2
+    found, _, err = run("status", "--project", "kvd")
+    assert (found, err.count("\n")) == (code, 1), err
+    assert said in err and "\x1b" not in err
+    document = json.loads(run("status", "--project", "../x", "--json")[1])
+    assert document["exit_code"] == 2 and document["error"]["kind"] == "usage"
+
+
+def test_something_else_at_the_address(server: Server, run: Run) -> None:
+    for answer in ((404, "<html>"), (200, {"name": "another"}), (200, [])):
+        server.answers["/api/v1/"] = answer
+        assert "is no SpeedTrack with the API v1" in run("whoami")[2]
+
+
+def test_lists_are_read_page_by_page(server: Server, run: Run) -> None:
+    alert = {"id": 1, "status": "confirmed", "changes": [], "commit": "a" * 40, "created": "2026-01-01T00:00:00Z"}
+    alert |= {"project": "kvd"}
+    server.answers["/api/v1/alerts"] = [
+        (200, {"items": [alert], "next": "/api/v1/alerts?cursor=x"}),
+        (200, {"items": [alert], "next": None}),
+    ]
+    code, out, _ = run("alerts", "--all-projects")
+    assert code == 0 and out.count("confirmed") == 2 and server.asked[-1][1] == "/api/v1/alerts?cursor=x"
+
+
+def test_gates() -> None:
+    rows = [{**ROW, "ratio": 1.04, "low": 1.02, "high": 1.06}, {**ROW, "ratio": 0.95, "better": "higher"}]
+    rows += [{**ROW, "ratio": 1.2, "verdict": "uncertain"}, {**ROW, "ratio": 0.9, "verdict": "better"}]
+    assert gates.regressions(rows, 3) == rows[:2] and gates.regressions(rows, 4.5) == [rows[1]]
+    nothing = gates.gate_of([], 3)
+    assert nothing and not nothing["passed"] and gates.gate_of(rows, None) is None
+    hostile = {**ROW, "benchmark": "a|b<img>`", "ratio": 1.0, "low": None, "high": None}
+    assert r"a\|b&lt;img&gt;\`" in gates.line_of(hostile)
+    assert percent("3%") == 3 and percent("0.5") == 0.5 and duration("2h") == 7200
+    for parse, text in ((percent, "x"), (percent, "nan"), (percent, "-1"), (duration, "soon")):
+        with pytest.raises(Exception, match="is no"):
+            parse(text)
+
+
+def test_projects_are_found_by_remotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    same = [
+        "https://x@GitHub.com/A/b.git",
+        "git@github.com:a/b",
+        "ssh://git@github.com:22/a/b.git/",
+        "https://github.com/a/b",
+    ]
+    assert {repositories.normal(url) for url in same} == {"github.com/a/b"}
+    assert repositories.normal(f"file://{tmp_path}/x.git") == repositories.normal(str(tmp_path / "x"))
+    monkeypatch.chdir(tmp_path)
+    assert repositories.remotes() == [] and repositories.commit_of("HEAD") is None
+    for words in (
+        ["init", "-q"],
+        ["remote", "add", "fork", "https://f.org/me/b"],
+        ["remote", "add", "origin", same[1]],
+    ):
+        subprocess.run(["git", *words], check=True)
+    assert repositories.remotes() == ["github.com/a/b", "f.org/me/b"]
+    tracked = [{"slug": "fork", "repository": "https://f.org/me/b"}, {"slug": "b", "repository": same[0]}]
+    found = repositories.project_of(repositories.remotes(), tracked)
+    assert found and found["slug"] == "b"
+    assert (
+        repositories.commit_of("--help") is None and repositories.is_own("HEAD~2") and not repositories.is_own("main")
+    )
+
+
+def test_addresses_of_servers() -> None:
+    assert logins.normal("speedtrack.example.org/") == "https://speedtrack.example.org"
+    assert logins.normal("http://127.0.0.1:8000/prefix/api/v1/") == "http://127.0.0.1:8000/prefix"
+    for text in ("ftp://x", "https://user:secret@x", "https://", "https://x/?a=1", "http://[x"):
+        with pytest.raises(Failure):
+            logins.normal(text)
+
+
+def test_it_needs_nothing_of_the_server() -> None:
+    """It starts without Django, and names itself."""
+    code = (
+        "import sys, speedtrack_client.commands; sys.exit(bool({'django', 'speedtrack', 'runners'} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, cwd="/").returncode == 0
+
+
+def test_an_interrupt_and_a_limit_say_how_to_go_on(server: Server, run: Run) -> None:
+    """The server goes on, so its answer can be waited for again."""
+    server.answers["/api/v1/projects/kvd"] = (200, KVD)
+    waiting = {"id": 5, "state": "running", "is_ended": False, "runs": []}
+    server.answers["/api/v1/projects/kvd/comparisons/5"] = (200, waiting)
+    words = ["compare", "--id", "5", "--project", "kvd", "--wait"]
+    code, _, err = run(*words, "--timeout", "0s")
+    assert code == Exit.TIMED_OUT and "speedtrack compare --project kvd --id 5 --wait" in err
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "SPEEDTRACK_URL": server.url}
+    argv = [sys.executable, "-m", "speedtrack_client", *words]
+    asked_before = len(server.asked)
+    with subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr and "Comparison 5 is running" in process.stderr.readline()
+        while len(server.asked) < asked_before + 4:  # it waits by now
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == Exit.INTERRUPTED and said.count("\n") == 1, said
+    assert "interrupted; the server goes on" in said and "--id 5 --wait" in said
+
+
+def test_proxies_and_certificates_of_the_environment(
+    server: Server, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "absent.pem"))
+    code, _, err = run("whoami")
+    assert code == Exit.USAGE and err.count("\n") == 1 and "certificate" in err
+    monkeypatch.delenv("SSL_CERT_FILE")
+    monkeypatch.setenv("HTTP_PROXY", server.url)
+    server.answers["http://speedtrack.invalid/api/v1/"] = (200, INSTALLATION)
+    assert commands.main(["whoami", "--url", "http://speedtrack.invalid"]) == 0
+    assert server.asked[-1][1] == "http://speedtrack.invalid/api/v1/"

@@ -1,0 +1,124 @@
+"""Machines made of a directory with a Debian: systemd as their first process, and a network of their own."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+BOOT = Path(__file__).with_name("boot.sh")
+PACKAGES = "systemd-sysv,dbus,ca-certificates,iproute2,procps"  # of a Debian's image, beyond the smallest
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OWN_CERTIFICATES = Path("/usr/local/share/ca-certificates")
+CGROUPS = [Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified")]
+BOOT_S = 120
+
+
+class MachineError(Exception):
+    """A machine did not do what was asked; the message has its last words."""
+
+
+def call(*command: str | Path) -> str:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode:
+        raise MachineError(f"{' '.join(map(str, command))}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def debian(directory: Path) -> Path:
+    """A fresh Debian, with the certificates that this host adds to the usual ones."""
+    if not (directory / "etc" / "debian_version").exists():
+        call("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", directory)
+    shutil.copytree(OWN_CERTIFICATES, directory / OWN_CERTIFICATES.relative_to("/"), dirs_exist_ok=True)
+    call("chroot", directory, "update-ca-certificates")
+    shutil.copyfile("/etc/resolv.conf", directory / "etc" / "resolv.conf")
+    return directory
+
+
+@contextlib.contextmanager
+def network(name: str, subnet: str) -> Iterator[str]:
+    """A namespace with a loopback of its own that reaches the world through this host."""
+    link, host, guest = f"{name[:12]}0", f"{subnet}.1", f"{subnet}.2"
+    masquerade = ["POSTROUTING", "-s", f"{subnet}.0/24", "!", "-o", link, "-j", "MASQUERADE"]
+    call("ip", "netns", "add", name)
+    try:
+        call("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
+        call("ip", "addr", "add", f"{host}/24", "dev", link)
+        call("ip", "link", "set", link, "up")
+        inside = ["ip", "-netns", name]
+        call(*inside, "addr", "add", f"{guest}/24", "dev", "eth0")
+        for device in ("lo", "eth0"):
+            call(*inside, "link", "set", device, "up")
+        call(*inside, "route", "add", "default", "via", host)
+        call("iptables", "-t", "nat", "-A", *masquerade)
+        yield name
+    finally:
+        subprocess.run(["iptables", "-t", "nat", "-D", *masquerade], capture_output=True)
+        subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+@dataclass
+class Machine:
+    """One machine; `environment` is what its commands get in addition."""
+
+    name: str
+    root: Path
+    network: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    keeper: "subprocess.Popen[bytes] | None" = None
+
+    def start(self) -> None:
+        """Boot, and wait until its services have started."""
+        groups = [group / f"speedtrack-{self.name}-{os.getpid()}" for group in CGROUPS if group.is_dir()]
+        for group in groups or [Path(f"/sys/fs/cgroup/speedtrack-{self.name}-{os.getpid()}")]:
+            group.mkdir(exist_ok=True)
+        enter = "".join(f"echo $$ >{group}/cgroup.procs; " for group in groups)
+        unshare = f"exec unshare --mount --pid --fork --uts --ipc --cgroup --kill-child sh {BOOT} {self.root}"
+        # Not `ip netns exec`, which covers /sys and so the control groups.
+        words = ["nsenter", f"--net=/run/netns/{self.network}", "sh", "-c", enter + unshare]
+        self.keeper = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+        deadline = time.monotonic() + BOOT_S
+        while (state := self.state()) not in ("running", "degraded"):
+            if time.monotonic() > deadline:
+                raise MachineError(f"{self.name} did not start within {BOOT_S} s: {state}")
+            time.sleep(0.3)
+
+    def state(self) -> str:
+        done = subprocess.run([*self.inside(), "systemctl", "is-system-running"], capture_output=True, text=True)
+        return done.stdout.strip() or done.stderr.strip()
+
+    def inside(self) -> list[str]:
+        assert self.keeper
+        first = subprocess.run(["pgrep", "-P", str(self.keeper.pid)], capture_output=True, text=True).stdout.split()
+        return ["nsenter", "--target", first[0], "--all"] if first else ["false"]
+
+    def run(self, script: str) -> str:
+        """Run a script as root of this machine; returns all that it wrote. Raises MachineError."""
+        given = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+        words = [f"{name}={value}" for name, value in (given | dict(self.environment)).items()]
+        whole = f"cd /root && set -euo pipefail\n{script}"
+        done = subprocess.run(
+            [*self.inside(), "env", "-i", *words, "bash", "-c", whole],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if done.returncode:
+            raise MachineError(f"on {self.name}, exit code {done.returncode}:\n{script}\n{done.stdout[-4000:]}")
+        return done.stdout
+
+    def stop(self) -> None:
+        """End it as its power button would."""
+        if self.keeper is None:
+            return
+        subprocess.run([*self.inside(), "systemctl", "poweroff"], capture_output=True)
+        try:
+            self.keeper.wait(BOOT_S)
+        except subprocess.TimeoutExpired:
+            self.keeper.kill()  # and with it its first process: --kill-child
+            self.keeper.wait()
+        self.keeper = None

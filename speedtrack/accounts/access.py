@@ -1,0 +1,170 @@
+"""Who may see and do what.
+
+A public project is seen by everybody, a private one by its members. Changes need a role; what belongs to no project
+(machines, suites, tracking another repository) needs an operator, who has every role everywhere.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar, cast
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.db.models import FilteredRelation, Q, QuerySet
+
+from speedtrack.accounts.models import Membership, Role, Scope
+from speedtrack.projects.models import Project, ProjectQuerySet
+
+RANK = {role: rank for rank, role in enumerate(Role)}
+
+
+class Refused(Exception):
+    """The person may not do this; the message says what is needed and who gives it."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks: a person at a page, or a token of theirs within its scopes. ``user``: None of an anonymous one."""
+
+    user: User | None = None
+    scopes: frozenset[str] = frozenset(Scope)
+    project_id: int | None = None
+    token_id: int | None = None
+
+    @property
+    def is_operator(self) -> bool:
+        """Not one who uses a token for a single project."""
+        return self.project_id is None and self.user is not None and self.user.is_active and self.user.is_superuser
+
+
+ANYBODY = Caller()
+
+
+def person(user: AbstractBaseUser | AnonymousUser) -> Caller:
+    """The caller behind a page's ``request.user``."""
+    return Caller(cast(User, user)) if user.is_authenticated else ANYBODY
+
+
+def visible(caller: Caller) -> ProjectQuerySet:
+    """The projects that the caller may see."""
+    projects: ProjectQuerySet = Project.objects.all()
+    if caller.project_id is not None:
+        projects = projects.filter(pk=caller.project_id)
+    if caller.user is not None and caller.user.is_active and caller.user.is_superuser:
+        return projects
+    mine = Membership.objects.filter(user=caller.user).values("project") if caller.user else []
+    return projects.filter(Q(is_public=True) | Q(pk__in=mine))
+
+
+class KnownProject(NamedTuple):
+    """A project that is private, or in which a caller has a role."""
+
+    slug: str
+    is_public: bool
+    role: Role | None
+
+
+Rows = TypeVar("Rows", bound=QuerySet[Any])
+
+
+class Access:
+    """What a person at a page, or anybody, sees and may do. It is read with one statement, and kept for one request.
+
+    Of tokens, which may be for one project only, ask ``visible`` and ``may``.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+
+    @property
+    def is_operator(self) -> bool:
+        return self.caller.is_operator
+
+    @cached_property
+    def known(self) -> dict[int, KnownProject]:
+        """The projects that are private, and those in which the caller has a role. An operator needs none of them."""
+        if self.is_operator:
+            return {}
+        mine = Q(memberships__user=self.caller.user if self.caller.user and self.caller.user.is_active else None)
+        projects = Project.objects.annotate(mine=FilteredRelation("memberships", condition=mine))
+        rows = projects.filter(Q(is_public=False) | Q(mine__isnull=False))
+        columns = rows.values_list("pk", "slug", "is_public", "mine__role")
+        return {
+            pk: KnownProject(slug, is_public, Role(role) if role else None) for pk, slug, is_public, role in columns
+        }
+
+    @cached_property
+    def hidden(self) -> frozenset[int]:
+        """The private projects of others: for this caller they do not exist."""
+        return frozenset(pk for pk, one in self.known.items() if not one.is_public and one.role is None)
+
+    @cached_property
+    def hidden_slugs(self) -> frozenset[str]:
+        return frozenset(self.known[pk].slug for pk in self.hidden)
+
+    def sees(self, project_id: int) -> bool:
+        return project_id not in self.hidden
+
+    def among(self, rows: Rows, path: str = "project") -> Rows:
+        """The rows that belong to a project which the caller sees, or to none. ``path``: from a row to its project."""
+        return rows.exclude(**{f"{path}__in": self.hidden}) if self.hidden else rows
+
+    def role(self, project_id: int) -> Role | None:
+        if self.is_operator:
+            return Role.OWNER
+        known = self.known.get(project_id)
+        return known.role if known else None
+
+    def role_at(self, slug: str) -> Role | None:
+        if self.is_operator:
+            return Role.OWNER
+        return next((one.role for one in self.known.values() if one.slug == slug), None)
+
+    def may(self, needed: Role, project_id: int) -> bool:
+        return reaches(self.role(project_id), needed)
+
+    def may_anywhere(self, needed: Role) -> bool:
+        """Has the caller this role in any project?"""
+        return self.is_operator or any(reaches(one.role, needed) for one in self.known.values())
+
+
+def reaches(role: Role | None, needed: Role) -> bool:
+    return role is not None and RANK[role] >= RANK[needed]
+
+
+def seers(project: Project, users: Iterable[int | None]) -> set[int]:
+    """Those of these users who may see a project."""
+    ids = {user for user in users if user is not None}
+    if project.is_public:
+        return ids
+    is_member = Q(pk__in=Membership.objects.filter(project=project).values("user"))
+    active = User.objects.filter(is_member | Q(is_superuser=True), pk__in=ids, is_active=True)
+    return set(active.values_list("pk", flat=True))
+
+
+def role_of(caller: Caller, project: Project) -> Role | None:
+    """The caller's role in a project; None of one who is no member."""
+    if caller.user is None or not caller.user.is_active or caller.project_id not in (None, project.pk):
+        return None
+    if caller.user.is_superuser:
+        return Role.OWNER
+    found = Membership.objects.filter(user=caller.user, project=project).values_list("role", flat=True).first()
+    return Role(found) if found else None
+
+
+def may(caller: Caller, needed: Role, project: Project) -> bool:
+    return reaches(role_of(caller, project), needed)
+
+
+def require(caller: Caller, needed: Role, project: Project, scope: Scope | None = None) -> None:
+    """Raises Refused unless the caller has this role, or a higher one, and a token of theirs has this scope."""
+    if scope is not None and scope not in caller.scopes:
+        raise Refused(f"this token has no scope `{scope}`: make one that has it in your settings")
+    if not may(caller, needed, project):
+        raise Refused(f"this needs the role {needed} in {project}: its owners give it")
+
+
+def require_operator(caller: Caller) -> None:
+    """Raises Refused unless the caller is an operator of this installation."""
+    if not caller.is_operator:
+        raise Refused("this needs an operator of this installation")

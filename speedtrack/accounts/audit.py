@@ -1,0 +1,32 @@
+"""The audit log: every change that a person or a program of theirs makes is an entry, in the same transaction."""
+
+import getpass
+from typing import Any
+
+from speedtrack.accounts.access import Caller
+from speedtrack.accounts.models import AuditEntry
+from speedtrack.projects.models import Project
+
+
+def note(
+    caller: Caller | None,
+    action: str,
+    target: object,
+    project: Project | None = None,
+    changes: dict[str, tuple[Any, Any]] | None = None,
+) -> None:
+    """Store who did what. ``caller``: None of a command. ``changes``: field -> (before, after), never a secret."""
+    door = AuditEntry.Door.COMMAND
+    if caller is not None:
+        door = AuditEntry.Door.API if caller.token_id else AuditEntry.Door.PAGE
+    user = caller.user if caller else None
+    AuditEntry.objects.create(
+        user=user,
+        name=user.get_username() if user else getpass.getuser(),
+        door=door,
+        token_id=caller.token_id if caller else None,
+        project=project,
+        action=action,
+        target=str(target)[:300],
+        changes={field: list(values) for field, values in (changes or {}).items()},
+    )

@@ -1,0 +1,118 @@
+"""Invitations: a link that makes whoever opens it, logs in and accepts a member of a project."""
+
+import hashlib
+import secrets
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from speedtrack.accounts import members
+from speedtrack.accounts.models import Invitation, Role, WrongInvitation
+from speedtrack.projects.models import Project
+
+DAYS, MOST_DAYS, MOST_USES = 7, 90, 1000
+WRONG_WITHIN = timedelta(minutes=10)
+MOST_WRONG = 10  # codes within that from one address; of all addresses ten times as many
+
+
+class Closed(Exception):
+    """The link admits nobody; the message says why, and what to do."""
+
+
+class Unknown(Closed):
+    """There is no such invitation."""
+
+
+class TooMany(Exception):
+    """Too many wrong codes came lately."""
+
+
+def make(project: Project, role: Role, who: User | None, days: int = DAYS, uses: int = 1) -> tuple[Invitation, str]:
+    """An invitation, and its code, which is shown once. Raises ValueError that says what does not fit."""
+    if not 1 <= days <= MOST_DAYS:
+        raise ValueError(f"an invitation is valid for 1 to {MOST_DAYS} days")
+    if not 1 <= uses <= MOST_USES:
+        raise ValueError(f"an invitation admits 1 to {MOST_USES} people")
+    code = secrets.token_urlsafe(32)
+    made = Invitation.objects.create(
+        project=project,
+        role=role,
+        digest=digest_of(code),
+        made_by=who,
+        expires_at=Now() + timedelta(days=days),
+        most_uses=uses,
+    )
+    made.refresh_from_db(fields=["expires_at", "created"])
+    return made, code
+
+
+def digest_of(code: str) -> str:
+    return hashlib.sha256(code.encode()).hexdigest()
+
+
+def find(code: str, address: str | None) -> Invitation:
+    """The invitation with this code, if it still admits somebody. Raises Closed or TooMany."""
+    check_rate(address)
+    found = Invitation.objects.filter(digest=digest_of(code)).select_related("project", "made_by").first()
+    if found is None:
+        WrongInvitation.objects.create(address=address)
+        raise Unknown("There is no such invitation: copy the whole link, or ask for another one.")
+    require_open(found)
+    return found
+
+
+def admits(code: str) -> bool:
+    """Whether the code that somebody has opened before still admits them."""
+    found = Invitation.objects.filter(digest=digest_of(code)).first()
+    try:
+        if found:
+            require_open(found)
+    except Closed:
+        return False
+    return found is not None
+
+
+def check_rate(address: str | None) -> None:
+    WrongInvitation.objects.filter(at__lt=Now() - WRONG_WITHIN).delete()
+    here = WrongInvitation.objects.filter(address=address).count()
+    if here >= MOST_WRONG or WrongInvitation.objects.count() >= 10 * MOST_WRONG:
+        raise TooMany(f"Too many wrong links were tried lately: wait {WRONG_WITHIN.seconds // 60} minutes.")
+
+
+def require_open(invitation: Invitation) -> None:
+    again = "ask an owner of the project for another one"
+    if invitation.revoked_at:
+        raise Closed(f"This invitation was taken back: {again}.")
+    if invitation.expires_at <= timezone.now():
+        raise Closed(f"This invitation has expired: {again}.")
+    if invitation.uses >= invitation.most_uses:
+        raise Closed(f"This invitation has been used: {again}.")
+
+
+@transaction.atomic
+def accept(invitation: Invitation, user: User) -> tuple[Role | None, Role]:
+    """Make somebody a member: the roles before and after. One who has the role already does not use it up.
+
+    Raises Closed, if it was closed meanwhile.
+    """
+    row = Invitation.objects.select_for_update().select_related(None).get(pk=invitation.pk)
+    require_open(row)
+    before, after = members.raise_role(invitation.project, user, Role(row.role))
+    if before != after:
+        Invitation.objects.filter(pk=row.pk).update(uses=F("uses") + 1)
+    return before, after
+
+
+def revoke(invitation: Invitation) -> bool:
+    """Let it admit nobody any more. False: it was revoked already."""
+    return bool(Invitation.objects.filter(pk=invitation.pk, revoked_at=None).update(revoked_at=Now()))
+
+
+def open_ones(project: Project) -> list[Invitation]:
+    """Those that still admit somebody, the newest first."""
+    found = project.invitations.filter(revoked_at=None, expires_at__gt=Now(), uses__lt=F("most_uses"))
+    return list(found.select_related("made_by").order_by("-pk"))

@@ -1,0 +1,71 @@
+"""Members of a project: who has which role, and what keeps a project from being left without anybody in charge."""
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from speedtrack.accounts.access import RANK
+from speedtrack.accounts.models import Membership, Role
+from speedtrack.projects.models import Project
+
+
+class NotPossible(Exception):
+    """The change would leave a project without an owner, or names nobody; the message says what to do."""
+
+
+def locked(project: Project) -> None:
+    """Let changes of a project's members happen one after the other, within the transaction."""
+    Project.objects.select_for_update(no_key=True).values_list("pk").get(pk=project.pk)
+
+
+@transaction.atomic
+def give_role(project: Project, user: User, role: Role) -> tuple[Role | None, Role]:
+    """Make somebody a member, or give a member another role: the roles before and after. Raises NotPossible."""
+    locked(project)
+    known = project.memberships.filter(user=user).first()
+    before = Role(known.role) if known else None
+    if before == Role.OWNER and role != Role.OWNER:
+        require_another_owner(project, user)
+    Membership.objects.update_or_create(project=project, user=user, defaults={"role": role})
+    return before, role
+
+
+@transaction.atomic
+def raise_role(project: Project, user: User, role: Role) -> tuple[Role | None, Role]:
+    """The same, but whoever has this role already, or a higher one, keeps it."""
+    locked(project)
+    known = project.memberships.filter(user=user).first()
+    before = Role(known.role) if known else None
+    return (before, before) if before and RANK[before] >= RANK[role] else give_role(project, user, role)
+
+
+@transaction.atomic
+def remove(project: Project, user: User) -> Role:
+    """End a membership: the role that it gave. Raises NotPossible."""
+    locked(project)
+    known = project.memberships.filter(user=user).first()
+    if known is None:
+        raise NotPossible(f"{user} is no member of {project}")
+    if known.role == Role.OWNER:
+        require_another_owner(project, user)
+    known.delete()
+    return Role(known.role)
+
+
+def require_another_owner(project: Project, user: User) -> None:
+    """Somebody has to be able to admit members: another owner, or an operator of the installation."""
+    owners = project.memberships.filter(role=Role.OWNER, user__is_active=True).exclude(user=user)
+    if not owners.exists() and not User.objects.filter(is_superuser=True, is_active=True).exists():
+        raise NotPossible(f"{user} is the last owner of {project}: make somebody else an owner first")
+
+
+def user_named(name: str) -> User:
+    """Raises NotPossible."""
+    found = User.objects.filter(username=name).first()
+    if found is None:
+        raise NotPossible(f"there is no account {name!r}")
+    return found
+
+
+def show_to(project: Project, everybody: bool) -> bool:
+    """Make a project public or private. False: it was so already."""
+    return bool(Project.objects.filter(pk=project.pk, is_public=not everybody).update(is_public=everybody))

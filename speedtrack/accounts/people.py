@@ -1,0 +1,123 @@
+"""Accounts as an operator sees them, and how one ends: what the person has done stays, without the name."""
+
+from allauth.account.models import EmailAddress
+from axes.models import AccessAttempt
+from django.contrib.auth.models import User
+from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import models, transaction
+from django.db.models import Exists, OuterRef, Q
+from django.db.models.functions import Now
+
+from speedtrack.accounts import sessions
+from speedtrack.accounts.models import AuditEntry, Membership, PersonToken, Role
+from speedtrack.projects.models import Project
+
+FORMER = "former user"  # no name that a person can choose: it has a blank
+
+
+class NotPossible(Exception):
+    """The account stays as it is; the message says why, and what to do first."""
+
+
+def named(name: str) -> User:
+    """The account with this user name. Raises NotPossible."""
+    found = User.objects.filter(username=name).first()
+    if found is None:
+        raise NotPossible(f"there is no account {name!r}: `manage.py user list` shows all")
+    return found
+
+
+@transaction.atomic
+def add(name: str, email: str = "", password: str | None = None) -> User:
+    """Make an account; without a password its person sets one by mail. Raises NotPossible."""
+    try:
+        UnicodeUsernameValidator()(name)
+        if email:
+            validate_email(email)
+    except ValidationError as e:
+        raise NotPossible(f"{name} {email}".strip() + f": {' '.join(e.messages)}") from e
+    if len(name) > 150 or User.objects.filter(username__iexact=name).exists():
+        raise NotPossible(f"there is an account {name!r}, or the name is longer than 150 characters: choose another")
+    if email and owner_of(email):
+        raise NotPossible(f"another account has the address {email}")
+    user = User.objects.create_user(name, email, password)
+    if email:
+        EmailAddress.objects.create(user=user, email=email.lower(), primary=True, verified=True)
+    return user
+
+
+def owner_of(email: str) -> User | None:
+    return User.objects.filter(Q(email__iexact=email) | Q(emailaddress__email__iexact=email)).first()
+
+
+@transaction.atomic
+def deactivate(user: User) -> None:
+    """Let nobody in by this account: its sessions end at once, its tokens are revoked. Raises NotPossible."""
+    require_another_operator(user)
+    User.objects.filter(pk=user.pk).update(is_active=False)
+    PersonToken.objects.filter(user=user, revoked_at=None).update(revoked_at=Now())
+    sessions.end_all(user)
+
+
+def activate(user: User) -> None:
+    """Undo ``deactivate``, except for the tokens."""
+    if user.username.startswith(f"{FORMER} "):
+        raise NotPossible(f"{user.username} is gone for ever: make a new account")
+    User.objects.filter(pk=user.pk).update(is_active=True)
+
+
+@transaction.atomic
+def set_operator(user: User, is_operator: bool) -> None:
+    """Raises NotPossible for the last one, and for an account that nobody can log in to."""
+    if is_operator and not user.is_active:
+        raise NotPossible(f"{user.username} is deactivated: `manage.py user activate {user.username}` first")
+    if not is_operator:
+        require_another_operator(user)
+    User.objects.filter(pk=user.pk).update(is_superuser=is_operator, is_staff=is_operator)
+
+
+@transaction.atomic
+def remove(user: User) -> str:
+    """End an account for ever; the name under which its history stays. Raises NotPossible.
+
+    What belongs to the person alone goes (tokens, memberships, addresses, subscriptions). What only says who did
+    something stays: the row of the user remains for it, without anything personal.
+    """
+    user = User.objects.select_for_update().get(pk=user.pk)
+    require_another_operator(user)
+    if lone := alone_in(user):
+        raise NotPossible(
+            f"hand over first: nobody else owns the private project{'s'[: len(lone) > 1]} {', '.join(lone)}:"
+            " make somebody else an owner, or make it public"
+        )
+    sessions.end_all(user)
+    AccessAttempt.objects.filter(username__iexact=user.username).delete()
+    for relation in User._meta.related_objects:
+        if relation.on_delete is models.CASCADE and relation.field.model._meta.managed:
+            relation.related_model._base_manager.filter(**{relation.field.name: user}).delete()
+    name = f"{FORMER} {user.pk}"
+    AuditEntry.objects.filter(user=user).update(name=name)
+    user.username, user.email, user.first_name, user.last_name = name, "", "", ""
+    user.is_active = user.is_superuser = user.is_staff = False
+    user.last_login = None
+    user.set_unusable_password()
+    user.save()
+    return name
+
+
+def require_another_operator(user: User) -> None:
+    """Raises NotPossible if nobody would operate this installation without them."""
+    others = User.objects.select_for_update().filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
+    if user.is_superuser and user.is_active and not others:
+        raise NotPossible(
+            f"{user.username} is the only operator: make somebody else one first, with `manage.py user operator NAME`"
+        )
+
+
+def alone_in(user: User) -> list[str]:
+    """The private projects that only this person owns."""
+    others = Membership.objects.filter(project=OuterRef("pk"), role=Role.OWNER, user__is_active=True).exclude(user=user)
+    owned = Project.objects.filter(is_public=False, memberships__user=user, memberships__role=Role.OWNER)
+    return list(owned.filter(~Exists(others)).order_by("slug").values_list("slug", flat=True)[:20])

@@ -1,0 +1,40 @@
+"""The second step of a login: codes of an app, and codes for the day it is lost."""
+
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from speedtrack.accounts import sessions
+from speedtrack.sealed import Secret
+
+
+def is_required(user: User) -> bool:
+    """Whether REQUIRE_MFA asks this person for it."""
+    return settings.REQUIRE_MFA == "everybody" or (settings.REQUIRE_MFA == "operators" and user.is_superuser)
+
+
+def is_set_up(user: User) -> bool:
+    return bool(Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists())
+
+
+@transaction.atomic
+def reset(user: User) -> bool:
+    """Take it away from somebody who has lost phone and codes, and end the sessions; whether there was one."""
+    count, _ = Authenticator.objects.filter(user=user).delete()
+    sessions.end_all(user)
+    return bool(count)
+
+
+@transaction.atomic
+def reseal() -> int:
+    """Encrypt the secrets of all apps and codes with the key that is the first one now; how many. Raises KeyLost."""
+    count = 0
+    for row in Authenticator.objects.select_for_update():
+        sealed: dict[str, Any] = {name: row.data[name] for name in ("secret", "seed") if row.data.get(name)}
+        row.data |= {name: Secret(token).resealed().token for name, token in sealed.items()}
+        row.save(update_fields=["data"])
+        count += len(sealed)
+    return count

@@ -1,0 +1,27 @@
+"""Who may make an account: SIGNUP says so."""
+
+from django.conf import settings
+from django.http import HttpRequest
+
+from speedtrack.accounts import invitations
+
+#: The key of the session under which the page of an invitation keeps its code.
+INVITATION = "invitation"
+
+
+def is_open(request: HttpRequest) -> bool:
+    """Whether this visitor may make an account."""
+    if settings.SIGNUP == "invited":
+        return bool(invitation(request))
+    return bool(settings.SIGNUP == "open")
+
+
+def invitation(request: HttpRequest) -> str:
+    """The code of the invitation that this visitor has opened, if it still admits somebody; "" without one."""
+    code = str(request.session.get(INVITATION, ""))
+    return code if code and invitations.admits(code) else ""
+
+
+def is_restricted(provider: str) -> bool:
+    """Whether only certain people come in through this provider. They count as invited."""
+    return bool(settings.GITHUB_ORGANISATION if provider == "github" else settings.OIDC_EMAIL_DOMAINS)

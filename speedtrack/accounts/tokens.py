@@ -1,0 +1,83 @@
+"""Tokens of people's programs."""
+
+import hmac
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from speedtrack.accounts.access import Caller
+from speedtrack.accounts.models import PersonToken, Scope
+from speedtrack.projects.models import Project
+from speedtrack.tokentexts import PERSON, NotAToken, TokenText
+
+MOST = 100  # valid ones of one person
+ENDED_SHOWN = 20
+SEEN_EVERY = timedelta(minutes=1)
+
+
+class UnknownToken(Exception):
+    """Nobody has this token, or no longer."""
+
+
+class TooManyTokens(Exception):
+    """A person has no use for so many."""
+
+
+def issue(
+    user: User, name: str, scopes: Iterable[Scope], days: int | None, project: Project | None = None
+) -> tuple[PersonToken, str]:
+    """Make a token, valid for so many days (None: for ever). Its text is not stored: it is shown once.
+
+    Raises TooManyTokens.
+    """
+    if valid_of(user).count() >= MOST:
+        raise TooManyTokens(f"there are {MOST} valid tokens already: revoke those that nothing uses")
+    text = TokenText.new(PERSON)
+    token = PersonToken.objects.create(
+        user=user,
+        name=name,
+        scopes=sorted(set(scopes)),
+        project=project,
+        key=text.key,
+        digest=text.digest,
+        expires_at=Now() + timedelta(days=days) if days else None,
+    )
+    return token, text.text
+
+
+def valid_of(user: User) -> QuerySet[PersonToken]:
+    return PersonToken.objects.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), user=user, revoked_at=None)
+
+
+def of(user: User) -> list[PersonToken]:
+    """The tokens of a person, the newest first, and of those that no longer work the last few."""
+    everything = PersonToken.objects.filter(user=user).select_related("project").order_by("-pk")
+    ended = everything.exclude(pk__in=valid_of(user).values("pk"))[:ENDED_SHOWN]
+    return [*everything.filter(pk__in=valid_of(user).values("pk")), *ended]
+
+
+def revoke(user: User, pk: int) -> PersonToken | None:
+    """Refuse one of a person's tokens from now on; None if there is no valid one with this number."""
+    found = PersonToken.objects.filter(user=user, pk=pk, revoked_at=None).first()
+    if found is None or not PersonToken.objects.filter(pk=pk, revoked_at=None).update(revoked_at=Now()):
+        return None
+    return found
+
+
+def find(text: str, address: str | None) -> Caller:
+    """The caller whose token this is; notes when and from where it was used. Raises UnknownToken that says why not."""
+    try:
+        given = TokenText.parse(text, PERSON)
+    except NotAToken as e:
+        raise UnknownToken("this is no token of a person, or a part of one: copy it again") from e
+    valid = Q(expires_at=None) | Q(expires_at__gt=Now())
+    token = PersonToken.objects.filter(valid, key=given.key, revoked_at=None).select_related("user").first()
+    if token is None or not token.user.is_active or not hmac.compare_digest(token.digest, given.digest):
+        raise UnknownToken("this token is unknown, was revoked, or has expired: make another in your settings")
+    if token.last_used_at is None or abs(timezone.now() - token.last_used_at) > SEEN_EVERY:
+        PersonToken.objects.filter(pk=token.pk).update(last_used_at=Now(), last_used_from=address)
+    return Caller(token.user, frozenset(token.scopes), token.project_id, token.pk)

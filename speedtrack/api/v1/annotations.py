@@ -1,0 +1,106 @@
+"""Annotations: what people note about commits and moments."""
+
+from typing import Annotated
+
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+from django.http import Http404
+from django.utils import timezone
+from ninja import Path, Query, Router
+from pydantic import Field
+
+from speedtrack.accounts import access, audit
+from speedtrack.accounts.models import Role, Scope
+from speedtrack.api.v1.documents.common import Id
+from speedtrack.api.v1.documents.projects import AnnotationChange, AnnotationDocument, AnnotationOrder
+from speedtrack.api.v1.revisions import commit_given
+from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
+from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.api.v1.serving.refusals import Invalid
+from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
+from speedtrack.projects.models import Annotation
+
+router = Router(tags=["Annotations"])
+
+
+def known(request: Call) -> QuerySet[Annotation]:
+    """Those of projects that the caller may see, and those that concern all."""
+    visible = Q(project=None) | Q(project__in=access.visible(request.auth))
+    return Annotation.objects.filter(visible).select_related("project", "commit", "author")
+
+
+@router.get("projects/{slug}/annotations", response=Page[AnnotationDocument], summary="List annotations")
+def list_annotations(
+    request: Call,
+    slug: str,
+    paging: Query[Paging],
+    commit: Annotated[str | None, Field(max_length=250, description="only of this commit, tag or branch")] = None,
+) -> Page[AnnotationDocument]:
+    """Those of a project, and those that concern all, the newest first."""
+    project = project_or_404(request, slug)
+    rows = known(request).filter(Q(project=None) | Q(project=project))
+    if commit:
+        rows = rows.filter(commit=commit_given(project, commit, parameter="commit"))
+    return page_of(request, rows, paging, lambda some: map(AnnotationDocument.of, some))
+
+
+@router.get("annotations/{annotation_id}", response=AnnotationDocument, summary="Read an annotation")
+def read_annotation(request: Call, annotation_id: Path[Id]) -> AnnotationDocument:
+    return AnnotationDocument.of(annotation_or_404(request, annotation_id))
+
+
+def annotation_or_404(request: Call, annotation_id: int) -> Annotation:
+    found = known(request).filter(pk=annotation_id).first()
+    if found is None:
+        raise Http404(f"There is no annotation {annotation_id}, or its project is private.")
+    return found
+
+
+def changeable(request: Call, annotation_id: int) -> Annotation:
+    """An annotation that the caller may change; one that concerns all projects only an operator may."""
+    found = annotation_or_404(request, annotation_id)
+    if found.project:
+        require(request, Role.TRIAGER, found.project, Scope.TRIAGE)
+    else:
+        access.require_operator(request.auth)
+    return found
+
+
+@router.post("projects/{slug}/annotations", response={201: AnnotationDocument}, summary="Annotate")
+@write
+def annotate(request: Call, slug: str, order: AnnotationOrder) -> Answer:
+    """Note something about a commit or a moment. Needs the scope `triage` and the role triager."""
+    project = project_or_404(request, slug)
+    require(request, Role.TRIAGER, project, Scope.TRIAGE)
+    if (order.commit is None) == (order.moment is None):
+        raise Invalid("give a commit or a moment, not both", field="commit")
+    if order.moment and order.moment > timezone.now():
+        raise Invalid("this is in the future: give a moment that has passed", field="moment")
+    commit = commit_given(project, order.commit, field="commit") if order.commit else None
+    made = Annotation.objects.create(
+        project=project, commit=commit, moment=order.moment, text=order.text, author=user_of(request)
+    )
+    audit.note(request.auth, "annotation.create", made, project, {"text": (None, made.text)})
+    return CREATED, AnnotationDocument.of(annotation_or_404(request, made.pk))
+
+
+@router.patch("annotations/{annotation_id}", response=AnnotationDocument, summary="Change an annotation")
+@write
+def change_annotation(request: Call, annotation_id: Path[Id], change: AnnotationChange) -> Answer:
+    """Needs the scope `triage` and the role triager."""
+    found = changeable(request, annotation_id)
+    before = found.text
+    Annotation.objects.filter(pk=found.pk).update(text=change.text, changed=Now())
+    audit.note(request.auth, "annotation.change", found, found.project, {"text": (before, change.text)})
+    return OK, AnnotationDocument.of(annotation_or_404(request, annotation_id))
+
+
+@router.delete("annotations/{annotation_id}", response=AnnotationDocument, summary="Delete an annotation")
+@write
+def delete_annotation(request: Call, annotation_id: Path[Id]) -> Answer:
+    """The answer has the annotation as it was. Needs the scope `triage` and the role triager."""
+    found = changeable(request, annotation_id)
+    document = AnnotationDocument.of(found)
+    audit.note(request.auth, "annotation.delete", found, found.project, {"text": (found.text, None)})
+    found.delete()
+    return OK, document

@@ -1,0 +1,21 @@
+"""All operations of the API, by subject."""
+
+from speedtrack.api.v1 import alerts, annotations, comparing, files, gates, measuring, projects, results, runs
+from speedtrack.api.v1.serving.service import make_service
+
+#: in the order of the page that documents them
+ROUTERS = (
+    projects.router,
+    measuring.router,
+    comparing.router,
+    gates.router,
+    alerts.router,
+    runs.router,
+    annotations.router,
+    results.router,
+    files.router,
+)
+
+api = make_service("1")
+for router in ROUTERS:
+    api.add_router("", router)

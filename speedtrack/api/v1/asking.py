@@ -1,0 +1,70 @@
+"""What programs ask the machines for."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from django.db.models import F, Max, QuerySet, Window
+from django.db.models.functions import RowNumber
+from django.http import Http404
+
+from speedtrack.api.v1.documents.runs import QueuedRuns, RunsOrder
+from speedtrack.api.v1.serving.callers import Call, user_of
+from speedtrack.projects.models import Project
+from speedtrack.projects.sync import store_commits
+from speedtrack.runs import pullrequests, tracking
+from speedtrack.runs.models import Reason, Run, Status
+from speedtrack.runs.tracking import Choice, Thinning
+
+MOST_IDS = 1000
+
+
+def queue(project: Project, order: RunsOrder) -> QueuedRuns:
+    """Queue what is asked for. Raises NoSuchThing, RepositoryError or DefinitionError."""
+    choice = chosen(project, order)
+    last = Run.objects.aggregate(last=Max("pk"))["last"] or 0
+    queued = tracking.queue_by_hand(choice)
+    own = Run.objects.filter(project=project, reason=Reason.MANUAL, base=None, commit__in=choice.ranks, pk__gt=last)
+    ids = list(own.order_by("pk").values_list("pk", flat=True)[:MOST_IDS])
+    return QueuedRuns(queued=queued, commits=len(choice.ranks), runs=ids, approved_head=None)
+
+
+def chosen(project: Project, order: RunsOrder) -> Choice:
+    """Without fetching: a thread of the web server may not wait for minutes."""
+    first, *others = order.commits or [order.range or order.branch or ""]
+    thinning = Thinning(order.every, halves=order.halves) if order.range else Thinning()
+    found = tracking.choose(
+        project.slug, first, order.benchmarks, order.machine, order.extended, thinning=thinning, fetches=False
+    )
+    if not others:
+        return found
+    shas = [sha for name in others for sha in tracking.find_range(project, name, fetches=False)]
+    commits = store_commits(project, list(dict.fromkeys(shas)))
+    every = dict.fromkeys([*found.ranks, *(commits[sha].pk for sha in shas)])
+    return replace(found, ranks={pk: rank for rank, pk in enumerate(every)})
+
+
+def approve(request: Call, project: Project, number: int, head: str) -> QueuedRuns:
+    """Let the machines measure a head of a pull request. Raises Http404 and NotApprovable."""
+    pull = project.pull_requests.filter(number=number).first()
+    if pull is None:
+        raise Http404(f"{project.slug} has no pull request {number}, or its forge has not told of it.")
+    approval = pullrequests.approve(pull, head, user_of(request))
+    return QueuedRuns(queued=0, commits=0, runs=[], approved_head=approval.head_sha)
+
+
+def words_of(order: RunsOrder) -> str:
+    """What was asked for, for the audit log."""
+    return order.range or order.branch or ", ".join(order.commits or [])
+
+
+def first_waiting(runs: QuerySet[Run], machines: Sequence[int], count: int) -> dict[int, list[Run]]:
+    """Of each machine the waiting runs that have the highest priority."""
+    place = Window(
+        RowNumber(), partition_by="machine", order_by=[F("priority").desc(), F("rank").desc(), F("pk").asc()]
+    )
+    waiting = runs.filter(status=Status.QUEUED, machine__in=machines).annotate(place=place).filter(place__lte=count)
+    found: dict[int, list[Run]] = defaultdict(list)
+    for run in waiting.order_by("machine", "place"):
+        found[run.machine_id].append(run)
+    return found

@@ -1,0 +1,68 @@
+"""Any two commits, by what was measured of each."""
+
+from typing import Annotated
+
+from django.db.models import Count
+from ninja import Query, Router, Schema
+from pydantic import Field
+
+from speedtrack.alerts import between, lines
+from speedtrack.alerts.between import CommitOnMachine
+from speedtrack.alerts.effects import SmallestEffects
+from speedtrack.api.v1.documents.comparing import ComparedDocument, ComparisonDocument, OneSided
+from speedtrack.api.v1.revisions import commit_given
+from speedtrack.api.v1.serving.callers import Call, project_or_404
+from speedtrack.api.v1.serving.refusals import Invalid
+from speedtrack.projects.models import Commit
+from speedtrack.runs.models import Machine
+
+router = Router(tags=["Comparisons"])
+
+
+class ComparisonQuery(Schema):
+    """Which two commits, and where they were measured."""
+
+    base: Annotated[
+        str, Field(min_length=1, max_length=250, description="a commit id (6 digits or more), tag or branch")
+    ]
+    head: Annotated[str, Field(min_length=1, max_length=250, description="likewise")]
+    machine: Annotated[str | None, Field(max_length=50, description="null: the one that measured most of both")] = None
+
+
+@router.get("projects/{slug}/compare", response=ComparisonDocument, summary="Compare two measured commits")
+def compare(request: Call, slug: str, query: Query[ComparisonQuery]) -> ComparisonDocument:
+    """What every benchmark says of two commits that were measured, with intervals and verdicts."""
+    project = project_or_404(request, slug)
+    base, head = (commit_given(project, getattr(query, side), parameter=side) for side in ("base", "head"))
+    machine = machine_of(base, head, query.machine)
+    if machine is None:
+        return document_of(slug, base, head, None, between.Between([]))
+    sides = CommitOnMachine(base.pk, machine.pk), CommitOnMachine(head.pk, machine.pk)
+    return document_of(slug, base, head, machine, between.compare_sides(*sides, SmallestEffects(project.pk)))
+
+
+def machine_of(base: Commit, head: Commit, name: str | None) -> Machine | None:
+    """The named machine, or the one that measured most of both commits. Raises Invalid."""
+    if name:
+        named = Machine.objects.filter(name=name).first()
+        if named is None:
+            raise Invalid(f"there is no machine {name[:100]!r}", parameter="machine")
+        return named
+    points = lines.point_measurements().filter(commit__in=[base.pk, head.pk])
+    most = points.values("series__machine").annotate(sides=Count("commit", distinct=True), measured=Count("pk"))
+    found = most.order_by("-sides", "-measured", "series__machine").first()
+    return Machine.objects.get(pk=found["series__machine"]) if found else None
+
+
+def document_of(
+    slug: str, base: Commit, head: Commit, machine: Machine | None, found: between.Between
+) -> ComparisonDocument:
+    return ComparisonDocument(
+        project=slug,
+        base=base.sha,
+        head=head.sha,
+        machine=machine.name if machine else None,
+        rows=[ComparedDocument.of(row) for row in found.rows],
+        only_base=[OneSided(benchmark=name, metric=metric) for name, metric in found.only_base],
+        only_head=[OneSided(benchmark=name, metric=metric) for name, metric in found.only_head],
+    )

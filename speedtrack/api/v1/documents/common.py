@@ -1,0 +1,34 @@
+"""What documents are made of."""
+
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from speedtrack.text import UNSTORABLE, plain
+
+Text = Annotated[str, BeforeValidator(plain)]  #: text of others, without what moves a terminal's cursor
+Time = AwareDatetime  #: RFC 3339, in UTC
+LARGEST_ID = 2**63 - 1
+
+
+class Document(BaseModel):
+    """What the API answers."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Order(BaseModel):
+    """What somebody sends: an unknown field is an error, as it would be a misspelt one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def storable(text: str) -> str:
+    """Raises ValueError for a text that PostgreSQL cannot hold."""
+    if UNSTORABLE.search(text):
+        raise ValueError("a zero byte or half a surrogate pair cannot be stored: leave it out")
+    return text
+
+
+Sent = Annotated[str, BeforeValidator(lambda text: storable(text) if isinstance(text, str) else text)]
+Id = Annotated[int, Field(ge=1, le=LARGEST_ID)]

@@ -1,0 +1,274 @@
+"""What was measured, of what, and where."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import Field
+
+from speedtrack.api.v1.documents.common import Document, Text, Time
+from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.runs.models import Environment, Machine, Measurement, Series, Trial
+
+
+class MetricDocument(Document):
+    """What is read off a benchmark."""
+
+    name: str
+    title: str = Field(description="its name for people")
+    unit: str = Field(description="empty: a plain number")
+    better: str = Field(description="`higher` or `lower`: which values are better")
+    smallest_effect: float = Field(description="the smallest change that matters, as a ratio (0.01 is 1%)")
+    is_watched: bool = Field(description="a change of it may raise an alert")
+
+    @staticmethod
+    def of(metric: Metric) -> "MetricDocument":
+        return MetricDocument(
+            name=metric.name,
+            title=metric.title,
+            unit=metric.unit,
+            better=metric.better.value,
+            smallest_effect=metric.smallest_effect,
+            is_watched=metric.watched,
+        )
+
+
+class BenchmarkDocument(Document):
+    """One workload with one server configuration. One with another definition is another benchmark of that name."""
+
+    id: int
+    name: Text
+    digest: str = Field(description="over its definition")
+    definition: dict[str, Any] = Field(description="the workload, the server's command, and what is expected")
+    why: Text = Field(description="what it is for")
+    ladder: Text = Field(description="the ladder that it is a rung of; empty: of none")
+    axis: str = Field(description="the setting that differs from rung to rung")
+    rung: float | None = Field(description="its value of that setting")
+
+    @staticmethod
+    def of(one: Benchmark) -> "BenchmarkDocument":
+        return BenchmarkDocument(
+            id=one.pk,
+            name=one.name,
+            digest=one.digest,
+            definition=one.definition,
+            why=one.why,
+            ladder=one.ladder,
+            axis=one.axis,
+            rung=one.rung,
+        )
+
+
+class MachineDocument(Document):
+    """A computer that measures."""
+
+    name: str
+    pool: str = Field(description="machines of equal hardware; empty: it is its own pool")
+    is_paused: bool = Field(description="it gets no new work")
+    quarantined_at: Time | None = Field(description="since when its canary has moved, so that it gets canary runs only")
+    quarantined_why: Text
+    retired_at: Time | None = Field(description="since when it is out of service; its results stay")
+    last_seen_at: Time | None = Field(description="when its runner last called")
+    runner_version: Text
+    windows: list[str] = Field(description="when it takes work by itself, such as `mon-fri 22:00-06:00`; none: always")
+    zone: str = Field(description="time zone of the windows")
+    url: str
+
+    @staticmethod
+    def of(one: Machine) -> "MachineDocument":
+        return MachineDocument(**machine_fields(one))
+
+
+class MachineDetails(MachineDocument):
+    """A machine, and what its runner found there."""
+
+    facts: dict[str, Any] = Field(description="processor, kernel, compiler and more, as its runner last told")
+
+    @staticmethod
+    def of(one: Machine) -> "MachineDetails":
+        return MachineDetails(**machine_fields(one), facts=one.facts)
+
+
+def machine_fields(one: Machine) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "pool": one.pool,
+        "is_paused": one.paused,
+        "quarantined_at": one.quarantined_at,
+        "quarantined_why": one.quarantined_why,
+        "retired_at": one.retired_at,
+        "last_seen_at": one.last_seen_at,
+        "runner_version": one.runner_version,
+        "windows": one.windows,
+        "zone": one.zone,
+        "url": f"/api/v1/machines/{one.name}",
+    }
+
+
+class EnvironmentDocument(Document):
+    """Everything on a machine that affects measurements. A new environment starts new series."""
+
+    id: int
+    machine: str
+    digest: str = Field(description="over its facts")
+    facts: dict[str, Any]
+    created: Time
+
+    @staticmethod
+    def of(one: Environment, machine: str) -> "EnvironmentDocument":
+        return EnvironmentDocument(id=one.pk, machine=machine, digest=one.digest, facts=one.facts, created=one.created)
+
+
+class SeriesDocument(Document):
+    """One line on a chart: a benchmark, a metric, a machine and its environment. A branch is a path through it."""
+
+    id: int
+    project: str
+    benchmark: Text
+    benchmark_digest: str
+    metric: str
+    unit: str
+    better: str = Field(description="`higher` or `lower`: which values are better")
+    machine: str
+    environment: str = Field(description="digest of the environment")
+    environment_id: int
+    url: str
+    points_url: str
+
+    @staticmethod
+    def of(one: Series) -> "SeriesDocument":
+        return SeriesDocument(**series_fields(one))
+
+
+def series_fields(one: Series) -> dict[str, Any]:
+    """``one`` with its project, benchmark, machine and environment."""
+    metric = METRICS[one.metric]
+    return {
+        "id": one.pk,
+        "project": one.project.slug,
+        "benchmark": one.benchmark.name,
+        "benchmark_digest": one.benchmark.digest,
+        "metric": one.metric,
+        "unit": metric.unit,
+        "better": metric.better.value,
+        "machine": one.machine.name,
+        "environment": one.environment.digest,
+        "environment_id": one.environment_id,
+        "url": f"/api/v1/series/{one.pk}",
+        "points_url": f"/api/v1/series/{one.pk}/points",
+    }
+
+
+Values = list[float | None]
+
+
+class PointColumns(Document):
+    """The points in columns, oldest commit first: the n-th entries of all lists belong to one commit."""
+
+    position: list[int] = Field(description="place of the commit on the branch")
+    sha: list[str]
+    committed_at: list[str] = Field(
+        description="RFC 3339", json_schema_extra={"items": {"type": "string", "format": "date-time"}}
+    )
+    value: Values = Field(description="median, in the unit of the metric")
+    low: Values = Field(description="lower end of the median's 95% interval")
+    high: Values = Field(description="upper end of it")
+    n: list[int] = Field(description="how many samples it rests on")
+
+
+class PointsDocument(Document):
+    """The measured commits of a series along a branch. A commit that is absent was not measured."""
+
+    series: int
+    branch: Text
+    unit: str
+    points: PointColumns
+    flags: dict[str, list[str]] = Field(description="by position: why a value is not to be trusted")
+    next: str | None = Field(description="address of the points after these; null after the last ones")
+
+
+class MeasurementDocument(Document):
+    """A run's samples of one series for one commit, with their summary."""
+
+    id: int
+    project: str
+    series: int
+    benchmark: Text
+    metric: str
+    unit: str
+    machine: str
+    sha: str
+    run: int
+    attempt: int
+    side: str = Field(description="of a paired run: `head` or `base`")
+    is_paired: bool = Field(description="evidence of a change, not a point of the line")
+    is_accepted: bool = Field(description="charts show it; else its attempt was lost, or goes on")
+    value: float | None = Field(description="median of the samples, in the unit of the metric")
+    low: float | None = Field(description="lower end of the median's 95% interval")
+    high: float | None
+    n: int
+    flags: list[str] = Field(description="why the value is not to be trusted")
+    samples: list[float | None] | None = Field(
+        description="raw values by the number of their trial; null in the list where a trial gave none; null: deleted"
+    )
+    flagged: list[int] = Field(description="numbers of the trials with a flag that voids this metric")
+    url: str
+
+    @staticmethod
+    def of(one: Measurement) -> "MeasurementDocument":
+        return MeasurementDocument(**measurement_fields(one))
+
+
+def measurement_fields(one: Measurement) -> dict[str, Any]:
+    """``one`` with its samples, attempt, commit, and its series with project, benchmark and machine."""
+    samples = getattr(one, "samples", None)
+    series = one.series
+    return {
+        "id": one.pk,
+        "project": series.project.slug,
+        "series": series.pk,
+        "benchmark": series.benchmark.name,
+        "metric": series.metric,
+        "unit": METRICS[series.metric].unit,
+        "machine": series.machine.name,
+        "sha": one.commit.sha,
+        "run": one.attempt.run_id,
+        "attempt": one.attempt.number,
+        "side": one.side,
+        "is_paired": one.paired,
+        "is_accepted": one.accepted,
+        "value": one.value,
+        "low": one.low,
+        "high": one.high,
+        "n": one.n,
+        "flags": one.flags,
+        "samples": samples.values if samples else None,
+        "flagged": (samples.flagged or []) if samples else [],
+        "url": f"/api/v1/measurements/{one.pk}",
+    }
+
+
+class TrialDocument(Document):
+    """One fresh server process, measured once."""
+
+    number: int
+    order: int = Field(description="place in the attempt: trials are interleaved in seeded random order")
+    started_at: Time
+    seconds: float
+    flags: list[str]
+
+    @staticmethod
+    def of(one: Trial) -> "TrialDocument":
+        return TrialDocument(
+            number=one.number, order=one.order, started_at=one.started_at, seconds=one.seconds, flags=one.flags
+        )
+
+
+class MeasurementDetails(MeasurementDocument):
+    """A measurement with its trials."""
+
+    trials: list[TrialDocument] = Field(description="none, once retention has deleted them")
+
+    @staticmethod
+    def made_of(one: Measurement, trials: Iterable[Trial]) -> "MeasurementDetails":
+        return MeasurementDetails(**measurement_fields(one), trials=[TrialDocument.of(trial) for trial in trials])

@@ -1,0 +1,265 @@
+"""Runs: one commit on one machine with some benchmarks."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
+from speedtrack.runs.models import Attempt, Build, Run, RunEvent
+
+MOST_COMMITS = 200
+
+
+class RunDocument(Document):
+    """One commit on one machine with some benchmarks. A retry is a new attempt, not a new run."""
+
+    id: int
+    project: str
+    sha: str
+    base: str | None = Field(description="the other side of a paired run")
+    machine: str
+    reason: str = Field(
+        description="`push`, `backfill`, `confirm`, `bisect`, `manual`, `canary`, `aa`, `profile` or `pull`"
+    )
+    status: str = Field(description="`queued`, `leased`, `running`, `succeeded`, `failed` or `cancelled`")
+    trials: int = Field(description="per benchmark, or pairs of a paired run")
+    attempt: int
+    priority: int = Field(description="the highest goes first")
+    created: Time
+    started_at: Time | None
+    ended_at: Time | None
+    is_cancelling: bool = Field(description="it ends as soon as its runner hears of it")
+    error: Text = Field(description="why it failed")
+    url: str
+
+    @staticmethod
+    def of(one: Run) -> "RunDocument":
+        return RunDocument(**run_fields(one))
+
+
+def run_fields(one: Run) -> dict[str, Any]:
+    """``one`` with its project, commit, base and machine."""
+    return {
+        "id": one.pk,
+        "project": one.project.slug,
+        "sha": one.commit.sha,
+        "base": one.base.sha if one.base else None,
+        "machine": one.machine.name,
+        "reason": one.reason,
+        "status": one.status,
+        "trials": one.trials,
+        "attempt": one.attempt,
+        "priority": one.priority,
+        "created": one.created,
+        "started_at": one.started_at,
+        "ended_at": one.ended_at,
+        "is_cancelling": one.cancel_requested_at is not None and not one.done,
+        "error": one.error,
+        "url": f"/api/v1/runs/{one.pk}",
+    }
+
+
+class RunEventDocument(Document):
+    """A change of a run's status."""
+
+    at: Time
+    attempt: int
+    before: str
+    after: str
+    why: Text
+
+    @staticmethod
+    def of(one: RunEvent) -> "RunEventDocument":
+        return RunEventDocument(at=one.at, attempt=one.attempt, before=one.before, after=one.after, why=one.why)
+
+
+class ArtifactDocument(Document):
+    """A file that a build made."""
+
+    name: Text
+    digest: str
+    bytes: int = Field(description="size of the file")
+    loaded_bytes: int | None = Field(description="size of its code and data; null: not known")
+
+
+class BuildDocument(Document):
+    """A commit built by one attempt."""
+
+    attempt: int
+    sha: str
+    side: str = Field(description="`head` or `base`")
+    succeeded: bool
+    is_cached: bool = Field(description="the artifacts of an earlier build of the commit were used")
+    seconds: float
+    artifacts: list[ArtifactDocument]
+    error: Text
+
+    @staticmethod
+    def of(one: Build) -> "BuildDocument":
+        artifacts = [
+            ArtifactDocument(
+                name=name, digest=made["digest"], bytes=made["bytes"], loaded_bytes=made.get("loaded_bytes")
+            )
+            for name, made in sorted(one.artifacts.items())
+        ]
+        return BuildDocument(
+            attempt=one.attempt.number,
+            sha=one.commit.sha,
+            side=one.side,
+            succeeded=one.succeeded,
+            is_cached=one.cached,
+            seconds=one.seconds,
+            artifacts=artifacts,
+            error=one.error,
+        )
+
+
+class AttemptDocument(Document):
+    """One lease of a run, from its claim to its end."""
+
+    number: int
+    started_at: Time
+    ended_at: Time | None
+    outcome: str = Field(description="the run's status after it; empty while it lasts")
+    postponed: dict[str, str] = Field(description="benchmarks that could not be measured yet, and why")
+    out_of_reach: dict[str, str] = Field(description="benchmarks that the machine cannot measure, and why")
+
+    @staticmethod
+    def of(one: Attempt) -> "AttemptDocument":
+        return AttemptDocument(
+            number=one.number,
+            started_at=one.started_at,
+            ended_at=one.ended_at,
+            outcome=one.outcome,
+            postponed=one.postponed,
+            out_of_reach=one.out_of_reach,
+        )
+
+
+class ProgressDocument(Document):
+    """How far a run is."""
+
+    done: int
+    total: int
+    now: Text = Field(description="what it is at")
+
+
+class RunDetails(RunDocument):
+    """A run with what happened to it."""
+
+    benchmarks: list[str]
+    progress: ProgressDocument | None
+    events: list[RunEventDocument]
+    attempts: list[AttemptDocument]
+    builds: list[BuildDocument]
+    log_url: str
+
+    @staticmethod
+    def of(one: Run) -> "RunDetails":
+        builds = Build.objects.filter(attempt__run=one).select_related("attempt", "commit").order_by("pk")
+        return RunDetails(
+            **run_fields(one),
+            benchmarks=one.benchmark_set.names,
+            progress=progress_of(one),
+            events=[RunEventDocument.of(event) for event in one.events.order_by("pk")],
+            attempts=[AttemptDocument.of(attempt) for attempt in one.attempts.order_by("pk")],
+            builds=[BuildDocument.of(build) for build in builds],
+            log_url=f"/api/v1/runs/{one.pk}/log",
+        )
+
+
+def progress_of(one: Run) -> ProgressDocument | None:
+    found = one.progress
+    if one.done or not found:
+        return None
+    return ProgressDocument(done=found.get("done", 0), total=found.get("total", 0), now=str(found.get("now", "")))
+
+
+class LogLine(Document):
+    """A line of a log, without terminal escapes."""
+
+    number: int
+    text: Text
+    is_cut: bool = Field(description="the line is longer")
+
+
+class LogDocument(Document):
+    """Lines of a run's log."""
+
+    run: int
+    total: int = Field(description="how many lines there are now; the last one may still grow")
+    lines: list[LogLine]
+    next: str | None = Field(description="address of the lines after these; null if there are none now")
+
+
+class QueuedMachine(Document):
+    """What a machine does, and what waits for it."""
+
+    machine: str
+    is_paused: bool
+    is_quarantined: bool
+    running: RunDocument | None = Field(description="null: nothing, or a run of a project that is private to others")
+    waiting: int = Field(description="how many runs wait for it")
+    next: list[RunDocument] = Field(description="the first of those in the order of their priority")
+
+
+class Queue(Document):
+    """The queues of all machines that are in service."""
+
+    machines: list[QueuedMachine]
+
+
+class RunsOrder(Order):
+    """What is to be measured, also what was measured before: exactly one of the first four says it."""
+
+    range: Sent | None = Field(
+        None, min_length=1, max_length=500, description="a commit id, tag or branch, or A..B, which leaves out A"
+    )
+    branch: Sent | None = Field(
+        None, min_length=1, max_length=250, description="the head of this branch", examples=["main"]
+    )
+    commits: list[Sent] | None = Field(None, min_length=1, max_length=MOST_COMMITS, description="ids, tags or branches")
+    pull_request: int | None = Field(
+        None, ge=1, le=2**63 - 1, description="its head, in pairs against the merge base; this approves the head"
+    )
+    head: Sent | None = Field(
+        None, max_length=64, description="with `pull_request`: the head that is approved; if it is another one now, 409"
+    )
+    benchmarks: list[Sent] = Field([], max_length=100, description="only these, or rungs of these ladders")
+    extended: bool = Field(False, description="with the extended benchmarks of the suite")
+    machine: Sent | None = Field(None, max_length=50, description="only on this one; null: on those of the project")
+    every: int = Field(1, ge=1, le=1_000_000, description="of a range each n-th commit, counted from the newest")
+    halves: bool = Field(False, description="of a range first both ends, then the middle, then the quarters ...")
+    reason: Sent = Field("", max_length=500, description="for the audit log", examples=["before the release"])
+
+    @model_validator(mode="after")
+    def says_one_thing(self) -> "RunsOrder":
+        given = [name for name in ("range", "branch", "commits", "pull_request") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of `range`, `branch`, `commits` and `pull_request`")
+        if (self.head is not None) != (self.pull_request is not None):
+            raise ValueError("give `pull_request` and `head` together")
+        return self
+
+
+class QueuedRuns(Document):
+    """What was queued."""
+
+    queued: int = Field(description="how many runs")
+    commits: int = Field(description="of how many commits")
+    runs: list[int] = Field(description="ids of the runs, the first 1000 of them")
+    approved_head: str | None = Field(
+        description="of a pull request: its runs are queued as soon as this head is fetched; its pull request has them"
+    )
+
+
+class RunAction(Document):
+    """What became of a run."""
+
+    message: Text = Field(description="in words")
+    run: RunDocument
+
+
+def runs_of(rows: Iterable[Run]) -> list[RunDocument]:
+    return [RunDocument.of(one) for one in rows]

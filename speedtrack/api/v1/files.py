@@ -1,0 +1,131 @@
+"""Files of benchmark tools: read here, and stored like other results from outside."""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from django.db import transaction
+from ninja import Header, Router
+from ninja.responses import Status
+from pydantic import Field
+
+from speedtrack.accounts import audit
+from speedtrack.accounts.models import Role, Scope
+from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
+from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
+from speedtrack.api.v1.serving.refusals import Invalid
+from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
+from speedtrack.outside import importing, taking
+from speedtrack.outside.importing import Contents, Outcome, Unreadable
+from speedtrack.outside.readers import Options
+from speedtrack.outside.taking import Prepared, Sender
+from speedtrack.runs.models import Import
+
+router = Router(tags=["Results from outside"])
+
+GO = base64.b64encode(b"BenchmarkGet-2 1000 812 ns/op\n").decode()
+Words = Annotated[
+    dict[Annotated[Sent, Field(max_length=100)], Annotated[Sent, Field(max_length=200)]], Field(max_length=50)
+]
+
+
+class FileOrder(Order):
+    """A file as a tool wrote it, and what it does not say itself."""
+
+    name: Sent = Field(min_length=1, max_length=255, description="of the file", examples=["bench.txt"])
+    content: str = Field(
+        description="the bytes in base64; of a folder, those of a tar archive, which gzip may have made smaller",
+        examples=[GO],
+    )
+    format: Sent = Field(
+        importing.AUTO, max_length=50, description="`auto` finds it out; the formats are listed in docs/importing.md"
+    )
+    commit: Sent = Field(
+        "", max_length=250, description="a commit id, branch or tag, for files that name none", examples=["main"]
+    )
+    machine: Sent = Field("", max_length=50, description="for files that name none", examples=["ci"])
+    environment: Words = Field({}, description="what else affects the values, such as `compiler`")
+    measured_at: Time | None = Field(None, description="for files that have no date")
+    options: Words = Field({}, description="of the format, such as `better`")
+    all_or_nothing: bool = Field(False, description="if one result is refused, take none")
+
+    def said(self) -> Options:
+        return Options(
+            commit=self.commit,
+            machine=self.machine,
+            environment=self.environment,
+            measured_at=self.measured_at,
+            name=self.name,
+            given=self.options,
+        )
+
+
+class FileReport(Document):
+    """What became of a file."""
+
+    taken: int = Field(description="results that are stored now")
+    unchanged: int = Field(description="results that were stored before")
+    refused: list[Text] = Field(description="results that are not stored, each with its reason")
+    left_out: list[Text] = Field(description="what of the file is no result that can be taken, with reasons")
+
+
+@router.post("projects/{slug}/files", response=FileReport, summary="Send a file of a benchmark tool")
+def send_file(
+    request: Call,
+    slug: str,
+    order: FileOrder,
+    idempotency_key: str | None = Header(None, alias=HEADER, description=MEANING),  # type: ignore[type-arg]
+) -> Status[Any]:
+    """A file that a tool wrote, or a document `speedtrack.points/1`. Each result is taken or refused by itself; one
+    that was sent before changes nothing. Needs the scope `results` and the role maintainer."""
+    project = project_or_404(request, slug)
+    require(request, Role.MAINTAINER, project, Scope.RESULTS)
+    user = user_of(request)
+    contents = contents_of(order)
+    sender = Sender(Import.Door.API, user, user.get_username(), source=order.name)
+    # Before the transaction, as it may have to look at the repository.
+    prepared = [taking.prepare(project, parcel.batch, sender) for parcel in contents.parcels]
+
+    def work() -> tuple[int, FileReport]:
+        return OK, report_of(request, contents, prepared, order)
+
+    if idempotency_key is not None:
+        return Status(*once(request, idempotency_key, work))
+    with transaction.atomic():
+        return Status(*work())
+
+
+def contents_of(order: FileOrder) -> Contents:
+    """Raises Invalid."""
+    if order.format not in importing.formats():
+        raise Invalid(f"there is no format {order.format!r}: {', '.join(importing.formats())}", field="format")
+    try:
+        content = base64.b64decode(order.content, validate=True)
+    except (binascii.Error, ValueError):
+        raise Invalid("the content is not in base64", field="content") from None
+    try:
+        return importing.contents_in(content, order.format, order.said())
+    except Unreadable as e:
+        raise Invalid(str(e), field="content") from None
+
+
+class NoneTaken(Exception):
+    """What was stored is undone."""
+
+
+def report_of(request: Call, contents: Contents, prepared: Sequence[Prepared], order: FileOrder) -> FileReport:
+    outcome = Outcome()
+    try:
+        with transaction.atomic():
+            for parcel, one in zip(contents.parcels, prepared, strict=True):
+                outcome.add(parcel, taking.store(one, order.all_or_nothing))
+            if order.all_or_nothing and outcome.refused:
+                raise NoneTaken
+    except NoneTaken:
+        outcome.taken = outcome.unchanged = 0
+    if outcome.taken:
+        audit.note(request.auth, "results.import", f"{outcome.taken} results", prepared[0].project)
+    return FileReport(
+        taken=outcome.taken, unchanged=outcome.unchanged, refused=outcome.refused, left_out=contents.left_out
+    )

@@ -1,0 +1,118 @@
+"""Paired comparisons: a program asks for one, asks until it has ended, and lets a change pass or not."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from django.db.models import QuerySet
+from django.http import Http404
+from ninja import Path, Query, Router
+
+from speedtrack.accounts import audit
+from speedtrack.accounts.models import Role, Scope
+from speedtrack.alerts import pulls
+from speedtrack.api.v1.documents.common import Id
+from speedtrack.api.v1.documents.comparing import (
+    PairedComparisonDocument,
+    PairedComparisonOrder,
+    PairedRow,
+    PairedRun,
+)
+from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
+from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.api.v1.serving.writing import ACCEPTED, Answer, write
+from speedtrack.runs import comparing
+from speedtrack.runs.comparing import AskedComparison
+from speedtrack.runs.models import PairedComparison, Run
+
+router = Router(tags=["Comparisons"])
+
+WORST_FIRST = ("worse", "uncertain", "better", "same")
+
+
+@router.post(
+    "projects/{slug}/comparisons", response={202: PairedComparisonDocument}, summary="Measure a change in pairs"
+)
+@write
+def ask_for_comparison(request: Call, slug: str, order: PairedComparisonOrder) -> Answer:
+    """Measure a commit against its merge base with another one, interleaved on the same machines.
+
+    Ask its address until `is_ended`; then `verdict` says whether something got worse. A commit that the server has
+    not fetched yet is fetched first, from the project's own repository only: give its whole id. Needs the scope
+    `runs` (to ask for the answer also `read`) and the role maintainer, since its code is built and run.
+    """
+    project = project_or_404(request, slug)
+    require(request, Role.MAINTAINER, project, Scope.RUNS)
+    asked = AskedComparison(order.head, order.base or project.default_branch, order.benchmarks, order.machine)
+    made = comparing.ask(project, asked, user_of(request))
+    changes = {"benchmarks": (None, list(asked.benchmarks)), "reason": (None, order.reason)}
+    audit.note(request.auth, "comparison.create", made, project, changes)
+    return ACCEPTED, document_of(comparison_or_404(request, slug, made.pk))
+
+
+@router.get("projects/{slug}/comparisons", response=Page[PairedComparisonDocument], summary="List paired comparisons")
+def list_comparisons(request: Call, slug: str, paging: Query[Paging]) -> Page[PairedComparisonDocument]:
+    """The newest first, without their rows: read one for these."""
+    rows = known(request, slug).prefetch_related("runs__machine")
+    return page_of(request, rows, paging, lambda some: [document_of(one, with_rows=False) for one in some])
+
+
+@router.get(
+    "projects/{slug}/comparisons/{comparison_id}",
+    response=PairedComparisonDocument,
+    summary="Read a paired comparison",
+)
+def read_comparison(request: Call, slug: str, comparison_id: Path[Id]) -> PairedComparisonDocument:
+    """How far it is, and its verdict per benchmark once it has ended."""
+    return document_of(comparison_or_404(request, slug, comparison_id))
+
+
+def known(request: Call, slug: str) -> QuerySet[PairedComparison]:
+    rows: QuerySet[PairedComparison] = PairedComparison.objects.filter(project=project_or_404(request, slug))
+    return rows.select_related("project", "head", "base")
+
+
+def comparison_or_404(request: Call, slug: str, pk: int) -> PairedComparison:
+    found = known(request, slug).prefetch_related("runs__machine").filter(pk=pk).first()
+    if found is None:
+        raise Http404(f"{slug} has no paired comparison {pk}.")
+    return found
+
+
+def document_of(one: PairedComparison, with_rows: bool = True) -> PairedComparisonDocument:
+    runs = sorted(one.runs.all(), key=lambda run: run.pk)
+    state = comparing.state_of(one, runs)
+    rows = rows_of(one, runs) if with_rows else []
+    is_ended = state in ("done", "failed")
+    errors = [f"run {run.pk}: {run.error}" for run in runs if run.error] if state == "failed" else []
+    return PairedComparisonDocument(
+        id=one.pk,
+        project=one.project.slug,
+        state=state,
+        is_ended=is_ended,
+        verdict=worst_of(rows) if is_ended else None,
+        head=one.head.sha if one.head else None,
+        base=one.base.sha if one.base else None,
+        error=one.error or "; ".join(errors),
+        created=one.created,
+        runs=[run_of(run) for run in runs],
+        rows=rows,
+        url=f"/api/v1/projects/{one.project.slug}/comparisons/{one.pk}",
+    )
+
+
+def rows_of(one: PairedComparison, runs: Sequence[Run]) -> list[PairedRow]:
+    return [PairedRow.of(answer) for answer in pulls.answers_of(one.project_id, runs)] if runs else []
+
+
+def worst_of(rows: Sequence[PairedRow]) -> str | None:
+    """The worst verdict; None without rows."""
+    found: dict[str, list[PairedRow]] = defaultdict(list)
+    for row in rows:
+        found[row.verdict].append(row)
+    return next((verdict for verdict in WORST_FIRST if verdict in found), None)
+
+
+def run_of(run: Run) -> PairedRun:
+    return PairedRun(
+        id=run.pk, machine=run.machine.name, status=run.status, error=run.error, url=f"/api/v1/runs/{run.pk}"
+    )

@@ -1,0 +1,253 @@
+"""What was measured: benchmarks, metrics, machines, series and their points, measurements with raw samples."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from django.db import connection
+from django.db.models import Max, Min, Q, QuerySet
+from django.http import Http404, HttpResponse
+from ninja import Path, Query, Router, Schema
+from pydantic import Field
+
+from speedtrack.accounts import access
+from speedtrack.alerts import lines
+from speedtrack.api.v1.documents.common import Id
+from speedtrack.api.v1.documents.measuring import (
+    BenchmarkDocument,
+    EnvironmentDocument,
+    MachineDetails,
+    MachineDocument,
+    MeasurementDetails,
+    MeasurementDocument,
+    MetricDocument,
+    PointColumns,
+    PointsDocument,
+    SeriesDocument,
+)
+from speedtrack.api.v1.revisions import branch_given, commit_given, position_given
+from speedtrack.api.v1.serving.callers import Call, project_or_404
+from speedtrack.api.v1.serving.paging import Page, Paging, key_of, next_page, page_of
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects.models import Branch, Position
+from speedtrack.runs.models import Environment, Machine, Measurement, Series, Trial
+
+router = Router(tags=["Measurements"])
+
+MOST_POINTS = 10_000
+# Of some commits of a branch, by position: their ids and dates.
+NAMES = """
+    SELECT array_agg(c.sha ORDER BY p.number),
+           array_agg(to_char(c.committed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') ORDER BY p.number)
+      FROM projects_position p
+      JOIN projects_commit c ON c.id = p.commit_id
+     WHERE p.branch_id = %s AND p.number = ANY (%s)
+"""
+
+
+@router.get("metrics", response=Page[MetricDocument], summary="List metrics")
+def list_metrics(request: Call) -> Page[MetricDocument]:
+    """All metrics, the most important first, with their units."""
+    return Page(items=[MetricDocument.of(one) for one in METRICS.values()], next=None)
+
+
+@router.get("machines", response=Page[MachineDocument], summary="List machines")
+def list_machines(request: Call, paging: Query[Paging]) -> Page[MachineDocument]:
+    """The machines that measure, also those out of service, by name."""
+    rows = Machine.objects.defer("facts")
+    return page_of(request, rows, paging, lambda some: map(MachineDocument.of, some), by="name")
+
+
+@router.get("machines/{name}", response=MachineDetails, summary="Read a machine")
+def read_machine(request: Call, name: str) -> MachineDetails:
+    return MachineDetails.of(machine_or_404(name))
+
+
+@router.get("machines/{name}/environments", response=Page[EnvironmentDocument], summary="List environments")
+def list_environments(request: Call, name: str, paging: Query[Paging]) -> Page[EnvironmentDocument]:
+    """What was on a machine when it measured, the newest first."""
+    rows = Environment.objects.filter(machine=machine_or_404(name))
+    return page_of(request, rows, paging, lambda some: [EnvironmentDocument.of(one, name) for one in some])
+
+
+def machine_or_404(name: str) -> Machine:
+    found = Machine.objects.filter(name=name).first()
+    if found is None:
+        raise Http404(f"There is no machine {name[:100]!r}.")
+    return found
+
+
+@router.get("projects/{slug}/benchmarks", response=Page[BenchmarkDocument], summary="List benchmarks")
+def list_benchmarks(
+    request: Call, slug: str, paging: Query[Paging], name: Annotated[str | None, Field(max_length=100)] = None
+) -> Page[BenchmarkDocument]:
+    """The benchmarks that a project was measured with, the newest first; each definition of a name is one."""
+    rows = Benchmark.objects.filter(project=project_or_404(request, slug))
+    if name:
+        rows = rows.filter(name=name)
+    return page_of(request, rows, paging, lambda some: map(BenchmarkDocument.of, some))
+
+
+class SeriesFilters(Schema):
+    """What a list of series, or of what belongs to series, is narrowed to."""
+
+    benchmark: Annotated[str | None, Field(max_length=100, description="name of a benchmark")] = None
+    metric: Annotated[str | None, Field(max_length=60, description="name of a metric")] = None
+    machine: Annotated[str | None, Field(max_length=50, description="name of a machine")] = None
+    environment: Annotated[str | None, Field(max_length=80, description="digest of an environment")] = None
+
+    def of(self, before: str = "") -> Q:
+        """The condition; ``before``: how the rows reach their series, as `series__`."""
+        columns = {"benchmark__name": self.benchmark, "metric": self.metric, "machine__name": self.machine}
+        columns["environment__digest"] = self.environment
+        return Q(**{f"{before}{column}": value for column, value in columns.items() if value is not None})
+
+
+def known_series() -> QuerySet[Series]:
+    related = Series.objects.select_related("project", "benchmark", "machine", "environment")
+    return related.defer("benchmark__definition", "benchmark__why", "machine__facts", "environment__facts")
+
+
+@router.get("projects/{slug}/series", response=Page[SeriesDocument], summary="List series")
+def list_series(request: Call, slug: str, paging: Query[Paging], filters: Query[SeriesFilters]) -> Page[SeriesDocument]:
+    """The lines of a project's charts, the newest first."""
+    rows = known_series().filter(filters.of(), project=project_or_404(request, slug))
+    return page_of(request, rows, paging, lambda some: map(SeriesDocument.of, some))
+
+
+@router.get("series/{series_id}", response=SeriesDocument, summary="Read a series")
+def read_series(request: Call, series_id: Path[Id]) -> SeriesDocument:
+    return SeriesDocument.of(series_or_404(request, series_id))
+
+
+def series_or_404(request: Call, series_id: int) -> Series:
+    found = known_series().filter(pk=series_id, project__in=access.visible(request.auth)).first()
+    if found is None:
+        raise Http404(f"There is no series {series_id}, or its project is private.")
+    return found
+
+
+class PointsQuery(Schema):
+    """Which points of a series."""
+
+    branch: Annotated[str | None, Field(max_length=250, description="null: the default branch")] = None
+    after: Annotated[str | None, Field(max_length=250, description="only those behind this commit, tag or branch")] = (
+        None
+    )
+    until: Annotated[str | None, Field(max_length=250, description="only those up to this one")] = None
+    last: Annotated[int | None, Field(ge=1, le=MOST_POINTS, description="only of so many newest commits")] = None
+    limit: Annotated[int, Field(ge=1, le=MOST_POINTS, description="of how many commits at most, measured or not")] = (
+        MOST_POINTS
+    )
+    cursor: Annotated[str, Field(max_length=1000, description="take it from `next`")] = ""
+
+
+@router.get("series/{series_id}/points", response=PointsDocument, summary="Read the points of a series")
+def read_points(request: Call, series_id: Path[Id], query: Query[PointsQuery]) -> HttpResponse:
+    """The measured commits of a series along a branch, oldest first, in columns: 10,000 commits at once.
+
+    It has an ETag: send it as If-None-Match, and the answer is 304 as long as nothing has changed.
+    """
+    series = series_or_404(request, series_id)
+    branch = branch_given(series.project, query.branch)
+    first, last = stretch_of(series, branch, query)
+    end = min(last, first + query.limit - 1)
+    columns, flags = points_between(series, branch, first, end)
+    document = PointsDocument(
+        series=series.pk,
+        branch=branch.name,
+        unit=METRICS[series.metric].unit,
+        points=columns,
+        flags=flags,
+        next=next_page(request, end + 1) if end < last else None,
+    )
+    return HttpResponse(document.model_dump_json(), content_type="application/json")
+
+
+def stretch_of(series: Series, branch: Branch, query: PointsQuery) -> tuple[int, int]:
+    """From which position to which one is asked for."""
+    places = Position.objects.filter(branch=branch)
+    head: int | None = places.aggregate(last=Max("number"))["last"]
+    last = -1 if head is None else head
+    if query.until:
+        last = position_given(branch, series.project, query.until, "until")
+    if query.cursor:
+        begin = key_of(query.cursor, is_text=False)
+        assert isinstance(begin, int)
+        return max(begin, 0), last
+    first = last - query.last + 1 if query.last else first_measured(series, branch)
+    if query.after:
+        first = max(first, position_given(branch, series.project, query.after, "after") + 1)
+    return max(first, 0), last
+
+
+def first_measured(series: Series, branch: Branch) -> int:
+    measured = lines.point_measurements().filter(series=series).values("commit")
+    places = Position.objects.filter(branch=branch, commit__in=measured)
+    return int(places.aggregate(first=Min("number"))["first"] or 0)
+
+
+def points_between(series: Series, branch: Branch, first: int, last: int) -> tuple[PointColumns, dict[str, list[str]]]:
+    found = lines.columns([series.pk], branch, first, last) if first <= last else []
+    if not found:
+        return PointColumns(position=[], sha=[], committed_at=[], value=[], low=[], high=[], n=[]), {}
+    (line,) = found
+    positions = (line.at + first).tolist()
+    with connection.cursor() as cursor:
+        cursor.execute(NAMES, [branch.pk, positions])
+        shas, times = cursor.fetchone()
+    columns = PointColumns(
+        position=positions,
+        sha=shas,
+        committed_at=times,
+        value=line.value.tolist(),
+        low=line.low.tolist(),
+        high=line.high.tolist(),
+        n=line.n.tolist(),
+    )
+    return columns, {str(first + at): flags for at, flags in line.flags.items()}
+
+
+class MeasurementFilters(SeriesFilters):
+    """Which measurements."""
+
+    series: Annotated[int | None, Field(ge=1, le=2**31 - 1, description="of this series only")] = None
+    commit: Annotated[str | None, Field(max_length=250, description="of this commit, tag or branch only")] = None
+    run: Annotated[int | None, Field(ge=1, le=2**63 - 1, description="of this run only")] = None
+    paired: Annotated[bool | None, Field(description="only from paired runs, or from others")] = None
+
+
+def known_measurements() -> QuerySet[Measurement]:
+    return Measurement.objects.select_related(
+        "samples", "attempt", "commit", "series__project", "series__benchmark", "series__machine"
+    ).defer("series__benchmark__definition", "series__benchmark__why", "series__machine__facts")
+
+
+@router.get("projects/{slug}/measurements", response=Page[MeasurementDocument], summary="List measurements")
+def list_measurements(
+    request: Call, slug: str, paging: Query[Paging], filters: Query[MeasurementFilters]
+) -> Page[MeasurementDocument]:
+    """Measurements with their raw samples, the newest first."""
+    project = project_or_404(request, slug)
+    own: dict[str, Any] = {"series": filters.series, "attempt__run": filters.run, "paired": filters.paired}
+    if filters.commit:
+        own["commit"] = commit_given(project, filters.commit, parameter="commit")
+    given = {column: value for column, value in own.items() if value is not None}
+    # By the ids of the series, so that an index finds them.
+    series = Series.objects.filter(filters.of(), project=project).values_list("pk", flat=True)
+    rows = known_measurements().filter(series__in=list(series), **given)
+    return page_of(request, rows, paging, lambda some: map(MeasurementDocument.of, some))
+
+
+@router.get("measurements/{measurement_id}", response=MeasurementDetails, summary="Read a measurement with its trials")
+def read_measurement(request: Call, measurement_id: Path[Id]) -> MeasurementDetails:
+    visible = access.visible(request.auth)
+    found = known_measurements().filter(pk=measurement_id, series__project__in=visible).first()
+    if found is None:
+        raise Http404(f"There is no measurement {measurement_id}, or its project is private.")
+    return MeasurementDetails.made_of(found, trials_of(found))
+
+
+def trials_of(one: Measurement) -> Iterable[Trial]:
+    result = {"result__attempt": one.attempt_id, "result__benchmark": one.series.benchmark_id, "result__side": one.side}
+    return Trial.objects.filter(**result).order_by("number")

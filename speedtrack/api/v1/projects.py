@@ -1,0 +1,160 @@
+"""Projects, and what is read off their repositories."""
+
+from datetime import datetime
+from typing import Annotated
+
+from django.db.models import QuerySet
+from ninja import Query, Router
+from pydantic import AwareDatetime, Field
+
+import speedtrack
+from speedtrack.accounts import access, audit
+from speedtrack.accounts.models import Scope
+from speedtrack.api.v1.documents.projects import (
+    BranchDocument,
+    CommitDocument,
+    Installation,
+    ProjectDocument,
+    PullDocument,
+    TagDocument,
+    TrackOrder,
+    projects_of,
+)
+from speedtrack.api.v1.revisions import branch_given, commit_named, position_given
+from speedtrack.api.v1.serving.callers import Call, project_or_404
+from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.api.v1.serving.refusals import Conflict
+from speedtrack.api.v1.serving.writing import CREATED, Answer, write
+from speedtrack.projects.models import Position, PullRequest, Tag
+from speedtrack.runs import changing
+from speedtrack.runs.tracking import TrackingRequest
+
+router = Router(tags=["Projects"])
+
+
+@router.get("", response=Installation, summary="What answers here, and to whom")
+def installation(request: Call) -> Installation:
+    """Which release answers, and whose token it was called with: a program's check of its settings."""
+    user = request.auth.user
+    return Installation(
+        name="SpeedTrack",
+        version=speedtrack.__version__,
+        api="v1",
+        documentation="/api/v1/docs",
+        openapi="/api/v1/openapi.json",
+        user=user.get_username() if user else None,
+        scopes=sorted(request.auth.scopes) if request.auth.token_id else ["read"],
+    )
+
+
+@router.get("projects", response=Page[ProjectDocument], summary="List projects")
+def list_projects(request: Call, paging: Query[Paging], tracked: bool | None = None) -> Page[ProjectDocument]:
+    """The projects that you may see, by their slugs."""
+    rows = access.visible(request.auth)
+    if tracked is not None:
+        rows = rows.filter(untracked_at__isnull=tracked)
+    return page_of(request, rows, paging, projects_of, by="slug")
+
+
+@router.post("projects", response={201: ProjectDocument}, summary="Track a repository")
+@write
+def track(request: Call, order: TrackOrder) -> Answer:
+    """Its history is fetched afterwards, then its newest commits are measured. Needs an operator of the installation
+    and the scope `settings`: what a repository holds is built and run on the machines."""
+    access.require_operator(request.auth)
+    if Scope.SETTINGS not in request.auth.scopes:
+        raise access.Refused("this token has no scope `settings`: make one that has it in your settings")
+    wanted = TrackingRequest(order.repository, order.suite, order.branch, order.last, order.name)
+    try:
+        project = changing.begin_tracking(wanted)
+    except changing.Taken as e:
+        raise Conflict(str(e)) from None
+    audit.note(request.auth, "project.track", project, project, {"repository": (None, project.url)})
+    return CREATED, ProjectDocument.of(project)
+
+
+@router.get("projects/{slug}", response=ProjectDocument, summary="Read a project")
+def read_project(request: Call, slug: str) -> ProjectDocument:
+    return ProjectDocument.of(project_or_404(request, slug))
+
+
+@router.get("projects/{slug}/branches", response=Page[BranchDocument], summary="List branches")
+def list_branches(request: Call, slug: str, paging: Query[Paging]) -> Page[BranchDocument]:
+    """The branches whose history is tracked, also deleted ones, by name."""
+    project = project_or_404(request, slug)
+    rows = project.branches.select_related("head")
+    return page_of(request, rows, paging, lambda some: [BranchDocument.of(one, project) for one in some], by="name")
+
+
+@router.get("projects/{slug}/commits", response=Page[CommitDocument], summary="List commits of a branch")
+def list_commits(
+    request: Call,
+    slug: str,
+    paging: Query[Paging],
+    branch: Annotated[str | None, Field(max_length=250, description="null: the default branch")] = None,
+    after: Annotated[
+        str | None, Field(max_length=250, description="only those behind this commit, tag or branch")
+    ] = None,
+    until: Annotated[str | None, Field(max_length=250, description="only those up to this one")] = None,
+    since: Annotated[AwareDatetime | None, Field(description="committed at this time or later")] = None,
+    before: Annotated[AwareDatetime | None, Field(description="committed before this time")] = None,
+) -> Page[CommitDocument]:
+    """The commits on a branch along first parents, the newest first."""
+    project = project_or_404(request, slug)
+    found = branch_given(project, branch)
+    rows = Position.objects.filter(branch=found).select_related("commit")
+    if after:
+        rows = rows.filter(number__gt=position_given(found, project, after, "after"))
+    if until:
+        rows = rows.filter(number__lte=position_given(found, project, until, "until"))
+    rows = within_dates(rows, since, before)
+
+    def documents(some: list[Position]) -> list[CommitDocument]:
+        return [CommitDocument.of(one.commit, slug, one.number) for one in some]
+
+    return page_of(request, rows, paging, documents, by="-number")
+
+
+def within_dates(rows: QuerySet[Position], since: datetime | None, before: datetime | None) -> QuerySet[Position]:
+    if since:
+        rows = rows.filter(commit__committed_at__gte=since)
+    return rows.filter(commit__committed_at__lt=before) if before else rows
+
+
+@router.get("projects/{slug}/commits/{revision}", response=CommitDocument, summary="Read a commit")
+def read_commit(request: Call, slug: str, revision: str) -> CommitDocument:
+    """A commit by its id (6 digits or more), a tag or a branch; its position is that on the default branch."""
+    project = project_or_404(request, slug)
+    commit = commit_named(project, revision)
+    on_default = Position.objects.filter(commit=commit, branch__name=project.default_branch)
+    return CommitDocument.of(commit, slug, on_default.values_list("number", flat=True).first())
+
+
+@router.get("projects/{slug}/tags", response=Page[TagDocument], summary="List tags and releases")
+def list_tags(
+    request: Call,
+    slug: str,
+    paging: Query[Paging],
+    releases: Annotated[bool, Field(description="only those whose name is a version")] = False,
+) -> Page[TagDocument]:
+    """The tags of the repository by name. Of releases a page may have fewer than `limit`."""
+    rows = project_or_404(request, slug).tags.all()
+
+    def documents(some: list[Tag]) -> list[TagDocument]:
+        return [one for one in map(TagDocument.of, some) if one.is_release or not releases]
+
+    return page_of(request, rows, paging, documents, by="name")
+
+
+@router.get("projects/{slug}/pulls", response=Page[PullDocument], summary="List pull requests")
+def list_pulls(
+    request: Call,
+    slug: str,
+    paging: Query[Paging],
+    state: Annotated[str | None, Field(pattern="^(open|closed|merged)$")] = None,
+) -> Page[PullDocument]:
+    """The pull or merge requests that the forge has told of, the newest first, with the heads that may be measured."""
+    rows = PullRequest.objects.filter(project=project_or_404(request, slug)).prefetch_related("approvals")
+    if state:
+        rows = rows.filter(state=state)
+    return page_of(request, rows, paging, lambda some: map(PullDocument.of, some), by="-number")

@@ -1,0 +1,242 @@
+"""The reference: every operation as OpenAPI describes it, with an example of its answer and a line for curl.
+
+The examples name what this installation has, as far as the reader may see it, so that the lines work as they stand.
+"""
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from speedtrack.accounts import access
+from speedtrack.accounts.access import Caller
+from speedtrack.alerts.models import Alert, Mute
+from speedtrack.projects.models import Annotation, Project
+from speedtrack.runs.models import Machine, Measurement, PairedComparison, Run, Series, Status
+
+Schema = dict[str, Any]
+TOKEN = "$SPEEDTRACK_TOKEN"  # noqa: S105 - the name of a variable
+DEEPEST = 6  # documents within documents, in examples
+LONGEST_LINE = 100  # characters
+ENDLESS = 2**31 - 1  # a bound from here on is that of a column, not worth a word
+
+
+@dataclass(frozen=True)
+class Field:
+    """A parameter, or a field of a document. ``document``: the name of the one that is its value, or in its list."""
+
+    name: str
+    kind: str
+    meaning: str
+    is_required: bool = True
+    place: str = ""
+    document: str = ""
+
+
+@dataclass(frozen=True)
+class ReferenceOperation:
+    """One operation. ``answers``: status, meaning, and the name of the document."""
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    description: str
+    parameters: list[Field]
+    body: list[Field]
+    answers: list[tuple[str, str, str]]
+    example: str
+    line: str
+
+
+@dataclass(frozen=True)
+class ReferenceDocument:
+    name: str
+    description: str
+    fields: list[Field]
+
+
+@dataclass(frozen=True)
+class Reference:
+    groups: dict[str, list[ReferenceOperation]]
+    documents: list[ReferenceDocument]
+
+
+def reference_of(schema: Schema, caller: Caller) -> Reference:
+    """``schema``: that of OpenAPI."""
+    known = schema["components"]["schemas"]
+    examples = Examples(caller)
+    groups: dict[str, list[ReferenceOperation]] = {}
+    for path, operations in schema["paths"].items():
+        for method, operation in operations.items():
+            groups.setdefault(operation["tags"][0], []).append(operation_of(method, path, operation, known, examples))
+    documents = [
+        ReferenceDocument(name, document.get("description", ""), list(fields_of(document)))
+        for name, document in sorted(known.items())
+        if "properties" in document and not name.startswith("Page_")
+    ]
+    return Reference(groups, documents)
+
+
+def operation_of(method: str, path: str, operation: Schema, known: Schema, examples: "Examples") -> ReferenceOperation:
+    body_schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    body = known.get(name_in(body_schema), body_schema)  # one that is not named is described in place
+    successes = [(status, answer) for status, answer in operation["responses"].items() if status < "300"]
+    document = successes[0][1]["content"]["application/json"]["schema"]
+    answers = [
+        (status, answer["description"], document_in(answer)) for status, answer in operation["responses"].items()
+    ]
+    return ReferenceOperation(
+        name=operation["operationId"],
+        method=method.upper(),
+        path=path,
+        summary=operation["summary"],
+        description=operation.get("description", ""),
+        parameters=[parameter_of(one) for one in operation["parameters"]],
+        body=list(fields_of(body)),
+        answers=answers,
+        example=json.dumps(example_of(document, known), indent=2, ensure_ascii=False),
+        line=examples.line(method.upper(), path, operation, body),
+    )
+
+
+def document_in(answer: Schema) -> str:
+    """The name of the document that an answer has; empty without one."""
+    return next((name_in(content["schema"]) for content in answer.get("content", {}).values()), "")
+
+
+def parameter_of(one: Schema) -> Field:
+    return Field(one["name"], kind_of(one["schema"]), one.get("description", ""), one["required"], one["in"])
+
+
+def fields_of(document: Schema) -> Iterator[Field]:
+    required = document.get("required", [])
+    for name, one in document.get("properties", {}).items():
+        yield Field(name, kind_of(one), one.get("description", ""), name in required, document=name_in(one))
+
+
+def name_in(schema: Schema) -> str:
+    """The name of the document that a schema refers to, itself, in a list, or instead of null; empty if to none."""
+    parts = [schema, schema.get("items", {}), *schema.get("anyOf", [])]
+    found = next((part["$ref"] for part in parts if "$ref" in part), "")
+    return str(found).rpartition("/")[2]
+
+
+def kind_of(schema: Schema) -> str:
+    """The type of a value in words."""
+    if "anyOf" in schema:
+        return " or ".join(kind_of(part) for part in schema["anyOf"])
+    if "$ref" in schema:
+        return "object"
+    kind = str(schema.get("format") or schema.get("type", "any")).replace("date-time", "time")
+    if kind == "array":
+        return f"list of {kind_of(schema.get('items', {}))}"
+    bounds = (("minimum", "from"), ("maximum", "to"))
+    limits = [f"{word} {schema[key]}" for key, word in bounds if schema.get(key, ENDLESS) < ENDLESS]
+    default = schema.get("default")
+    usual = f", else {json.dumps(default)}" if default not in (None, "", []) else ""
+    return " ".join([kind, *limits]) + usual
+
+
+def example_of(schema: Schema, known: Schema, depth: int = 0) -> Any:
+    """A value that the schema allows."""
+    if examples := schema.get("examples"):
+        return examples[0]
+    if "anyOf" in schema:
+        return example_of(schema["anyOf"][0], known, depth)
+    if name := name_in(schema) if "$ref" in schema else "":
+        return example_of(known[name], known, depth)
+    if "properties" in schema:
+        if depth > DEEPEST:
+            return {}
+        return {name: example_named(name, one, known, depth + 1) for name, one in schema["properties"].items()}
+    if schema.get("type") == "array":
+        return [example_of(schema.get("items", {}), known, depth)]
+    return PLAIN.get(str(schema.get("format") or schema.get("type")), {})
+
+
+def example_named(name: str, schema: Schema, known: Schema, depth: int) -> Any:
+    found = example_of(schema, known, depth)
+    return NAMED.get(name, found) if isinstance(found, str) else found
+
+
+PLAIN = {"string": "", "integer": 1, "number": 1.02, "boolean": True, "date-time": "2026-05-01T12:00:00Z", "null": None}
+SHA = "9f3c1d2e4b5a69788796a5b4c3d2e1f0a9b8c7d6"
+NAMED = {
+    **dict.fromkeys(("sha", "head", "base", "commit", "before"), SHA),
+    **{"slug": "redis", "project": "redis", "name": "redis", "benchmark": "get-p1", "machine": "lab-1"},
+    **{"branch": "main", "metric": "server_cpu_ns_per_request", "unit": "ns", "better": "lower", "verdict": "worse"},
+    **{"status": "succeeded", "url": "/api/v1/...", "user": "ada", "who": "ada", "author": "Ada Example"},
+}
+
+
+class Examples:
+    """What the lines name: of this installation, as the caller may see it; else words in capitals."""
+
+    def __init__(self, caller: Caller) -> None:
+        visible = access.visible(caller)
+        measured = Series.objects.filter(project__in=visible).order_by("pk").select_related("project").first()
+        self.project: Project | None = measured.project if measured else visible.order_by("slug").first()
+        machine = Machine.objects.order_by("name").values_list("name", flat=True).first()
+        self.branch = self.project.default_branch if self.project else "main"
+        self.known: dict[str, Any] = {
+            "slug": self.project.slug if self.project else None,
+            "revision": self.branch,
+            "name": machine,
+            "series_id": measured.pk if measured else None,
+            "measurement_id": newest(Measurement.objects.filter(series=measured)),
+            "alert_id": newest(Alert.objects.filter(project=self.project)),
+            "run_id": newest(Run.objects.filter(project=self.project)),
+            "annotation_id": newest(Annotation.objects.filter(project=self.project)),
+            "mute_id": newest(Mute.objects.filter(project=self.project)),
+            "comparison_id": newest(PairedComparison.objects.filter(project=self.project)),
+            "base": f"{self.branch}",
+            "head": self.branch,
+        }
+        waiting = Run.objects.filter(project=self.project, status=Status.QUEUED)
+        ended = Run.objects.filter(project=self.project, status__in=(Status.FAILED, Status.CANCELLED))
+        self.runs = {
+            "cancel_run": newest(waiting),
+            "retry_run": newest(ended),
+            "raise_run": waiting.order_by("pk").values_list("pk", flat=True).first(),
+        }
+
+    def line(self, method: str, path: str, operation: Schema, body: Schema) -> str:
+        """A line for a shell, whose environment has the token."""
+        known = self.known | {"run_id": self.runs.get(operation["operationId"]) or self.known["run_id"]}
+        query = {}
+        for one in operation["parameters"]:
+            value = known.get(one["name"]) or one["name"].upper()
+            if one["in"] == "path":
+                path = path.replace(f"{{{one['name']}}}", quote(str(value), safe=""))
+            elif one["in"] == "query" and one["required"]:
+                query[one["name"]] = value
+        address = f"{settings.URL}{path}{f'?{urlencode(query)}' if query else ''}"
+        words = ["curl --fail-with-body -sS"]
+        if method != "GET" or (self.project and not self.project.is_public):
+            words.append(f'-H "Authorization: Bearer {TOKEN}"')
+        if method != "GET":
+            words.append(f"-X {method}")
+        if body:
+            words.append("-H 'Content-Type: application/json'")
+            words.append(f"-d {shlex.quote(json.dumps(self.body(body)))}")
+        words.append(shlex.quote(address))
+        short = " ".join(words)
+        return short if len(short) <= LONGEST_LINE else " \\\n  ".join(words)
+
+    def body(self, schema: Schema) -> dict[str, Any]:
+        """The fields of a body that have examples; ``main`` stands for the default branch."""
+        shown = {name: one["examples"][0] for name, one in schema["properties"].items() if "examples" in one}
+        return {
+            name: value.replace("main", self.branch) if name in ("head", "base", "branch", "commit") else value
+            for name, value in shown.items()
+        }
+
+
+def newest(rows: QuerySet[Any]) -> int | None:
+    return rows.order_by("-pk").values_list("pk", flat=True).first()

@@ -1,0 +1,118 @@
+"""Results from outside: measured elsewhere, and sent in batches."""
+
+from typing import Annotated, Any
+
+from django.db import transaction
+from ninja import Header, Router
+from ninja.errors import HttpError
+from ninja.responses import Status
+from pydantic import Field
+
+from speedtrack.accounts import audit
+from speedtrack.accounts.models import Role, Scope
+from speedtrack.api.v1.documents.common import Document
+from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
+from speedtrack.api.v1.serving.refusals import Invalid
+from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
+from speedtrack.outside import document, taking
+from speedtrack.outside.document import DocumentError, Refusal, TooLarge
+from speedtrack.outside.taking import Sender
+from speedtrack.runs.models import Import
+
+router = Router(tags=["Results from outside"])
+
+MOST_ERRORS = 100  # of a refusal
+ROW = {"benchmark": "json_dumps", "metric": "seconds", "unit": "s", "better": "lower", "samples": [0.0121, 0.0119]}
+EXAMPLE = {"schema": document.SCHEMA, "commit": "main", "machine": "ci", "results": [ROW]}
+
+
+def described_batch() -> dict[str, Any]:
+    """The schema of a body, with what the page of the API shows as an example."""
+    schema = document.schema_of_batch()
+    for name, value in EXAMPLE.items():
+        schema["properties"][name]["examples"] = [value]
+    return schema
+
+
+BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": described_batch()}}}}
+
+
+class RefusedResult(Document):
+    """A result that was not taken."""
+
+    index: Annotated[int, Field(description="its place among the results, from 0")]
+    pointer: Annotated[str, Field(description="JSON pointer (RFC 6901) to the field at fault")]
+    detail: Annotated[str, Field(description="cause and remedy")]
+
+
+class ResultsReport(Document):
+    """What became of a batch."""
+
+    taken: Annotated[int, Field(description="results that are stored now")]
+    unchanged: Annotated[int, Field(description="results that were stored before")]
+    refused: Annotated[list[RefusedResult], Field(description="results that are not stored, and why")]
+
+
+class AllRefused(Exception):
+    """Nothing was taken; what has been written is undone."""
+
+    def __init__(self, refused: list[Refusal], rest: int) -> None:
+        self.refused, self.rest = refused, rest
+        super().__init__()
+
+
+@router.post(
+    "projects/{slug}/results",
+    response=ResultsReport,
+    summary="Send results that were measured elsewhere",
+    openapi_extra=BODY,
+)
+def send_results(
+    request: Call,
+    slug: str,
+    all_or_nothing: Annotated[bool, Field(description="if one result is refused, take none")] = False,
+    idempotency_key: str | None = Header(None, alias=HEADER, description=MEANING),  # type: ignore[type-arg]
+) -> Status[Any]:
+    """A document `speedtrack.points/1`. Each result is taken or refused by itself, unless `all_or_nothing` is set. A
+    result that was sent before changes nothing. Needs the scope `results` and the role maintainer."""
+    project = project_or_404(request, slug)
+    require(request, Role.MAINTAINER, project, Scope.RESULTS)
+    user = user_of(request)
+    try:
+        batch = document.parse(request.body)
+        # Before the transaction, as it may have to look at the repository.
+        prepared = taking.prepare(project, batch, Sender(Import.Door.API, user, user.get_username()))
+
+        def work() -> tuple[int, ResultsReport]:
+            return OK, report_of(request, prepared, all_or_nothing)
+
+        if idempotency_key is not None:
+            return Status(*once(request, idempotency_key, work))
+        with transaction.atomic():
+            return Status(*work())
+    except TooLarge as e:
+        raise HttpError(413, e.detail) from e
+    except DocumentError as e:
+        raise Invalid(e.detail, field=e.pointer.removeprefix("/")) from e
+    except AllRefused as e:
+        raise invalid_batch(e) from e
+
+
+def report_of(request: Call, prepared: taking.Prepared, all_or_nothing: bool) -> ResultsReport:
+    """Store what is right. Raises AllRefused."""
+    report = taking.store(prepared, all_or_nothing)
+    if report.refused and not report.taken and not report.unchanged:
+        raise AllRefused(report.refused, len(prepared.batch.results) - len(report.refused))
+    if report.taken:
+        audit.note(request.auth, "results.import", f"{report.taken} results", prepared.project)
+    refused = [RefusedResult(index=one.index, pointer=one.pointer, detail=one.detail) for one in report.refused]
+    return ResultsReport(taken=report.taken, unchanged=report.unchanged, refused=refused)
+
+
+def invalid_batch(error: AllRefused) -> Invalid:
+    """Nothing was taken: a refusal with the results at fault."""
+    first, count = error.refused[0], len(error.refused)
+    what = f"{count} results are refused, so none was taken" if error.rest else "every result is refused"
+    found = Invalid(f"{what}; {first.pointer}: {first.detail}")
+    found.errors = [{"pointer": one.pointer, "detail": one.detail} for one in error.refused[:MOST_ERRORS]]
+    return found

@@ -1,0 +1,59 @@
+"""Which commit a name means: a branch stands for its head, a tag for its commit, hexadecimal digits for an id."""
+
+import re
+
+from django.http import Http404
+
+from speedtrack.api.v1.serving.refusals import Invalid
+from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
+
+HASH = re.compile(r"[0-9a-f]{6,64}")
+LONGEST = 250
+
+
+def commit_named(project: Project, name: str) -> Commit:
+    """The commit. Raises Http404."""
+    if len(name) <= LONGEST:
+        branch = Branch.objects.filter(project=project, name=name).select_related("head").first()
+        if branch and branch.head:
+            return branch.head
+        tagged = Tag.objects.filter(project=project, name=name).values("sha")
+        if found := Commit.objects.filter(project=project, sha__in=tagged).first():
+            return found
+        if HASH.fullmatch(name.lower()):
+            return commit_beginning(project, name.lower())
+    raise Http404(f"{project.slug} has no branch, tag or commit {name[:100]!r}.")
+
+
+def commit_beginning(project: Project, digits: str) -> Commit:
+    found = list(Commit.objects.filter(project=project, sha__gte=digits, sha__lt=f"{digits}g").order_by("sha")[:2])
+    if len(found) == 1 or (found and found[0].sha == digits):
+        return found[0]
+    if found:
+        raise Http404(f"Several commits of {project.slug} begin with {digits}: give more digits.")
+    raise Http404(f"{project.slug} has no commit {digits}.")
+
+
+def commit_given(project: Project, name: str, *, field: str = "", parameter: str = "") -> Commit:
+    """The commit that a field or parameter names. Raises Invalid."""
+    try:
+        return commit_named(project, name)
+    except Http404 as e:
+        raise Invalid(str(e).rstrip("."), field=field, parameter=parameter) from None
+
+
+def branch_given(project: Project, name: str | None) -> Branch:
+    """The branch of this name, or the default one. Raises Invalid."""
+    found: Branch | None = Branch.objects.filter(project=project, name=name or project.default_branch).first()
+    if found is None:
+        raise Invalid(f"{project.slug} has no branch {(name or project.default_branch)[:100]!r}", parameter="branch")
+    return found
+
+
+def position_given(branch: Branch, project: Project, name: str, parameter: str) -> int:
+    """The place on a branch of a commit that a parameter names. Raises Invalid."""
+    commit = commit_given(project, name, parameter=parameter)
+    found = Position.objects.filter(branch=branch, commit=commit).values_list("number", flat=True).first()
+    if found is None:
+        raise Invalid(f"{commit.short} is not on {branch.name}", parameter=parameter)
+    return int(found)

@@ -1,0 +1,199 @@
+"""Runs, their logs and the queue: what was measured when, what waits, and what people ask for."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from django.db.models import Count, QuerySet
+from django.http import Http404
+from ninja import Path, Query, Router, Schema
+from pydantic import AwareDatetime, Field
+
+from speedtrack.accounts import access, audit
+from speedtrack.accounts.models import Role, Scope
+from speedtrack.api.v1 import asking
+from speedtrack.api.v1.documents.common import Id
+from speedtrack.api.v1.documents.runs import (
+    LogDocument,
+    LogLine,
+    Queue,
+    QueuedMachine,
+    QueuedRuns,
+    RunAction,
+    RunDetails,
+    RunDocument,
+    RunsOrder,
+    runs_of,
+)
+from speedtrack.api.v1.revisions import commit_given
+from speedtrack.api.v1.serving.callers import Call, project_or_404, require
+from speedtrack.api.v1.serving.paging import LARGEST_KEY, Page, Paging, page_of
+from speedtrack.api.v1.serving.refusals import Conflict
+from speedtrack.api.v1.serving.writing import ACCEPTED, CREATED, OK, Answer, write
+from speedtrack.runs import logs, tracking
+from speedtrack.runs.models import ACTIVE, Machine, Run, Status
+from speedtrack.runs.tracking import NoSuchThing
+
+router = Router(tags=["Runs"])
+
+STATUSES = f"^({'|'.join(Status.values)}|unfinished)$"
+NEXT = 20  # runs of a machine that the queue shows
+
+
+class RunFilters(Schema):
+    """Which runs."""
+
+    status: Annotated[str | None, Field(pattern=STATUSES, description="`unfinished`: queued, leased or running")] = None
+    machine: Annotated[str | None, Field(max_length=50, description="name of a machine")] = None
+    reason: Annotated[str | None, Field(max_length=20, description="such as `push`")] = None
+    since: Annotated[AwareDatetime | None, Field(description="queued at this time or later")] = None
+
+    def of(self, rows: QuerySet[Run]) -> QuerySet[Run]:
+        own: dict[str, Any] = {"machine__name": self.machine, "reason": self.reason, "created__gte": self.since}
+        if self.status == "unfinished":
+            own["status__in"] = (Status.QUEUED, *ACTIVE)
+        else:
+            own["status"] = self.status
+        return rows.filter(**{column: value for column, value in own.items() if value is not None})
+
+
+def known_runs(request: Call) -> QuerySet[Run]:
+    rows: QuerySet[Run] = Run.objects.filter(project__in=access.visible(request.auth))
+    return rows.select_related("project", "commit", "base", "machine").defer("machine__facts")
+
+
+@router.get("runs", response=Page[RunDocument], summary="List runs of all projects")
+def list_all_runs(request: Call, paging: Query[Paging], filters: Query[RunFilters]) -> Page[RunDocument]:
+    """The newest first."""
+    return page_of(request, filters.of(known_runs(request)), paging, runs_of)
+
+
+@router.get("projects/{slug}/runs", response=Page[RunDocument], summary="List runs of a project")
+def list_runs(
+    request: Call,
+    slug: str,
+    paging: Query[Paging],
+    filters: Query[RunFilters],
+    commit: Annotated[str | None, Field(max_length=250, description="only of this commit, tag or branch")] = None,
+) -> Page[RunDocument]:
+    """The newest first."""
+    project = project_or_404(request, slug)
+    rows = filters.of(known_runs(request).filter(project=project))
+    if commit:
+        rows = rows.filter(commit=commit_given(project, commit, parameter="commit"))
+    return page_of(request, rows, paging, runs_of)
+
+
+@router.get("runs/{run_id}", response=RunDetails, summary="Read a run")
+def read_run(request: Call, run_id: Path[Id]) -> RunDetails:
+    """A run with its events, attempts, and builds with the sizes of what they made."""
+    return RunDetails.of(run_or_404(request, run_id))
+
+
+def run_or_404(request: Call, run_id: int) -> Run:
+    found = known_runs(request).select_related("benchmark_set").filter(pk=run_id).first()
+    if found is None:
+        raise Http404(f"There is no run {run_id}, or its project is private.")
+    return found
+
+
+class LogQuery(Schema):
+    """Which lines."""
+
+    first: Annotated[int, Field(ge=1, le=LARGEST_KEY, description="number of the first line, from 1 on")] = 1
+    limit: Annotated[int, Field(ge=1, le=1000)] = 1000
+
+
+@router.get("runs/{run_id}/log", response=LogDocument, summary="Read the log of a run")
+def read_log(request: Call, run_id: Path[Id], query: Query[LogQuery]) -> LogDocument:
+    """Lines are numbered over all attempts. A log only grows: ask again from its end on while the run lasts."""
+    run = run_or_404(request, run_id)
+    index = logs.index_of(run.pk)
+    # Of long lines fewer than asked for are read at once.
+    found = logs.read(index, query.first, min(query.first + query.limit, index.total + 1))
+    after = found[-1].number + 1 if found else query.first
+    return LogDocument(
+        run=run.pk,
+        total=index.total,
+        lines=[LogLine(number=line.number, text=line.text, is_cut=line.cut) for line in found],
+        next=f"{request.path_info}?first={after}&limit={query.limit}" if found and after <= index.total else None,
+    )
+
+
+@router.get("queue", response=Queue, summary="Read the queue")
+def read_queue(request: Call) -> Queue:
+    """What each machine in service does now, and what waits for it."""
+    machines = list(Machine.objects.filter(retired_at=None).defer("facts").order_by("name"))
+    waiting = Run.objects.filter(status=Status.QUEUED).values_list("machine").annotate(count=Count("pk"))
+    counts = dict(waiting.order_by())
+    running = {run.machine_id: run for run in known_runs(request).filter(status__in=ACTIVE)}
+    first = asking.first_waiting(known_runs(request), [machine.pk for machine in machines], NEXT)
+    return Queue(machines=[queued(machine, counts, running, first) for machine in machines])
+
+
+def queued(
+    machine: Machine, counts: dict[int, int], running: dict[int, Run], first: dict[int, list[Run]]
+) -> QueuedMachine:
+    now = running.get(machine.pk)
+    return QueuedMachine(
+        machine=machine.name,
+        is_paused=machine.paused,
+        is_quarantined=machine.quarantined_at is not None,
+        running=RunDocument.of(now) if now else None,
+        waiting=counts.get(machine.pk, 0),
+        next=runs_of(first.get(machine.pk, [])),
+    )
+
+
+@router.post("projects/{slug}/runs", response={201: QueuedRuns, 202: QueuedRuns}, summary="Queue runs")
+@write
+def queue_runs(request: Call, slug: str, order: RunsOrder) -> Answer:
+    """Measure a range, a branch's head, commits or a pull request. Needs the scope `runs` and the role maintainer.
+
+    What the server has not fetched yet is refused: push it to a tracked branch first, or ask for a paired comparison,
+    which fetches. Of a pull request the answer is 202: its runs are queued once its head is fetched.
+    """
+    project = project_or_404(request, slug)
+    require(request, Role.MAINTAINER, project, Scope.RUNS)
+    if order.pull_request is not None:
+        found = asking.approve(request, project, order.pull_request, order.head or "")
+        changes = {"head": (None, found.approved_head), "reason": (None, order.reason)}
+        audit.note(request.auth, "pull.approve", f"{project} #{order.pull_request}", project, changes)
+        return ACCEPTED, found
+    found = asking.queue(project, order)
+    counts = {"runs": (0, found.queued), "commits": (0, found.commits), "reason": (None, order.reason)}
+    audit.note(request.auth, "runs.queue", asking.words_of(order), project, counts)
+    return CREATED, found
+
+
+def act(request: Call, run_id: int, what: str, verb: Callable[[int], str]) -> Answer:
+    found = run_or_404(request, run_id)
+    require(request, Role.MAINTAINER, found.project, Scope.RUNS)
+    before = found.status
+    try:
+        message = verb(found.pk)
+    except NoSuchThing as e:
+        raise Conflict(str(e)) from None
+    after = run_or_404(request, run_id)
+    audit.note(request.auth, f"run.{what}", f"run {run_id}", found.project, {"status": (before, after.status)})
+    return OK, RunAction(message=message, run=RunDocument.of(after))
+
+
+@router.post("runs/{run_id}/cancel", response=RunAction, summary="Cancel a run")
+@write
+def cancel_run(request: Call, run_id: Path[Id]) -> Answer:
+    """A run under way ends as soon as its runner hears of it. Needs the scope `runs` and the role maintainer."""
+    return act(request, run_id, "cancel", tracking.cancel_run)
+
+
+@router.post("runs/{run_id}/retry", response=RunAction, summary="Retry a run")
+@write
+def retry_run(request: Call, run_id: Path[Id]) -> Answer:
+    """Queue a failed or cancelled run again. Needs the scope `runs` and the role maintainer."""
+    return act(request, run_id, "retry", tracking.retry_run)
+
+
+@router.post("runs/{run_id}/raise", response=RunAction, summary="Let a run be the next")
+@write
+def raise_run(request: Call, run_id: Path[Id]) -> Answer:
+    """A waiting run becomes the next of its machine. Needs the scope `runs` and the role maintainer."""
+    return act(request, run_id, "raise", tracking.raise_run)

@@ -1,0 +1,104 @@
+"""Who calls: a token in the header Authorization, a session for reading, or anybody. Each has an allowance."""
+
+from typing import cast
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest
+from ninja.security import HttpBearer
+
+from speedtrack.accounts import access, tokens
+from speedtrack.accounts.access import ANYBODY, Caller, Refused
+from speedtrack.accounts.models import Role, Scope
+from speedtrack.accounts.tokens import UnknownToken
+from speedtrack.api.v1.serving.refusals import TooMany, WrongMediaType
+from speedtrack.calls import rates
+from speedtrack.calls.rates import Standing
+from speedtrack.clientaddress import client_address
+from speedtrack.projects.models import Project
+from speedtrack.text import UNSTORABLE
+
+SAFE = ("GET", "HEAD")
+JSON = "application/json"
+
+
+class Call(HttpRequest):
+    """A request of the API. ``standing``: of its caller's allowance."""
+
+    auth: Caller
+    standing: Standing | None
+
+
+class AnyCaller(HttpBearer):
+    """``Authorization: Bearer stpt_...``. Without it a session may read, and so may anybody, what is public."""
+
+    def __call__(self, request: HttpRequest) -> Caller:
+        call = cast(Call, request)
+        call.standing = None
+        header = request.headers.get("Authorization")
+        try:
+            caller = caller_by(header, request) if header is not None else caller_without_token(request)
+        except UnknownToken:
+            allow(call, ANYBODY)  # whoever tries tokens is slowed down as well
+            raise
+        allow(call, caller)
+        if request.method in SAFE and Scope.READ not in caller.scopes:
+            raise Refused("this token has no scope `read`: make one that has it in your settings")
+        check_media_type(request)
+        return caller
+
+    def authenticate(self, request: HttpRequest, token: str) -> Caller:
+        return caller_by(f"Bearer {token}", request)
+
+
+def caller_by(header: str, request: HttpRequest) -> Caller:
+    """The caller of a header. Raises UnknownToken."""
+    kind, _, token = header.partition(" ")
+    if kind.lower() != "bearer" or UNSTORABLE.search(token):
+        raise UnknownToken("the header must be `Authorization: Bearer stpt_...`, with a token of your settings")
+    return tokens.find(token.strip(), client_address(request))
+
+
+def caller_without_token(request: HttpRequest) -> Caller:
+    """Whoever is logged in, for reading only: what writes needs a token, so no other site can make a browser write."""
+    if request.method in SAFE:
+        return access.person(request.user)
+    raise UnknownToken("writing needs a token: send `Authorization: Bearer stpt_...`; your settings make one")
+
+
+def allow(call: Call, caller: Caller) -> None:
+    """Take a request from the caller's allowance. Raises TooMany."""
+    per_minute = settings.API_RATE if caller.user else settings.API_RATE_ANONYMOUS
+    if not per_minute:
+        return
+    named = f"token {caller.token_id}" if caller.token_id else f"user {caller.user.pk}" if caller.user else ""
+    call.standing = rates.take(named or f"address {client_address(call)}", per_minute)
+    if not call.standing.is_allowed:
+        raise TooMany(f"more than {per_minute} requests a minute: the next one may follow in {call.standing.wait_s} s")
+
+
+def check_media_type(request: HttpRequest) -> None:
+    """Raises WrongMediaType for a body that is not said to be JSON."""
+    has_body = (request.META.get("CONTENT_LENGTH") or "0") != "0"
+    if request.method not in SAFE and has_body and request.content_type not in (JSON, ""):
+        raise WrongMediaType(f"the body is {(request.content_type or '')[:100]}: send `Content-Type: {JSON}`")
+
+
+def project_or_404(call: Call, slug: str) -> Project:
+    """A project that the caller may see. Raises Http404, for hidden ones as for those that do not exist."""
+    found: Project | None = access.visible(call.auth).filter(slug=slug).first()
+    if found is None:
+        raise Http404(f"There is no project {slug[:100]!r}, or it is private.")
+    return found
+
+
+def user_of(call: Call) -> User:
+    """The person whose token this is. Raises UnknownToken without one."""
+    if call.auth.user is None:
+        raise UnknownToken("this needs a token: send `Authorization: Bearer stpt_...`")
+    return call.auth.user
+
+
+def require(call: Call, role: Role, project: Project, scope: Scope) -> None:
+    """Raises Refused unless the caller has this role and scope."""
+    access.require(call.auth, role, project, scope)

@@ -1,0 +1,93 @@
+"""Pages of lists. A cursor holds the last key of a page, so what is added or deleted meanwhile shifts nothing."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Generic, TypeVar
+
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, QueryDict
+from ninja import Schema
+from pydantic import BaseModel, ConfigDict, Field
+
+from speedtrack.api.v1.serving.refusals import Invalid
+from speedtrack.text import UNSTORABLE
+
+MOST = 1000
+USUAL = 100
+LARGEST_KEY = 2**63 - 1
+LONGEST_CURSOR = 1000
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Model)
+
+
+class Paging(Schema):
+    """The parameters of every list."""
+
+    limit: Annotated[int, Field(ge=1, le=MOST, description="how many at most")] = USUAL
+    cursor: Annotated[
+        str,
+        Field(
+            max_length=LONGEST_CURSOR, description="where the page begins: take it from `next`, and keep it as it is"
+        ),
+    ] = ""
+
+
+class Page(BaseModel, Generic[T]):
+    """A part of a list."""
+
+    model_config = ConfigDict(frozen=True, json_schema_extra={"description": "A part of a list."})
+
+    items: list[T]
+    next: Annotated[str | None, Field(description="address of the next page; null after the last one")]
+
+
+def page_of(
+    request: HttpRequest,
+    rows: "QuerySet[R]",
+    paging: Paging,
+    made: Callable[[list[R]], Iterable[T]],
+    by: str = "-pk",
+) -> Page[T]:
+    """A page of rows, as documents. ``by``: a column that is unique among the rows, as in ``order_by``."""
+    column, is_falling = by.removeprefix("-"), by.startswith("-")
+    if paging.cursor:
+        key = key_of(paging.cursor, is_text=column in ("name", "slug"))
+        rows = rows.filter(**{f"{column}__{'lt' if is_falling else 'gt'}": key})
+    found = list(rows.order_by(by)[: paging.limit + 1])
+    shown = found[: paging.limit]
+    last = getattr(shown[-1], column) if len(found) > paging.limit else None
+    return Page(items=list(made(shown)), next=None if last is None else next_page(request, last))
+
+
+def page_of_list(request: HttpRequest, items: Sequence[T], paging: Paging) -> Page[T]:
+    """A page of a list that does not change."""
+    first = key_of(paging.cursor, is_text=False) if paging.cursor else 0
+    assert isinstance(first, int)
+    end = max(first, 0) + paging.limit
+    return Page(items=list(items[max(first, 0) : end]), next=next_page(request, end) if end < len(items) else None)
+
+
+def next_page(request: HttpRequest, key: Any) -> str:
+    """The address of this list from behind this key on."""
+    query: QueryDict = request.GET.copy()
+    query["cursor"] = base64.urlsafe_b64encode(json.dumps([key]).encode()).decode().rstrip("=")
+    return f"{request.path_info}?{query.urlencode()}"
+
+
+def key_of(cursor: str, is_text: bool) -> int | str:
+    """The key in a cursor. Raises Invalid."""
+    fault = Invalid(
+        "this is no cursor of this list: begin without one, and take the next from `next`", parameter="cursor"
+    )
+    try:
+        (key,) = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError, TypeError, RecursionError):
+        raise fault from None
+    if type(key) is not (str if is_text else int):
+        raise fault
+    if (isinstance(key, str) and UNSTORABLE.search(key)) or (isinstance(key, int) and not -1 <= key <= LARGEST_KEY):
+        raise fault
+    return key

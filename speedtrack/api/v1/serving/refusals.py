@@ -1,0 +1,134 @@
+"""Refusals of the API: exceptions of rooms below become problem documents."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from ninja import NinjaAPI
+from ninja.errors import AuthenticationError, HttpError, ValidationError
+
+from speedtrack import problems
+from speedtrack.accounts.access import Refused
+from speedtrack.accounts.tokens import UnknownToken
+from speedtrack.alerts.triage import Stale
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.calls.keys import KeyBusy, UsedKey
+from speedtrack.problems import Problem
+from speedtrack.projects.errors import GitFailed, RepositoryError, RepositoryUnreachable
+from speedtrack.runs.comparing import NotComparable
+from speedtrack.runs.pullrequests import NotApprovable
+from speedtrack.runs.tracking import NoSuchThing
+
+Errors = Sequence[dict[str, str]]
+Handler = Callable[[HttpRequest, Any], HttpResponse]
+MOST_ERRORS = 20
+RETRY_AFTER_S = 10
+
+
+class Invalid(ValueError):
+    """A parameter or a field has a value that cannot be; raised where pydantic cannot know it."""
+
+    def __init__(self, detail: str, *, field: str = "", parameter: str = "") -> None:
+        super().__init__(detail)
+        self.errors: Errors = []
+        if field or parameter:
+            place = {"parameter": parameter} if parameter else {"pointer": f"/{field}"}
+            self.errors = [{**place, "detail": detail}]
+
+
+class WrongMediaType(Exception):
+    """The body is not said to be JSON."""
+
+
+class Conflict(Exception):
+    """The state is not the one that the request assumes; the message says what it is."""
+
+
+class TooMany(Exception):
+    """The caller's allowance of requests is used up."""
+
+
+KINDS: dict[type[Exception], Problem] = {
+    UnknownToken: problems.UNKNOWN_TOKEN,
+    Refused: problems.FORBIDDEN,
+    Conflict: problems.CONFLICT,
+    Stale: problems.CONFLICT,
+    NotApprovable: problems.CONFLICT,
+    NotComparable: problems.CONFLICT,
+    KeyBusy: problems.BUSY_KEY,
+    UsedKey: problems.USED_KEY,
+    WrongMediaType: problems.WRONG_TYPE,
+    NoSuchThing: problems.INVALID,
+    RepositoryError: problems.INVALID,
+    DefinitionError: problems.INVALID,
+    RepositoryUnreachable: problems.AWAY,
+    GitFailed: problems.AWAY,
+    TooMany: problems.TOO_MANY,
+}
+
+
+def refuse(request: HttpRequest, kind: Problem, detail: str, errors: Errors = ()) -> HttpResponse:
+    document = problems.document(kind, detail, request.path_info, errors)
+    response = JsonResponse(document, status=kind.status, content_type=problems.MEDIA_TYPE)
+    if kind.status == 401:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="SpeedTrack"'
+    if kind.status == 503:
+        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return response
+
+
+def refusing(kind: Problem) -> Handler:
+    return lambda request, error: refuse(request, kind, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+
+
+def add_handlers(api: NinjaAPI) -> None:
+    for kind, problem in KINDS.items():
+        api.add_exception_handler(kind, refusing(problem))
+    for error, handler in HANDLERS.items():
+        api.add_exception_handler(error, handler)
+
+
+def refuse_missing(request: HttpRequest, error: Exception) -> HttpResponse:
+    said = str(error) if error.args and isinstance(error.args[0], str) else "There is nothing at this address."
+    return refuse(request, problems.NOT_FOUND, said)
+
+
+def refuse_invalid(request: HttpRequest, error: Invalid) -> HttpResponse:
+    return refuse(request, problems.INVALID, f"{error}.", error.errors)
+
+
+def refuse_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
+    """422 with every parameter and field at fault, and what is expected there."""
+    found = [{**place_of(one["loc"]), "detail": str(one["msg"])} for one in error.errors[:MOST_ERRORS]]
+    places = "; ".join(f"{one.get('parameter') or one.get('pointer') or 'body'}: {one['detail']}" for one in found)
+    return refuse(request, problems.INVALID, f"{places}.", found)
+
+
+def place_of(location: tuple[str | int, ...]) -> dict[str, str]:
+    """A parameter, or a JSON pointer (RFC 6901) into the body, whose location has the argument's name second."""
+    where, *parts = location
+    if where != "body":
+        return {"parameter": str(parts[-1]) if parts else str(where)}
+    steps = [str(part).replace("~", "~0").replace("/", "~1") for part in parts[1:]]
+    return {"pointer": "".join(f"/{step}" for step in steps)}
+
+
+def refuse_unreadable(request: HttpRequest, error: HttpError) -> HttpResponse:
+    """What django-ninja raises for a body that is no JSON."""
+    kind = problems.of_status(error.status_code)
+    if error.status_code == 400:
+        return refuse(request, kind, "The body is not JSON in UTF-8.", [{"pointer": "", "detail": "no JSON"}])
+    return refuse(request, kind, f"{error}.")
+
+
+def refuse_stranger(request: HttpRequest, error: Exception) -> HttpResponse:
+    return refuse(request, problems.UNKNOWN_TOKEN, "This needs a token: send `Authorization: Bearer stpt_...`.")
+
+
+HANDLERS: dict[type[Exception], Handler] = {
+    Http404: refuse_missing,
+    Invalid: refuse_invalid,
+    ValidationError: refuse_document,
+    HttpError: refuse_unreadable,
+    AuthenticationError: refuse_stranger,
+}

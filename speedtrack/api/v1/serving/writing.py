@@ -1,0 +1,65 @@
+"""Operations that write: in one transaction, for callers with a token, once per Idempotency-Key."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, cast
+
+from django.db import transaction
+from django.http import HttpRequest
+from ninja import Header
+from ninja.responses import Status
+from ninja.utils import contribute_operation_args
+from pydantic import BaseModel
+
+from speedtrack.api.v1.serving.callers import Call
+from speedtrack.api.v1.serving.refusals import Invalid
+from speedtrack.calls import keys
+
+OK, CREATED, ACCEPTED = 200, 201, 202
+HEADER = "Idempotency-Key"
+Answer = tuple[int, BaseModel]
+MEANING = (
+    "yours, such as a random UUID: a request that is sent again with it, within 24 hours, changes nothing and gets the "
+    "first answer"
+)
+
+
+def write(operation: Callable[..., Answer]) -> Callable[..., Status[Any]]:
+    """An operation that returns a status and a document; whatever it raises, it has changed nothing."""
+
+    @wraps(operation)
+    def view(request: Call, *arguments: Any, **given: Any) -> Status[Any]:
+        key = given.pop("idempotency_key", None)
+
+        def work() -> Answer:
+            return operation(request, *arguments, **given)
+
+        if key is None:
+            with transaction.atomic():
+                return Status(*work())
+        return Status(*once(request, key, work))
+
+    source: Any = Header(None, alias=HEADER, description=MEANING)  # type: ignore[type-arg]
+    contribute_operation_args(view, "idempotency_key", cast(Any, str | None), source)
+    return view
+
+
+def once(request: Call, key: str, work: Callable[[], Answer]) -> keys.Answer:
+    """The answer of the first request with this key. Raises Invalid, UsedKey and KeyBusy."""
+    assert request.auth.token_id is not None
+    try:
+        checked = keys.check(key)
+    except keys.BadKey as e:
+        raise Invalid(str(e), parameter=HEADER) from None
+
+    def kept() -> keys.Answer:
+        status, document = work()
+        return status, document.model_dump(mode="json")
+
+    answer, _ = keys.answer_once(request.auth.token_id, checked, fingerprint(request), kept)
+    return answer
+
+
+def fingerprint(request: HttpRequest) -> bytes:
+    """What must be equal of a repeated request."""
+    return f"{request.method} {request.get_full_path()}\n".encode() + request.body

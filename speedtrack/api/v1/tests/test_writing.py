@@ -1,0 +1,266 @@
+"""What programs change: with a role and a scope, once per key, and in the audit log."""
+
+import base64
+import json
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.utils import timezone
+
+from speedtrack.accounts.models import AuditEntry, PersonToken, Role, Scope
+from speedtrack.alerts.models import Alert, Mute
+from speedtrack.api.v1.tests.conftest import Program, program
+from speedtrack.calls import keys
+from speedtrack.calls.models import KeptAnswer
+from speedtrack.projects.models import Annotation, PullRequest
+from speedtrack.runs import comparing
+from speedtrack.runs.models import Approval, PairedComparison, Reason, Run
+from speedtrack.web.tests.world import CPU, World
+
+KEY = "Idempotency-Key"
+
+
+def actions() -> list[str]:
+    return list(AuditEntry.objects.order_by("pk").values_list("action", flat=True))
+
+
+def test_alerts_mutes_and_annotations(slow: tuple[World, Alert], anybody: Program) -> None:
+    made, alert = slow
+    triager = program("ada", Scope.READ, Scope.TRIAGE, project=made.project, role=Role.TRIAGER)
+    path = f"alerts/{alert.pk}"
+    problem = triager.refused("PATCH", path, {"seen": "confirmed", "status": "expected"})
+    assert (problem["status"], problem["errors"][0]["pointer"]) == (422, "/note")
+    decision = {"seen": "confirmed", "status": "expected", "note": "worth it", "assignee": "ada"}
+    decided = triager.write("PATCH", path, decision)
+    assert (decided["status"], decided["assignee"]) == ("expected", "ada")
+    assert (decided["history"][-1]["who"], decided["history"][-1]["after"]) == ("ada", "expected")
+    assert triager.refused("PATCH", path, decision)["status"] == 409
+    assert (
+        triager.refused("PATCH", path, {"seen": "expected", "assignee": "eve"})["errors"][0]["pointer"] == "/assignee"
+    )
+
+    mute = triager.write("POST", "projects/kvd/mutes", {"benchmark": "get-p1", "reason": "noise", "days": 3}, 201)
+    assert triager.write("DELETE", f"mutes/{mute['id']}")["ended_at"]
+    assert triager.refused("DELETE", f"mutes/{mute['id']}")["status"] == 409
+    for wrong, place in (({"benchmark": "no"}, "/benchmark"), ({"machine": "no"}, "/machine"), ({"days": 0}, "/days")):
+        problem = triager.refused(
+            "POST", "projects/kvd/mutes", {"benchmark": "get-p1", "reason": "x", "days": 3} | wrong
+        )
+        assert problem["errors"][0]["pointer"] == place
+    assert Mute.objects.count() == 1
+
+    note = triager.write("POST", "projects/kvd/annotations", {"commit": "main", "text": "new compiler"}, 201)
+    assert note["sha"] == made.shas[-1]
+    assert triager.write("PATCH", note["url"], {"text": "newer compiler"})["text"] == "newer compiler"
+    assert anybody.read(f"projects/kvd/annotations?commit={made.shas[-1]}")["items"][0]["id"] == note["id"]
+    assert triager.write("DELETE", note["url"])["author"] == "ada"
+    future = (timezone.now() + timedelta(days=1)).isoformat()
+    for wrong, place in (({}, "/commit"), ({"moment": future}, "/moment"), ({"commit": "no"}, "/commit")):
+        assert (
+            triager.refused("POST", "projects/kvd/annotations", {"text": "x", **wrong})["errors"][0]["pointer"] == place
+        )
+    assert not Annotation.objects.exists()
+    assert actions() == [
+        *("alert.decide", "mute.create", "mute.end", "annotation.create", "annotation.change", "annotation.delete")
+    ]
+    assert AuditEntry.objects.filter(door="api", token__isnull=False, project=made.project).count() == 6
+
+    reader, unscoped = program("bob", project=made.project, role=Role.READER), program("ada", Scope.READ)
+    for refused in (reader, unscoped):
+        assert refused.refused("POST", "projects/kvd/mutes", {"reason": "x", "days": 1})["status"] == 403
+    assert anybody.refused("POST", "projects/kvd/mutes", {"reason": "x", "days": 1})["status"] == 401
+
+
+def test_runs(kvd: World) -> None:
+    maintainer = program("ada", Scope.READ, Scope.RUNS, project=kvd.project, role=Role.MAINTAINER)
+    queued = maintainer.write("POST", "projects/kvd/runs", {"commits": [sha[:12] for sha in kvd.shas[1:3]]}, 201)
+    assert (queued["queued"], queued["commits"], len(queued["runs"])) == (2, 2, 2)
+    some = {"range": f"{kvd.shas[0]}..main", "every": 2, "benchmarks": ["get-p1"], "machine": "kvd-m1"}
+    ranged = maintainer.write("POST", "projects/kvd/runs", some, 201)
+    assert ranged["queued"] == 2
+    first = queued["runs"][0]
+    assert maintainer.read("queue")["machines"][0]["waiting"] == 4
+    assert maintainer.write("POST", f"runs/{first}/raise")["run"]["priority"] > 0
+    assert maintainer.write("POST", f"runs/{first}/cancel")["run"]["status"] == "cancelled"
+    assert maintainer.refused("POST", f"runs/{first}/cancel")["status"] == 409
+    assert maintainer.write("POST", f"runs/{first}/retry")["run"]["status"] == "queued"
+    for wrong in ({}, {"branch": "main", "range": "main"}, {"branch": "no"}, {"commits": ["main", "no"]}):
+        assert maintainer.refused("POST", "projects/kvd/runs", wrong)["status"] == 422
+    assert maintainer.refused("POST", "projects/kvd/runs", {"branch": "main", "benchmarks": ["no"]})["status"] == 422
+    assert Run.objects.filter(reason=Reason.MANUAL).count() == 4
+    assert actions() == ["runs.queue", "runs.queue", "run.raise", "run.cancel", "run.retry"]
+
+    pull = PullRequest.objects.create(
+        project=kvd.project, number=7, head_sha=kvd.shas[0], base_ref="main", updated_at=timezone.now()
+    )
+    problem = maintainer.refused("POST", "projects/kvd/runs", {"pull_request": 7, "head": "f" * 40})
+    assert problem["status"] == 409
+    asked = {"pull_request": 7, "head": kvd.shas[0]}
+    assert maintainer.write("POST", "projects/kvd/runs", asked, 202)["approved_head"] == kvd.shas[0]
+    assert Approval.objects.get().pull_request == pull
+    triager = program("bob", project=kvd.project, role=Role.TRIAGER)
+    assert triager.refused("POST", f"runs/{first}/cancel")["status"] == 403
+
+
+def test_a_paired_comparison(kvd: World) -> None:
+    """Of a commit of no tracked branch: it is fetched, measured against its merge base, and judged."""
+    maintainer = program("ada", Scope.READ, Scope.RUNS, project=kvd.project, role=Role.MAINTAINER)
+    kvd.repository.git("checkout", "--quiet", "-b", "topic", kvd.shas[2])
+    head = kvd.repository.commit("slower by a fifth")
+    kvd.slow |= {head}
+    asked = {"head": head, "base": "main", "benchmarks": ["get-p1"]}
+    made = maintainer.write("POST", "projects/kvd/comparisons", asked, 202)
+    assert (made["state"], made["is_ended"], made["verdict"], made["runs"]) == ("fetching", False, None, [])
+    assert comparing.plan_asked() == 1
+    waiting = maintainer.read(made["url"])
+    assert (waiting["state"], waiting["base"], waiting["head"]) == ("queued", kvd.shas[2], head)
+    again = maintainer.write("POST", "projects/kvd/comparisons", asked, 202)
+    assert [run["id"] for run in again["runs"]] == [run["id"] for run in waiting["runs"]]
+    kvd.measure()
+    done = maintainer.read(made["url"])
+    assert (done["state"], done["is_ended"], done["verdict"]) == ("done", True, "worse")
+    worst = done["rows"][0]
+    assert (worst["benchmark"], worst["metric"], worst["verdict"], worst["pairs"]) == ("get-p1", CPU, "worse", 15)
+    assert 1.1 < worst["low"] < worst["ratio"] < worst["high"] < 1.3
+    assert maintainer.refused("POST", "projects/kvd/comparisons", {"head": "main~1"})["status"] == 409
+    maintainer.write("POST", "projects/kvd/comparisons", {"head": "f" * 40}, 202)
+    assert comparing.plan_asked() == 0
+    failed = maintainer.read("projects/kvd/comparisons")["items"][0]
+    assert (failed["state"], failed["is_ended"]) == ("failed", True)
+    assert "f" * 10 in failed["error"]
+    assert PairedComparison.objects.count() == 3
+
+
+def test_a_request_that_is_sent_again(kvd: World) -> None:
+    maintainer = program("ada", Scope.READ, Scope.RUNS, project=kvd.project, role=Role.MAINTAINER)
+    order = {"branch": "main"}
+    path = "projects/kvd/runs"
+    first, second = (maintainer.write("POST", path, order, 201, **{KEY: '"8e03978e"'}) for _ in range(2))
+    assert first == second
+    assert Run.objects.filter(reason=Reason.MANUAL).count() == AuditEntry.objects.count() == 1
+    problem = maintainer.refused("POST", path, {"branch": "main", "reason": "x"}, **{KEY: "8e03978e"})
+    assert (problem["status"], problem["type"]) == (422, "/api/v1/docs#problem-used-key")
+    assert maintainer.refused("POST", path, order, **{KEY: "two words"})["errors"][0]["parameter"] == KEY
+    other = program("ada", Scope.RUNS)
+    assert other.write("POST", path, order, 201, **{KEY: "8e03978e"})["runs"] != first["runs"]
+    assert maintainer.refused("POST", path, {"branch": "no"}, **{KEY: "second"})["status"] == 422
+    assert maintainer.write("POST", path, order, 201, **{KEY: "second"})["queued"] == 1  # a refusal leaves a key free
+    KeptAnswer.objects.update(created=timezone.now() - timedelta(hours=25))
+    assert maintainer.write("POST", path, order, 201, **{KEY: "8e03978e"})["runs"] != first["runs"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_equal_requests_at_once() -> None:
+    """The second is told that the first is under way; after it, it gets its answer."""
+    program("ada", Scope.RUNS)
+    pk = PersonToken.objects.get().pk
+    begun, goes_on = threading.Event(), threading.Event()
+    answers: list[Any] = []
+
+    def slow_work() -> tuple[int, Any]:
+        begun.set()
+        goes_on.wait(30)
+        return 201, {"a": 1}
+
+    def first() -> None:
+        try:
+            answers.append(keys.answer_once(pk, "k", b"r", slow_work))
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    begun.wait(30)
+    with pytest.raises(keys.KeyBusy):
+        keys.answer_once(pk, "k", b"r", slow_work)
+    goes_on.set()
+    thread.join()
+    assert answers == [((201, {"a": 1}), False)]
+    assert keys.answer_once(pk, "k", b"r", slow_work) == ((201, {"a": 1}), True)
+
+
+def test_odd_requests_are_refused_in_words(kvd: World, anybody: Program) -> None:
+    maintainer = program("ada", project=kvd.project, role=Role.MAINTAINER)
+    path = "/api/v1/projects/kvd/annotations"
+    for method, address, body, headers, status in (
+        ("POST", path, b"{", {}, 400),
+        ("POST", path, b"\xff", {}, 400),
+        ("POST", path, b"[]", {}, 422),
+        ("POST", path, b"", {}, 422),
+        ("POST", path, {"commit": "main", "text": "a\0b"}, {}, 422),
+        ("POST", path, {"commit": "main", "text": "x", "txet": "y"}, {}, 422),
+        ("POST", path, {"commit": "main", "text": "x"}, {"Content-Type": "text/plain"}, 415),
+        ("POST", path, b'{"text": "' + b"x" * 1_100_000 + b'"}', {}, 413),
+        ("PUT", path, {}, {}, 405),
+        ("GET", f"{path}/no/such", None, {}, 404),
+        ("GET", "/api/v1/projects/kvd%00", None, {}, 400),
+        ("GET", "/api/v1/alerts/99999999999999999999", None, {}, 422),
+        ("GET", "/api/v1/alerts/99999999", None, {}, 404),
+        ("GET", "/api/v1/projects", None, {"Authorization": "Basic YTpi"}, 401),
+        ("GET", "/api/v1/projects", None, {"Authorization": "Bearer stpt_wrong"}, 401),
+    ):
+        problem = maintainer.refused(method, address, body, **headers)
+        assert problem["status"] == status, (method, address, body, problem)
+    answer = anybody.call("GET", "projects", Authorization="Bearer nonsense")
+    assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_rates(kvd: World, anybody: Program, settings: Any) -> None:
+    settings.API_RATE, settings.API_RATE_ANONYMOUS = 4, 2
+    reader = program("ada", Scope.READ)
+    assert [anybody.call("GET", "metrics").status_code for _ in range(3)] == [200, 200, 429]
+    answer = anybody.call("GET", "metrics")
+    assert answer.status_code == 429
+    assert 1 <= int(answer.headers["Retry-After"]) <= 31
+    assert answer.headers["RateLimit"].startswith('"default";r=0;t=')
+    assert anybody.refused("GET", "metrics")["type"].endswith("too-many")
+    assert [reader.call("GET", "metrics").headers["RateLimit"].split(";")[1] for _ in range(2)] == ["r=3", "r=2"]
+    settings.API_RATE_ANONYMOUS = 0
+    assert "RateLimit" not in anybody.call("GET", "metrics").headers
+
+
+def test_an_operator_tracks_a_repository(kvd: World) -> None:
+    """Nobody else, and not with any token; a name that is taken, or an address that is none, is refused."""
+    owner = program("ada", project=kvd.project, role=Role.OWNER)
+    order = {"repository": kvd.project.url, "suite": kvd.project.suite, "name": "again", "last": 0}
+    assert owner.refused("POST", "projects", order)["status"] == 403
+    User.objects.filter(username="ada").update(is_superuser=True)
+    assert program("ada", Scope.READ, Scope.RUNS).refused("POST", "projects", order)["status"] == 403
+    made = owner.write("POST", "projects", order, 201)
+    assert (made["slug"], made["repository"], made["is_tracked"]) == ("again", kvd.project.url, True)
+    assert owner.refused("POST", "projects", order)["status"] == 409
+    for wrong in ({"repository": "/nowhere"}, {"suite": "no"}, {"last": -1}, {"branch": "no", "name": "x"}):
+        assert owner.refused("POST", "projects", order | {"name": "other"} | wrong)["status"] in (422, 503), wrong
+    assert actions() == ["project.track"]
+
+
+def test_a_file_of_a_tool(kvd: World) -> None:
+    """It is read by the server; what it does not say, the caller does; nothing of it is stored by halves."""
+    maintainer = program("ada", project=kvd.project, role=Role.MAINTAINER)
+    path = "projects/kvd/files"
+
+    def order(text: str, **more: Any) -> dict[str, Any]:
+        content = base64.b64encode(text.encode()).decode()
+        return {"name": "bench.txt", "content": content, "commit": "main", "machine": "ci", **more}
+
+    good = "BenchmarkGet-2 1000 812 ns/op\n"
+    first = maintainer.write("POST", path, order(good), **{KEY: "one"})
+    assert first == {"taken": 1, "unchanged": 0, "refused": [], "left_out": []}
+    assert maintainer.write("POST", path, order(good), **{KEY: "one"}) == first
+    assert maintainer.write("POST", path, order(good))["unchanged"] == 1
+    assert actions() == ["results.import"]
+    row = {"benchmark": "get", "metric": "time", "unit": "ns", "better": "lower", "value": 900}
+    mixed = json.dumps({"schema": "speedtrack.points/1", "results": [row, row | {"commit": "no"}]})
+    none = maintainer.write("POST", path, order(mixed, all_or_nothing=True))
+    assert none["taken"] == 0 and len(none["refused"]) == 1
+    some = maintainer.write("POST", path, order(mixed))
+    assert some["taken"] == 1 and "/results/1/commit" in some["refused"][0]
+    wrong = [{"content": "é"}, {"content": ""}, {"format": "no"}, {"name": ""}, {"options": {"a": 1}}, {"more": 1}]
+    for one in wrong:
+        assert maintainer.refused("POST", path, order(good) | one)["status"] == 422, one
+    triager = program("eve", project=kvd.project, role=Role.TRIAGER)
+    assert triager.refused("POST", path, order(good))["status"] == 403

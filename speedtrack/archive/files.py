@@ -1,0 +1,145 @@
+"""The file: a zip archive with a manifest, and a file of JSON lines for each table."""
+
+import hashlib
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+SCHEMA = "speedtrack.project/1"
+MANIFEST = "manifest.json"
+PEOPLE_FILE = "people.ndjson"
+LONGEST_MANIFEST = 1_000_000
+LONGEST_LINE = 64_000_000  # bytes; documents of trials and logs are the longest values
+CHUNK = 1024 * 1024
+
+
+class ArchiveError(Exception):
+    """The archive was not written or not restored; the text has the cause and the remedy."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a file of lines holds: how many, their bytes, the SHA-256 of these, and the names of the columns."""
+
+    rows: int
+    bytes: int
+    sha256: str
+    columns: list[str]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an archive holds. ``files``: name -> Content. ``migrations``: those of the server that wrote it."""
+
+    project: str
+    made_at: str
+    version: str
+    migrations: list[list[str]]
+    files: dict[str, Content]
+    schema: str = SCHEMA
+
+    @property
+    def rows(self) -> int:
+        return sum(content.rows for content in self.files.values())
+
+    def text(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+
+def is_archive(file: Path) -> bool:
+    """Is it a zip file with a manifest of this kind?"""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return SCHEMA.rpartition("/")[0] in head_of(archive)
+    except (zipfile.BadZipFile, OSError, KeyError, ArchiveError):
+        return False
+
+
+def head_of(archive: zipfile.ZipFile) -> str:
+    if archive.getinfo(MANIFEST).file_size > LONGEST_MANIFEST:
+        raise ArchiveError(f"{archive.filename}: its {MANIFEST} is too large: name what `manage.py export` wrote")
+    return archive.read(MANIFEST).decode()
+
+
+def manifest_of(archive: zipfile.ZipFile) -> Manifest:
+    """Raises ArchiveError."""
+    try:
+        document = json.loads(head_of(archive))
+        schema = document["schema"]
+        if schema == SCHEMA:
+            files = {str(name): Content(**content) for name, content in document["files"].items()}
+            return Manifest(**document | {"files": files})
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as e:
+        raise ArchiveError(f"{archive.filename} is no archive of a project: name what `manage.py export` wrote") from e
+    raise ArchiveError(
+        f"the archive has the form {str(schema)[:50]!r}, and this release reads {SCHEMA}: install a newer one"
+    )
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[zipfile.ZipFile]:
+    """The zip file. Raises ArchiveError if it is none, or damaged where it is read."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            yield archive
+    except FileNotFoundError as e:
+        raise ArchiveError(f"there is no file {file}") from e
+    except (zipfile.BadZipFile, OSError, EOFError, zlib.error, NotImplementedError) as e:
+        raise ArchiveError(f"{file} is damaged, or no archive ({e}): write it again by `manage.py export`") from e
+
+
+def check(archive: zipfile.ZipFile, manifest: Manifest) -> None:
+    """Read all of it. Raises ArchiveError if it is not what the manifest says."""
+    names = {info.filename: info for info in archive.infolist()}
+    if unexpected := sorted(set(names) ^ {MANIFEST, *manifest.files}):
+        raise ArchiveError(f"the archive and its manifest differ in {unexpected[0][:80]!r}: write it again")
+    for name, content in manifest.files.items():
+        digest, rows = hashlib.sha256(), 0
+        if names[name].file_size == content.bytes:
+            with archive.open(name) as stream:
+                while chunk := stream.read(CHUNK):
+                    digest.update(chunk)
+                    rows += chunk.count(b"\n")
+        if (digest.hexdigest(), rows) != (content.sha256, content.rows):
+            raise ArchiveError(f"{name} in the archive is not what its manifest says: write it again")
+
+
+def lines(stream: IO[bytes], name: str) -> Iterator[str]:
+    """Its lines as text. Raises ArchiveError for one that is too long, or no UTF-8."""
+    number = 0
+    while line := stream.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise ArchiveError(f"line {number} of {name} is longer than {LONGEST_LINE:,} bytes")
+        try:
+            yield line.decode().rstrip("\n")
+        except UnicodeDecodeError as e:
+            raise ArchiveError(f"line {number} of {name} is not UTF-8") from e
+
+
+class LineFile:
+    """A file of lines within a zip archive that is being written, and what is to be said of it."""
+
+    def __init__(self, stream: IO[bytes], columns: list[str]) -> None:
+        self.stream, self.columns = stream, columns
+        self.rows = self.length = 0
+        self.digest = hashlib.sha256()
+
+    def write(self, line: str) -> None:
+        piece = line.encode() + b"\n"
+        self.stream.write(piece)
+        self.digest.update(piece)
+        self.rows += 1
+        self.length += len(piece)
+
+    def content(self) -> Content:
+        return Content(self.rows, self.length, self.digest.hexdigest(), self.columns)
+
+
+def columns_of(table: Any) -> list[str]:
+    return [one.column for one in table.fields]

@@ -1,0 +1,59 @@
+"""The header Idempotency-Key (draft-ietf-httpapi-idempotency-key): a repeated request gets the first one's answer."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models.functions import Now
+
+from speedtrack.calls.models import KeptAnswer
+
+KEPT = timedelta(hours=24)
+KEY = re.compile(r"[\x21-\x7e]{1,255}")
+LOCKED = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
+
+Answer = tuple[int, Any]  # status, and a document of JSON
+
+
+class BadKey(ValueError):
+    """This text is no key; the message says what is."""
+
+
+class UsedKey(Exception):
+    """The key came with another request before."""
+
+
+class KeyBusy(Exception):
+    """The first request with this key is still under way."""
+
+
+def check(key: str) -> str:
+    """The key without the quotes that the draft puts around it. Raises BadKey."""
+    found = key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key
+    if not KEY.fullmatch(found):
+        raise BadKey("1 to 255 visible ASCII characters, such as those of a random UUID")
+    return found
+
+
+@transaction.atomic
+def answer_once(token_id: int, key: str, request: bytes, work: Callable[[], Answer]) -> tuple[Answer, bool]:
+    """The answer of ``work``, or the kept one of an equal request; and whether it was kept. Raises UsedKey and KeyBusy.
+
+    What ``work`` changes and its answer are committed together; if it raises, neither is, and the key is free.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(LOCKED, [f"{token_id} {key}"])
+        if not cursor.fetchone()[0]:
+            raise KeyBusy("the first request with this key is still under way")
+    digest = hashlib.sha256(request).hexdigest()
+    KeptAnswer.objects.filter(token=token_id, key=key, created__lt=Now() - KEPT).delete()
+    if kept := KeptAnswer.objects.filter(token=token_id, key=key).first():
+        if kept.request_digest != digest:
+            raise UsedKey("this key came with another request before: make a new key for a new request")
+        return (kept.status, kept.document), True
+    status, document = work()
+    KeptAnswer.objects.create(token_id=token_id, key=key, request_digest=digest, status=status, document=document)
+    return (status, document), False

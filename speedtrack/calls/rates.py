@@ -1,0 +1,62 @@
+"""How fast somebody may call: a bucket of requests that fills steadily, one for all processes.
+
+One statement takes a request out of it. The table is unlogged, so no disk is waited for. What is stored is when the
+bucket will be full again (the generic cell rate algorithm of ATM), so nothing has to fill it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+MINUTE = 60
+
+# Nothing is updated, and no row returned, where the bucket is empty; then the last SELECT says until when.
+TAKE = """
+      WITH taken AS (
+        INSERT INTO calls_allowance AS a (caller, whole_at)
+        VALUES (%(caller)s, clock_timestamp() + %(interval)s * interval '1 second')
+            ON CONFLICT (caller) DO UPDATE
+           SET whole_at = greatest(a.whole_at, clock_timestamp()) + %(interval)s * interval '1 second'
+         WHERE a.whole_at <= clock_timestamp() + %(room)s * interval '1 second'
+        RETURNING whole_at)
+    SELECT true, extract(epoch FROM whole_at - clock_timestamp())::float FROM taken
+ UNION ALL
+    SELECT false, extract(epoch FROM whole_at - clock_timestamp())::float FROM calls_allowance
+     WHERE caller = %(caller)s AND NOT EXISTS (SELECT FROM taken)
+"""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """``left``: requests that may follow at once. ``wait_s``: until the next one may; ``whole_s``: until all may."""
+
+    per_minute: int
+    is_allowed: bool
+    left: int
+    wait_s: int
+    whole_s: int
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those of draft-ietf-httpapi-ratelimit-headers."""
+        found = {
+            "RateLimit-Policy": f'"default";q={self.per_minute};w={MINUTE}',
+            "RateLimit": f'"default";r={self.left};t={self.whole_s}',
+        }
+        return found if self.is_allowed else found | {"Retry-After": str(self.wait_s)}
+
+
+def take(caller: str, per_minute: int) -> Standing:
+    """Take one request from a caller's allowance, which is that of a minute at most."""
+    interval = MINUTE / per_minute
+    asked: dict[str, Any] = {"caller": caller, "interval": interval, "room": MINUTE - interval}
+    with connection.cursor() as cursor:
+        cursor.execute(TAKE, asked)
+        row = cursor.fetchone()
+    # No row: another process inserted the first one meanwhile.
+    is_allowed, owed_s = row or (True, interval)
+    left = max(0, math.floor((MINUTE - owed_s) / interval + 1e-6))
+    wait_s = max(1, math.ceil(owed_s + interval - MINUTE))
+    return Standing(per_minute, is_allowed, left, wait_s, max(0, math.ceil(owed_s)))

@@ -1,0 +1,141 @@
+"""What clients of Codespeed send (its ``/result/add/``), as rows of a batch: docs/results-from-outside.md has a table.
+
+Their answers are Codespeed's own texts, as scripts look for them.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.outside import names
+from speedtrack.outside.document import SCHEMA
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Series
+from speedtrack.text import UNSTORABLE, storable
+
+REQUIRED = ("commitid", "branch", "project", "executable", "benchmark", "environment", "result_value")
+DESCRIBING = ("units", "units_title", "lessisbetter")  # of a benchmark; often sent with its first result only
+SPREAD, ENDS = ("std_dev", "q1", "q3"), ("min", "max")
+UNITS = {"seconds": "s", "second": "s", "sec": "s", "secs": "s", "milliseconds": "ms", "microseconds": "µs"}
+UNITS |= {"nanoseconds": "ns", "byte": "bytes"}
+SAVED = "Result data saved successfully"
+ALL_SAVED = "All result data saved successfully"
+NO_JSON = "No key 'json' in POST payload"
+MOST_RESULTS = 10_000
+
+
+class BadResult(Exception):
+    """The request is refused with this text."""
+
+
+def results_of(text: str) -> list[dict[str, Any]]:
+    """The results in the field ``json``. Raises BadResult."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise BadResult(f"The value of 'json' is not JSON: {str(e)[:200]}") from e
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise BadResult("The value of 'json' must be a list of objects")
+    if len(found) > MOST_RESULTS:
+        raise BadResult(f"{len(found)} results: send at most {MOST_RESULTS} at once")
+    return found
+
+
+def check(item: Mapping[str, Any]) -> None:
+    """Raises BadResult with Codespeed's words if a field is missing or empty."""
+    for key in REQUIRED:
+        if key not in item:
+            raise BadResult(f'Key "{key}" missing from request')
+        if item[key] == "":
+            raise BadResult(f'Value for key "{key}" empty in request')
+    for key, value in item.items():
+        if UNSTORABLE.search(f"{key}{value}"):
+            raise BadResult(f'Value for key "{storable(key)}" has a character that cannot be stored')
+
+
+def batch_document(project: Project, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The results of one project as a document. Raises BadResult."""
+    known = metrics_known(project, items)
+    return {"schema": SCHEMA, "tool": "codespeed", "results": [row_of(item, known) for item in items]}
+
+
+def row_of(item: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+    """``known``: the metric's key of benchmarks that have results already, by digest."""
+    value = number_of(item, "result_value")
+    parameters = parameters_of(item)
+    key = known.get(names.benchmark_digest(str(item["benchmark"]), parameters))
+    low, high = (number_of(item, name) if given(item, name) else None for name in ENDS)
+    has_interval = low is not None and high is not None and 0 < low <= value <= high
+    spread = {name: str(item[name]) for name in (*SPREAD, *(() if has_interval else ENDS)) if given(item, name)}
+    row: dict[str, Any] = {
+        "commit": str(item["commitid"]),
+        "machine": str(item["environment"]),
+        "benchmark": str(item["benchmark"]),
+        "parameters": parameters,
+        "value": value,
+        "measured_at": date_of(item),
+        "tags": {"branch": str(item["branch"]), **spread},
+        **(metric_with_key(key) if key and not any(given(item, name) for name in DESCRIBING) else metric_of(item)),
+    }
+    return row | {"low": low, "high": high} if has_interval else row
+
+
+def parameters_of(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {"executable": str(item["executable"])}
+
+
+def given(item: Mapping[str, Any], name: str) -> bool:
+    """Is there a value? urllib writes None as a word."""
+    return item.get(name) not in (None, "", "None")
+
+
+def metric_of(item: Mapping[str, Any]) -> dict[str, str]:
+    """As Codespeed describes benchmarks: seconds, of which less is better, unless it is told otherwise.
+
+    A metric has one unit in a project, so another unit belongs to the metric's name.
+    """
+    title = str(item["units_title"]) if given(item, "units_title") else "Time"
+    units = str(item["units"]) if given(item, "units") else "seconds"
+    less = str(item.get("lessisbetter", True)).lower() not in ("false", "0", "no", "off", "")
+    unit = UNITS.get(units.lower(), units)
+    name = title if unit == "s" else f"{title} in {units}"
+    return {"metric": name, "unit": unit, "better": "lower" if less else "higher"}
+
+
+def metric_with_key(key: str) -> dict[str, str]:
+    metric = METRICS[key]
+    return {"metric": metric.title, "unit": metric.unit, "better": str(metric.better)}
+
+
+def metrics_known(project: Project, items: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The metric of each benchmark that has results of one metric only, by the benchmark's digest."""
+    digests = {names.benchmark_digest(str(item["benchmark"]), parameters_of(item)) for item in items}
+    rows = Series.objects.filter(project=project, benchmark__digest__in=digests, metric__contains="--")
+    found: dict[str, set[str]] = {}
+    for digest, metric in rows.values_list("benchmark__digest", "metric"):
+        found.setdefault(digest, set()).add(metric)
+    return {digest: metrics.pop() for digest, metrics in found.items() if len(metrics) == 1}
+
+
+def number_of(item: Mapping[str, Any], name: str) -> float:
+    try:
+        found = float(item[name])
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise BadResult(f'Value for key "{name}" is not a number: {str(item[name])[:100]!r}')
+    return found
+
+
+def date_of(item: Mapping[str, Any]) -> str | None:
+    """The time of the result; without a zone it is UTC."""
+    if not given(item, "result_date"):
+        return None
+    try:
+        found = datetime.fromisoformat(str(item["result_date"]))
+    except ValueError:
+        raise BadResult(f'Value for key "result_date" is not a date: {str(item["result_date"])[:100]!r}') from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).isoformat()

@@ -1,0 +1,169 @@
+"""Which commits results from outside name."""
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from functools import partial
+from typing import NamedTuple
+
+from django.db import connection
+from django.utils import timezone
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects import fetching, git
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.models import Branch, Project, Tag
+from speedtrack.projects.remotes import remote_of
+from speedtrack.projects.sync import store_commits
+from speedtrack.runs import pushes
+
+FULL = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+ABBREVIATED = re.compile(r"[0-9a-f]{7,64}")
+NOT_A_NAME = re.compile(r"[\s~^:?*\[\\]|@\{|\.\.|^[-./]")  # no branch or tag has them; git would take them for orders
+MOST_ASKED = 200  # names of one batch that git is asked for, one by one
+MOST_FETCHED = 3  # commits of one batch that are fetched by themselves, as no tracked branch has them
+PAUSE = timedelta(seconds=2)  # between two looks at a repository because of unknown commits
+
+BEGINNING_WITH = """
+SELECT asked.name, min(c.sha), count(*)
+  FROM unnest(%(names)s::text[]) AS asked (name)
+  JOIN projects_commit c ON c.project_id = %(project)s AND c.sha >= asked.name AND c.sha < asked.name || 'g'
+ GROUP BY asked.name
+"""
+KNOWN = "SELECT sha, id FROM projects_commit WHERE project_id = %(project)s AND sha = ANY (%(shas)s)"
+
+
+class Found(NamedTuple):
+    """``shas``: the full id of each name. ``faults``: why a name has none."""
+
+    shas: dict[str, str]
+    faults: dict[str, str]
+
+
+def find(project: Project, names: Iterable[str]) -> Found:
+    """The commits of these names: those that are stored, else those of the mirror, else of the repository.
+
+    Names of branches move, so the repository is looked at before they are read; ids do not.
+    """
+    asked = set(names)
+    found = Found({}, {name: fault for name in asked if (fault := fault_of(name))})
+    moving = {name for name in asked - found.faults.keys() if not is_id(name)}
+    why = look(project) if moving else None
+    if why and not project.untracked_at:
+        found.faults.update({name: unknown(project, name, why) for name in moving})
+    add_found(project, asked, found, (stored, in_mirror))
+    if why is None and missing(asked, found):
+        why = look(project)
+        add_found(project, asked, found, (stored, in_mirror))
+    add_found(project, asked, found, (fetched,))
+    found.faults.update({name: unknown(project, name, why or "") for name in missing(asked, found)})
+    return found
+
+
+def missing(asked: set[str], found: Found) -> set[str]:
+    return asked - found.shas.keys() - found.faults.keys()
+
+
+def add_found(
+    project: Project, asked: set[str], found: Found, searches: Iterable[Callable[[Project, set[str]], Found]]
+) -> None:
+    """Search for what is missing."""
+    for search in searches:
+        if left := missing(asked, found):
+            more = search(project, left)
+            found.shas.update(more.shas)
+            found.faults.update(more.faults)
+
+
+def is_id(name: str) -> bool:
+    return ABBREVIATED.fullmatch(name.lower()) is not None
+
+
+def fault_of(name: str) -> str:
+    if NOT_A_NAME.search(name):
+        return f"{name!r} is neither the id of a commit nor the name of a branch or tag"
+    return ""
+
+
+def unknown(project: Project, name: str, why: str) -> str:
+    words = f"{project} has no commit, branch or tag {name!r}"
+    return f"{words}: {why}" if why else f"{words}: check it, and push it before its results are sent"
+
+
+def stored(project: Project, names: set[str]) -> Found:
+    """By the tables: commits by their ids, perhaps abbreviated; branches and tags by name."""
+    ids = {name: name.lower() for name in names if is_id(name)}
+    with connection.cursor() as cursor:
+        cursor.execute(BEGINNING_WITH, {"names": sorted(set(ids.values())), "project": project.pk})
+        rows = {name: (sha, count) for name, sha, count in cursor}
+    shas = {name: rows[given][0] for name, given in ids.items() if given in rows and rows[given][1] == 1}
+    faults = {
+        name: f"{name} is the beginning of several commits: give more of it"
+        for name, given in ids.items()
+        if given in rows and rows[given][1] > 1
+    }
+    others = names - shas.keys() - faults.keys()
+    tags = Tag.objects.filter(project=project, name__in=others).values_list("name", "sha")
+    branches = Branch.objects.filter(project=project, name__in=others, head__isnull=False, deleted_at=None)
+    return Found(shas | dict(tags) | dict(branches.values_list("name", "head__sha")), faults)
+
+
+def in_mirror(project: Project, names: set[str]) -> Found:
+    """By git, in the mirror: full ids at once, other names one by one."""
+    if not git.has_mirror(project.slug):
+        return Found({}, {})
+    ids = {name.lower() for name in names if FULL.fullmatch(name.lower())}
+    present = git.commits_among(project.slug, ids) if ids else set()
+    shas = {name: name.lower() for name in names if name.lower() in present}
+    rest = sorted(name for name in names if name.lower() not in ids)
+    faults = dict.fromkeys(rest[MOST_ASKED:], f"a batch names at most {MOST_ASKED} commits that are not known yet")
+    for name in rest[:MOST_ASKED]:
+        given = name.lower() if is_id(name) else name
+        if sha := asked_for(partial(git.resolve_revision, project.slug, given)):
+            shas[name] = sha
+    return Found(shas, faults)
+
+
+def asked_for(find: Callable[[], str]) -> str:
+    try:
+        return find()
+    except RepositoryError:
+        return ""
+
+
+def look(project: Project) -> str:
+    """Look at the repository, which has perhaps been pushed to; why that was impossible, or empty.
+
+    What is new there is planned as after any push.
+    """
+    if project.untracked_at:
+        return "it is no longer tracked, so newer commits are not known here"
+    project.refresh_from_db(fields=["polled_at"])
+    if project.polled_at and project.polled_at > timezone.now() - PAUSE:
+        return ""
+    try:
+        pushes.sync_and_plan(project)
+    except (RepositoryError, DefinitionError) as e:
+        return f"it could not be looked at just now: {e}"
+    return ""
+
+
+def fetched(project: Project, names: set[str]) -> Found:
+    """Full ids and names that are on no tracked branch, such as a pull request's, straight from the repository."""
+    if project.untracked_at:
+        return Found({}, {})
+    remote = remote_of(project)
+    some = sorted(name for name in names if FULL.fullmatch(name.lower()) or not is_id(name))[:MOST_FETCHED]
+    given = {name: name.lower() if is_id(name) else name for name in some}
+    shas = {name: asked_for(partial(fetching.find_commit, project.slug, remote, given[name])) for name in some}
+    return Found({name: sha for name, sha in shas.items() if sha}, {})
+
+
+def ids_of(project: Project, shas: Iterable[str]) -> dict[str, int]:
+    """The ids of the rows of these commits, which are made where they are missing."""
+    asked = sorted(set(shas))
+    with connection.cursor() as cursor:
+        cursor.execute(KNOWN, {"project": project.pk, "shas": asked})
+        known = dict(cursor.fetchall())
+    new = store_commits(project, [sha for sha in asked if sha not in known]) if len(known) < len(asked) else {}
+    return known | {sha: commit.pk for sha, commit in new.items()}

@@ -1,0 +1,289 @@
+"""The document ``speedtrack.points/1``: a batch of results from outside. docs/results-from-outside.md describes it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from speedtrack.outside.readers import OutsideResult
+
+SCHEMA = "speedtrack.points/1"
+LARGEST_DOCUMENT = 26 * 1024 * 1024  # bytes
+MOST_RESULTS = 10_000  # of a batch
+MOST_SAMPLES = 1000  # of a result
+MOST_WORDS = 100  # of an environment
+MOST_PARAMETERS = 20  # and tags
+SMALLEST, LARGEST = 1e-15, 1e18  # pages and statistics divide and square values
+TEXT = r"^[^\x00-\x1f\x7f-\x9f\x{61c}\x{200e}\x{200f}\x{202a}-\x{202e}\x{2066}-\x{2069}]*$"  # see text.UNSEEN
+EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)
+
+T = TypeVar("T")
+
+
+class DocumentError(Exception):
+    """The whole document is refused: nothing of it was taken. ``pointer``: the JSON pointer of the place at fault."""
+
+    def __init__(self, detail: str, pointer: str = "") -> None:
+        self.pointer, self.detail = pointer, detail
+        super().__init__(f"{pointer}: {detail}" if pointer else detail)
+
+
+class TooLarge(DocumentError):
+    """It is too long, or has too many results."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A result that was not taken. ``pointer``: the JSON pointer of the place at fault, within the document."""
+
+    index: int
+    pointer: str
+    detail: str
+
+
+def whole_number(word: Any) -> Any:
+    """As JSON has it: 1.0 and 1 are one number."""
+    return int(word) if isinstance(word, float) and word.is_integer() else word
+
+
+def check_date(date: Any) -> Any:
+    if not isinstance(date, str | datetime):
+        raise ValueError("a date is a text such as 2026-01-31T12:00:00Z")
+    return date
+
+
+def sorted_words(words: dict[str, Any]) -> dict[str, Any]:
+    return dict(sorted(words.items()))
+
+
+Text = Annotated[str, Field(pattern=TEXT)]
+Name = Annotated[Text, Field(min_length=1, max_length=100)]
+JsonWord = Annotated[
+    Annotated[bool, Field(strict=True)]
+    | Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+    | Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e18, le=1e18), AfterValidator(whole_number)]
+    | Annotated[Text, Field(max_length=300)],
+    Field(union_mode="left_to_right"),
+]
+Facts = Annotated[dict[Name, JsonWord], Field(max_length=MOST_WORDS), AfterValidator(sorted_words)]
+Parameters = Annotated[dict[Name, JsonWord], Field(max_length=MOST_PARAMETERS), AfterValidator(sorted_words)]
+Tags = Annotated[dict[Name, Annotated[Text, Field(max_length=300)]], Field(max_length=MOST_PARAMETERS)]
+Value = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=SMALLEST, le=LARGEST)]
+Url = Annotated[Text, Field(max_length=500, pattern=r"^(https?://[^\s/?#]+[^\s]*)?$")]
+CommitName = Annotated[Text, Field(min_length=1, max_length=250)]
+Date = Annotated[AwareDatetime, BeforeValidator(check_date), Field(ge=EARLIEST)]
+
+
+class Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+
+class Shared(Document):
+    """What a result says, or its batch for all of its results."""
+
+    commit: CommitName | None = Field(
+        None, description="id, full or at least 7 digits of it, or the name of a branch or tag"
+    )
+    machine: Name | None = Field(None, description="where it was measured; a new name becomes an outside machine")
+    environment: Facts | None = Field(
+        None, description="what else affects the values, in free words; another environment begins another series"
+    )
+    measured_at: Date | None = None
+    tags: Tags | None = None
+    url: Url | None = Field(None, description="a page about it, such as a CI job")
+
+
+class Row(Shared):
+    """One metric of one benchmark at one commit. What it lacks, the batch says for all."""
+
+    benchmark: Name
+    parameters: Parameters = Field({}, description="of the benchmark; they belong to its identity")
+    metric: Annotated[Name, Field(max_length=60)]
+    unit: Annotated[Text, Field(max_length=20)] | None = Field(
+        None, description="required for a new metric; may be empty"
+    )
+    better: Literal["higher", "lower"] | None = Field(None, description="required for a new metric")
+    samples: Annotated[list[Value], Field(min_length=1, max_length=MOST_SAMPLES)] | None = Field(
+        None, description="the raw repeats"
+    )
+    value: Value | None = Field(None, description="instead of samples: their median, or the only one")
+    low: Value | None = Field(None, description="lower end of the 95% interval of the value")
+    high: Value | None = None
+    n: Annotated[int, Field(strict=True, ge=1, le=32_767)] | None = Field(
+        None, description="how many repeats the value sums up"
+    )
+    id: Annotated[Text, Field(max_length=100)] = Field(
+        "", description="tells results of one series and commit apart: of one id, another value is a repetition"
+    )
+
+
+class Batch(Shared):
+    """The document without its results, which are checked one by one."""
+
+    schema_: Literal["speedtrack.points/1"] = Field(alias="schema")
+    tool: Annotated[Text, Field(max_length=100)] = Field("", description="what measured, such as `pyperf 2.9`")
+    results: list[Any] = Field(min_length=1, description="each as `Row`")
+
+
+def schema_of_batch() -> dict[str, Any]:
+    """The whole document as JSON Schema, without references."""
+    schema = Batch.model_json_schema()
+    row = Row.model_json_schema()
+    schema["properties"]["results"] |= {"items": row, "maxItems": MOST_RESULTS}
+    return schema
+
+
+@dataclass(frozen=True)
+class Point:
+    """A result that has been checked by itself, with what its batch says for all. ``index``: in the batch."""
+
+    index: int
+    row: Row
+    commit: str
+    machine: str
+    environment: Mapping[str, Any]
+    measured_at: datetime | None
+    tags: Mapping[str, str]
+    url: str
+
+
+def parse(content: bytes) -> Batch:
+    """The batch in a document. Raises DocumentError."""
+    return batch_of(parse_json(content))
+
+
+def parse_json(content: bytes) -> Any:
+    """Raises DocumentError. Numbers beyond JSON (NaN, Infinity) are left to the checks of values."""
+    if len(content) > LARGEST_DOCUMENT:
+        raise TooLarge(f"the document has more than {LARGEST_DOCUMENT} bytes: send several")
+    try:
+        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=without_repetition)
+    except UnicodeDecodeError as e:
+        raise DocumentError(f"byte {e.start} is not UTF-8: send JSON in UTF-8") from e
+    except json.JSONDecodeError as e:
+        raise DocumentError(f"line {e.lineno}, column {e.colno}: {e.msg}: send JSON") from e
+    except RecursionError as e:
+        raise DocumentError("it is nested too deeply: send the document that docs/results-from-outside.md shows") from e
+    except ValueError as e:  # a key twice, or a number of thousands of digits
+        raise DocumentError(str(e)) from e
+
+
+def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        again = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"a JSON object has the key {again[:100]!r} twice")
+    return found
+
+
+def parse_file(content: bytes, shared: Mapping[str, Any]) -> Batch:
+    """The batch in a document, with what is said beside it, for what it does not say. Raises DocumentError."""
+    document = parse_json(content)
+    if isinstance(document, dict):
+        document = {**shared, **{name: value for name, value in document.items() if value is not None}}
+    return batch_of(document)
+
+
+def batch_of(document: Any) -> Batch:
+    """The batch in a document that is parsed already. Raises DocumentError."""
+    try:
+        batch = Batch.model_validate(document)
+    except ValidationError as e:
+        error = e.errors(include_url=False, include_context=False)[0]
+        raise DocumentError(words_of(error), pointer_of(error)) from e
+    if len(batch.results) > MOST_RESULTS:
+        raise TooLarge(f"{len(batch.results)} results: send at most {MOST_RESULTS} at once", "/results")
+    return batch
+
+
+def points_of(batch: Batch) -> Iterator[Point | Refusal]:
+    """Each result, checked by itself."""
+    for index, row in enumerate(batch.results):
+        yield point_of(index, row, batch)
+
+
+def point_of(index: int, given: Any, batch: Shared) -> Point | Refusal:
+    try:
+        row = Row.model_validate(given)
+    except ValidationError as e:
+        error = e.errors(include_url=False, include_context=False)[0]
+        return Refusal(index, f"/results/{index}{pointer_of(error)}", words_of(error))
+    commit, machine = row.commit or batch.commit, row.machine or batch.machine
+    if fault := fault_of(row, commit, machine):
+        return Refusal(index, f"/results/{index}{fault[0]}", fault[1])
+    assert commit and machine
+    return Point(
+        index,
+        row,
+        commit,
+        machine,
+        first(row.environment, batch.environment, {}),
+        row.measured_at or batch.measured_at,
+        first(row.tags, batch.tags, {}),
+        first(row.url, batch.url, ""),
+    )
+
+
+def first(*values: T | None) -> T:
+    """The first one that is said."""
+    return next(value for value in values if value is not None)
+
+
+def fault_of(row: Row, commit: str | None, machine: str | None) -> tuple[str, str] | None:
+    """What is wrong among the fields of a result, with its place."""
+    if not commit or not machine:
+        return ("/machine" if commit else "/commit"), "missing: say it here, or once for the whole batch"
+    if (row.samples is None) == (row.value is None):
+        return "", "a result has either samples or a value"
+    if row.samples is not None and (row.low, row.high, row.n) != (None, None, None):
+        return "/samples", "low, high and n come with a value: those of samples are computed"
+    if (row.low is None) != (row.high is None):
+        return ("/low" if row.low is None else "/high"), "missing: an interval has both ends"
+    if row.value is not None and row.low is not None and row.high is not None and not row.low <= row.value <= row.high:
+        return "/value", "the value lies outside of its interval: low <= value <= high"
+    return None
+
+
+def pointer_of(error: ErrorDetails) -> str:
+    """The place of pydantic's error as a JSON pointer. What is no key or index names a branch of a union: left out."""
+    parts = [str(part) for part in error["loc"] if part not in ("bool", "int", "float", "str", "[key]")]
+    words = [part for part in parts if not part.startswith(("constrained-", "function-", "nullable["))]
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1")[:200] for part in words)
+
+
+WORDS = {
+    "extra_forbidden": "there is no such field: check its spelling",
+    "missing": "missing",
+    "model_type": "expected is a JSON object",
+    "greater_than_equal": f"values lie between {SMALLEST:g} and {LARGEST:g}: changes are ratios, 0 has none",
+    "string_pattern_mismatch": "a text without control characters or marks of direction, or the address of a web page",
+    "string_unicode": "half of a surrogate pair cannot be stored",
+}
+
+
+def words_of(error: ErrorDetails) -> str:
+    """What is wrong, in words, with what was given where that is short."""
+    words = WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")
+    given = error.get("input")
+    is_short = isinstance(given, str | int | float) and len(repr(given)) <= 60
+    return words if error["type"] in ("missing", "extra_forbidden") or not is_short else f"{words}: not {given!r}"
+
+
+def row_of(result: OutsideResult) -> dict[str, Any]:
+    """What a reader has found, as a row of a batch: without what is empty."""
+    return {
+        name: list(value) if name == "samples" else value.isoformat() if isinstance(value, datetime) else value
+        for name, value in asdict(result).items()
+        if (value is not None and value != "" and value != {} and value != ()) or name in ("unit",)
+    }
+
+
+def document_of(results: list[OutsideResult], tool: str = "", **shared: Any) -> dict[str, Any]:
+    """A batch of what a reader has found. ``shared``: for results that do not say it themselves."""
+    said = {name: value for name, value in shared.items() if value}
+    return {"schema": SCHEMA, "tool": tool, **said, "results": [row_of(result) for result in results]}

@@ -1,0 +1,149 @@
+"""Import files, of SpeedTrack's own format or of other tools', in batches."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+
+from speedtrack.accounts import audit
+from speedtrack.outside import document, taking
+from speedtrack.outside.document import MOST_RESULTS, SCHEMA, DocumentError, Refusal
+from speedtrack.outside.readers import Options, OutsideResult, ReadError, folders, registry
+from speedtrack.outside.readers.files import File
+from speedtrack.outside.taking import Report, Sender
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Import
+
+AUTO, NATIVE = "auto", "native"
+LARGEST_FILE = 100 * 1024 * 1024  # bytes
+BEGINNING = 4096  # bytes of a file in which the schema's name stands
+
+
+class Unreadable(Exception):
+    """A file cannot be read; the message says which, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A part of a file that is stored at once. ``first``: the place of its first result in the file."""
+
+    batch: document.Batch
+    first: int
+    of_reader: bool
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The batches in a file. ``left_out``: what of it is no result that can be taken, and why."""
+
+    parcels: list[Parcel]
+    left_out: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Outcome:
+    """What became of a file. ``refused``: with a name of each result."""
+
+    taken: int = 0
+    unchanged: int = 0
+    refused: list[str] = field(default_factory=list)
+
+    def add(self, parcel: Parcel, report: Report) -> None:
+        self.taken += report.taken
+        self.unchanged += report.unchanged
+        self.refused += [refusal_in_words(parcel, one) for one in report.refused]
+
+
+def formats() -> list[str]:
+    return [AUTO, NATIVE, *(reader.name for reader in registry.READERS)]
+
+
+def contents_of(path: Path, form: str, options: Options) -> Contents:
+    """What is in a file or a folder. Raises Unreadable."""
+    try:
+        content = content_of(path)
+    except ReadError as e:
+        raise Unreadable(f"{path.name}: {e}") from e
+    return contents_in(content, form, replace(options, name=path.name))
+
+
+def contents_in(content: bytes, form: str, options: Options) -> Contents:
+    """What is in the content of a file, whose name the options have. Raises Unreadable."""
+    try:
+        if form == NATIVE or (form == AUTO and is_native(content)):
+            return Contents([Parcel(document.parse_file(content, shared_by(options)), 0, of_reader=False)])
+        reader = registry.reader_of(content, options.name) if form == AUTO else registry.named(form)
+        reading = reader.reading(File(content, options.name), options)
+        parcels = list(parcels_of(reading.results, reader.title, options))
+        return Contents(parcels, [str(one) for one in reading.left_out])
+    except (ReadError, DocumentError) as e:
+        raise Unreadable(f"{options.name}: {e}") from e
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of a file, or those of a tar of a folder's results. Raises Unreadable or ReadError."""
+    try:
+        if path.is_dir():
+            return folders.packed(path)
+        if not path.is_file():
+            raise Unreadable(f"{path}: there is no such file")
+        if path.stat().st_size > LARGEST_FILE:
+            raise Unreadable(f"{path.name} has more than {LARGEST_FILE:,} bytes: import it in parts")
+        return path.read_bytes()
+    except OSError as e:
+        raise Unreadable(f"{path}: {e.strerror or e}") from e
+
+
+def is_native(content: bytes) -> bool:
+    return SCHEMA.encode() in content[:BEGINNING]
+
+
+def shared_by(options: Options) -> dict[str, Any]:
+    """What the options say for results that do not say it themselves, as a batch does."""
+    said = {
+        "commit": options.commit,
+        "machine": options.machine,
+        "environment": dict(options.environment),
+        "measured_at": options.measured_at,
+    }
+    return {name: value for name, value in said.items() if value}
+
+
+def parcels_of(results: Sequence[OutsideResult], tool: str, options: Options) -> Iterator[Parcel]:
+    for first in range(0, len(results), MOST_RESULTS):
+        some = list(results[first : first + MOST_RESULTS])
+        batch = document.batch_of(document.document_of(some, tool[:100], **shared_by(options)))
+        yield Parcel(batch, first, of_reader=True)
+
+
+def store(
+    project: Project, parcels: Sequence[Parcel], sender: Sender, all_or_nothing: bool, done: Callable[[int], object]
+) -> Outcome:
+    """Store the results of a file. ``done`` hears of how many have been dealt with. Several batches are several
+    imports: what is stored of the first ones stays, whatever comes later."""
+    outcome = Outcome()
+    for parcel in parcels:
+        prepared = taking.prepare(project, parcel.batch, sender)
+        with transaction.atomic():
+            report = taking.store(prepared, all_or_nothing)
+            if report.taken:
+                audit.note(None, "results.import", f"{report.taken} results of {sender.source}", project)
+        outcome.add(parcel, report)
+        done(len(parcel.batch.results))
+    return outcome
+
+
+def refusal_in_words(parcel: Parcel, refusal: Refusal) -> str:
+    """Of a file of another tool, its result is named, as the place in our document would tell its user nothing."""
+    if not parcel.of_reader:
+        return f"{refusal.pointer}: {refusal.detail}"
+    row = parcel.batch.results[refusal.index]
+    field = refusal.pointer.removeprefix(f"/results/{refusal.index}").removeprefix("/")
+    named = f"{row.get('benchmark', '')}, {row.get('metric', '')}".strip(", ")
+    return ": ".join(filter(None, (f"result {parcel.first + refusal.index + 1} ({named})", field, refusal.detail)))
+
+
+def sender_of(name: str, source: str) -> Sender:
+    return Sender(Import.Door.COMMAND, None, name[:150], source)

@@ -1,0 +1,42 @@
+"""What results from outside are called here: names that fit addresses, and digests of what they stand for."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from speedtrack.benchmarks.digests import json_digest
+from speedtrack.benchmarks.models import LONGEST_NAME
+
+LONGEST_MACHINE = 50  # as Machine.name
+SEPARATORS = re.compile(r"::|[/:@\\]")  # addresses of lines use them
+
+
+def benchmark_name(name: str, parameters: Mapping[str, Any]) -> str:
+    """``name (key=value, ...)``, with a dot for each separator of addresses."""
+    words = ", ".join(f"{key}={shown(value)}" for key, value in parameters.items())
+    return SEPARATORS.sub(".", f"{name} ({words})" if words else name)
+
+
+def shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def fault_of_benchmark(name: str) -> str:
+    """Why a benchmark cannot have this name; empty if it can."""
+    if len(name) > LONGEST_NAME:
+        return f"the name with its parameters has {len(name)} characters: at most {LONGEST_NAME}"
+    return "a name has more than dots" if not name.strip(". ") else ""
+
+
+def benchmark_definition(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands where benchmarks of suites have their workload. Its digest is the benchmark's."""
+    return {"outside": {"name": name, "parameters": dict(parameters)}}
+
+
+def benchmark_digest(name: str, parameters: Mapping[str, Any]) -> str:
+    return json_digest(benchmark_definition(name, parameters))
+
+
+def machine_name(name: str) -> str:
+    """The name of a machine as addresses have it; empty if nothing of it remains."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:LONGEST_MACHINE].strip("-")

@@ -1,0 +1,76 @@
+"""Readers of the files of other tools: bytes in, results out; no Django, no clock, no I/O.
+
+A reader only translates. What it returns is checked like any other result from outside (``document.Point``), so it need
+not check names, values or dates; but whatever bytes it gets, it returns or raises ReadError.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+Word = str | int | float | bool
+
+
+class ReadError(Exception):
+    """The file cannot be read. The message says where (line, or JSON pointer), what is wrong, and what to do."""
+
+    def __init__(self, cause: str, place: str = "", remedy: str = "") -> None:
+        self.cause, self.place, self.remedy = cause, place, remedy
+        super().__init__(": ".join(filter(None, (place, cause, remedy))))
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller says of a file, for what the file does not say itself.
+
+    ``name``: of the file. ``given``: further options of one reader, by their names.
+    """
+
+    commit: str = ""
+    machine: str = ""
+    environment: Mapping[str, Word] = field(default_factory=dict)
+    measured_at: datetime | None = None
+    name: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OutsideResult:
+    """One metric of one benchmark at one commit. Empty fields are left to the caller's options.
+
+    Either ``samples``, the raw repeats, or a ``value`` with perhaps the ends of its 95% interval and a count.
+    ``better``: ``higher`` or ``lower``. ``commit``: an id, perhaps abbreviated, or a branch or tag. ``id``: tells
+    several results of one series at one commit apart, if nothing else does.
+    """
+
+    benchmark: str
+    metric: str
+    unit: str
+    better: str
+    samples: Sequence[float] = ()
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    parameters: Mapping[str, Word] = field(default_factory=dict)
+    commit: str = ""
+    machine: str = ""
+    environment: Mapping[str, Word] = field(default_factory=dict)
+    measured_at: datetime | None = None
+    id: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    url: str = ""
+
+
+class Reader(Protocol):
+    """The reader of one format. ``name``: what ``--format`` calls it. ``title``: the tool, as people know it."""
+
+    name: str
+    title: str
+
+    def sniff(self, content: bytes, name: str) -> bool:
+        """Is this a file of the format, as far as its beginning and its name tell?"""
+
+    def read(self, content: bytes, options: Options) -> list[OutsideResult]:
+        """Its results. Raises ReadError."""

@@ -1,0 +1,145 @@
+"""A file as it came, read at most once as text, JSON or archive, within limits."""
+
+import io
+import json
+import tarfile
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from speedtrack.outside.readers import ReadError
+from speedtrack.outside.readers.nodes import Node
+
+LARGEST_FILE = 32 * 1024 * 1024  # bytes, also of an archive once it is unpacked
+MOST_MEMBERS = 20_000  # of an archive
+GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class File:
+    """The bytes of a file, and the name under which it was given."""
+
+    content: bytes
+    name: str = ""
+
+    def check(self) -> None:
+        """Refuse what needs no look inside."""
+        if len(self.content) > LARGEST_FILE:
+            raise ReadError(
+                f"it has {len(self.content) / 1e6:.0f} MB", "file", f"at most {LARGEST_FILE / 1e6:.0f} MB are read"
+            )
+        if not self.content.strip():
+            raise ReadError("it is empty", "file")
+        if self.content.startswith(ZIP):
+            raise ReadError("it is a zip archive", "file", "give the folder itself, or a tar archive of it")
+
+    @cached_property
+    def text(self) -> str:
+        if self.content.startswith(UTF16) or b"\0" in self.content[:200]:
+            raise ReadError("it looks like UTF-16, or is no text", "byte 0", "save it as UTF-8")
+        try:
+            return self.content.decode("utf-8-sig")
+        except UnicodeDecodeError as wrong:
+            raise ReadError("it is not UTF-8", f"byte {wrong.start}", "save it as UTF-8") from wrong
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return self.text.replace("\r\n", "\n").split("\n")
+
+    @cached_property
+    def readable_lines(self) -> list[str]:
+        """The lines, or none if it is no text: to recognise formats by."""
+        try:
+            return self.lines
+        except ReadError:
+            return []
+
+    @cached_property
+    def document(self) -> Node:
+        """The file as one JSON document."""
+        return Node(parsed(self.text))
+
+    @cached_property
+    def json(self) -> Node:
+        """The document, or null if it is none: to recognise formats by."""
+        try:
+            return self.document
+        except ReadError:
+            return Node(None)
+
+    @cached_property
+    def folder(self) -> "dict[str, File]":
+        """Its members, or none if it is no archive: to recognise formats by."""
+        try:
+            return self.members if self.is_archive else {}
+        except ReadError:
+            return {}
+
+    @property
+    def is_archive(self) -> bool:
+        return self.content.startswith(GZIP) or self.content[257:262] == b"ustar"
+
+    @cached_property
+    def members(self) -> "dict[str, File]":
+        """The JSON files of a tar archive by their path. They are read from the stream; nothing is unpacked to disk."""
+        try:
+            return members_of(unpacked(self.content))
+        except (tarfile.TarError, EOFError, ValueError, OverflowError, UnicodeError, zlib.error) as wrong:
+            raise ReadError(f"the archive cannot be read ({wrong})", "file", "pack it again with tar") from wrong
+
+
+def parsed(text: str, place: str = "") -> Any:
+    """The JSON value; ReadError with the place if it is none."""
+    try:
+        return json.loads(text, object_pairs_hook=without_duplicates)
+    except json.JSONDecodeError as wrong:
+        at = f"line {wrong.lineno}, column {wrong.colno}"
+        raise ReadError(f"no JSON ({wrong.msg})", joined(place, at), "the file may be cut off") from wrong
+    except RecursionError as wrong:
+        raise ReadError("lists or objects are nested too deeply", joined(place, "document")) from wrong
+    except ValueError as wrong:  # a whole number with thousands of digits
+        raise ReadError("a number has too many digits", joined(place, "document")) from wrong
+
+
+def joined(place: str, at: str) -> str:
+    return f"{place}, {at}" if place else at
+
+
+def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ReadError(f"an object has the name {twice[:60]!r} twice", "document")
+    return members
+
+
+def unpacked(content: bytes) -> bytes:
+    if not content.startswith(GZIP):
+        return content
+    stream = zlib.decompressobj(wbits=31)
+    plain = stream.decompress(content, LARGEST_FILE)
+    if not stream.eof:
+        cause = f"it is cut off, or has more than {LARGEST_FILE / 1e6:.0f} MB once unpacked"
+        raise ReadError(cause, "file", "pack only the folder of results")
+    return plain
+
+
+def members_of(content: bytes) -> dict[str, File]:
+    found: dict[str, File] = {}
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+        for number, member in enumerate(archive):
+            if number >= MOST_MEMBERS:
+                raise ReadError(f"the archive has more than {MOST_MEMBERS:,} files", "file", "pack fewer at a time")
+            if is_plain_json(member) and (stream := archive.extractfile(member)):
+                path = member.name.removeprefix("./")
+                found[path] = File(stream.read(LARGEST_FILE), path)
+    return found
+
+
+def is_plain_json(member: tarfile.TarInfo) -> bool:
+    """Whether it is a whole file: no link, no device, none whose holes would be filled with zeros."""
+    plain = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and member.sparse is None
+    return plain and member.size <= LARGEST_FILE and member.name.endswith(".json")

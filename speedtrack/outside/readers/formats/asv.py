@@ -1,0 +1,177 @@
+"""asv: its folder of results as a tar archive. Each file in it says which commit was measured, when and where.
+
+The repeats are there with ``asv run --record-samples``; else the median and its interval are taken.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import isnan
+
+from speedtrack.outside.readers import ReadError, Word
+from speedtrack.outside.readers.files import File, parsed
+from speedtrack.outside.readers.measures import MEMORY, PEAK_MEMORY, TIME_S, Measure
+from speedtrack.outside.readers.nodes import Node
+from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.tools import ToolReader
+
+BENCHMARKS, MACHINE = "benchmarks.json", "machine.json"
+MEASURES = {"time": TIME_S, "timeraw": TIME_S, "memory": MEMORY, "peakmemory": PEAK_MEMORY}
+FORMAT = 2  # of files of results
+MOST_COMBINATIONS = 100_000  # of parameters of one benchmark
+MACHINE_FACTS = ("arch", "cpu", "num_cpu", "os", "ram")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one file says of one benchmark, by the names of its columns."""
+
+    columns: dict[str, Node]
+    place: str
+
+    def at(self, column: str, index: int) -> Node | None:
+        """The value of one combination of parameters."""
+        values = self.columns.get(column)
+        if values is None or values.value is None:
+            return None
+        found = values.list()
+        return found[index] if index < len(found) and found[index].value is not None else None
+
+
+def recognises(file: File) -> bool:
+    if file.is_archive:
+        return any(path.rpartition("/")[2] == BENCHMARKS for path in file.folder)
+    return file.json.has("commit_hash", "result_columns")
+
+
+def gather(file: File, reading: Reading) -> None:
+    if not file.is_archive:
+        raise ReadError("one file of asv has neither units nor types", "file", "give the whole folder of results")
+    if reading.options.commit:
+        raise ReadError("asv's files name the commit of each result", "commit", "leave the commit out")
+    for path in file.members:
+        folder, _, name = path.rpartition("/")
+        if name == BENCHMARKS:
+            gather_folder(file.members, f"{folder}/" if folder else "", reading)
+
+
+def gather_folder(members: dict[str, File], folder: str, reading: Reading) -> None:
+    known = document_of(members, f"{folder}{BENCHMARKS}")
+    for path in sorted(members):
+        machine, _, name = path.removeprefix(folder).rpartition("/")
+        if path.startswith(folder) and machine and "/" not in machine and name != MACHINE:
+            facts = document_of(members, f"{folder}{machine}/{MACHINE}")
+            gather_file(document_of(members, path), known, facts, reading)
+
+
+def document_of(members: dict[str, File], path: str) -> Node:
+    if path not in members:
+        raise ReadError(f"the archive has no {path}", "file", "pack asv's whole folder of results")
+    return Node(parsed(members[path].text, path), f"{path}#")
+
+
+def gather_file(document: Node, known: Node, facts: Node, reading: Reading) -> None:
+    if document["version"].value != FORMAT:
+        raise document["version"].refused(f"format {document['version'].word()[:20]}", f"asv update makes it {FORMAT}")
+    columns = [column.text() for column in document["result_columns"].list()]
+    origin = origin_of(document, facts)
+    for name, values in document["results"].members():
+        if values.value is None:
+            continue
+        row = Row(dict(zip(columns, values.list(), strict=False)), values.pointer)
+        definition = known.get(name)
+        if definition is None or version_of(definition) != version_of_row(row):
+            reading.skip(row.place, f"{name!r} is of another version than {BENCHMARKS} has")
+        elif row.columns.get("result") is None or row.columns["result"].value is None:
+            reading.skip(row.place, f"{name!r} failed")
+        else:
+            gather_row(name, row, definition, origin, reading)
+
+
+def version_of(definition: Node) -> str:
+    version = definition.get("version")
+    return version.word() if version else ""
+
+
+def version_of_row(row: Row) -> str:
+    version = row.columns.get("version")
+    return version.word() if version and version.value is not None else ""
+
+
+def gather_row(name: str, row: Row, definition: Node, origin: Origin, reading: Reading) -> None:
+    measure = measure_by(definition, reading)
+    results = row.columns["result"].list()
+    for index, parameters in enumerate(combinations(row, definition)):
+        if index >= len(results):
+            raise row.columns["result"].refused("it has fewer results than its parameters have combinations")
+        if (result := results[index]).value is not None and not is_skipped(result):
+            started = row.columns.get("started_at")
+            at = started.milliseconds() if started and started.value is not None else None
+            there = Origin(origin.commit, origin.machine, origin.environment, at)
+            reading.add(Benchmark(name, parameters), measure, numbers_of(row, index), there, result.pointer)
+
+
+def is_skipped(result: Node) -> bool:
+    """asv writes NaN for a combination that the author skips."""
+    return isinstance(result.value, float) and isnan(result.value)
+
+
+def numbers_of(row: Row, index: int) -> list[float] | Summary:
+    samples = row.at("samples", index)
+    if samples and samples.list():
+        return list(samples.amounts())
+    result, repeats = row.columns["result"].list()[index], row.at("stats_repeat", index)
+    low, high = row.at("stats_ci_99_a", index), row.at("stats_ci_99_b", index)
+    n = repeats.count() if repeats else 0
+    return Summary(result.amount(), number_of(low), number_of(high), n or None)
+
+
+def number_of(end: Node | None) -> float | None:
+    """asv writes infinity for an interval it cannot know."""
+    return end.value if end and isinstance(end.value, float) and abs(end.value) < 1e300 else None
+
+
+def combinations(row: Row, definition: Node) -> Iterator[dict[str, Word]]:
+    """The parameters of each result, in asv's order."""
+    given = row.columns.get("params")
+    axes = [[value.word() for value in axis.list()] for axis in given.list()] if given and given.value else []
+    total = 1
+    for axis in axes:
+        total *= len(axis)
+    if given and total > MOST_COMBINATIONS:
+        raise given.refused(f"{total:,} combinations of parameters", f"at most {MOST_COMBINATIONS:,}")
+    stated = definition.get("param_names")
+    names = [name.text() for name in stated.list()] if stated else []
+    names += [f"parameter {number + 1}" for number in range(len(names), len(axes))]
+    for values in product(*axes):
+        yield dict(zip(names, values, strict=False))
+
+
+def measure_by(definition: Node, reading: Reading) -> Measure:
+    kind, unit = definition["type"].text(), definition.get("unit")
+    if kind in MEASURES:
+        return MEASURES[kind]
+    word = unit.text() if unit and unit.value != "unit" else ""
+    return reading.measure("", word)
+
+
+def origin_of(document: Node, facts: Node) -> Origin:
+    stated = document.get("params")
+    machine = (stated.get("machine") if stated else None) or facts["machine"]
+    return Origin(document["commit_hash"].text(), machine.text(), environment_of(document, facts))
+
+
+def environment_of(document: Node, facts: Node) -> dict[str, Word]:
+    found: dict[str, Word] = {
+        name: one.word() for name in MACHINE_FACTS if (one := facts.get(name)) and one.value != ""
+    }
+    python = document.get("python")
+    if python:
+        found["python"] = python.word()
+    for group in ("requirements", "env_vars"):
+        if words := document.get(group):
+            found |= {name: one.word() for name, one in words.members() if one.value is not None}
+    return found
+
+
+READER = ToolReader("asv", "asv, the folder of results", recognises, gather)

@@ -1,0 +1,40 @@
+"""Bencher Metric Format: benchmarks, their measures, and of each a value with perhaps both ends of an interval."""
+
+from speedtrack.outside.readers.files import File
+from speedtrack.outside.readers.measures import Measure
+from speedtrack.outside.readers.nodes import Node
+from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.tools import ToolReader
+
+# The units of Bencher's own measures. Of others neither the unit nor the direction is known.
+UNITS = {"latency": "ns", "throughput": "ops/s", "build-time": "s", "file-size": "B", "allocated": "B/op"}
+METRICS = {"latency": "latency", "throughput": "rate", "build-time": "build_time", "file-size": "file_size"}
+COUNTS = ("instructions", "estimated-cycles", "l1-accesses", "l2-accesses", "ram-accesses", "total-operations")
+
+
+def recognises(file: File) -> bool:
+    benchmarks = file.json.value
+    return isinstance(benchmarks, dict) and bool(benchmarks) and all(map(has_measures, benchmarks.values()))
+
+
+def has_measures(measures: object) -> bool:
+    return isinstance(measures, dict) and bool(measures) and all(Node(one).has("value") for one in measures.values())
+
+
+def gather(file: File, reading: Reading) -> None:
+    for name, measures in file.document.members():
+        for measure, metric in measures.members():
+            value = metric["value"].amount()
+            low, high = (metric.get(end) for end in ("lower_value", "upper_value"))
+            summary = Summary(value, low.number() if low else None, high.number() if high else None)
+            add(reading, name, measure, summary, metric.pointer)
+
+
+def add(reading: Reading, benchmark: str, name: str, summary: Summary, place: str) -> None:
+    word = name.lower().replace(" ", "-")
+    counted = Measure(word, "", "lower") if word in COUNTS else None
+    measure = counted or reading.measure(METRICS.get(word, name), UNITS.get(word, ""))
+    reading.add(Benchmark(benchmark), measure, summary, Origin(), place)
+
+
+READER = ToolReader("bencher", "Bencher Metric Format", recognises, gather)

@@ -1,0 +1,76 @@
+"""Criterion: the folder ``target/criterion`` as a tar archive, and the messages of cargo-criterion.
+
+The repeats are the samples, each divided by its iterations. Where a benchmark has only estimates, the median is taken.
+"""
+
+from speedtrack.outside.readers import ReadError
+from speedtrack.outside.readers.files import File, parsed
+from speedtrack.outside.readers.measures import TIME
+from speedtrack.outside.readers.nodes import Node
+from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.tools import ToolReader
+
+NEWEST = "new/benchmark.json"  # beside it lies "base", what it was compared with
+COMPLETE = "benchmark-complete"
+
+
+def recognises_folder(file: File) -> bool:
+    return any(path == NEWEST or path.endswith(f"/{NEWEST}") for path in file.folder)
+
+
+def gather_folder(file: File, reading: Reading) -> None:
+    for path in sorted(file.members):
+        if path == NEWEST or path.endswith(f"/{NEWEST}"):
+            gather_benchmark(file.members, path.removesuffix("benchmark.json"), reading)
+
+
+def gather_benchmark(members: dict[str, File], folder: str, reading: Reading) -> None:
+    name = member(members, folder, "benchmark.json")["full_id"].text()
+    numbers: list[float] | Summary
+    if f"{folder}sample.json" in members:
+        sample = member(members, folder, "sample.json")
+        numbers = per_iteration(sample["times"], sample["iters"])
+    else:
+        median = member(members, folder, "estimates.json")["median"]
+        ends = median["confidence_interval"]
+        numbers = Summary(median["point_estimate"].amount(), ends["lower_bound"].number(), ends["upper_bound"].number())
+    reading.add(Benchmark(name), TIME, numbers, Origin(), folder.removesuffix("/new/"))
+
+
+def member(members: dict[str, File], folder: str, name: str) -> Node:
+    path = f"{folder}{name}"
+    if path not in members:
+        raise ReadError(f"beside benchmark.json there is no {name}", folder, "pack the whole folder target/criterion")
+    return Node(parsed(members[path].text, path), f"{path}#")
+
+
+def per_iteration(times: Node, iterations: Node) -> list[float]:
+    counts = iterations.list()
+    if len(counts) != len(times.list()):
+        raise iterations.refused(f"{len(counts)} counts of iterations for {len(times.list())} times")
+    for count in counts:
+        if count.amount() == 0:
+            raise count.refused("no iteration")
+    return [time / count.number() for time, count in zip(times.amounts(), counts, strict=True)]
+
+
+def recognises_messages(file: File) -> bool:
+    return any(line.startswith("{") and f'"{COMPLETE}"' in line for line in file.readable_lines)
+
+
+def gather_messages(file: File, reading: Reading) -> None:
+    for number, line in enumerate(file.lines, 1):
+        if line.startswith("{"):
+            message = Node(parsed(line, f"line {number}"), f"line {number}#")
+            if message.has("reason") and message["reason"].value == COMPLETE:
+                gather_message(message, reading)
+
+
+def gather_message(message: Node, reading: Reading) -> None:
+    numbers = per_iteration(message["measured_values"], message["iteration_count"])
+    measure = reading.measure("", message["unit"].text())
+    reading.add(Benchmark(message["id"].text()), measure, numbers, Origin(), message.place)
+
+
+FOLDER = ToolReader("criterion", "Criterion, the folder target/criterion", recognises_folder, gather_folder)
+MESSAGES = ToolReader("cargo-criterion", "cargo criterion --message-format=json", recognises_messages, gather_messages)

@@ -1,0 +1,100 @@
+"""github-action-benchmark: the file of the custom tools; the history ``data.js``, which names commits, or its JSON."""
+
+import re
+
+from speedtrack.outside.readers import ReadError
+from speedtrack.outside.readers.files import File, parsed
+from speedtrack.outside.readers.measures import Better, Measure, stated_measure
+from speedtrack.outside.readers.nodes import Node
+from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.tools import ToolReader
+
+PREFIX = re.compile(r"\s*window\.BENCHMARK_DATA\s*=\s*")
+STATED: dict[str, Better] = {"customBiggerIsBetter": "higher", "customSmallerIsBetter": "lower"}
+RANGE = re.compile(r"\s*(?:±|\+/-)?\s*(\d{1,30}(?:\.\d{1,30})?)\s*(%?)\s*")
+AGGREGATES = re.compile(r"_(mean|median|stddev|cv|BigO|RMS)$")  # rows that Google Benchmark adds to the repeats
+
+
+def is_entry(node: Node) -> bool:
+    return node.has("name", "value", "unit")
+
+
+def recognises_entries(file: File) -> bool:
+    entries = file.json.value
+    return isinstance(entries, list) and bool(entries) and is_entry(Node(entries[0]))
+
+
+def recognises_history(file: File) -> bool:
+    lines = file.readable_lines
+    return bool(lines and PREFIX.match(lines[0])) or file.json.has("entries", "lastUpdate")
+
+
+def gather_entries(file: File, reading: Reading) -> None:
+    for entry in file.document.list():
+        unit = unit_of(entry)
+        measure = stated_measure(unit, reading.direction(reading.measure("", unit).metric))
+        add(reading, [entry], Benchmark(entry["name"].word()), measure, Origin())
+
+
+def gather_history(file: File, reading: Reading) -> None:
+    if reading.options.commit:
+        raise ReadError("the history names the commit of each result", "commit", "leave the commit out")
+    for suite, runs in history_of(file)["entries"].members():
+        for run in runs.list():
+            gather_run(suite, run, reading)
+
+
+def history_of(file: File) -> Node:
+    """The history as JSON. data.js is a script of one assignment; it is read as what it assigns, never run."""
+    found = PREFIX.match(file.text)
+    if found is None:
+        return file.document
+    return Node(parsed(file.text[found.end() :].rstrip().removesuffix(";")))
+
+
+def gather_run(suite: str, run: Node, reading: Reading) -> None:
+    """One call of the action: what one tool said of one commit. Rows of one name are repeats."""
+    date = run.get("date")
+    origin = Origin(run["commit"]["id"].text(), measured_at=date.milliseconds() if date else None)
+    tool = run["tool"].text()
+    repeats: dict[tuple[str, str], list[Node]] = {}
+    for entry in run["benches"].list():
+        repeats.setdefault((entry["name"].word(), unit_of(entry)), []).append(entry)
+    names = {name for name, _ in repeats}
+    for (name, unit), entries in repeats.items():
+        if tool != "googlecpp" or AGGREGATES.sub("", name) not in names - {name}:
+            add(reading, entries, Benchmark(f"{suite}: {name}"), measure_by(tool, unit, reading), origin)
+
+
+def measure_by(tool: str, unit: str, reading: Reading) -> Measure:
+    """For the custom tools the author said which direction is better; for others the unit says it."""
+    return stated_measure(unit, STATED[tool]) if tool in STATED else reading.measure("", unit)
+
+
+def unit_of(entry: Node) -> str:
+    return entry["unit"].word()
+
+
+def add(reading: Reading, entries: list[Node], benchmark: Benchmark, measure: Measure, origin: Origin) -> None:
+    values = [entry["value"].amount() for entry in entries]
+    interval = interval_of(entries[0], values[0]) if len(entries) == 1 else None
+    reading.add(benchmark, measure, interval or values, origin, entries[0].pointer)
+
+
+def interval_of(entry: Node, value: float) -> Summary | None:
+    """``range``, where it is a number or a percentage on both sides of the value."""
+    text = entry.get("range")
+    found = RANGE.fullmatch(text.word()) if text else None
+    if found is None:
+        return None
+    half = float(found[1]) * (value / 100 if found[2] else 1)
+    return Summary(value, value - half, value + half)
+
+
+ENTRIES = ToolReader(
+    "github-action",
+    "github-action-benchmark, the file of a custom tool",
+    recognises_entries,
+    gather_entries,
+)
+HISTORY = ToolReader("github-action-history", "github-action-benchmark, data.js", recognises_history, gather_history)

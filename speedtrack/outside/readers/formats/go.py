@@ -1,0 +1,98 @@
+"""Output of ``go test -bench`` (the Go benchmark format): lines of one name are repeats (``-count``).
+
+https://go.dev/design/14313-benchmark-format describes it, golang.org/x/perf/benchfmt the lines that begin with Unit.
+"""
+
+import math
+import re
+from dataclasses import dataclass, field, replace
+
+from speedtrack.outside.readers import ReadError
+from speedtrack.outside.readers.files import File
+from speedtrack.outside.readers.measures import Better, Measure
+from speedtrack.outside.readers.nodes import LONGEST_TEXT
+from speedtrack.outside.readers.results import Benchmark, Origin, Reading
+from speedtrack.outside.readers.tools import ToolReader
+
+RESULT = re.compile(r"Benchmark(?![a-z])(\S*)\s+(\d+)\s(.*)")
+FACT = re.compile(r"([a-z][\w-]{0,60}):\s(.*)")
+UNIT = re.compile(r"Unit\s+(\S+)\s.*\bbetter=(higher|lower)\b.*")
+FAILED = re.compile(r"--- (FAIL|SKIP): (Benchmark\S*)")
+FACTS = ("goos", "goarch", "cpu", "toolchain", "goamd64")
+
+
+@dataclass
+class Lines:
+    """What the lines so far have said."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    directions: dict[str, Better] = field(default_factory=dict)
+    samples: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
+
+
+def recognises(file: File) -> bool:
+    return any(RESULT.match(line) and "/op" in line for line in file.readable_lines)
+
+
+def gather(file: File, reading: Reading) -> None:
+    lines = Lines()
+    for number, line in enumerate(file.lines, 1):
+        if result := RESULT.match(line):
+            add_result(lines, result, f"line {number}")
+        elif unit := UNIT.fullmatch(line):
+            lines.directions[unit[1]] = "higher" if unit[2] == "higher" else "lower"
+        elif fact := FACT.fullmatch(line):
+            lines.facts[fact[1]] = fact[2].strip()
+        elif failed := FAILED.match(line.strip()):
+            reading.skip(f"line {number}", f"{failed[2][:100]} {'failed' if failed[1] == 'FAIL' else 'was skipped'}")
+    for (name, word), numbers in lines.samples.items():
+        measure = measure_by(word, lines, reading)
+        reading.add(Benchmark(name), measure, numbers, lines.origins[name], lines.places[name])
+
+
+def add_result(lines: Lines, result: re.Match[str], place: str) -> None:
+    name = full_name(result[1], lines.facts.get("pkg", ""))
+    words = result[3].split()
+    if len(words) % 2 or not words:
+        raise ReadError("a value stands there without its unit", place, "the file may be cut off")
+    if not name.isprintable() or len(name) > LONGEST_TEXT:
+        raise ReadError("this is no name of a benchmark", place)
+    lines.places.setdefault(name, place)
+    lines.origins.setdefault(name, origin_of(lines.facts))
+    units = words[1::2]
+    if len(set(units)) != len(units):
+        raise ReadError("it has two values of one unit", place)
+    for word, unit in zip(words[::2], units, strict=True):
+        lines.samples.setdefault((name, unit), []).append(number_of(word, place))
+
+
+def full_name(name: str, package: str) -> str:
+    """With its package, as several have a benchmark of one name."""
+    return f"{package}.{name}" if package else name
+
+
+def number_of(word: str, place: str) -> float:
+    try:
+        number = float(word)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise ReadError(f"{word[:40]!r} is no number that can have been measured", place)
+    return number
+
+
+def measure_by(unit: str, lines: Lines, reading: Reading) -> Measure:
+    """A unit of the author's own is less of something for each operation, unless somebody says otherwise."""
+    measure = reading.measure("", unit)
+    usual: Better | None = "lower" if unit.endswith("/op") else None
+    return replace(measure, better=measure.better or lines.directions.get(unit) or usual)
+
+
+def origin_of(facts: dict[str, str]) -> Origin:
+    environment = {name: facts[name][:300] for name in FACTS if facts.get(name)}
+    return Origin(commit=facts.get("commit", "")[:64], environment=environment)
+
+
+READER = ToolReader("go", "go test -bench", recognises, gather)

@@ -1,0 +1,95 @@
+"""Google Benchmark, ``--benchmark_format=json``: the repeats, or the median where only aggregates were written."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from speedtrack.outside.readers import Word
+from speedtrack.outside.readers.files import File
+from speedtrack.outside.readers.measures import BANDWIDTH, Measure, time
+from speedtrack.outside.readers.nodes import Node
+from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.tools import ToolReader
+
+FACTS = ("num_cpus", "cpu_scaling_enabled", "aslr_enabled", "library_version", "library_build_type")
+# Numbers of a row that are no counters of the author.
+OWN = {
+    *("family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations"),
+    *("real_time", "cpu_time", "cpu_coefficient", "real_coefficient", "rms"),
+}
+
+
+def recognises(file: File) -> bool:
+    document = file.json
+    return document.has("context", "benchmarks") and Node(document.value["context"]).has("num_cpus")
+
+
+def gather(file: File, reading: Reading) -> None:
+    origin = origin_of(file.document["context"])
+    repeats: dict[str, list[Node]] = {}
+    medians: dict[str, Node] = {}
+    for row in file.document["benchmarks"].list():
+        name = (row.get("run_name") or row["name"]).text()
+        if row.get("error_occurred") or row.get("skipped"):
+            reading.skip(row.pointer, f"{name!r} was not measured: {reason_of(row)}")
+        elif not row.has("run_type") or row["run_type"].text() == "iteration":
+            repeats.setdefault(name, []).append(row)
+        elif row["aggregate_name"].text() == "median":
+            medians[name] = row
+    for name, rows in repeats.items():
+        add(reading, name, rows, origin, 0)
+    for name in medians.keys() - repeats.keys():
+        row = medians[name]
+        add(reading, name, [row], origin, row["repetitions"].count() if row.has("repetitions") else 1)
+
+
+def reason_of(row: Node) -> str:
+    message = row.get("error_message") or row.get("skip_message")
+    return message.text() if message else "it says no reason"
+
+
+def add(reading: Reading, name: str, rows: list[Node], origin: Origin, n: int) -> None:
+    """``n``: of how many repeats the only row is the median; 0 if each is a repeat."""
+    benchmark, place = Benchmark(name), rows[0].pointer
+    for metric in ("real_time", "cpu_time"):
+        unit = rows[0]["time_unit"]
+        if unit.text() not in ("ns", "us", "ms", "s"):
+            raise unit.refused(f"{unit.text()[:20]!r} is no unit of time", "ns, us, ms and s are known")
+        measure = time("time" if metric == "real_time" else metric, unit.text())
+        reading.add(benchmark, measure, numbers([row[metric] for row in rows], n), origin, place)
+    for counter in counters(rows[0]):
+        found = [row[counter] for row in rows if row.has(counter)]
+        measure = rate_of(counter) or reading.measure(counter, "")
+        reading.add(benchmark, measure, numbers(found, n), origin, f"{place}/{counter}")
+
+
+def numbers(found: Iterable[Node], n: int) -> list[float] | Summary:
+    values = [one.amount() for one in found]
+    return Summary(values[0], n=n) if n else values
+
+
+def counters(row: Node) -> list[str]:
+    return [
+        name
+        for name, one in row.members()
+        if name not in OWN and isinstance(one.value, int | float) and not isinstance(one.value, bool)
+    ]
+
+
+def rate_of(counter: str) -> Measure | None:
+    if counter == "bytes_per_second":
+        return BANDWIDTH
+    return Measure("items/s", "items/s", "higher") if counter == "items_per_second" else None
+
+
+def origin_of(context: Node) -> Origin:
+    facts: dict[str, Word] = {name: one.word() for name in FACTS if (one := context.get(name))}
+    host = context.get("host_name")
+    return Origin(machine=host.text() if host else "", environment=facts, measured_at=date_of(context))
+
+
+def date_of(context: Node) -> datetime | None:
+    date = context.get("date")
+    return date.moment() if date else None
+
+
+READER = ToolReader("google-benchmark", "Google Benchmark, JSON", recognises, gather)

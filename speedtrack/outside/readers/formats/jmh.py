@@ -1,0 +1,85 @@
+"""JMH, ``-rf json``: the score of each iteration of each fork. The mode is a part of the metric."""
+
+from collections.abc import Iterator
+
+from speedtrack.outside.readers import Word
+from speedtrack.outside.readers.files import File
+from speedtrack.outside.readers.measures import ALLOCATED, Measure, known_unit
+from speedtrack.outside.readers.nodes import Node
+from speedtrack.outside.readers.results import Benchmark, Origin, Reading
+from speedtrack.outside.readers.tools import ToolReader
+
+METRICS = {"thrpt": "rate", "avgt": "time", "sample": "sampled_time", "ss": "single_shot_time"}
+FACTS = ("jdkVersion", "vmName", "vmVersion")
+PERCENTILES = {"p0.50": "sampled_time_p50", "p0.99": "sampled_time_p99"}  # of the mode sample
+ALLOCATION = "gc.alloc.rate.norm"  # of -prof gc, bytes per operation
+
+
+def recognises(file: File) -> bool:
+    rows = file.json.value
+    return isinstance(rows, list) and bool(rows) and Node(rows[0]).has("benchmark", "mode", "primaryMetric")
+
+
+def gather(file: File, reading: Reading) -> None:
+    for row in file.document.list():
+        mode = row["mode"].text()
+        if mode not in METRICS:
+            raise row["mode"].refused(f"{mode[:20]!r} is no mode of JMH", f"known are {', '.join(METRICS)}")
+        benchmark, primary = Benchmark(row["benchmark"].text(), parameters_of(row)), row["primaryMetric"]
+        measure = measure_by(METRICS[mode], primary, reading)
+        reading.add(benchmark, measure, list(scores(primary)), origin_of(row), primary.pointer)
+        if secondary := row.get("secondaryMetrics"):
+            gather_secondary(benchmark, secondary, origin_of(row), reading)
+
+
+def gather_secondary(benchmark: Benchmark, secondary: Node, origin: Origin, reading: Reading) -> None:
+    """Allocation, and two percentiles of the mode sample. Other profilers' numbers are left out."""
+    for name, metric in secondary.members():
+        plain = name.rpartition("·")[2]
+        if plain == ALLOCATION:
+            reading.add(benchmark, ALLOCATED, list(scores(metric)), origin, metric.pointer)
+        elif plain in PERCENTILES:
+            measure = measure_by(PERCENTILES[plain], metric, reading)
+            reading.add(benchmark, measure, list(scores(metric)), origin, metric.pointer)
+
+
+def measure_by(metric: str, score: Node, reading: Reading) -> Measure:
+    unit = score["scoreUnit"].text()
+    return reading.measure(metric if known_unit(unit) else "", unit)
+
+
+def scores(metric: Node) -> Iterator[float]:
+    """One per iteration. The mode sample has a histogram of calls instead, whose mean is the score."""
+    if raw := metric.get("rawData"):
+        for fork in raw.list():
+            yield from fork.amounts()
+    else:
+        for fork in metric["rawDataHistogram"].list():
+            for iteration in fork.list():
+                yield mean_of(iteration)
+
+
+def mean_of(histogram: Node) -> float:
+    pairs = [pair.list() for pair in histogram.list()]
+    for pair in pairs:
+        if len(pair) != 2:
+            raise histogram.refused("a bar of the histogram is not a value and a count")
+    total = sum(count.count() for _, count in pairs)
+    if total == 0:
+        raise histogram.refused("it has no calls")
+    return sum(value.amount() * count.count() for value, count in pairs) / total
+
+
+def parameters_of(row: Node) -> dict[str, Word]:
+    """Those of the author, and how many threads, if more than one."""
+    given = row.get("params")
+    parameters: dict[str, Word] = {name: one.word() for name, one in given.members()} if given else {}
+    threads = row.get("threads")
+    return parameters | ({"threads": threads.word()} if threads and threads.value != 1 else {})
+
+
+def origin_of(row: Node) -> Origin:
+    return Origin(environment={name: one.word() for name in FACTS if (one := row.get(name))})
+
+
+READER = ToolReader("jmh", "JMH, -rf json", recognises, gather)

@@ -1,0 +1,97 @@
+"""memtier_benchmark, ``--json-out-file``. The raw repeats of ``-x N`` are there with ``--print-all-runs`` only."""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+
+from speedtrack.outside.readers.files import File
+from speedtrack.outside.readers.measures import THROUGHPUT, Measure, time
+from speedtrack.outside.readers.nodes import Node
+from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.tools import ToolReader
+
+RUN = re.compile(r"RUN #\d+ RESULTS")
+AVERAGES = re.compile(r"AGGREGATED AVERAGE RESULTS \((\d{1,4}) runs\)")
+PARAMETERS = (
+    ("protocol", "protocol", ""),
+    ("threads", "threads", ""),
+    ("clients", "clients", ""),
+    ("pipeline", "pipeline", "1"),
+    ("ratio", "ratio", ""),
+    ("data_size", "data_size", ""),
+    ("data_size_range", "data_size_range", "0:0"),
+    ("data_size_list", "data_size_list", ""),
+    ("key_pattern", "key_pattern", ""),
+    ("key_maximum", "key_maximum", ""),
+    ("rate_limit", "rate_limit", "0"),
+    ("tls", "tls", "false"),
+)
+PERCENTILES = {"p50.00": "latency_p50", "p99.00": "latency_p99", "p99.90": "latency_p99_9"}
+
+
+def recognises(file: File) -> bool:
+    return file.json.has("configuration") and any(is_run(name) for name in file.json.value)
+
+
+def is_run(name: object) -> bool:
+    return isinstance(name, str) and bool(name == "ALL STATS" or RUN.fullmatch(name) or AVERAGES.fullmatch(name))
+
+
+def gather(file: File, reading: Reading) -> None:
+    document = file.document
+    runs = [run for name, run in document.members() if name == "ALL STATS" or RUN.fullmatch(name)]
+    for name, averages in document.members():
+        if not runs and (found := AVERAGES.fullmatch(name)):
+            gather_runs([averages], document, reading, n=int(found[1]))
+    gather_runs(runs, document, reading)
+
+
+def gather_runs(runs: list[Node], document: Node, reading: Reading, n: int = 0) -> None:
+    """``n``: of how many runs the only one is the average; 0 if each is a run."""
+    samples: dict[tuple[str, Measure], list[float]] = {}
+    for run in runs:
+        for operation, stats in run.members():
+            if (
+                operation != "Runtime"
+                and isinstance(stats.value, dict)
+                and stats.has("Count")
+                and stats["Count"].count()
+            ):
+                for measure, value in values(stats):
+                    samples.setdefault((operation, measure), []).append(value)
+    parameters = parameters_of(document["configuration"])
+    origin = Origin(measured_at=begin_of(runs))
+    for (operation, measure), numbers in samples.items():
+        what = Summary(numbers[0], n=n) if n else numbers
+        reading.add(Benchmark(f"memtier {operation}", parameters), measure, what, origin, f"/{operation}")
+
+
+def values(stats: Node) -> Iterator[tuple[Measure, float]]:
+    """What one kind of operation has. Latencies that memtier did not compute stand there as zero."""
+    yield THROUGHPUT, stats["Ops/sec"].amount()
+    average = stats.get("Average Latency") or stats.get("Latency")
+    if average and average.amount() > 0:
+        yield time("latency_avg", "ms"), average.amount()
+    accumulated = stats.get("Accumulated Latency")
+    if (accumulated is None or accumulated.amount() > 0) and (percentiles := stats.get("Percentile Latencies")):
+        for name, metric in PERCENTILES.items():
+            if value := percentiles.get(name):
+                yield time(metric, "ms"), value.amount()
+
+
+def parameters_of(configuration: Node) -> dict[str, str]:
+    """What of the configuration changes the load. What is as if it were not given is left out."""
+    found = {}
+    for key, name, default in PARAMETERS:
+        value = configuration.get(key)
+        if value and (word := value.word()) not in (default, "None"):
+            found[name] = word
+    return found
+
+
+def begin_of(runs: list[Node]) -> datetime | None:
+    begins = [begin for run in runs if (runtime := run.get("Runtime")) and (begin := runtime.get("Start time"))]
+    return begins[0].milliseconds() if begins and begins[0].amount() else None
+
+
+READER = ToolReader("memtier", "memtier_benchmark, --json-out-file", recognises, gather)

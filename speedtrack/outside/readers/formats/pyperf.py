@@ -1,0 +1,79 @@
+"""pyperf: the values of all worker processes, without calibration and warm-up."""
+
+from datetime import datetime
+
+from speedtrack.outside.readers.files import File
+from speedtrack.outside.readers.nodes import Node
+from speedtrack.outside.readers.results import Benchmark, Origin, Reading
+from speedtrack.outside.readers.tools import ToolReader
+
+UNITS = {"second": "s", "byte": "B", "integer": ""}
+FACTS = (
+    "cpu_model_name",
+    "cpu_count",
+    "cpu_affinity",
+    "aslr",
+    "platform",
+    "python_implementation",
+    "python_version",
+    "python_compiler",
+    "python_hash_seed",
+    "python_gc",
+)
+
+
+def recognises(file: File) -> bool:
+    document = file.json
+    if not document.has("version", "benchmarks") or not isinstance(document.value["benchmarks"], list):
+        return False
+    benchmarks = document.value["benchmarks"]
+    return bool(benchmarks) and Node(benchmarks[0]).has("runs")
+
+
+def gather(file: File, reading: Reading) -> None:
+    shared = metadata_of(file.document)
+    for benchmark in file.document["benchmarks"].list():
+        runs = [run for run in benchmark["runs"].list() if run.has("values")]
+        facts = shared | metadata_of(benchmark) | (metadata_of(runs[0]) if runs else {})
+        if "name" not in facts:
+            raise benchmark.refused("it has no name in its metadata", "name it (pyperf: --name)")
+        name, unit = Benchmark(facts["name"].text()), unit_of(facts)
+        values = [value for run in runs for value in run["values"].amounts()]
+        if values:
+            reading.add(name, reading.measure(metric_of(unit), unit), values, origin_of(facts), benchmark.pointer)
+        else:
+            reading.skip(benchmark.pointer, f"{name.name!r} has no values")
+
+
+def metadata_of(node: Node) -> dict[str, Node]:
+    metadata = node.get("metadata")
+    return dict(metadata.members()) if metadata else {}
+
+
+def unit_of(facts: dict[str, Node]) -> str:
+    unit = facts.get("unit")
+    if unit is None:
+        return "s"
+    if unit.text() not in UNITS:
+        raise unit.refused(f"{unit.text()[:20]!r} is no unit of pyperf", "second, byte and integer are known")
+    return UNITS[unit.text()]
+
+
+def metric_of(unit: str) -> str:
+    return {"s": "time", "B": "memory"}.get(unit, "value")
+
+
+def origin_of(facts: dict[str, Node]) -> Origin:
+    return Origin(
+        commit=facts["commit_id"].text() if "commit_id" in facts else "",
+        machine=facts["hostname"].text() if "hostname" in facts else "",
+        environment={name: facts[name].word()[:300] for name in FACTS if name in facts},
+        measured_at=date_of(facts),
+    )
+
+
+def date_of(facts: dict[str, Node]) -> datetime | None:
+    return facts["date"].moment() if "date" in facts else None
+
+
+READER = ToolReader("pyperf", "pyperf, -o FILE", recognises, gather)

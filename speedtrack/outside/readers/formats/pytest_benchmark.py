@@ -1,0 +1,68 @@
+"""pytest-benchmark, ``--benchmark-json``: the time of each round; the median where the file has no rounds."""
+
+from speedtrack.outside.readers import ReadError, Word
+from speedtrack.outside.readers.files import File
+from speedtrack.outside.readers.measures import TIME_S
+from speedtrack.outside.readers.nodes import Node
+from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.tools import ToolReader
+
+FACTS = ("machine", "system", "release", "python_implementation", "python_version", "python_compiler")
+
+
+def recognises(file: File) -> bool:
+    return file.json.has("machine_info", "benchmarks")
+
+
+def gather(file: File, reading: Reading) -> None:
+    document = file.document
+    origin = origin_of(document, reading)
+    for benchmark in document["benchmarks"].list():
+        name = (benchmark.get("fullname") or benchmark["name"]).text()
+        reading.add(Benchmark(name), TIME_S, times_of(benchmark["stats"]), origin, benchmark.pointer)
+
+
+def times_of(stats: Node) -> tuple[float, ...] | Summary:
+    rounds = stats.get("data")
+    if rounds and rounds.list():
+        return rounds.amounts()
+    count = stats.get("rounds")
+    return Summary(stats["median"].amount(), n=count.count() if count else None)
+
+
+def origin_of(document: Node, reading: Reading) -> Origin:
+    machine, date = document["machine_info"], document.get("datetime")
+    node = machine.get("node")
+    return Origin(
+        commit=commit_of(document, reading),
+        machine=node.text() if node else "",
+        environment=environment_of(machine),
+        measured_at=date.moment() if date else None,
+    )
+
+
+def commit_of(document: Node, reading: Reading) -> str:
+    """The commit of the working copy; refused if files differ from it, unless the caller states one."""
+    commit = document.get("commit_info")
+    if commit is None or not commit.has("id"):
+        return ""
+    if commit.has("dirty") and commit["dirty"].value is True and not reading.options.commit:
+        raise ReadError(
+            f"{commit['id'].text()[:12]} was measured with changes that are not committed",
+            commit.pointer,
+            "commit them and measure again, or state the commit",
+        )
+    return commit["id"].text()
+
+
+def environment_of(machine: Node) -> dict[str, Word]:
+    facts: dict[str, Word] = {name: one.word() for name in FACTS if (one := machine.get(name))}
+    cpu = machine.get("cpu")
+    if cpu and cpu.object():
+        for name in ("brand_raw", "count"):
+            if fact := cpu.get(name):
+                facts[f"cpu_{name.removesuffix('_raw')}"] = fact.word()
+    return facts
+
+
+READER = ToolReader("pytest-benchmark", "pytest-benchmark, --benchmark-json", recognises, gather)

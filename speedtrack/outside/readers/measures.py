@@ -1,0 +1,110 @@
+"""What the units of other tools mean here.
+
+Times are in nanoseconds, sizes in bytes and rates per second, whatever the file has: so files of several tools fit into
+one project, whose metrics have one unit each, and pages can show 3 µs and 3 ms beside each other.
+"""
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+Better = Literal["higher", "lower"]
+LONGEST_UNIT, LONGEST_METRIC = 20, 60  # as in the native document
+
+NS = {
+    name: Decimal(factor)
+    for names, factor in (
+        ("ns nsec nanosecond nanoseconds", "1"),
+        ("us µs μs usec microsecond microseconds", "1e3"),
+        ("ms msec millisecond milliseconds", "1e6"),
+        ("s sec second seconds", "1e9"),
+        ("min minute minutes", "6e10"),
+        ("hr hour hours", "3.6e12"),
+        ("day days", "8.64e13"),
+    )
+    for name in names.split()
+}
+BYTES = {
+    name: Decimal(factor)
+    for names, factor in (
+        ("B byte bytes", 1),
+        ("kB KB kilobyte kilobytes", 10**3),
+        ("MB megabyte megabytes", 10**6),
+        ("GB gigabyte gigabytes", 10**9),
+        ("KiB kibibyte kibibytes", 2**10),
+        ("MiB mebibyte mebibytes", 2**20),
+        ("GiB gibibyte gibibytes", 2**30),
+    )
+    for name in names.split()
+}
+UNNAMED = "value"
+PER_ONE = re.compile(r" ?/ ?(op|iter|ops|iteration)$")
+PER_SECOND = re.compile(r"^(.*?) ?/ ?(ns|us|µs|ms|s|sec|second)$")
+REQUESTS = ("req", "reqs", "request", "requests")
+OPERATIONS = ("op", "ops", "operation", "operations", "iter", "iters", "iterations")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric as it is stored. ``better``: None if nobody knows. ``factor``: from the file's unit to ``unit``."""
+
+    metric: str
+    unit: str
+    better: Better | None
+    factor: Decimal = Decimal(1)
+
+
+def time(metric: str, unit: str) -> Measure:
+    """A time in one of the units of NS."""
+    return Measure(metric, "ns", "lower", NS[unit])
+
+
+TIME = time("time", "ns")
+TIME_S = time("time", "s")
+MEMORY = Measure("memory", "bytes", "lower")
+PEAK_MEMORY = Measure("peak_memory", "bytes", "lower")
+THROUGHPUT = Measure("throughput", "requests/s", "higher")
+RATE = Measure("rate", "ops/s", "higher")
+BANDWIDTH = Measure("bandwidth", "bytes/s", "higher")
+ALLOCATED = Measure("allocated", "bytes", "lower")
+ALLOCATIONS = Measure("allocations", "allocs/op", "lower")
+
+
+def stated_measure(unit: str, stated: Better | None) -> Measure:
+    """The measure of a value of which somebody says which direction is better.
+
+    If that contradicts a known unit, it is taken at its word: the metric is then the unit itself.
+    """
+    known = known_unit(unit)
+    if known is None or (stated and known.better != stated):
+        return Measure(unit or UNNAMED, unit, stated)
+    return known
+
+
+def known_unit(unit: str) -> Measure | None:
+    """The measure of a unit that says by itself what it is."""
+    plain = PER_ONE.sub("", unit)
+    if plain in NS:
+        return Measure("time", "ns", "lower", NS[plain])
+    if unit in ("B/op", "B/iter"):
+        return ALLOCATED
+    if plain in BYTES:
+        return Measure("memory", "bytes", "lower", BYTES[plain])
+    if plain == "allocs":
+        return ALLOCATIONS
+    return rate_of(unit)
+
+
+def rate_of(unit: str) -> Measure | None:
+    found = PER_SECOND.match(unit)
+    if found is None:
+        return None
+    what, each_second = found[1], Decimal(10**9) / NS[found[2]]
+    if what in REQUESTS:
+        return Measure("throughput", "requests/s", "higher", each_second)
+    if what in OPERATIONS:
+        return Measure("rate", "ops/s", "higher", each_second)
+    if what in BYTES:
+        return Measure("bandwidth", "bytes/s", "higher", each_second * BYTES[what])
+    return Measure(f"{what}/s", f"{what}/s", "higher", each_second) if what else None

@@ -1,0 +1,67 @@
+"""Every reader, and which of them reads a file."""
+
+from speedtrack.outside.readers import ReadError
+from speedtrack.outside.readers.files import File
+from speedtrack.outside.readers.formats import (
+    asv,
+    bencher,
+    criterion,
+    github_action,
+    go,
+    google,
+    hyperfine,
+    jmh,
+    memtier,
+    pyperf,
+    pytest_benchmark,
+    redis_benchmark,
+)
+from speedtrack.outside.readers.tools import ToolReader
+
+READERS: tuple[ToolReader, ...] = (
+    redis_benchmark.READER,
+    memtier.READER,
+    github_action.ENTRIES,
+    github_action.HISTORY,
+    bencher.READER,
+    google.READER,
+    hyperfine.READER,
+    pyperf.READER,
+    pytest_benchmark.READER,
+    go.READER,
+    criterion.FOLDER,
+    criterion.MESSAGES,
+    jmh.READER,
+    asv.READER,
+)
+
+
+def named(name: str) -> ToolReader:
+    """The reader of a format. Raises ReadError that lists the formats."""
+    for reader in READERS:
+        if reader.name == name:
+            return reader
+    known = ", ".join(["native", *(reader.name for reader in READERS)])
+    raise ReadError(f"there is no format {name!r}", remedy=f"use one of {known}")
+
+
+def reader_of(content: bytes, name: str) -> ToolReader:
+    """The reader of a file. Raises ReadError if none knows it, or several do."""
+    file = File(content, name)
+    file.check()
+    found = [reader for reader in READERS if reader.recognises(file)]
+    if len(found) != 1:
+        if not found:
+            look(file)
+        what = " or ".join(reader.name for reader in found)
+        cause = f"it may be {what}" if found else "its format is not known"
+        raise ReadError(cause, remedy="name the format (--format)")
+    return found[0]
+
+
+def look(file: File) -> None:
+    """Raise ReadError if the file is broken, whatever its format is."""
+    if file.is_archive:
+        file.members  # noqa: B018  # read for its errors
+    elif file.text.lstrip().startswith(("{", "[")):
+        file.document  # noqa: B018

@@ -1,0 +1,174 @@
+"""How a reader gathers results as the native document has them, and what it leaves out, with the reason."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
+
+from speedtrack.outside.readers import Options, OutsideResult, ReadError, Word
+from speedtrack.outside.readers.measures import LONGEST_METRIC, LONGEST_UNIT, UNNAMED, Better, Measure, known_unit
+from speedtrack.stats.summary import summarize
+
+MOST_SAMPLES = 1000  # of a result, as in the native document; more become their median and its interval
+MOST_SHOWN = 3  # reasons in one message
+HIGHER: Literal["higher"] = "higher"
+LOWER: Literal["lower"] = "lower"
+LARGEST_COUNT = 32_767  # as in the native document
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A part of a file that became no result."""
+
+    place: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.cause}"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a file says of all its results, or of some: which commit they measured, where and when."""
+
+    commit: str = ""
+    machine: str = ""
+    environment: Mapping[str, Word] = field(default_factory=dict)
+    measured_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A result of which the file does not have the repeats."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    name: str
+    parameters: Mapping[str, Word] = field(default_factory=dict)
+
+
+@dataclass
+class Reading:
+    """What was read of one file so far. What the caller states counts, also against the file."""
+
+    options: Options
+    results: list[OutsideResult] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.directions = stated_directions(filter(None, self.options.given.get("better", "").split(",")))
+
+    def skip(self, place: str, cause: str) -> None:
+        self.left_out.append(LeftOut(place, cause))
+
+    def direction(self, metric: str) -> Better | None:
+        return self.directions.get(metric) or self.directions.get("")
+
+    def add(
+        self,
+        benchmark: Benchmark,
+        measure: Measure,
+        numbers: "Iterable[float] | Summary",
+        origin: Origin,
+        place: str,
+    ) -> None:
+        """One result; it is left out if its direction is not known, or a value is zero: changes are ratios."""
+        summary = numbers if isinstance(numbers, Summary) else condensed(list(numbers))
+        better = measure.better or self.direction(measure.metric)
+        if len(measure.unit) > LONGEST_UNIT or len(measure.metric) > LONGEST_METRIC:
+            self.skip(place, f"{measure.unit[:60]!r} is too long for a unit ({LONGEST_UNIT} characters)")
+        elif better is None:
+            self.skip(
+                place,
+                f"nobody knows which direction of {measure.metric[:60]!r} is better: state it (--option better=lower)",
+            )
+        elif any(value <= 0 for value in values_of(summary)):
+            self.skip(place, f"{measure.metric!r} is zero, and changes are ratios")
+        else:
+            self.results.append(self.result(benchmark, measure, better, summary, origin))
+
+    def measure(self, name: str, unit: str) -> Measure:
+        """The measure of a value whose unit a file has in free words. ``name``: of the metric, if the file names it.
+
+        What the caller says of directions matters only where the unit does not say it.
+        """
+        if known := known_unit(unit):
+            return replace(known, metric=name or known.metric)
+        metric = name or unit or UNNAMED
+        return Measure(metric, unit, self.direction(metric))
+
+    def result(
+        self, benchmark: Benchmark, measure: Measure, better: Better, numbers: "Summary | list[float]", origin: Origin
+    ) -> OutsideResult:
+        found = OutsideResult(
+            benchmark=benchmark.name,
+            metric=measure.metric,
+            unit=measure.unit,
+            better=better,
+            parameters=dict(benchmark.parameters),
+            commit="" if self.options.commit else origin.commit,
+            machine="" if self.options.machine else machine_name(origin.machine),
+            environment={**origin.environment, **self.options.environment},
+            measured_at=None if self.options.measured_at else origin.measured_at,
+        )
+        if isinstance(numbers, Summary):
+            return with_summary(found, numbers, measure.factor)
+        return replace(found, samples=tuple(scaled(sample, measure.factor) for sample in numbers))
+
+    def finished(self) -> "Reading":
+        """Itself, unless there is no result in it."""
+        if self.results:
+            return self
+        causes = "; ".join(str(one) for one in self.left_out[:MOST_SHOWN])
+        raise ReadError(f"it has no result that can be taken{': ' if causes else ''}{causes}", "file")
+
+
+def stated_directions(words: Iterable[str]) -> dict[str, Better]:
+    """Directions as people type them: ``higher`` for all metrics of unknown direction, ``hits=higher`` for one."""
+    stated: dict[str, Better] = {}
+    for word in (word.strip() for word in words):
+        metric, _, direction = word.rpartition("=")
+        if direction not in ("higher", "lower"):
+            raise ReadError(f"{word!r} is no direction", "better", "write higher, lower, or METRIC=higher")
+        stated[metric] = HIGHER if direction == "higher" else LOWER
+    return stated
+
+
+def values_of(numbers: Summary | list[float]) -> list[float]:
+    return [numbers.value] if isinstance(numbers, Summary) else numbers
+
+
+def condensed(samples: list[float]) -> Summary | list[float]:
+    """The repeats; their median and its interval if they are more than one result may have."""
+    if len(samples) <= MOST_SAMPLES:
+        return samples
+    estimate = summarize(samples)
+    return Summary(estimate.value, estimate.low, estimate.high, estimate.n)
+
+
+def scaled(value: float, factor: Decimal) -> float:
+    """In another unit, without the noise of binary fractions: 0.1 ms is 100000 ns."""
+    return value if factor == 1 else float(Decimal(repr(value)) * factor)
+
+
+def with_summary(result: OutsideResult, summary: Summary, factor: Decimal) -> OutsideResult:
+    """An interval only where the native document has one: around the value, both ends positive."""
+    n = min(summary.n, LARGEST_COUNT) if summary.n else None
+    found = replace(result, value=scaled(summary.value, factor), n=n)
+    low, high = summary.low, summary.high
+    if low is None or high is None or not 0 < low <= summary.value <= high:
+        return found
+    return replace(found, low=scaled(low, factor), high=scaled(high, factor))
+
+
+def machine_name(host: str) -> str:
+    """A host's name in the letters that names of machines have; empty if nothing of it is left."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", host).strip("-")[:50].strip("-")

@@ -1,0 +1,62 @@
+"""The sample files by name, and what reads them."""
+
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+from speedtrack.outside.readers import Options, OutsideResult
+from speedtrack.outside.readers.files import File
+from speedtrack.outside.readers.folders import packed
+from speedtrack.outside.readers.registry import named, reader_of
+from speedtrack.outside.readers.results import Reading
+
+FILES = Path(__file__).parent / "files"
+FORMATS = {
+    "redis-benchmark.csv": "redis-benchmark",
+    "redis-benchmark-tests.csv": "redis-benchmark",
+    "valkey-benchmark.csv": "redis-benchmark",
+    "memtier.json": "memtier",
+    "memtier-runs.json": "memtier",
+    "github-action-smaller.json": "github-action",
+    "github-action-bigger.json": "github-action",
+    "data.js": "github-action-history",
+    "bencher.json": "bencher",
+    "google-benchmark.json": "google-benchmark",
+    "google-aggregates.json": "google-benchmark",
+    "hyperfine.json": "hyperfine",
+    "hyperfine-parameters.json": "hyperfine",
+    "pyperf.json": "pyperf",
+    "pyperf-command.json": "pyperf",
+    "pytest-benchmark.json": "pytest-benchmark",
+    "go.txt": "go",
+    "criterion": "criterion",
+    "cargo-criterion.json": "cargo-criterion",
+    "jmh.json": "jmh",
+    "jmh-sample.json": "jmh",
+    "asv": "asv",
+}
+
+
+def content_of(name: str) -> bytes:
+    path = FILES / name
+    return packed(path) if path.is_dir() else path.read_bytes()
+
+
+def reading_of(name: str, **options: object) -> Reading:
+    content = content_of(name)
+    return reader_of(content, name).reading(File(content, name), Options(**options))  # type: ignore[arg-type]
+
+
+def read(content: bytes, format: str, **options: object) -> list[OutsideResult]:
+    return named(format).read(content, Options(**options))  # type: ignore[arg-type]
+
+
+def archive(**members: bytes) -> bytes:
+    """A tar archive of files by name, with a slash for each double underscore."""
+    packing = BytesIO()
+    with tarfile.open(fileobj=packing, mode="w") as tar:
+        for name, content in members.items():
+            header = tarfile.TarInfo(name.replace("__", "/") + ".json")
+            header.size = len(content)
+            tar.addfile(header, BytesIO(content))
+    return packing.getvalue()

@@ -1,0 +1,305 @@
+"""Write results from outside: the rows that they need, and then runs, attempts and measurements, table by table.
+
+A batch may have thousands of results at thousands of commits, so each table is written by one statement, with ids that
+were drawn before.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import connection, transaction
+from django.db.models import Min
+from psycopg.types.json import Jsonb
+
+from speedtrack.benchmarks.digests import json_digest
+from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, SetMember, Suite
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Attempt, Environment, Import, Machine, MachineEvent, Series
+from speedtrack.stats.summary import Estimate
+
+SUITE = "outside"  #: the name of the suite that all imports have, as no run is without one
+REGISTERED = "its first result was sent"
+
+ROUNDS = """
+SELECT commit_id, machine_id, max(round) FROM runs_run
+ WHERE reason = 'import' AND base_id IS NULL AND commit_id = ANY (%(commits)s) AND machine_id = ANY (%(machines)s)
+ GROUP BY commit_id, machine_id
+"""
+RUNS = """
+INSERT INTO runs_run (id, project_id, commit_id, machine_id, suite_id, benchmark_set_id, imported_id, reason, round,
+                      trials, metrics, status, priority, rank, attempt, lease_token, error, floors_due, started_at,
+                      ended_at)
+SELECT r.id, %(project)s, r.commit_id, r.machine_id, %(suite)s, r.set_id, %(imported)s, 'import', r.round, 1, '{}',
+       'succeeded', 0, 0, 1, 1, '', false, now(), now()
+  FROM unnest(%(runs)s::bigint[], %(commits)s::int[], %(machines)s::bigint[], %(sets)s::bigint[], %(rounds)s::int[])
+       AS r (id, commit_id, machine_id, set_id, round)
+"""
+ATTEMPTS = """
+INSERT INTO runs_attempt (id, run_id, number, token, instance, ended_at, outcome, postponed, out_of_reach)
+SELECT a.id, a.run_id, 1, 1, '', now(), 'succeeded', '{}', '{}'
+  FROM unnest(%(attempts)s::bigint[], %(runs)s::bigint[]) AS a (id, run_id)
+"""
+EVENTS = """
+INSERT INTO runs_runevent (run_id, attempt, before, after, why)
+SELECT r.id, 1, '', 'succeeded', 'measured elsewhere' FROM unnest(%(runs)s::bigint[]) AS r (id)
+"""
+MEASUREMENTS = """
+INSERT INTO runs_measurement (id, attempt_id, series_id, commit_id, side, value, low, high, n, flags, paired, accepted)
+SELECT m.*, '{}', false, true
+  FROM (SELECT id, attempt_id, series_id, commit_id, 'head', value, low, high, n
+          FROM unnest(%(ids)s::bigint[], %(of_attempts)s::bigint[], %(series)s::int[], %(of_commits)s::int[],
+                      %(values)s::float8[], %(lows)s::float8[], %(highs)s::float8[], %(counts)s::smallint[])
+               AS m (id, attempt_id, series_id, commit_id, value, low, high, n)) m
+"""
+SAMPLES = """
+INSERT INTO runs_samples (measurement_id, values)
+SELECT s.id, s.values::float8[] FROM unnest(%(sampled)s::bigint[], %(samples)s::text[]) AS s (id, values)
+"""
+ORIGINS = """
+INSERT INTO runs_origin (measurement_id, project_id, digest, measured_at, external_id, url, tags)
+SELECT o.id, %(project)s, o.digest, o.at, o.external_id, o.url, o.tags
+  FROM unnest(%(ids)s::bigint[], %(digests)s::bytea[], %(times)s::timestamptz[], %(externals)s::text[],
+              %(urls)s::text[], %(tags)s::jsonb[]) AS o (id, digest, at, external_id, url, tags)
+"""
+# Not by the statement's time: the attempts have ended at that of the transaction.
+MARKED = """
+UPDATE runs_series SET undetected_since = least(undetected_since, %(since)s)
+ WHERE id IN (SELECT id FROM runs_series WHERE id = ANY (%(series)s) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
+RETURNING id
+"""
+
+
+@dataclass(frozen=True)
+class NewResult:
+    """A result of which all rows but its run's and its measurement's are there."""
+
+    commit_id: int
+    machine_id: int
+    environment_id: int
+    benchmark_id: int
+    metric: str
+    estimate: Estimate
+    samples: Sequence[float] | None
+    digest: bytes
+    measured_at: datetime | None
+    external_id: str
+    url: str
+    tags: Mapping[str, str]
+
+    @property
+    def series(self) -> tuple[int, str, int, int]:
+        return self.benchmark_id, self.metric, self.machine_id, self.environment_id
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """The results of one commit on one machine, each series once. ``round``: counts the imports there."""
+
+    commit_id: int
+    machine_id: int
+    round: int
+    results: list[NewResult]
+
+    @property
+    def benchmarks(self) -> frozenset[int]:
+        return frozenset(one.benchmark_id for one in self.results)
+
+
+def register(names: Iterable[str], who: User | None) -> dict[str, int]:
+    """Register machines without a runner. No project has one among its machines, so nothing is queued for it."""
+    asked = sorted(names)
+    # Another project's import may register the same name at the same time.
+    Machine.objects.bulk_create((Machine(name=name, outside=True) for name in asked), ignore_conflicts=True)
+    made = dict(Machine.objects.filter(name__in=asked, outside=True).values_list("name", "pk"))
+    kind = MachineEvent.Kind.ENROLLED
+    MachineEvent.objects.bulk_create(
+        MachineEvent(machine_id=pk, kind=kind, why=REGISTERED, who=who) for pk in made.values()
+    )
+    return made
+
+
+def store_environments(facts: Mapping[tuple[int, str], Mapping[str, Any]]) -> dict[tuple[int, str], int]:
+    """The ids of the environments by machine and digest, made where they are missing."""
+    Environment.objects.bulk_create(
+        (
+            Environment(machine_id=machine, digest=digest, facts={"series": dict(words), "recorded": {}})
+            for (machine, digest), words in facts.items()
+        ),
+        ignore_conflicts=True,
+    )
+    found = Environment.objects.filter(machine__in={machine for machine, _ in facts}, digest__in={d for _, d in facts})
+    return {(machine, digest): pk for machine, digest, pk in found.values_list("machine_id", "digest", "pk")}
+
+
+def store_benchmarks(
+    project: Project, definitions: Mapping[tuple[str, str], dict[str, Any]]
+) -> dict[tuple[str, str], int]:
+    """The ids of the benchmarks by name and digest, made where they are missing."""
+    Benchmark.objects.bulk_create(
+        (
+            Benchmark(project=project, name=name, digest=digest, definition=definition)
+            for (name, digest), definition in definitions.items()
+        ),
+        ignore_conflicts=True,
+    )
+    found = Benchmark.objects.filter(project=project, digest__in={digest for _, digest in definitions})
+    return {(name, digest): pk for name, digest, pk in found.values_list("name", "digest", "pk")}
+
+
+def store(imported: Import, results: Sequence[NewResult]) -> None:
+    """Store results as runs that have succeeded, and mark their series for detection."""
+    series = store_series(imported.project, results)
+    runs = runs_of(results)
+    sets = store_sets(imported.project, {run.benchmarks for run in runs})
+    run_ids, attempt_ids = drawn("runs_run", len(runs)), drawn("runs_attempt", len(runs))
+    rows = [(attempt, one) for attempt, run in zip(attempt_ids, runs, strict=True) for one in run.results]
+    ids = drawn("runs_measurement", len(rows))
+    sampled = [(pk, one.samples) for pk, (_, one) in zip(ids, rows, strict=True) if one.samples is not None]
+    asked: dict[str, Any] = {
+        "project": imported.project_id,
+        "imported": imported.pk,
+        "suite": suite().pk,
+        "runs": run_ids,
+        "attempts": attempt_ids,
+        "commits": [run.commit_id for run in runs],
+        "machines": [run.machine_id for run in runs],
+        "rounds": [run.round for run in runs],
+        "sets": [sets[run.benchmarks] for run in runs],
+        "ids": ids,
+        "of_attempts": [attempt for attempt, _ in rows],
+        "of_commits": [one.commit_id for _, one in rows],
+        "series": [series[one.series] for _, one in rows],
+        "values": [one.estimate.value for _, one in rows],
+        "lows": [one.estimate.low for _, one in rows],
+        "highs": [one.estimate.high for _, one in rows],
+        "counts": [one.estimate.n for _, one in rows],
+        "sampled": [pk for pk, _ in sampled],
+        "samples": [f"{{{','.join(map(repr, samples))}}}" for _, samples in sampled],
+        "digests": [one.digest for _, one in rows],
+        "times": [one.measured_at for _, one in rows],
+        "externals": [one.external_id for _, one in rows],
+        "urls": [one.url for _, one in rows],
+        "tags": [Jsonb(dict(one.tags)) if one.tags else None for _, one in rows],
+    }
+    with connection.cursor() as cursor:
+        for statement in (RUNS, ATTEMPTS, EVENTS, MEASUREMENTS, SAMPLES, ORIGINS):
+            cursor.execute(statement, asked)
+        cursor.execute("SELECT now()")
+        (ended_at,) = cursor.fetchone()
+    mark_undetected(imported, {series[one.series] for one in results}, ended_at)
+
+
+def suite() -> Suite:
+    """The one that stands for what nobody here defined."""
+    definition: dict[str, Any] = {"benchmark": []}
+    return Suite.objects.get_or_create(
+        digest=json_digest({SUITE: definition}), defaults={"name": SUITE, "definition": definition}
+    )[0]
+
+
+def drawn(table: str, count: int) -> list[int]:
+    """So many new ids of a table."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)", [table, count])
+        return [pk for (pk,) in cursor]
+
+
+def store_series(project: Project, results: Sequence[NewResult]) -> dict[tuple[int, str, int, int], int]:
+    """The ids of the series, made where they are missing."""
+    asked = {one.series for one in results}
+    known = known_series(project, asked)
+    columns = ("benchmark_id", "metric", "machine_id", "environment_id")
+    Series.objects.bulk_create(
+        (Series(project=project, **dict(zip(columns, key, strict=True))) for key in sorted(asked - known.keys())),
+        ignore_conflicts=True,
+    )
+    return known if asked <= known.keys() else known_series(project, asked)
+
+
+def known_series(project: Project, asked: set[tuple[int, str, int, int]]) -> dict[tuple[int, str, int, int], int]:
+    benchmarks, metrics, machines, environments = (set(column) for column in zip(*asked, strict=True))
+    found = Series.objects.filter(
+        project=project,
+        benchmark__in=benchmarks,
+        metric__in=metrics,
+        machine__in=machines,
+        environment__in=environments,
+    )
+    rows = found.values_list("benchmark_id", "metric", "machine_id", "environment_id", "pk")
+    return {
+        (benchmark, metric, machine, environment): pk
+        for benchmark, metric, machine, environment, pk in rows
+        if (benchmark, metric, machine, environment) in asked
+    }
+
+
+def runs_of(results: Sequence[NewResult]) -> list[NewRun]:
+    """The results by commit and machine. Those of one series at one commit become runs of their own, like re-runs."""
+    groups: dict[tuple[int, int, int], list[NewResult]] = defaultdict(list)
+    times: dict[tuple[Any, ...], int] = defaultdict(int)
+    for one in results:
+        place = (one.commit_id, one.series)
+        groups[one.commit_id, one.machine_id, times[place]].append(one)
+        times[place] += 1
+    asked = {"commits": list({key[0] for key in groups}), "machines": list({key[1] for key in groups})}
+    with connection.cursor() as cursor:
+        cursor.execute(ROUNDS, asked)
+        last = {(commit, machine): round for commit, machine, round in cursor}
+    return [
+        NewRun(commit, machine, last.get((commit, machine), -1) + 1 + again, some)
+        for (commit, machine, again), some in groups.items()
+    ]
+
+
+def store_sets(project: Project, sets: set[frozenset[int]]) -> dict[frozenset[int], int]:
+    """The ids of these sets of benchmarks, made where they are missing."""
+    known = {
+        pk: digest + name
+        for pk, digest, name in Benchmark.objects.filter(pk__in=frozenset[int]().union(*sets)).values_list(
+            "pk", "digest", "name"
+        )
+    }
+    digests = {members: json_digest(sorted(known[pk] for pk in members)) for members in sets}
+    of_project = BenchmarkSet.objects.filter(project=project, digest__in=digests.values())
+    stored = dict(of_project.values_list("digest", "pk"))
+    missing = {digest: members for members, digest in digests.items() if digest not in stored}
+    made = BenchmarkSet.objects.bulk_create(BenchmarkSet(project=project, digest=digest) for digest in missing)
+    stored |= {one.digest: one.pk for one in made}
+    SetMember.objects.bulk_create(
+        (
+            SetMember(benchmark_set_id=stored[digest], benchmark_id=pk)
+            for digest, members in missing.items()
+            for pk in sorted(members)
+        ),
+        batch_size=5000,
+    )
+    return {members: stored[digest] for members, digest in digests.items()}
+
+
+def mark_undetected(imported: Import, series: Iterable[int], since: datetime) -> None:
+    """Mark series for detection, as runs/queue.py does for what a runner has measured.
+
+    Detection holds the series that it looks at, perhaps for long after an import of years: nobody waits for that.
+    Those that it holds are noted, and marked when it begins anew.
+    """
+    asked = sorted(series)
+    with connection.cursor() as cursor:
+        cursor.execute(MARKED, {"series": asked, "since": since})
+        marked = {pk for (pk,) in cursor}
+    left = [pk for pk in asked if pk not in marked]
+    if left != imported.unmarked:
+        Import.objects.filter(pk=imported.pk).update(unmarked=left)
+
+
+def mark_held() -> None:
+    """Mark the series that detection held when their results were stored. Safe to run any number of times at once."""
+    for pk in Import.objects.exclude(unmarked=[]).values_list("pk", flat=True):
+        with transaction.atomic():
+            waiting = Import.objects.exclude(unmarked=[]).select_for_update(skip_locked=True, of=("self",), no_key=True)
+            if imported := waiting.filter(pk=pk).first():
+                since = Attempt.objects.filter(run__imported=imported).aggregate(since=Min("ended_at"))["since"]
+                mark_undetected(imported, imported.unmarked, since)

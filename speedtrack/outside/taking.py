@@ -1,0 +1,318 @@
+"""Take a batch of results from outside: check each against its project, and store those that are right.
+
+``prepare`` looks at the repository where that is needed, so it runs outside of any transaction; ``store`` writes.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import connection, transaction
+from django.utils import timezone
+
+from speedtrack.benchmarks.digests import json_digest
+from speedtrack.benchmarks.metrics import LONGEST_KEY, METRICS, Direction, is_outside, outside_key
+from speedtrack.benchmarks.models import OutsideMetric
+from speedtrack.outside import commits, names, storing
+from speedtrack.outside.document import Batch, Point, Refusal, points_of
+from speedtrack.outside.storing import NewResult
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Import, Machine
+from speedtrack.stats.summary import Estimate, summarize
+
+IMPORT_LOCK = 0x5341  # class of the advisory lock of an import; its object is the project
+AHEAD = timedelta(days=1)  # how far in the future a result may have been measured: clocks and zones differ
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Who sends results, and how. ``registers``: a machine of a new name is registered with its first result."""
+
+    door: Import.Door
+    user: User | None = None
+    name: str = ""
+    source: str = ""
+    registers: bool = True
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of a batch. ``unchanged``: results that were stored before. ``import_id``: None if nothing is new."""
+
+    taken: int
+    unchanged: int
+    refused: list[Refusal]
+    import_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A result and what its names stand for in its project; all but ids of rows that may have to be made."""
+
+    point: Point
+    commit_id: int
+    sha: str
+    machine: str
+    environment_digest: str
+    benchmark: str
+    benchmark_digest: str
+    metric: str  #: its key
+
+    @cached_property
+    def series(self) -> tuple[str, ...]:
+        return self.machine, self.environment_digest, self.benchmark, self.benchmark_digest, self.metric
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Of all that makes it a result of its own."""
+        row = self.point.row
+        values = row.samples if row.samples is not None else [[row.value, row.low, row.high, row.n]]
+        at = self.point.measured_at.timestamp() if self.point.measured_at else None
+        said = [self.sha, *self.series, row.id, at, values]
+        return blake2b(json.dumps(said, separators=(",", ":")).encode(), digest_size=16).digest()
+
+    @property
+    def estimate(self) -> Estimate:
+        row = self.point.row
+        if row.samples is not None:
+            return summarize(row.samples)
+        assert row.value is not None
+        low, high = (row.value if end is None else end for end in (row.low, row.high))
+        return Estimate(row.value, low, high, row.n or 1)
+
+
+@dataclass
+class Prepared:
+    """The results of a batch whose commits are known, and the refusals so far."""
+
+    project: Project
+    batch: Batch
+    sender: Sender
+    points: list[Point]
+    found: commits.Found
+    refused: list[Refusal] = field(default_factory=list)
+
+    def refuse(self, point: Point, place: str, detail: str) -> None:
+        self.refused.append(Refusal(point.index, f"/results/{point.index}{place}", detail))
+
+
+def take(project: Project, batch: Batch, sender: Sender, all_or_nothing: bool = False) -> Report:
+    """Store the results of a batch that are right, and say which are not. A result that is stored stays as it is.
+
+    ``all_or_nothing``: if one is refused, none is taken.
+    """
+    prepared = prepare(project, batch, sender)
+    with transaction.atomic():
+        return store(prepared, all_or_nothing)
+
+
+def prepare(project: Project, batch: Batch, sender: Sender) -> Prepared:
+    """Check each result by itself, and find the commits. May fetch from the repository."""
+    points: list[Point] = []
+    refused: list[Refusal] = []
+    latest = timezone.now() + AHEAD
+    for one in points_of(batch):
+        if isinstance(one, Refusal):
+            refused.append(one)
+        elif one.measured_at and one.measured_at > latest:
+            detail = f"{one.measured_at.isoformat()} is in the future: set the clock of the sender"
+            refused.append(Refusal(one.index, f"/results/{one.index}/measured_at", detail))
+        else:
+            points.append(one)
+    return Prepared(project, batch, sender, points, commits.find(project, (one.commit for one in points)), refused)
+
+
+def store(prepared: Prepared, all_or_nothing: bool = False) -> Report:
+    """Store what is right, in the caller's transaction. Imports of one project wait for each other."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [IMPORT_LOCK, prepared.project.pk])
+    machines = machines_of(prepared)
+    metrics = MetricsOfProject(prepared.project)
+    checked = without_repetitions(prepared, list(check_all(prepared, machines, metrics)))
+    known = stored_digests(prepared.project, [one.digest for one in checked])
+    new = [one for one in checked if one.digest not in known]
+    refused = sorted(prepared.refused, key=lambda one: one.index)
+    if all_or_nothing and refused:
+        return Report(0, 0, refused)
+    report = Report(len(new), len(checked) - len(new), refused)
+    if not new:
+        return report
+    metrics.store({one.metric for one in new})
+    return replace(report, import_id=store_new(prepared, new, machines).pk)
+
+
+def machines_of(prepared: Prepared) -> dict[str, Machine]:
+    """The machines that the results name and that are registered, by the name here."""
+    asked = {names.machine_name(point.machine) for point in prepared.points}
+    return {machine.name: machine for machine in Machine.objects.filter(name__in=asked).defer("facts")}
+
+
+def check_all(prepared: Prepared, machines: Mapping[str, Machine], metrics: "MetricsOfProject") -> Iterable[Checked]:
+    """The results that are right by their project; notes the others."""
+    ids = commits.ids_of(prepared.project, prepared.found.shas.values())
+    digests: dict[str, str] = {}
+    for point in prepared.points:
+        row = point.row
+        sha = prepared.found.shas.get(point.commit)
+        benchmark, machine = names.benchmark_name(row.benchmark, row.parameters), names.machine_name(point.machine)
+        place, fault = "/commit", "" if sha else prepared.found.faults[point.commit]
+        if not fault:
+            place, fault = "/machine", fault_of_machine(machine, machines.get(machine), prepared.sender)
+        if not fault:
+            place, fault = "/benchmark", names.fault_of_benchmark(benchmark)
+        if not fault:
+            place, fault = metrics.fault_of(point)
+        if fault or not sha:
+            prepared.refuse(point, place, fault)
+            continue
+        yield Checked(
+            point,
+            ids[sha],
+            sha,
+            machine,
+            digest_of(digests, point.environment),
+            benchmark,
+            digest_of(digests, names.benchmark_definition(row.benchmark, row.parameters)),
+            metrics.keys[row.metric],
+        )
+
+
+def digest_of(known: dict[str, str], facts: Mapping[str, Any]) -> str:
+    """Its digest; equal facts of a batch are digested once."""
+    text = repr(facts)
+    if text not in known:
+        known[text] = json_digest(dict(facts))
+    return known[text]
+
+
+def fault_of_machine(name: str, machine: Machine | None, sender: Sender) -> str:
+    if not name:
+        return "the name of a machine has letters or digits"
+    if machine is None:
+        adding = f"there is no machine {name}: `manage.py machine add {name} --outside` registers it"
+        return "" if sender.registers else adding
+    if not machine.outside:
+        return f"machine {name} has a runner, which measures there: give results from elsewhere another machine's name"
+    if machine.retired_at:
+        return f"machine {name} is retired: `manage.py machine return {name}` returns it to service"
+    return ""
+
+
+class MetricsOfProject:
+    """The metrics of a project's results from outside, those of the batch included as they come."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.keys = dict(OutsideMetric.objects.filter(project=project).values_list("name", "key"))
+        self.known = set(self.keys)
+
+    def fault_of(self, point: Point) -> tuple[str, str]:
+        """What contradicts the definition of a result's metric, with the place; a new metric is noted."""
+        row = point.row
+        if row.metric in METRICS and not is_outside(row.metric):
+            self.keys[row.metric] = row.metric
+        if row.metric not in self.keys:
+            return self.define(row.metric, row.unit, row.better)
+        metric = METRICS[self.keys[row.metric]]
+        if row.unit is not None and row.unit != metric.unit:
+            words = f"metric {row.metric} is in {metric.unit!r} here, not in {row.unit!r}"
+            return "/unit", f"{words}: convert it, or give it another name"
+        if row.better is not None and row.better != metric.better:
+            words = f"{metric.better} values of metric {row.metric} are better here, not {row.better} ones"
+            return "/better", f"{words}: give it another name"
+        return "", ""
+
+    def define(self, name: str, unit: str | None, better: str | None) -> tuple[str, str]:
+        if unit is None or better is None:
+            place = "/unit" if unit is None else "/better"
+            what = "its unit (perhaps empty)" if unit is None else "which of its values are better"
+            return place, f"metric {name} is new in {self.project}: say {what}"
+        key = outside_key(name, unit, Direction(better))
+        if len(key) > LONGEST_KEY:
+            return "/metric", f"{name} with its unit has {len(key)} letters as an address: at most {LONGEST_KEY}"
+        self.keys[name] = key
+        return "", ""
+
+    def store(self, used: set[str]) -> None:
+        """Store the new ones among those of these keys."""
+        new = {name: key for name, key in self.keys.items() if name not in self.known and key in used}
+        OutsideMetric.objects.bulk_create(
+            OutsideMetric(project=self.project, name=name, key=key) for name, key in new.items()
+        )
+
+
+def without_repetitions(prepared: Prepared, checked: Sequence[Checked]) -> list[Checked]:
+    """Those that nothing before them in the batch is taken for; notes the others."""
+    seen: dict[tuple[Any, ...], int] = {}
+    left = []
+    for one in checked:
+        key = (one.series, one.sha, one.point.row.id, one.point.measured_at)
+        if key in seen:
+            what = f"the same series and commit as /results/{seen[key]}: tell them apart by `id` or `measured_at`"
+            prepared.refuse(one.point, "", what)
+        else:
+            seen[key] = one.point.index
+            left.append(one)
+    return left
+
+
+def stored_digests(project: Project, digests: Sequence[bytes]) -> set[bytes]:
+    # Not by Django's `in`, which would write a placeholder for each.
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT digest FROM runs_origin WHERE project_id = %s AND digest = ANY (%s)", [project.pk, list(digests)]
+        )
+        return {bytes(digest) for (digest,) in cursor}
+
+
+def store_new(prepared: Prepared, new: Sequence[Checked], machines: dict[str, Machine]) -> Import:
+    """Store new results with all that they need: machines, environments, benchmarks, series, runs."""
+    project, batch, sender = prepared.project, prepared.batch, prepared.sender
+    machine_ids = {name: one.pk for name, one in machines.items()} | storing.register(
+        {one.machine for one in new} - machines.keys(), sender.user
+    )
+    environments = storing.store_environments(
+        {(machine_ids[one.machine], one.environment_digest): one.point.environment for one in new}
+    )
+    benchmarks = storing.store_benchmarks(
+        project,
+        {
+            (one.benchmark, one.benchmark_digest): names.benchmark_definition(
+                one.point.row.benchmark, one.point.row.parameters
+            )
+            for one in new
+        },
+    )
+    results = [
+        NewResult(
+            commit_id=one.commit_id,
+            machine_id=machine_ids[one.machine],
+            environment_id=environments[machine_ids[one.machine], one.environment_digest],
+            benchmark_id=benchmarks[one.benchmark, one.benchmark_digest],
+            metric=one.metric,
+            estimate=one.estimate,
+            samples=one.point.row.samples,
+            digest=one.digest,
+            measured_at=one.point.measured_at,
+            external_id=one.point.row.id,
+            url=one.point.url,
+            tags=one.point.tags,
+        )
+        for one in new
+    ]
+    imported = Import.objects.create(
+        project=project,
+        door=sender.door,
+        by=sender.user,
+        name=sender.name,
+        source=sender.source[:300],
+        tool=batch.tool,
+        url=batch.url or "",
+    )
+    storing.store(imported, results)
+    return imported

@@ -1,0 +1,257 @@
+"""The doors for results from outside: the API, Codespeed's addresses, and files."""
+
+import base64
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from datetime import datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from speedtrack.accounts import tokens
+from speedtrack.accounts.models import AuditEntry, Membership, Role, Scope
+from speedtrack.outside.tests.conftest import document_of, row
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Import, Machine, Measurement, Series
+
+GOLDEN = Path(__file__).parent / "points.v1.json"
+
+
+def token_of(project: Project, role: Role | None, *scopes: Scope) -> str:
+    user, _ = User.objects.get_or_create(username="ada")
+    if role:
+        Membership.objects.update_or_create(project=project, user=user, defaults={"role": role})
+    return tokens.issue(user, "ci", scopes or [Scope.RESULTS], days=None)[1]
+
+
+def post(client: Client, token: str, body: Any, path: str = "/api/v1/projects/kvd/results", **headers: str) -> Any:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return client.generic(
+        "POST", path, raw, content_type="application/json", headers={"Authorization": f"Bearer {token}", **headers}
+    )
+
+
+def test_the_api_takes_batches_once(client: Client, project: Project, shas: list[str]) -> None:
+    token = token_of(project, Role.MAINTAINER)
+    answer = post(client, token, GOLDEN.read_bytes())
+    assert (answer.status_code, answer.json()) == (200, {"taken": 3, "unchanged": 0, "refused": []})
+    assert post(client, token, GOLDEN.read_bytes()).json()["unchanged"] == 3
+    mixed = document_of(row(shas[0]), row("f" * 40))
+    assert post(client, token, mixed).json() == {
+        "taken": 1,
+        "unchanged": 0,
+        "refused": [{"index": 1, "pointer": "/results/1/commit", "detail": post_detail("f" * 40)}],
+    }
+    first = Import.objects.earliest("pk")
+    assert (first.name, first.door, first.tool, first.url) == (
+        *("ada", "api", "pyperf 2.9.0"),
+        "https://ci.example.org/jobs/4711",
+    )
+    entries = AuditEntry.objects.filter(action="results.import").order_by("pk")
+    assert [entry.target for entry in entries] == ["3 results", "1 results"]
+    key = {"Idempotency-Key": "4f1b2f9a"}
+    other = document_of(row(shas[1]))
+    assert [post(client, token, other, **key).json()["taken"] for _ in range(2)] == [1, 1]
+
+
+def post_detail(sha: str) -> str:
+    return f"kvd has no commit, branch or tag {sha!r}: check it, and push it before its results are sent"
+
+
+def test_the_api_refuses_with_problem_documents(client: Client, project: Project, shas: list[str]) -> None:
+    token, right = token_of(project, Role.MAINTAINER), document_of(row(shas[0]))
+    path = "/api/v1/projects/kvd/results"
+    worse = document_of(row(shas[0]), row(shas[1], value=-1))
+    headers = {"Authorization": f"Bearer {token}"}
+    large = {"CONTENT_LENGTH": str(100 * 1024**2), "content_type": "application/json", "headers": headers}
+    refused: list[tuple[int, str, Any]] = [
+        (404, "", post(client, token, right, path="/api/v1/projects/nosuch/results")),
+        (422, "", post(client, token, GOLDEN.read_bytes()[:300])),
+        (422, "", post(client, token, b"[" * 100_000)),
+        (422, "/schema", post(client, token, {**right, "schema": "x"})),
+        (422, "/results/0/commit", post(client, token, document_of(row("f" * 40)))),
+        (422, "/results/1/value", post(client, token, worse, path=f"{path}?all_or_nothing=true")),
+        (413, "", post(client, token, document_of(*[{}] * 10_001))),
+        (413, "", client.generic("POST", path, b"", **large)),
+        (415, "", client.generic("POST", path, b"a=b", content_type="text/plain", headers=headers)),
+        (401, "", post(client, "stpt_wrong", right)),
+        (401, "", client.generic("POST", path, b"{}", content_type="application/json")),
+        (403, "", post(client, token_of(project, Role.MAINTAINER, Scope.READ), right)),
+        (403, "", post(client, token_of(project, Role.TRIAGER), right)),
+    ]
+    for status, pointer, answer in refused:
+        assert (answer.status_code, answer.headers["Content-Type"]) == (status, "application/problem+json")
+        if pointer:
+            assert answer.json()["errors"][0]["pointer"] == pointer
+    assert not Measurement.objects.exists()
+
+
+class CodespeedClient:
+    """The requests of Codespeed's own samples (tools/save_single_result.py, save_multiple_results.py): urlencoded
+    forms by urllib, to the address that they have, with the path at its end."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def send(self, path: str, form: dict[str, Any]) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(self.url + path, urllib.parse.urlencode(form).encode()) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+
+    def add(self, **form: Any) -> tuple[int, str]:
+        return self.send("result/add/", form)
+
+    def add_all(self, results: Any) -> tuple[int, str]:
+        return self.send(
+            "result/add/json/", {"json": results if isinstance(results, str) else json.dumps(results, default=str)}
+        )
+
+
+def codespeed_result(sha: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "commitid": sha,
+        "branch": "default",
+        "project": "kvd",
+        "executable": "myexe O3 64bits",
+        "benchmark": "float",
+        "environment": "Dual Core",
+        "result_value": 4000,
+        **changes,
+    }
+
+
+SAVED, ALL_SAVED = (202, "Result data saved successfully"), (202, "All result data saved successfully")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_codespeeds_clients_work_unchanged(live_server: Any, settings: Any, project: Project, shas: list[str]) -> None:
+    now = datetime.today()
+    token = token_of(project, Role.MAINTAINER)
+    codespeed = CodespeedClient(f"{live_server.url}/codespeed/{token}/")
+    optional = {"revision_date": now, "result_date": now, "std_dev": 1.11111, "max": 4001.6, "min": 3995.1}
+    assert codespeed.add(**codespeed_result(shas[0], **optional)) == SAVED
+    assert codespeed.add(**codespeed_result(shas[0], **optional)) == SAVED
+    (only,) = Measurement.objects.select_related("series__benchmark", "series__machine", "origin")
+    assert (only.value, only.low, only.high) == (4000, 3995.1, 4001.6)
+    assert only.series.benchmark.name == "float (executable=myexe O3 64bits)"
+    assert (only.series.metric, only.series.machine.name) == ("Time--s--lower", "Dual-Core")
+    assert only.origin.tags == {"branch": "default", "std_dev": "1.11111"}
+    described = {"units": "req/s", "units_title": "Rate", "lessisbetter": False, "benchmark": "rate"}
+    more = [codespeed_result(shas[0], **described), codespeed_result(shas[1], result_date=None)]
+    assert codespeed.add_all(more) == ALL_SAVED
+    assert codespeed.add_all([codespeed_result(shas[1], benchmark="rate")]) == ALL_SAVED, "it remembers units"
+    assert set(Series.objects.values_list("metric", flat=True)) == {
+        "Time--s--lower",
+        "Rate-20in-20req-2Fs--req-2Fs--higher",
+    }
+    wrong = [
+        (codespeed_result(""), 'Value for key "commitid" empty in request'),
+        ({"commitid": shas[0]}, 'Key "branch" missing from request'),
+        (codespeed_result(shas[0], project="nosuch"), "Project nosuch not found"),
+        (codespeed_result("23"), "commitid: kvd has no commit"),
+        (codespeed_result(shas[0], result_value="nan"), 'Value for key "result_value" is not a number'),
+        (codespeed_result(shas[0], result_value="x"), 'Value for key "result_value" is not a number'),
+        (codespeed_result(shas[0], result_value="-3"), "result_value: values lie between"),
+        (codespeed_result(shas[0], result_date="yesterday"), 'Value for key "result_date" is not a date'),
+        (codespeed_result(shas[0], result_date=now + timedelta(days=9)), "in the future"),
+        (codespeed_result(shas[0], environment="!?"), "environment: the name of a machine"),
+        (codespeed_result(shas[0], benchmark="a\0"), "cannot be stored"),
+        (codespeed_result(shas[0], benchmark="a" * 101), "benchmark: "),
+        (codespeed_result(shas[0], units="x" * 30), "unit: "),
+    ]
+    for form, words in wrong:
+        for status, said in (codespeed.add(**form), codespeed.add_all([form])):
+            assert (status, words in said) == (400, True), said
+    for text in ("", "[", "[" * 100_000, "{}", "[1]", "null", '[{"benchmark": "\\ud800"}]'):
+        assert codespeed.add_all(text)[0] == 400
+    assert codespeed.add_all("")[1] == "No key 'json' in POST payload"
+    partly = codespeed.add_all([codespeed_result(shas[2]), codespeed_result("23")])
+    assert partly[0] == 400 and partly[1].endswith("(1 other results of this request are stored)")
+    assert Measurement.objects.count() == 5
+
+
+def test_codespeeds_addresses_need_a_token(client: Client, settings: Any, project: Project, shas: list[str]) -> None:
+    form = codespeed_result(shas[0])
+    token = token_of(project, Role.MAINTAINER)
+
+    def status(token: str = "", kind: str = "Basic", user: str = "ada", query: str = "") -> int:
+        given = base64.b64encode(f"{user}:{token}".encode()).decode() if kind == "Basic" else token
+        headers = {"Authorization": f"{kind} {given}"} if token else {}
+        return client.post(f"/result/add/{query}", form, headers=headers).status_code
+
+    assert [status(), status("stpt_no"), status("\0"), status("é", "Bearer")] == [401] * 4
+    assert client.post("/result/add/", form).headers["WWW-Authenticate"] == 'Basic realm="results"'
+    assert client.get("/result/add/").status_code == 405
+    assert status(token_of(project, Role.TRIAGER)) == 403
+    assert status(token_of(project, Role.MAINTAINER, Scope.READ)) == 403
+    assert not Measurement.objects.exists()
+    assert [status(token), status(token, "Bearer"), status(query=f"?token={token}")] == [202] * 3
+    assert AuditEntry.objects.get(action="results.import").user == User.objects.get()
+    settings.CODESPEED_ANONYMOUS = True
+    assert status() == 202
+    form["environment"] = "Unknown Box"
+    answer = client.post("/result/add/", form)
+    assert (answer.status_code, answer.content) == (400, b"Environment Unknown Box not found")
+    assert not Machine.objects.filter(name="Unknown-Box").exists()
+    Project.objects.update(is_public=False)
+    answer = client.post("/result/add/", codespeed_result(shas[0]))
+    assert (answer.status_code, answer.content[:21]) == (400, b"Project kvd not found")
+
+
+def imported(*arguments: Any) -> str:
+    out = StringIO()
+    call_command("import", "kvd", *map(str, arguments), stdout=out)
+    return out.getvalue()
+
+
+def test_files_are_imported_whole_or_named_with_what_is_wrong(
+    project: Project, shas: list[str], tmp_path: Path
+) -> None:
+    assert imported(GOLDEN) == "points.v1.json: 3 taken, 0 unchanged, 0 refused\n"
+    assert "3 unchanged" in imported(GOLDEN, "--format", "native")
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps({"schema": "speedtrack.points/1", "results": [row()]}))
+    said = ("--commit", shas[0], "--machine", "desk", "--environment", "cpu=Z80", "--measured-at", "2026-03-01T12:00")
+    assert "1 taken" in imported(bare, *said)
+    stored = Import.objects.latest("pk")
+    assert (stored.door, stored.source) == ("command", "bare.json")
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(document_of(row(shas[1]), row("f" * 40))))
+    with pytest.raises(CommandError, match="1 results were not stored") as some:
+        imported(wrong)
+    assert some.value.returncode == 1
+    (tmp_path / "cut.json").write_bytes(GOLDEN.read_bytes()[:500])
+    (tmp_path / "unknown.txt").write_text("hello")
+    (tmp_path / "folder").mkdir()
+    large = tmp_path / "large.json"
+    with large.open("wb") as file:
+        file.truncate(101 * 1024**2)
+    before = Measurement.objects.count()
+    for name in ("cut.json", "unknown.txt", "nosuch.json", "folder", "large.json"):
+        with pytest.raises(CommandError, match=name) as unreadable:
+            imported(GOLDEN, tmp_path / name, "--machine", "other")
+        assert unreadable.value.returncode == 2
+    assert Measurement.objects.count() == before
+    with pytest.raises(CommandError, match="there is no project"):
+        call_command("import", "nosuch", str(GOLDEN))
+
+
+def test_the_smallest_effect_of_a_metric_is_stated_by_command(project: Project, shas: list[str]) -> None:
+    imported(GOLDEN)
+    out = StringIO()
+    call_command("metric", "kvd", "time", "--smallest-effect", "1%", stdout=out)
+    assert out.getvalue() == "time: s, lower is better, changes from 1% on\n"
+    call_command("metric", "kvd", stdout=out)
+    assert "rate: requests/s, higher is better, changes from 3% on" in out.getvalue()
+    for arguments in (("nosuch",), ("time", "--smallest-effect", "x"), ("time", "--smallest-effect", "0")):
+        with pytest.raises(CommandError):
+            call_command("metric", "kvd", *arguments)

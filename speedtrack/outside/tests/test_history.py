@@ -1,0 +1,140 @@
+"""From results that were sent in to one alert, and to pages: with a real repository, by the history alone."""
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+from django.utils import timezone
+
+from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.outside import storing
+from speedtrack.outside.tests.conftest import row, send
+from speedtrack.projects.models import Commit, Project
+from speedtrack.runs.models import Attempt, Import, Run, Series
+from speedtrack.tests import builders
+from speedtrack.web.addresses import timeline_path
+
+STEP = 40
+
+
+@pytest.fixture
+def shas(repository: builders.Repository) -> list[str]:
+    return repository.commits(60)
+
+
+def rows_of(shas: list[str], step: float) -> list[dict[str, Any]]:
+    """60 commits; from STEP on one of two benchmarks takes so much longer."""
+    noise = random.Random(11)
+    found = []
+    for place, sha in enumerate(shas):
+        for name in ("sort", "merge/fast::one"):
+            level = 0.012 * (step if place >= STEP and name == "sort" else 1)
+            samples = [level * noise.gauss(1, 0.004) for _ in range(5)]
+            found.append(row(sha, benchmark=name, value=None, samples=samples, parameters={"a b": "<i>"}))
+    return found
+
+
+def look() -> None:
+    detection.detect()
+    confirm.step()
+
+
+def test_a_planted_step_becomes_one_alert_marked_as_of_the_history(project: Project, shas: list[str]) -> None:
+    Project.objects.update(mail_history_verdicts=True)
+    rows = rows_of(shas, 1.05)
+    late, early = rows[60:70], rows[:60] + rows[70:]
+    send(project, *reversed(early))
+    look()
+    send(project, *late)
+    assert Series.objects.filter(undetected_since__isnull=False).count() == 2
+    look()
+    (cp,) = ChangePoint.objects.all()
+    assert (cp.status, cp.series.benchmark.name) == ("history", "sort (a b=<i>)")
+    assert cp.commit.sha == shas[STEP] and 1.04 < cp.ratio < 1.06
+    assert "has no runner here, its results are sent in" in cp.note
+    alert = Alert.objects.get()
+    assert (alert.status, alert.commit.sha) == ("suspected", shas[STEP])
+    assert [event.past for event in alert.events.all()] == [True], "years of history are no news"
+    send(project, *rows)
+    look()
+    assert (Alert.objects.count(), ChangePoint.objects.count()) == (1, 1)
+    assert not Run.objects.exclude(reason="import").exists(), "nothing is measured again"
+    assert not Series.objects.exclude(error="").exists()
+
+
+def test_what_is_sent_at_once_is_news_and_no_mail_without_the_setting(project: Project, shas: list[str]) -> None:
+    Commit.objects.update(committed_at=timezone.now())
+    send(project, *rows_of(shas, 1.2))
+    look()
+    assert ChangePoint.objects.get().past is False
+    assert not Alert.objects.exists()
+
+
+def test_pages_show_results_from_outside(client: Client, project: Project, shas: list[str]) -> None:
+    Project.objects.update(mail_history_verdicts=True)
+    said = {"tool": "watch 1.0", "url": "https://ci.example.org/1", "tags": {"job": "<b>7</b>"}}
+    send(project, *rows_of(shas, 1.2), environment={"cpu": "<script>"}, **said)
+    look()
+    name, metric = "sort (a b=<i>)", "time--s--lower"
+    run = Run.objects.get(commit__sha=shas[-1])
+    shown = {
+        "/": "12.",
+        "/p/kvd/": "sort (a b=&lt;i&gt;)",
+        timeline_path("kvd", name, metric): "measured elsewhere, a b &lt;i&gt;",
+        f"/p/kvd/c/{shas[-1]}/": "sort (a b=&lt;i&gt;)",
+        f"/p/kvd/compare/?base={shas[0]}&head={shas[-1]}": "sort (a b=&lt;i&gt;)",
+        f"/p/kvd/compare/?base={shas[0]}&head={shas[-1]}&metric={metric}&benchmark={name}": "time",
+        f"/runs/{run.pk}/": "Measured elsewhere by watch 1.0, sent by ada through manage.py import",
+        "/machines/ci/": "measured elsewhere and sent in",
+        "/machines/": ">sent in<",
+        "/p/kvd/alerts/": "sort",
+        f"/alerts/{Alert.objects.get().pk}/": "nothing is measured again here",
+        "/p/kvd/sensitivity/": "merge.fast.one",
+        f"/p/kvd/releases/?metric={metric}": "Releases",
+        "/search/?q=merge": "merge.fast.one",
+    }
+    for address, words in shown.items():
+        answer = client.get(address)
+        text = answer.content.decode()
+        assert answer.status_code == 200, address
+        assert words in text, address
+        assert "<i>" not in text and "<script>" not in text and "<b>7" not in text, address
+    assert "Canary" not in client.get("/machines/ci/").content.decode()
+    assert ">ci<" not in client.get("/queue/").content.decode()
+    line = client.get(timeline_path("kvd", name, metric).replace(metric, f"{metric}.json")).json()
+    assert len(line["commits"]) == 60 if "commits" in line else line
+    assert client.get("/machines/ci.json").json()["state"] == "outside"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_import_does_not_wait_for_detection(project: Project, shas: list[str]) -> None:
+    send(project, row(shas[0]), row(shas[0], benchmark="merge"))
+    look()
+    held, free = Series.objects.order_by("pk")
+    taken, go_on = threading.Event(), threading.Event()
+
+    def detect_slowly() -> None:
+        with transaction.atomic():
+            Series.objects.select_for_update(no_key=True).get(pk=held.pk)
+            taken.set()
+            assert go_on.wait(60)
+        connection.close()
+
+    with ThreadPoolExecutor(1) as others:
+        slow = others.submit(detect_slowly)
+        assert taken.wait(60)
+        send(project, row(shas[1]), row(shas[1], benchmark="merge"))
+        storing.mark_held()
+        assert Import.objects.latest("pk").unmarked == [held.pk]
+        assert [one.pk for one in Series.objects.undetected()] == [free.pk]
+        go_on.set()
+        slow.result()
+    storing.mark_held()
+    assert not Import.objects.exclude(unmarked=[]).exists()
+    held.refresh_from_db()
+    assert held.undetected_since == Attempt.objects.latest("pk").ended_at

@@ -1,0 +1,94 @@
+"""``manage.py up``: the server in a terminal, which starts again whatever ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from speedtrack import devstack
+from speedtrack.tests.installation import database_url, free_port
+
+PATIENCE_S = 180
+
+
+@pytest.fixture
+def environment(transactional_db: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    web, live = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    home = str(tmp_path_factory.mktemp("up"))
+    given = {"SPEEDTRACK_HOME": home, "WEB_ADDRESS": web, "LIVE_ADDRESS": live, "DATABASE_URL": database_url()}
+    return {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1", **given}
+
+
+@pytest.fixture
+def server(environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "up"],
+        cwd=devstack.BASE_DIR,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()  # its children end with it
+        process.wait()
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def until(what: str, reached: Callable[[], bool], server: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert server.stdout and server.poll() is None, server.stdout.read() if server.stdout else ""
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+
+
+def test_the_server_is_kept_up_until_it_is_told_to_end(
+    server: "subprocess.Popen[str]", environment: dict[str, str]
+) -> None:
+    until("ready", lambda: answers(f"http://{environment['WEB_ADDRESS']}/readyz"), server)
+    children = psutil.Process(server.pid).children(recursive=True)
+    [streams] = [one for one in children if "speedtrack.live" in one.cmdline()]
+    streams.kill()
+    until("streams again", lambda: answers(f"http://{environment['LIVE_ADDRESS']}/live/healthz"), server)
+    key = Path(environment["SPEEDTRACK_HOME"]) / "secret-key"
+    assert key.stat().st_mode & 0o777 == 0o600 and len(key.read_text()) >= 64
+    server.send_signal(signal.SIGTERM)
+    said, _ = server.communicate(timeout=PATIENCE_S)
+    assert server.returncode == 0 and "The live had ended, and was started again" in said, said
+    assert f"Serving at http://{environment['WEB_ADDRESS']}" in said
+    assert not [one for one in children if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_taken_address_is_one_line(environment: dict[str, str]) -> None:
+    host, _, port = environment["WEB_ADDRESS"].partition(":")
+    with socket.create_server((host, int(port))):
+        done = subprocess.run(
+            [sys.executable, "manage.py", "up"],
+            cwd=devstack.BASE_DIR,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+    assert done.returncode == 1 and "set WEB_ADDRESS to a free port" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,186 @@
+"""Every release's data goes on working: its dump (dump.py) is loaded, migrated, and used as it was used before."""
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+
+from speedtrack import __version__
+from speedtrack.alerts.models import Alert
+from speedtrack.notices.models import Channel
+from speedtrack.projects.models import Delivery, Project
+from speedtrack.runs import pushes, versions
+from speedtrack.runs.models import LogChunk, Machine, MachineToken, Measurement, Run, Status
+from speedtrack.runs.versions import PROTOCOL
+from speedtrack.tests import builders
+from speedtrack.tests.clusters import databases
+from speedtrack.tests.test_fsck import run_fsck
+from speedtrack.tests.upgrades.installation import CHANNEL, HOOK_SECRET, KEY, MACHINE_TOKEN, PASSWORD, PLACE
+from speedtrack.web.tests.world import HOSTILE
+
+HERE = Path(__file__).parent
+RELEASES = sorted(file.stem for file in HERE.glob("*.sql"))
+WITH_CALLS = sorted(file.name.removesuffix(".calls.json") for file in HERE.glob("*.calls.json"))
+PAGES = [
+    *("/", "/p/kvd/", "/p/kvd.json", "/p/kvd/timeline/get-p1/server_cpu_ns_per_request"),
+    *("/alerts/", "/queue/", "/machines/", "/machines/kvd-m1/", "/annotations/"),
+]
+TABLES = """
+    SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'public' AND relkind = 'r'
+"""
+
+
+@dataclass
+class Installation:
+    """The database of an earlier release after `manage.py migrate`, with the repository that it tracks."""
+
+    release: str
+    before: dict[str, int]  #: rows of each table
+    repository: builders.Repository
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """What that release's runner sends for the run under way, and then when it starts."""
+        file = HERE / f"{self.release}.calls.json"
+        found: list[dict[str, Any]] = json.loads(file.read_text())
+        return found
+
+
+def address_of(name: str) -> str:
+    known = connection.settings_dict
+    parts = {key: known[key.upper()] for key in ("host", "port", "user", "password") if known[key.upper()]}
+    return psycopg.conninfo.make_conninfo("", dbname=name, **parts)
+
+
+def rows_of_tables() -> dict[str, int]:
+    with connection.cursor() as cursor:
+        cursor.execute(TABLES)
+        names = [row[0] for row in cursor.fetchall()]
+        counts = {}
+        for name in names:
+            cursor.execute(f'SELECT count(*) FROM "{name}"')
+            counts[name] = cursor.fetchone()[0]
+    return counts
+
+
+def same_history(directory: Path) -> builders.Repository:
+    """The repository that was tracked: git names its commits as it did then."""
+    repository = builders.Repository(directory / "kvd")
+    repository.commits(5)
+    for subject in (HOSTILE, "", "", "", "", ""):
+        repository.commit(subject)
+    return repository
+
+
+@pytest.fixture(params=RELEASES)
+def upgraded(request: pytest.FixtureRequest, settings: Any, tmp_path: Path, db: None) -> Iterator[Installation]:
+    builders.use_suite(settings, tmp_path / "suites")
+    settings.SPEEDTRACK_ENCRYPTION_KEYS = [KEY]
+    name = f"{connection.settings_dict['NAME']}_upgraded"
+    text = (HERE / f"{request.param}.sql").read_text().replace(PLACE, str(tmp_path))
+    with psycopg.connect(address_of("postgres"), autocommit=True) as link:
+        link.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        link.execute(f'CREATE DATABASE "{name}"')
+        address = address_of(name)
+        with psycopg.connect(address) as other:
+            other.execute(text)
+        try:
+            with databases(DATABASE_URL=address):
+                before = rows_of_tables()
+                call_command("migrate", verbosity=0)
+                yield Installation(request.param, before, same_history(tmp_path))
+        finally:
+            link.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_all_is_kept_and_shown(upgraded: Installation) -> None:
+    now = rows_of_tables()
+    for table, count in upgraded.before.items():
+        if not table.startswith(("django_", "auth_permission")):
+            assert (table, now[table]) == (table, count)
+    pushes.sync_and_plan(Project.objects.get())  # the mirror is no part of the database
+    assert run_fsck() == (0, [])
+    client = Client()
+    run, alert = Run.objects.active().get(), Alert.objects.get()
+    for page in (*PAGES, f"/runs/{run.pk}/", f"/runs/{run.pk}/log/", f"/alerts/{alert.pk}/"):
+        assert (page, client.get(page).status_code) == (page, 200)
+    user = User.objects.get(username="ada")
+    assert user.check_password(PASSWORD)
+    client.force_login(user)
+    for page in ("/settings/", "/p/kvd/policies/", "/p/kvd/deliveries/", "/settings/machines/"):
+        assert (page, client.get(page).status_code) == (page, 200)
+
+
+def test_secrets_still_open_what_they_opened(upgraded: Installation) -> None:
+    project = Project.objects.get()
+    assert project.hook_secret.reveal() == HOOK_SECRET
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT hook_secret FROM projects_project")
+        assert HOOK_SECRET not in cursor.fetchone()[0]
+    assert Channel.objects.get().url.reveal() == CHANNEL
+    body = b'{"ref": "refs/heads/main"}'
+    signature = hmac.new(HOOK_SECRET.encode(), body, hashlib.sha256).hexdigest()
+    headers = {"X-GitHub-Event": "push", "X-GitHub-Delivery": "after", "X-Hub-Signature-256": f"sha256={signature}"}
+    answer = Client().post(f"/hooks/{project.hook_id}", body, content_type="application/json", headers=headers)
+    assert answer.status_code == 202
+    assert Delivery.objects.get(delivery_id="d1").size == len(Delivery.objects.get(delivery_id="d1").body)
+
+
+def post(path: str, body: Any, token: str = MACHINE_TOKEN) -> Any:
+    return Client().post(path, body, content_type="application/json", headers={"Authorization": f"Bearer {token}"})
+
+
+@pytest.mark.parametrize("upgraded", WITH_CALLS, indirect=True)
+def test_a_runner_of_that_release_finishes_its_run_and_is_told_to_update(upgraded: Installation) -> None:
+    run = Run.objects.active().get()
+    *under_way, claim, hello = upgraded.calls
+    for call in under_way:
+        answer = post(call["path"], call["body"])
+        assert (call["path"], answer.status_code) == (call["path"], 200), answer.content
+    run.refresh_from_db()
+    assert run.status == Status.SUCCEEDED
+    assert Measurement.objects.filter(attempt__run=run, accepted=True).exists()
+    assert LogChunk.objects.filter(attempt__run=run).count() == 2
+    for call in (claim, hello):
+        refusal = versions.refusal_of(call["body"].get("version", ""), call["body"].get("protocol"))
+        answer = post(call["path"], call["body"])
+        assert (answer.status_code == 426, refusal in answer.content.decode()) == (bool(refusal), True)
+    assert not (refusal and Run.objects.active().exists())  # no run is given to a runner that cannot do it
+
+
+def test_its_machine_measures_on_with_the_token_it_has(upgraded: Installation) -> None:
+    machine = Machine.objects.get()
+    for run in Run.objects.active():
+        builders.expire_lease(run)
+    said = {"version": __version__, "protocol": PROTOCOL}
+    assert post("/api/runner/claim", {**said, "instance": "another"}).status_code == 200
+    run = Run.objects.active().latest("pk")
+    builders.send_build(run, run.commit)
+    builders.measure(run)
+    assert post(f"/api/runner/runs/{run.pk}/complete", {"token": run.lease_token}).status_code == 200
+    successor = MachineToken.new_text()
+    assert post("/api/runner/token", {"token": successor.text}).status_code == 200
+    assert post("/api/runner/beat", {"unable": ""}, successor.text).status_code == 200
+    wrong = MACHINE_TOKEN[:-1] + "1"
+    assert post("/api/runner/beat", {"unable": ""}, wrong).status_code == 401
+    assert machine.tokens.count() == 2
+
+
+def test_there_is_a_dump_of_the_release_before() -> None:
+    """docs/releasing.md says how one is made."""
+    released = re.findall(r"^## (\d+\.\d+\.\d+)$", (HERE.parents[2] / "CHANGELOG.md").read_text(), re.M)
+    assert set(released) - {__version__} <= set(RELEASES)

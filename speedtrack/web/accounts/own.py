@@ -1,0 +1,207 @@
+"""What people see and set of their own account: its page, tokens, sessions, and its end."""
+
+from dataclasses import dataclass
+from typing import cast
+
+from allauth.account.decorators import reauthentication_required
+from allauth.account.models import EmailAddress
+from allauth.socialaccount.models import SocialAccount
+from django import forms
+from django.contrib import messages
+from django.contrib.auth import logout
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from speedtrack.accounts import audit, people, second_step, sessions, tokens
+from speedtrack.accounts.access import person, visible
+from speedtrack.accounts.models import MOST_DAYS, PersonToken, Scope
+from speedtrack.projects.models import Project
+from speedtrack.web.accounts import browsers, logins
+
+DEFAULT_DAYS = 90
+
+
+def user_of(request: HttpRequest) -> User:
+    return cast(User, request.user)
+
+
+@dataclass(frozen=True)
+class AccountPage:
+    """The state of an account in a few lines."""
+
+    has_password: bool
+    email: str
+    email_is_proven: bool
+    has_second_step: bool
+    needs_second_step: bool
+    connected: list[str]
+    ways_in: list[str]
+    tokens: int
+    sessions: int
+
+
+def load(user: User) -> AccountPage:
+    proven = EmailAddress.objects.filter(user=user, email__iexact=user.email, verified=True).exists()
+    return AccountPage(
+        user.has_usable_password(),
+        user.email,
+        proven,
+        second_step.is_set_up(user),
+        second_step.is_required(user),
+        [account.get_provider().name for account in SocialAccount.objects.filter(user=user)],
+        logins.ways_in(),
+        tokens.valid_of(user).count(),
+        len(sessions.of(user)),
+    )
+
+
+@require_safe
+@login_required
+@never_cache
+def account(request: HttpRequest) -> HttpResponse:
+    return render(request, "account/account.html", {"page": load(user_of(request))})
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(label="What it is for", max_length=100)
+    scopes = forms.MultipleChoiceField(label="It may", choices=Scope.choices, widget=forms.CheckboxSelectMultiple)
+    project = forms.ModelChoiceField(
+        Project.objects.none(), label="In", required=False, to_field_name="slug", empty_label="all projects"
+    )
+    days = forms.IntegerField(label="Valid for (days)", min_value=1, max_value=MOST_DAYS, initial=DEFAULT_DAYS)
+
+    def __init__(self, user: User, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        field = cast("forms.ModelChoiceField[Project]", self.fields["project"])
+        field.queryset = visible(person(user)).order_by("slug")
+        self.fields["name"].widget.attrs["placeholder"] = "nightly results of the build farm"
+
+
+#: What the box of a scope says.
+SCOPE_WORDS = {
+    Scope.READ: "read what you may see",
+    Scope.TRIAGE: "decide on alerts, annotate, mute",
+    Scope.RUNS: "queue, cancel and retry runs",
+    Scope.RESULTS: "send results measured elsewhere",
+    Scope.SETTINGS: "change settings, policies and members",
+}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@reauthentication_required(allow_get=True)
+def own_tokens(request: HttpRequest) -> HttpResponse:
+    """All tokens; a POST makes one, and shows its text in the answer."""
+    if request.method != "POST":
+        return tokens_page(request, TokenForm(user_of(request)))
+    form = TokenForm(user_of(request), request.POST)
+    if not form.is_valid():
+        return tokens_page(request, form)
+    try:
+        token, text = issue(user_of(request), form)
+    except tokens.TooManyTokens as e:
+        form.add_error(None, f"Not made: {e}.")
+        return tokens_page(request, form)
+    return tokens_page(request, TokenForm(user_of(request)), token, text)
+
+
+@transaction.atomic
+def issue(user: User, form: TokenForm) -> tuple[PersonToken, str]:
+    given = form.cleaned_data
+    scopes = [Scope(word) for word in given["scopes"]]
+    token, text = tokens.issue(user, given["name"], scopes, given["days"], given["project"])
+    changes = {"scopes": (None, sorted(scopes)), "days": (None, given["days"])}
+    audit.note(person(user), "token.add", token, given["project"], changes)
+    return token, text
+
+
+def tokens_page(
+    request: HttpRequest, form: TokenForm, token: PersonToken | None = None, text: str = ""
+) -> HttpResponse:
+    """``text``: of the token that was just made; it is in this answer only, in no session and no message."""
+    context = {
+        "tokens": tokens.of(user_of(request)),
+        "form": form,
+        "token": token,
+        "text": text,
+        "words": [(scope.value, SCOPE_WORDS[scope]) for scope in Scope],
+        "chosen": form["scopes"].value() or [Scope.READ.value],
+    }
+    return render(request, "account/tokens.html", context)
+
+
+@require_POST
+@login_required
+def revoke_token(request: HttpRequest, pk: int) -> HttpResponse:
+    with transaction.atomic():
+        found = tokens.revoke(user_of(request), pk)
+        if found:
+            audit.note(person(request.user), "token.revoke", found, found.project)
+    if found is None:
+        raise Http404("You have no such token, or it was revoked.")
+    messages.success(request, f"The token {found.name} is refused from now on.")
+    return redirect("own-tokens")
+
+
+@require_safe
+@login_required
+@never_cache
+def own_sessions(request: HttpRequest) -> HttpResponse:
+    here = request.session.session_key
+    found = [(one, browsers.words(one.user_agent), one.session_key == here) for one in sessions.of(user_of(request))]
+    return render(request, "account/sessions.html", {"sessions": found, "unknown": sessions.NO_ADDRESS})
+
+
+@require_POST
+@login_required
+def end_session(request: HttpRequest, pk: int) -> HttpResponse:
+    with transaction.atomic():
+        found = sessions.end(user_of(request), pk)
+        if found:
+            audit.note(person(request.user), "session.end", f"{browsers.words(found.user_agent)} at {found.ip}")
+    if found is None:
+        raise Http404("You have no such session, or it has ended.")
+    messages.success(request, f"{browsers.words(found.user_agent)} is logged out.")
+    return redirect("own-sessions")
+
+
+@require_POST
+@login_required
+def end_other_sessions(request: HttpRequest) -> HttpResponse:
+    with transaction.atomic():
+        count = sessions.end_all(user_of(request), request.session.session_key)
+        audit.note(person(request.user), "session.end", f"{count} other sessions")
+    messages.success(request, f"All other sessions are ended: {count}.")
+    return redirect("own-sessions")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@reauthentication_required
+def delete_account(request: HttpRequest) -> HttpResponse:
+    user, error = user_of(request), ""
+    if request.method == "POST":
+        try:
+            return removed(request, user)
+        except people.NotPossible as e:
+            error = f"Not deleted: {e}."
+    return render(request, "account/delete.html", {"error": error, "alone_in": people.alone_in(user)})
+
+
+def removed(request: HttpRequest, user: User) -> HttpResponse:
+    """Delete the account of who asks for it. Raises NotPossible."""
+    if request.POST.get("name", "").strip() != user.username:
+        raise people.NotPossible(f"type {user.username}, exactly")
+    with transaction.atomic():
+        name = people.remove(user)
+        audit.note(person(User.objects.get(pk=user.pk)), "account.remove", name)
+    logout(request)
+    messages.success(request, f"Your account is deleted. What you have decided and noted stays, by “{name}”.")
+    return redirect("home")

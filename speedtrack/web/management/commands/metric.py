@@ -1,0 +1,60 @@
+"""``manage.py metric PROJECT [NAME]``: list the metrics from outside, or say which change of one matters."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import transaction
+
+from speedtrack.accounts import audit
+from speedtrack.benchmarks.metrics import OUTSIDE_EFFECT
+from speedtrack.benchmarks.models import OutsideMetric
+from speedtrack.runs import tracking
+from speedtrack.web.management.plaincommand import PlainCommand
+
+
+class Command(PlainCommand):
+    help = "List a project's metrics from outside, or set the smallest change of one that matters."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("project", help="name of a tracked project")
+        parser.add_argument("name", nargs="?", help="of a metric")
+        parser.add_argument(
+            "--smallest-effect", type=share, metavar="PERCENT", help="such as 1%%; smaller changes raise no alert"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            project = tracking.project_named(options["project"])
+        except tracking.NoSuchThing as e:
+            raise CommandError(str(e)) from e
+        found = OutsideMetric.objects.filter(project=project).order_by("name")
+        if options["name"] is not None:
+            found = found.filter(name=options["name"])
+            if not found:
+                raise CommandError(f"{project} has no metric {options['name']!r} from outside")
+        if (effect := options["smallest_effect"]) is not None:
+            if options["name"] is None:
+                raise CommandError("name the metric")
+            self.set_effect(found.get(), effect)
+        for one in found.all():
+            effect = one.smallest_effect or OUTSIDE_EFFECT
+            words = f"{one.metric.unit or 'no unit'}, {one.metric.better} is better, changes from {100 * effect:g}% on"
+            self.stdout.write(f"{one.name}: {words}")
+
+    @transaction.atomic
+    def set_effect(self, metric: OutsideMetric, effect: float) -> None:
+        before, metric.smallest_effect = metric.smallest_effect, effect
+        metric.save(update_fields=["smallest_effect"])
+        audit.note(None, "metric.change", metric, metric.project, {"smallest_effect": (before, effect)})
+
+
+def share(text: str) -> float:
+    """A percentage as a ratio: ``1%`` or ``1`` is 0.01."""
+    try:
+        percent = float(text.removesuffix("%"))
+    except ValueError:
+        percent = 0.0
+    if not 0 < percent < 100:
+        raise ArgumentTypeError(f"{text!r} is no percentage between 0 and 100: give such as 1%")
+    return percent / 100

@@ -1,0 +1,24 @@
+"""``manage.py owner-link``: a link by which the first operator makes an account."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from speedtrack.accounts import firstowner
+from speedtrack.web.management.plaincommand import PlainCommand
+
+
+class Command(PlainCommand):
+    help = "Print a link by which the first operator of this installation makes an account. It is valid until used."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--if-needed", action="store_true", help="say nothing where there is an operator already")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["if_needed"] and not firstowner.is_needed():
+            return
+        try:
+            self.stdout.write(f"Make the first account of this installation, once: {firstowner.make_link()}")
+        except firstowner.NoLonger as e:
+            raise CommandError(str(e)) from e

@@ -1,0 +1,240 @@
+"""All points of a project along a branch, as rows for programs, however many they are; and the newest of each series.
+
+Rows come commit by commit, a stretch of the branch at a time: neither the server nor a connection pool has to keep
+anything from one stretch to the next, and what was cut off goes on behind the last position that arrived.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import connection
+from django.http import Http404, QueryDict
+from django.utils.dateparse import parse_date, parse_datetime
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from speedtrack.alerts.lines import END, sql
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.projects.models import Branch, Project
+from speedtrack.text import csv_cell, plain
+from speedtrack.web.scope import named_or_default
+
+SCHEMA = "speedtrack.points/1"
+STRETCH = 100  # commits that are read at once
+RECENT = 200  # commits among which the newest value of a series is looked for
+
+ROWS = sql("""
+  SELECT p.number, c.sha, c.committed_at, c.author_name, c.subject, b.name, s.metric, ma.name, e.digest,
+         m.value, m.low, m.high, m.n, m.flags, a.run_id, a.ended_at, CASE WHEN %(samples)s THEN r.values END
+    FROM projects_position p
+    JOIN projects_commit c ON c.id = p.commit_id
+    JOIN runs_measurement m ON m.commit_id = p.commit_id AND IS_POINT
+    JOIN runs_series s ON s.id = m.series_id
+    JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
+    JOIN runs_machine ma ON ma.id = s.machine_id
+    JOIN runs_environment e ON e.id = s.environment_id
+    JOIN runs_attempt a ON a.id = m.attempt_id
+    LEFT JOIN runs_samples r ON %(samples)s AND r.measurement_id = m.id
+   WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+     AND (%(benchmark)s = '' OR b.name = %(benchmark)s) AND (%(metric)s = '' OR s.metric = %(metric)s)
+     AND (%(machine)s = '' OR ma.name = %(machine)s)
+     AND (%(environment)s = '' OR e.digest LIKE 'sha256:' || %(environment)s || '%%')
+     AND (%(since)s::timestamptz IS NULL OR c.committed_at >= %(since)s)
+     AND (%(until)s::timestamptz IS NULL OR c.committed_at < %(until)s)
+ORDER BY p.number, b.name, s.metric, ma.name, m.id
+""")
+# Of each series the first one that is found from the head of the branch backwards.
+NEWEST = sql("""
+  SELECT b.name, s.metric, ma.name, e.digest, found.*
+    FROM runs_series s
+    JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
+    JOIN runs_machine ma ON ma.id = s.machine_id
+    JOIN runs_environment e ON e.id = s.environment_id
+    CROSS JOIN LATERAL (
+      SELECT m.value, c.sha
+        FROM (SELECT number, commit_id FROM projects_position WHERE branch_id = %(branch)s
+               ORDER BY number DESC LIMIT %(recent)s) p
+        JOIN runs_measurement m ON m.series_id = s.id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
+        JOIN projects_commit c ON c.id = p.commit_id
+    ORDER BY p.number DESC, m.id DESC LIMIT 1) found
+   WHERE s.project_id = %(project)s
+ORDER BY b.name, s.metric, ma.name, s.id
+""")
+ENDS = "SELECT min(number), max(number) FROM projects_position WHERE branch_id = %s"
+
+
+class Row(NamedTuple):
+    """A point. ``position`` counts commits from the root of the branch; values are in the metric's unit."""
+
+    position: int
+    commit: str
+    committed_at: datetime
+    author: str
+    subject: str
+    benchmark: str
+    metric: str
+    machine: str
+    environment: str
+    value: float
+    low: float
+    high: float
+    n: int
+    flags: list[str]
+    run: int
+    measured_at: datetime | None
+    samples: list[float | None] | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which points of a project. Empty texts choose all."""
+
+    project: Project
+    branch: Branch
+    benchmark: str = ""
+    metric: str = ""
+    machine: str = ""
+    environment: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    after: int = -1
+    samples: bool = False
+
+
+def choice_of(project: Project, query: QueryDict) -> Choice:
+    """Raises Http404 for a branch that does not exist, and for values that cannot be meant."""
+    branches = list(Branch.objects.filter(project=project).order_by("deleted_at", "name"))
+    branch = named_or_default("branch", query.get("branch"), branches, project.default_branch)
+    if branch is None:
+        raise Http404(f"{project} has no branch yet.")
+    after = query.get("after", "-1")
+    if not after.removeprefix("-").isdecimal() or len(after) > 9:
+        raise Http404(f"after={after[:20]}: give the position of a commit on the branch.")
+    names = {name: query.get(name, "")[:200] for name in ("benchmark", "metric", "machine")}
+    return Choice(
+        project,
+        branch,
+        **names,
+        environment=query.get("environment", "").removeprefix("sha256:").replace("%", "").replace("_", "")[:64],
+        since=moment(query, "since"),
+        until=moment(query, "until"),
+        after=int(after),
+        samples=query.get("samples") == "1",
+    )
+
+
+def moment(query: QueryDict, name: str) -> datetime | None:
+    """A date, or a time with its zone."""
+    if not (text := query.get(name, "")):
+        return None
+    try:
+        found = parse_datetime(text)
+        if found is None and (day := parse_date(text)):
+            found = datetime.fromisoformat(f"{day}T00:00:00+00:00")
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise Http404(f"{name}={text[:40]}: give a date such as 2026-11-23, or a time such as 2026-11-23T12:00:00Z.")
+    return found
+
+
+def rows(choice: Choice) -> Iterator[Row]:
+    """The points, oldest commit first."""
+    with connection.cursor() as cursor:
+        cursor.execute(ENDS, [choice.branch.pk])
+        first, last = cursor.fetchone()
+    for number in range(max(first or 0, choice.after + 1), (-1 if last is None else last) + 1, STRETCH):
+        yield from stretch(choice, number, min(number + STRETCH - 1, END))
+
+
+def stretch(choice: Choice, first: int, last: int) -> list[Row]:
+    values: dict[str, Any] = vars(choice) | {"branch": choice.branch.pk, "first": first, "last": last}
+    del values["project"], values["after"]
+    with connection.cursor() as cursor:
+        cursor.execute(ROWS, values)
+        return [Row(*found) for found in cursor.fetchall()]
+
+
+def csv_rows(choice: Choice) -> Iterator[list[Any]]:
+    yield [*Row._fields[:-1], *(["samples"] if choice.samples else [])]
+    for row in rows(choice):
+        cells = row._replace(
+            author=csv_cell(row.author),
+            subject=csv_cell(row.subject),
+            benchmark=csv_cell(row.benchmark),
+            metric=csv_cell(row.metric),
+        )
+        flags, samples = " ".join(row.flags), " ".join(map(str, row.samples or ()))
+        times = {"committed_at": row.committed_at.isoformat(), "measured_at": text_of(row.measured_at)}
+        written = cells._asdict() | times | {"flags": flags, "samples": samples}
+        yield list(written.values())[: None if choice.samples else -1]
+
+
+def text_of(time: datetime | None) -> str:
+    return time.isoformat() if time else ""
+
+
+def ndjson(choice: Choice) -> Iterator[str]:
+    """A line of JSON for each point."""
+    for row in rows(choice):
+        yield line_of(row, choice) + "\n"
+
+
+def line_of(row: Row, choice: Choice) -> str:
+    document = row._asdict() | {
+        "author": plain(row.author),
+        "subject": plain(row.subject),
+        "committed_at": row.committed_at.isoformat(),
+        "measured_at": text_of(row.measured_at) or None,
+    }
+    if not choice.samples:
+        del document["samples"]
+    return json.dumps(document)
+
+
+def document(choice: Choice) -> Iterator[str]:
+    """The same as one JSON document."""
+    head = {"schema": SCHEMA, "project": choice.project.slug, "branch": choice.branch.name}
+    yield json.dumps(head)[:-1] + ', "points": ['
+    before = ""
+    for row in rows(choice):
+        yield before + line_of(row, choice)
+        before = ", "
+    yield "]}"
+
+
+class NewestValues(Collector):
+    """A gauge for each metric, with the newest clean value of each series among the newest commits of a branch."""
+
+    def __init__(self, project: Project, branch: Branch) -> None:
+        self.project, self.branch = project, branch
+
+    def collect(self) -> Iterator[Family]:
+        with connection.cursor() as cursor:
+            cursor.execute(NEWEST, {"project": self.project.pk, "branch": self.branch.pk, "recent": RECENT})
+            found = cursor.fetchall()
+        labels = ["project", "branch", "benchmark", "machine", "environment", "commit"]
+        families: dict[str, GaugeMetricFamily] = {}
+        for benchmark, metric, machine, environment, value, sha in found:
+            short = environment.removeprefix("sha256:")[:12]
+            family = families.setdefault(metric, family_of(metric, labels))
+            family.add_metric([self.project.slug, self.branch.name, plain(benchmark), machine, short, sha], value)
+        yield from families.values()
+
+
+def family_of(metric: str, labels: list[str]) -> GaugeMetricFamily:
+    known = METRICS.get(metric)
+    title = f"{known.title}, {known.unit or 'a count'}, {known.better} is better" if known else metric
+    return GaugeMetricFamily(f"speedtrack_{metric}", title, labels=labels)
+
+
+def openmetrics(choice: Choice) -> bytes:
+    registry = CollectorRegistry()
+    registry.register(NewestValues(choice.project, choice.branch))
+    return bytes(generate_latest(registry))  # type: ignore[no-untyped-call]

@@ -1,0 +1,47 @@
+"""The members of a project, and the invitations that are open."""
+
+from dataclasses import dataclass, field
+
+from django.http import Http404, QueryDict
+
+from speedtrack.accounts.invitations import DAYS, MOST_DAYS, MOST_USES, open_ones
+from speedtrack.accounts.models import Invitation, Membership, Role
+from speedtrack.projects.models import Project
+
+ROLES = {
+    Role.READER: "sees it, where it is private",
+    Role.TRIAGER: "also decides on alerts, mutes and annotates",
+    Role.MAINTAINER: "also measures, and changes settings, policies, webhooks and channels",
+    Role.OWNER: "also admits members, makes it private or public, and untracks it",
+}
+
+
+@dataclass(frozen=True)
+class MembersPage:
+    members: list[Membership]
+    invitations: list[Invitation]
+    roles: dict[Role, str] = field(default_factory=lambda: ROLES)
+    days: int = DAYS
+    most_days: int = MOST_DAYS
+    most_uses: int = MOST_USES
+
+
+def load(project: Project) -> MembersPage:
+    found = project.memberships.select_related("user").order_by("user__username")
+    ranked = sorted(found, key=lambda one: list(Role).index(Role(one.role)), reverse=True)
+    return MembersPage(ranked, open_ones(project))
+
+
+def membership_or_404(project: Project, number: int) -> Membership:
+    found: Membership | None = project.memberships.filter(pk=number).select_related("user", "project").first()
+    if found is None:
+        raise Http404(f"{project.slug} has no such member: the list may have changed.")
+    return found
+
+
+def role_of(form: QueryDict) -> Role:
+    """Raises ValueError."""
+    name = form.get("role", "")
+    if name not in Role.values:
+        raise ValueError(f"choose one of the roles {', '.join(Role.values)}")
+    return Role(name)

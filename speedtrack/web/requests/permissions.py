@@ -1,0 +1,315 @@
+"""Who may use which address: one table for all of ``urls.py``, and the check that wraps each of its views.
+
+A private project does not exist for those who are not its members: its addresses answer as those of no project do.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property, wraps
+from typing import Any, NamedTuple
+
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
+from django.db.models import Model
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.urls import URLPattern
+from django.utils.cache import patch_cache_control
+
+from speedtrack.accounts import audit
+from speedtrack.accounts.access import Access, person, reaches
+from speedtrack.accounts.models import Role
+from speedtrack.alerts.models import Alert, Bisection
+from speedtrack.projects.models import Annotation, Project
+from speedtrack.retention import policies
+from speedtrack.runs.models import Profile, Run
+from speedtrack.web.requests import errors
+
+LONGEST_VALUE = 200
+SAFE = ("GET", "HEAD", "OPTIONS")
+View = Callable[..., HttpResponseBase]
+
+
+class Need(StrEnum):
+    """What a request needs where no role in a project is needed."""
+
+    NOTHING = "nothing"  #: answered without a look at who asks, or the view itself checks a token
+    SIGHT = "sight"  #: everybody who sees the project; lists leave out what the caller does not see
+    PERSON = "person"  #: whoever is logged in
+    OPERATOR = "operator"  #: an operator of this installation
+
+
+class Owned(NamedTuple):
+    """Rows with an address of their own: the model, the way to their project, and what is said of an absent one."""
+
+    model: type[Model]
+    path: str
+    absent: Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``read``, ``change``: what GET and the other methods need. ``of``: what the ``pk`` of the address numbers.
+
+    ``whole``: a change and its entry in the audit log are one transaction. Not where the view talks to other servers
+    or looks into repositories meanwhile: there the verbs have transactions of their own.
+    """
+
+    read: Need | Role = Need.SIGHT
+    change: Need | Role = Need.SIGHT
+    of: Owned | None = None
+    whole: bool = True
+
+
+ALERT = Owned(Alert, "project_id", lambda pk: f"There is no alert {pk}.")
+RUN = Owned(Run, "project_id", lambda pk: f"There is no run {pk}. {policies.POLICIES['canaries'].rule}")
+PROFILE = Owned(
+    Profile, "attempt__run__project_id", lambda pk: f"There is no profile {pk}. {policies.POLICIES['profiles'].rule}"
+)
+BISECTION = Owned(Bisection, "project_id", lambda pk: f"There is no bisection {pk}.")
+ANNOTATION = Owned(Annotation, "project_id", lambda pk: f"There is no annotation {pk}: it may have been deleted.")
+
+
+def rules(rule: Rule, *names: str) -> dict[str, Rule]:
+    return dict.fromkeys(names, rule)
+
+
+def all_of(need: Need | Role, of: Owned | None = None, *, whole: bool = True) -> Rule:
+    return Rule(need, need, of, whole)
+
+
+#: By the name of the address.
+RULES: dict[str, Rule] = {
+    **rules(all_of(Need.NOTHING, whole=False), "healthz", "readyz", "metrics", "login", "logout", "hook"),
+    **rules(all_of(Need.NOTHING), "help-index", "help"),
+    **rules(
+        all_of(Need.NOTHING, whole=False), "notifications-of", "unsubscribe"
+    ),  # the token in the address is the key
+    **rules(Rule(), "home", "queue", "search", "search-values", "machines", "machine-values"),
+    **rules(Rule(), "ladders", "ladders-values", "all-alerts", "all-alerts-values", "all-alerts-feed"),
+    **rules(Rule(), "project", "project-values", "timeline", "timeline-values", "lines", "commit", "latency"),
+    **rules(Rule(), "releases", "releases-feed", "releases-values", "compare", "compare-values"),
+    **rules(Rule(), "alerts", "alerts-values", "alerts-feed", "changes-feed", "sensitivity", "sensitivity-values"),
+    **rules(Rule(), "badge", "embed", "timeline-picture", "project-picture", "pulls", "export", "openmetrics"),
+    "alert": Rule(change=Role.TRIAGER, of=ALERT),
+    "alert-picture": Rule(of=ALERT),
+    **rules(all_of(Role.TRIAGER, ALERT), "alert-move", "alert-split", "alert-merge"),
+    "alert-decide": all_of(Need.PERSON),  # the view leaves out alerts of projects where one may not decide
+    "mutes": Rule(change=Role.TRIAGER),
+    "mute-end": all_of(Role.TRIAGER),
+    "annotations": Rule(change=Role.TRIAGER),
+    "all-annotations": Rule(change=Need.OPERATOR),
+    **rules(all_of(Role.TRIAGER, ANNOTATION), "annotation", "annotation-delete"),
+    **rules(Rule(of=RUN), "run", "run-log", "run-log-lines", "run-log-text", "run-script"),
+    "run-act": all_of(Role.MAINTAINER, RUN),
+    "profile-folded": Rule(of=PROFILE),
+    "compare-measure": all_of(Role.MAINTAINER, whole=False),
+    "bisect": Rule(change=Role.MAINTAINER, whole=False),
+    "bisection": Rule(of=BISECTION),
+    "bisection-stop": all_of(Role.MAINTAINER, BISECTION),
+    **rules(all_of(Role.MAINTAINER), "pull-approve", "policies", "deliveries", "delivery"),
+    **rules(all_of(Role.MAINTAINER, whole=False), "measure", "channels", "channel-add", "channel", "channel-act"),
+    **rules(all_of(Role.MAINTAINER, whole=False), "project-settings", "project-access"),
+    **rules(all_of(Role.MAINTAINER), "project-secret", "project-act"),
+    **rules(all_of(Role.MAINTAINER), "project-audit", "project-audit-values"),
+    **rules(all_of(Role.OWNER), "project-untrack", "project-visibility", "members", "member-act"),
+    **rules(all_of(Role.OWNER), "invitation-make", "invitation-revoke"),
+    "invitation": Rule(Need.SIGHT, Need.PERSON),
+    **rules(all_of(Need.PERSON, whole=False), "settings", "notifications"),
+    "machine": Rule(change=Need.OPERATOR),
+    **rules(all_of(Need.OPERATOR, whole=False), "track", "track-check", "installation", "audit", "audit-values"),
+    **rules(all_of(Need.OPERATOR), "suites", "suite-new", "suite-check", "suite", "suite-file"),
+    **rules(all_of(Need.OPERATOR), "suite-version", "suite-restore", "machine-settings", "machine-token"),
+    **rules(all_of(Need.OPERATOR), "machine-return", "machine-plan", "machine-act"),
+}
+
+
+#: The beginnings of the names of addresses that check by themselves who asks: the pages of logging in and of one's own
+#: account, and what programs call with a token.
+BY_THEMSELVES = (
+    *("account", "own-", "mfa_", "socialaccount_", "github_", "openid_connect_", "first-owner"),
+    *("api-", "codespeed-"),
+)
+
+
+class Permit:
+    """What the caller of a request sees and may do; ``may.triage`` and the like are for templates.
+
+    About the project of the address; on pages of several projects, about any project.
+    """
+
+    def __init__(self, request: HttpRequest, rule: Rule, arguments: dict[str, Any]) -> None:
+        self.request, self.rule = request, rule
+        self.slug: str | None = arguments.get("slug")
+        self.pk: int | None = arguments.get("pk") if rule.of else None
+
+    @cached_property
+    def access(self) -> Access:
+        return Access(person(self.request.user))
+
+    @cached_property
+    def row(self) -> tuple[int | None] | None:
+        """The project of what the address numbers; None: there is no such thing."""
+        assert self.rule.of and self.pk is not None
+        rows = self.rule.of.model._default_manager.filter(pk=self.pk)
+        return rows.values_list(self.rule.of.path).first()
+
+    @property
+    def is_hidden(self) -> bool:
+        """Is the address that of a private project of others? Without private projects, this is no query more."""
+        if not self.access.hidden:
+            return False
+        if self.slug is not None:
+            return self.slug in self.access.hidden_slugs
+        return self.pk is not None and self.row is not None and self.row[0] in self.access.hidden
+
+    def has(self, needed: Role) -> bool:
+        if self.access.is_operator:
+            return True
+        if self.access.caller.user is None:
+            return False
+        if self.slug is not None:
+            return reaches(self.access.role_at(self.slug), needed)
+        if self.pk is not None:
+            return self.row is not None and self.row[0] is not None and self.access.may(needed, self.row[0])
+        return self.access.may_anywhere(needed)
+
+    @property
+    def triage(self) -> bool:
+        return self.has(Role.TRIAGER)
+
+    @property
+    def maintain(self) -> bool:
+        return self.has(Role.MAINTAINER)
+
+    @property
+    def own(self) -> bool:
+        return self.has(Role.OWNER)
+
+    @property
+    def operate(self) -> bool:
+        return self.access.is_operator
+
+    def check(self, need: Need | Role) -> HttpResponseBase | None:
+        """A refusal, or None. Raises Http404 for what does not exist, or is private and of others."""
+        if need is Need.NOTHING:
+            return None
+        if need is not Need.SIGHT and self.access.caller.user is None:
+            return redirect_to_login(self.request.get_full_path())  # said of any address: it tells of no project
+        if self.is_hidden:
+            raise Http404(self.absence())
+        if need is Need.OPERATOR and not self.operate:
+            return errors.refused(self.request, "This needs an operator of this installation.")
+        return self.check_role(need) if isinstance(need, Role) else None
+
+    def check_role(self, needed: Role) -> HttpResponseBase | None:
+        if self.has(needed):
+            return None
+        if self.pk is not None and self.row is None:
+            raise Http404(self.absence())
+        if self.slug is not None and not Project.objects.filter(slug=self.slug).exists():
+            raise Http404(self.absence())
+        if self.pk is not None and self.row == (None,):
+            return errors.refused(
+                self.request, "This concerns all projects: it needs an operator of this installation."
+            )
+        return errors.refused(self.request, role_needed(needed))
+
+    def absence(self) -> str:
+        if self.slug is not None:
+            return f"There is no project {self.slug!r}."
+        assert self.rule.of and self.pk is not None
+        return self.rule.of.absent(self.pk)
+
+
+def role_needed(needed: Role) -> str:
+    """What a person without a role is told."""
+    return f"This needs the role {needed} in this project, or a higher one: its owners give it, under Members."
+
+
+def permit_of(request: HttpRequest) -> Permit:
+    """That of a request to a view of ``urls.py``."""
+    found: Permit = request.permit  # type: ignore[attr-defined]
+    return found
+
+
+def access_of(request: HttpRequest) -> Access:
+    return permit_of(request).access
+
+
+def note(
+    request: HttpRequest,
+    action: str,
+    target: object,
+    project: Project | None = None,
+    changes: dict[str, tuple[Any, Any]] | None = None,
+) -> None:
+    """An entry in the audit log, by whoever sent the request."""
+    audit.note(access_of(request).caller, action, target, project, changes)
+
+
+def differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The fields that differ, each before and after, as texts."""
+    return {
+        key: (said(before.get(key)), said(value))
+        for key, value in after.items()
+        if said(before.get(key)) != said(value)
+    }
+
+
+def said(value: Any) -> Any:
+    """A value as the audit log keeps it: numbers and truth as they are, the rest as text of a bearable length."""
+    return value if value is None or isinstance(value, bool | int | float) else str(value)[:LONGEST_VALUE]
+
+
+def may(request: HttpRequest) -> dict[str, Any]:
+    """For templates: ``may``. Without it, on pages of errors, nothing is allowed."""
+    return {"may": getattr(request, "permit", None)}
+
+
+def guarded(patterns: Iterable[Any]) -> list[Any]:
+    """Let each view be called only as RULES has it. An address without a rule is a mistake of who added it."""
+    found = list(patterns)
+    for pattern in found:
+        if isinstance(pattern, URLPattern):
+            pattern.callback = guard(pattern.callback, rule_of(pattern.name or ""))
+    return found
+
+
+def rule_of(name: str) -> Rule:
+    if name.startswith(BY_THEMSELVES):
+        return all_of(Need.NOTHING, whole=False)
+    if name not in RULES:
+        raise ImproperlyConfigured(f"say in {__name__} who may use the address {name!r}")
+    return RULES[name]
+
+
+def guard(view: View, rule: Rule) -> View:
+    @wraps(view)
+    def checked(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponseBase:
+        permit = Permit(request, rule, named)
+        request.permit = permit  # type: ignore[attr-defined]
+        need = rule.read if request.method in SAFE else rule.change
+        if refusal := permit.check(need):
+            return refusal
+        is_change = request.method not in SAFE and rule.whole
+        try:
+            with transaction.atomic() if is_change else nullcontext():
+                response = view(request, *arguments, **named)
+        except Http404:
+            say_the_same(permit)
+            raise
+        is_kept = "no-store" not in response.headers.get("Cache-Control", "")
+        if need is not Need.NOTHING and is_kept and permit.access.caller.user is not None:
+            patch_cache_control(response, private=True)  # what one person sees, no cache shows to another
+        return response
+
+    return checked
+
+
+def say_the_same(permit: Permit) -> None:
+    """Of a project that does not exist the same is said everywhere, since it is said of private ones, too."""
+    if permit.slug is not None and permit.rule.of is None and not Project.objects.filter(slug=permit.slug).exists():
+        raise Http404(permit.absence())

@@ -1,0 +1,146 @@
+"""Members of a project, invitations by link, and who sees it."""
+
+from collections.abc import Callable
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from speedtrack.accounts import invitations, members, signup
+from speedtrack.accounts.models import Invitation, Membership
+from speedtrack.clientaddress import client_address
+from speedtrack.projects.models import Project
+from speedtrack.web import scope
+from speedtrack.web.pages import members as page
+from speedtrack.web.requests.permissions import note
+
+
+@require_safe
+def list_members(request: HttpRequest, slug: str) -> HttpResponse:
+    return members_page(request, scope.project_or_404(slug))
+
+
+def members_page(request: HttpRequest, project: Project, link: str = "") -> HttpResponse:
+    """``link``: of a new invitation; it is shown this once."""
+    context = {"project": project, "page": page.load(project), "link": link}
+    response = render(request, "web/members.html", context)
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+@require_POST
+def act_on_member(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Do one of ACTIONS with a membership."""
+    project = scope.project_or_404(slug)
+    member = page.membership_or_404(project, number)
+    action = request.POST.get("act", "")
+    if action not in ACTIONS:
+        raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
+    try:
+        messages.success(request, ACTIONS[action](request, member))
+    except (members.NotPossible, ValueError) as e:
+        messages.error(request, f"Not changed: {e}.")
+    return redirect("members", slug=slug)
+
+
+def change_role(request: HttpRequest, member: Membership) -> str:
+    before, after = members.give_role(member.project, member.user, page.role_of(request.POST))
+    note(request, "member.change", member.user, member.project, {"role": (before, after)})
+    return f"{member.user} is {after} now."
+
+
+def remove_member(request: HttpRequest, member: Membership) -> str:
+    before = members.remove(member.project, member.user)
+    note(request, "member.remove", member.user, member.project, {"role": (before, None)})
+    return f"{member.user} is no member any more."
+
+
+ACTIONS: dict[str, Callable[[HttpRequest, Membership], str]] = {"change": change_role, "remove": remove_member}
+
+
+@require_POST
+def make_invitation(request: HttpRequest, slug: str) -> HttpResponse:
+    """Make an invitation, and show its link in the answer: it is stored in no session or message."""
+    assert isinstance(request.user, User)
+    project = scope.project_or_404(slug)
+    try:
+        role = page.role_of(request.POST)
+        days, uses = (number_in(request.POST, key) for key in ("days", "uses"))
+        made, code = invitations.make(project, role, request.user, days, uses)
+    except ValueError as e:
+        messages.error(request, f"Not made: {e}.")
+        return redirect("members", slug=slug)
+    about: dict[str, tuple[object, object]] = {"role": (None, role), "days": (None, days), "uses": (None, uses)}
+    note(request, "invitation.make", f"invitation {made.pk}", project, about)
+    return members_page(request, project, request.build_absolute_uri(reverse("invitation", args=[code])))
+
+
+def number_in(form: QueryDict, key: str) -> int:
+    text = form.get(key, "").strip()
+    if not (text.isascii() and text.isdecimal() and len(text) < 6):
+        raise ValueError(f"give a number of {'days' if key == 'days' else 'people'}")
+    return int(text)
+
+
+@require_POST
+def revoke_invitation(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    project = scope.project_or_404(slug)
+    found = project.invitations.filter(pk=number).first()
+    if found is None:
+        raise Http404(f"{slug} has no invitation {number}.")
+    if invitations.revoke(found):
+        note(request, "invitation.revoke", f"invitation {found.pk}", project)
+    messages.success(request, "The invitation admits nobody any more.")
+    return redirect("members", slug=slug)
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def invitation(request: HttpRequest, code: str) -> HttpResponse:
+    """What a link invites to. Only a POST accepts it: programs that check mails follow links."""
+    try:
+        found = invitations.find(code, client_address(request))
+        if request.method == "POST":
+            return accept(request, found)
+    except invitations.TooMany as e:
+        return closed_page(request, str(e), 429)
+    except invitations.Closed as e:
+        return closed_page(request, str(e), 404 if isinstance(e, invitations.Unknown) else 410)
+    if not request.user.is_authenticated:
+        request.session[signup.INVITATION] = code  # whoever is invited may make an account
+    may_sign_up = signup.is_open(request)
+    return render(request, "web/invitation.html", {"invitation": found, "may_sign_up": may_sign_up})
+
+
+def accept(request: HttpRequest, found: Invitation) -> HttpResponse:
+    """Raises Closed."""
+    assert isinstance(request.user, User)
+    before, after = invitations.accept(found, request.user)
+    request.session.pop(signup.INVITATION, None)
+    if before != after:
+        note(request, "invitation.accept", request.user, found.project, {"role": (before, after)})
+    messages.success(request, f"You are {after} of {found.project.name}.")
+    return redirect("project", slug=found.project.slug)
+
+
+def closed_page(request: HttpRequest, why: str, status: int) -> HttpResponse:
+    return render(request, "web/invitation.html", {"why": why}, status=status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def change_visibility(request: HttpRequest, slug: str) -> HttpResponse:
+    """Say what making it private or public means, and do it once the name is typed."""
+    project, error = scope.project_or_404(slug), ""
+    everybody = not project.is_public
+    if request.method == "POST" and request.POST.get("to") == ("public" if everybody else "private"):
+        if request.POST.get("slug", "").strip() == project.slug:
+            if members.show_to(project, everybody):
+                note(request, "project.visibility", project, project, {"is_public": (not everybody, everybody)})
+            messages.success(request, f"{project.name} is {'public' if everybody else 'private'} now.")
+            return redirect("project-settings", slug=slug)
+        error = f"Not changed: type {project.slug}, exactly."
+    return render(request, "web/visibility.html", {"project": project, "everybody": everybody, "error": error})

@@ -1,0 +1,162 @@
+"""Exports of points: files for programs, views for other programs of the database, and the newest values."""
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from speedtrack.projects.models import Commit, Position
+from speedtrack.runs.models import Measurement, Samples
+from speedtrack.web.pages import exports
+from speedtrack.web.tests.world import CPU, World, slowed, world
+
+DASHBOARD = Path(settings.BASE_DIR) / "deploy" / "grafana" / "dashboard.json"
+DOCUMENT = Path(settings.BASE_DIR) / "docs" / "sql.md"
+VIEWS = ("export_points", "export_samples", "export_commits", "export_change_points", "export_alerts")
+
+
+@pytest.fixture
+def measured(db: Any, settings: Any, tmp_path: Path) -> World:
+    made = world(settings, tmp_path, commits=6, machines=2)
+    made.measure()
+    return made
+
+
+def text_of(client: Client, address: str) -> str:
+    response = client.get(address)
+    assert response.status_code == 200, response.content
+    return response.getvalue().decode()
+
+
+def test_each_form_has_every_point_of_the_branch(measured: World, client: Client, monkeypatch: Any) -> None:
+    monkeypatch.setattr(exports, "STRETCH", 2)
+    document = json.loads(text_of(client, "/p/kvd/export.json?samples=1"))
+    lines = [json.loads(line) for line in text_of(client, "/p/kvd/export.ndjson?samples=1").splitlines()]
+    rows = list(csv.DictReader(StringIO(text_of(client, "/p/kvd/export.csv?samples=1"))))
+    there = Measurement.objects.filter(accepted=True, paired=False).select_related("commit", "series__benchmark")
+    assert len(there) > 40
+    assert document["points"] == lines and len(rows) == len(lines) == len(there)
+    places = dict(Position.objects.values_list("commit", "number"))
+    expected = {
+        (places[one.commit_id], one.series.benchmark.name, one.series.metric, one.value, one.n) for one in there
+    }
+    found = {(one["position"], one["benchmark"], one["metric"], one["value"], one["n"]) for one in lines}
+    assert found == expected
+    assert sorted(one["position"] for one in lines) == [one["position"] for one in lines]
+    samples = {tuple(one.values) for one in Samples.objects.filter(measurement__in=there)}
+    assert {tuple(one["samples"]) for one in lines} == samples
+    assert {tuple(map(float, row["samples"].split())) for row in rows} == samples
+    assert "samples" not in text_of(client, "/p/kvd/export.csv").splitlines()[0]
+
+
+def test_a_query_chooses_points(measured: World, client: Client) -> None:
+    def found(query: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in text_of(client, f"/p/kvd/export.ndjson?{query}").splitlines()]
+
+    every = found("")
+    third = measured.commit(3)
+    assert {one["benchmark"] for one in found("benchmark=get-p1")} == {"get-p1"}
+    assert {one["metric"] for one in found(f"metric={CPU}")} == {CPU}
+    assert {one["machine"] for one in found("machine=kvd-m2")} == {"kvd-m2"}
+    assert found(f"environment={every[0]['environment'][7:19]}") and found("environment=beef") == []
+    assert {one["position"] for one in found("after=3")} == {4, 5}
+    assert found("after=5") == found("benchmark=none") == []
+    since = f"{third.committed_at:%Y-%m-%dT%H:%M:%SZ}"
+    assert {one["position"] for one in found(f"since={since}")} == {3, 4, 5}
+    assert {one["position"] for one in found(f"until={since}")} == {0, 1, 2}
+    for wrong in ("branch=none", "after=x", "after=9999999999", "since=yesterday", "since=2026-13-01", "until=12:00"):
+        assert client.get(f"/p/kvd/export.csv?{wrong}").status_code == 404, wrong
+    assert client.get("/p/kvd/export.xml").status_code == client.get("/p/none/export.csv").status_code == 404
+
+
+def test_no_cell_is_a_formula_and_no_text_hides_anything(measured: World, client: Client) -> None:
+    Commit.objects.update(subject="=cmd|' /C calc'!A0\u202e", author_name="@SUM(1)")
+    (row, *_) = csv.DictReader(StringIO(text_of(client, "/p/kvd/export.csv")))
+    assert row["subject"].startswith("'=cmd") and row["author"] == "'@SUM(1)" and "\u202e" not in row["subject"]
+
+
+def test_the_newest_value_of_each_series_is_a_gauge(measured: World, client: Client) -> None:
+    newest = measured.commit(5)
+    text = text_of(client, "/p/kvd/openmetrics")
+    families = {one.name: one for one in text_string_to_metric_families(text)}
+    gauge = families[f"speedtrack_{CPU}"]
+    values = {(one.labels["benchmark"], one.labels["machine"]): one.value for one in gauge.samples}
+    assert {one.labels["commit"] for one in gauge.samples} == {newest.sha}
+    there = Measurement.objects.filter(commit=newest, series__metric=CPU).select_related("series__benchmark")
+    expected = {(one.series.benchmark.name, one.series.machine.name): one.value for one in there}
+    assert values == expected and len(values) == 4
+    assert "lower is better" in gauge.documentation
+
+
+@pytest.fixture
+def reader(transactional_db: Any) -> Iterator[str]:
+    """The address of the database for the role that the document makes."""
+    (block,) = re.findall(r"```sql\n(CREATE ROLE.*?)```", DOCUMENT.read_text(), re.S)
+    with connection.cursor() as cursor:
+        cursor.execute("DROP ROLE IF EXISTS speedtrack_reader")
+        cursor.execute(block)
+    known = connection.settings_dict
+    parts = {key: known[key.upper()] for key in ("host", "port") if known[key.upper()]}
+    yield psycopg.conninfo.make_conninfo(
+        "", dbname=known["NAME"], user="speedtrack_reader", password="change-me", **parts
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("DROP OWNED BY speedtrack_reader; DROP ROLE speedtrack_reader")
+
+
+def test_the_documented_role_reads_the_views_and_nothing_else(reader: str, settings: Any, tmp_path: Path) -> None:
+    made, alert = slowed(settings, tmp_path)
+    with psycopg.connect(reader, autocommit=True) as link:
+        count = dict.fromkeys(VIEWS, 0)
+        for view in VIEWS:
+            count[view] = link.execute(f"SELECT count(*) FROM {view}").fetchone()[0]  # type: ignore[index]
+        there = Measurement.objects.filter(accepted=True, paired=False)
+        assert count["export_points"] == there.count() and count["export_commits"] == len(made.shas)
+        assert count["export_alerts"] == 1 and all(count.values())
+        (found,) = link.execute("SELECT alert, commit, status FROM export_alerts").fetchall()
+        assert found == (alert.pk, alert.commit.sha, alert.status)
+        with connection.cursor() as cursor:
+            tables = [name for name in connection.introspection.table_names(cursor) if name not in VIEWS]
+        assert len(tables) > 50
+        for table in tables:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                link.execute(f'SELECT FROM "{table}" LIMIT 1')
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            link.execute("CREATE TABLE mine ()")
+
+
+def queries(value: Any) -> Iterator[str]:
+    """Every query of the dashboard."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            if key in ("rawSql", "query") and isinstance(one, str) and one.startswith("SELECT"):
+                yield one
+            else:
+                yield from queries(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from queries(one)
+
+
+def test_every_query_of_the_dashboard_answers(reader: str, settings: Any, tmp_path: Path) -> None:
+    made, _ = slowed(settings, tmp_path)
+    names = {"project": "kvd", "branch": "main", "benchmark": "get-p1", "metric": CPU, "machine": "'kvd-m1'"}
+    found = list(queries(json.loads(DASHBOARD.read_text())))
+    assert len(found) == 9
+    with psycopg.connect(reader, autocommit=True) as link:
+        for query in found:
+            # As Grafana puts them in: a variable of several values with quotes, the range of times as a condition.
+            text = re.sub(r"\$__timeFilter\((\w+)\)", r"\1 BETWEEN '2000-01-01' AND '2100-01-01'", query)
+            text = re.sub(r"\$(\w+)", lambda match: names[match[1]], text)
+            assert link.execute(text).fetchall(), query
+    assert made.project.slug == names["project"]
