@@ -20,7 +20,7 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
-from speedtrack import tasks
+from speedtrack import __version__, tasks
 from speedtrack.devstack import BASE_DIR
 from speedtrack.runs import enrolment, machines, queue, tracking, versions
 from speedtrack.runs.models import Alarm, Machine, MachineToken, Run
@@ -230,7 +230,8 @@ def test_a_runner_of_another_version_gets_no_work_and_the_reason(room: Room, mon
     done = room.call("--once")
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
-    assert "the runner is version 1.0.0 (protocol 2), and this server is version 1.0.0 (protocol 3)" in last
+    same = f"version {__version__} (protocol"
+    assert f"the runner is {same} 2), and this server is {same} 3)" in last
     assert "Update the runner" in last
     run.refresh_from_db()
     assert run.status == "queued"

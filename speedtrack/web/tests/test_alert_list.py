@@ -7,6 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from speedtrack.accounts.access import ANYBODY, Access
 from speedtrack.alerts.models import Alert
 from speedtrack.web.pages import alerts as alerts_page
 from speedtrack.web.tests.world import CPU, World, html_of, queries
@@ -84,7 +85,7 @@ def test_the_address_filters_orders_and_pages_the_list(listed: Listed) -> None:
         found, after = [], ""
         for _ in range(2):
             filters = alerts_page.AlertFilters(order=order, after=after)
-            rows, after = alerts_page.page_of(alerts_page.standing_alerts(None), filters, most=1)
+            rows, after = alerts_page.page_of(alerts_page.standing_alerts(None, Access(ANYBODY)), filters, most=1)
             found += [row.alert.pk for row in rows]
         assert (found, after) == (expected, ""), order
 

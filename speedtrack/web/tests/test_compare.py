@@ -273,7 +273,7 @@ def test_measuring_needs_a_login_and_two_commits(client: Client, kvd: World) -> 
     address = f"/p/kvd/compare/measure/?base={kvd.shas[0]}&head={kvd.shas[3]}"
     response = client.post(address, {"what": "pair", "benchmark": "get-p1"})
     assert response.status_code == 302 and response.headers["Location"].startswith("/login/?next=")
-    assert "Log in to measure both again" in compare(client, **ends(kvd, 0, 3))
+    assert "Log in</a> to measure both again" in compare(client, **ends(kvd, 0, 3))
     client.force_login(User.objects.create_superuser("ada"))
     assert "Nothing was queued" in ask(client, kvd, 3, 3, what="pair", benchmark=["get-p1"])
     assert "Nothing was queued" in ask(client, kvd, 0, 3, what="pair")

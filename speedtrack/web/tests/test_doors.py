@@ -161,4 +161,4 @@ def test_releases_are_entries_with_their_change(client: Client, slow: tuple[Worl
 def test_they_take_few_queries(client: Client, kvd: World, address: str) -> None:
     release(kvd, 0, "1.0")
     release(kvd, 3, "1.1")
-    assert queries(client, address) <= 11
+    assert queries(client, address) <= 12
