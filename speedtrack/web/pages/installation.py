@@ -72,6 +72,11 @@ def dots(value: object) -> str:
     return DOTS if value else ""
 
 
+def given(name: str) -> str:
+    """Dots for a secret of the environment or of a file."""
+    return dots(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
+
+
 def kept_days(policy: Policy) -> Value:
     return lambda: f"{policy.days} days" if policy.days else "for ever"
 
@@ -89,6 +94,24 @@ TOPICS: dict[str, dict[str, str]] = {
         "SECRET_KEY": "signs sessions and links",
         "SPEEDTRACK_ENCRYPTION_KEYS": "encrypt secrets in the database; not set: SECRET_KEY does",
         "LOG_LEVEL": "of the logs",
+    },
+    "Logins": {
+        "SIGNUP": "who may make an account: closed, invited or open",
+        "REQUIRE_MFA": "who must log in with a second step",
+        "GITHUB_CLIENT_ID": "people log in by GitHub",
+        "GITHUB_CLIENT_SECRET": "of that",
+        "GITHUB_URL": "of another GitHub than the public one",
+        "GITHUB_ORGANISATION": "only its members come in by GitHub",
+        "OIDC_NAME": "what the button of the OpenID Connect server says",
+        "OIDC_ISSUER": "people log in by this OpenID Connect server",
+        "OIDC_CLIENT_ID": "of that",
+        "OIDC_CLIENT_SECRET": "of that",
+        "OIDC_EMAIL_DOMAINS": "only addresses of these domains come in by it",
+    },
+    "Programs": {
+        "API_RATE": "calls of the API in a minute with one token; 0: any number",
+        "API_RATE_ANONYMOUS": "the same from one address without a token",
+        "CODESPEED_ANONYMOUS": "the Codespeed addresses take results from anybody",
     },
     "Monitoring": {
         "METRICS_TOKEN": "opens the metrics to other hosts",
@@ -161,6 +184,10 @@ VALUES: dict[str, Value] = {
     "DATABASE_REPLICA_URL": lambda: database("replica"),
     "BROKER_URL": broker,
     "EMAIL_HOST_PASSWORD": lambda: dots(settings.EMAIL_HOST_PASSWORD),
+    "GITHUB_CLIENT_ID": lambda: os.environ.get("GITHUB_CLIENT_ID", ""),
+    "GITHUB_CLIENT_SECRET": lambda: given("GITHUB_CLIENT_SECRET"),
+    "OIDC_CLIENT_ID": lambda: os.environ.get("OIDC_CLIENT_ID", ""),
+    "OIDC_CLIENT_SECRET": lambda: given("OIDC_CLIENT_SECRET"),
     "EMAIL_FROM": lambda: settings.DEFAULT_FROM_EMAIL,
     "EMAIL_FILES": lambda: settings.EMAIL_FILE_PATH,
     **{policy.setting: kept_days(policy) for policy in POLICIES.values()},

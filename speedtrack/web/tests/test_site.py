@@ -137,7 +137,7 @@ def test_no_page_of_a_visitor_takes_many_queries(client: Client, slow: tuple[Wor
     paired = Run.objects.filter(reason="confirm").latest("pk")
     measured = Run.objects.filter(reason="push").latest("pk")
     most = {
-        "/": 12,
+        "/": 14,
         "/p/kvd/": 13,
         f"/p/kvd/timeline/get-p1/{CPU}": 12,
         f"/p/kvd/timeline/get-p1/{CPU}?part=values": 12,
@@ -145,7 +145,7 @@ def test_no_page_of_a_visitor_takes_many_queries(client: Client, slow: tuple[Wor
         f"/p/kvd/timeline/get-p1/{CPU}.csv": 12,
         f"/p/kvd/c/{made.shas[5]}/": 12,
         "/p/kvd/sensitivity/": 5,
-        "/p/kvd/alerts/?status=all": 5,
+        "/p/kvd/alerts/?status=all": 7,
         "/alerts/?status=all": 5,
         "/alerts.atom?status=all": 8,
         f"/alerts/{alert.pk}/": 12,
