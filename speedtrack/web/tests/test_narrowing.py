@@ -8,6 +8,7 @@ from speedtrack.alerts.counts import FunctionCost, FunctionTable
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Run, Series
+from speedtrack.web.pages import advice
 from speedtrack.web.pages.advice import certainty, what_to_do
 from speedtrack.web.pages.narrowing import MOST, PathRow, narrowing_of
 
@@ -48,7 +49,6 @@ def test_without_commits_in_between_there_is_no_path_and_a_long_one_is_cut() -> 
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"status": "suspected"}, "Wait: it is not confirmed yet."),
         ({"status": "fixed"}, "Nothing: a later commit restored the speed."),
         ({"status": "expected"}, "Nothing: SpeedTrack closed it as expected: why"),
         ({"status": "invalid"}, "Nothing: it was closed as invalid."),
@@ -60,6 +60,16 @@ def test_without_commits_in_between_there_is_no_path_and_a_long_one_is_cut() -> 
 def test_an_alert_says_what_to_do(fields: dict[str, Any], says: str) -> None:
     events = [AlertEvent(after="expected", note="why")]
     assert what_to_do(alert(**fields), [], [], events)[0].startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("alone", "says"), [(False, "Wait: it is not confirmed yet."), (True, "Measure both sides where these results")]
+)
+def test_a_suspicion_is_waited_for_unless_nothing_can_be_measured_again(
+    monkeypatch: pytest.MonkeyPatch, alone: bool, says: str
+) -> None:
+    monkeypatch.setattr(advice, "by_history_alone", lambda _: alone)  # these alerts are in no database
+    assert what_to_do(alert(status="suspected"), [], [], [])[0].startswith(says)
 
 
 def test_the_function_that_costs_most_more_is_named_and_a_missing_fix_too() -> None:
