@@ -41,13 +41,14 @@ from speedtrack.tests.real_system import (
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LONG = SUITE.replace("duration_s = 0.3", "duration_s = 3")
+SURE = SUITE.replace("duration_s = 0.3", "duration_s = 1")  # a busy machine answers some request in it
 RUNNER = ["-m", "runners"]
 
 
 @pytest.fixture
 def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer, broker_url: str) -> Iterator[System]:
     """The server in this process, one commit to be measured, and no runner yet."""
-    builders.use_suite(settings, tmp_path / "suites", SUITE)
+    builders.use_suite(settings, tmp_path / "suites", SURE)
     settings.LEASE_S, settings.MAX_ATTEMPTS = 30, 9
     write_history(tmp_path / "kvd", 2)
     token = tracking.add_machine("m1")
@@ -64,7 +65,7 @@ def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer
 @pytest.fixture
 def servers(tmp_path: Path, settings: Any, broker_url: str) -> Iterator[Installation]:
     """The server's processes and a runner that polls, none of which is started yet, and one commit to be measured."""
-    builders.use_suite(settings, tmp_path / "suites", SUITE)
+    builders.use_suite(settings, tmp_path / "suites", SURE)
     settings.MIRRORS = tmp_path / "mirrors"
     write_history(tmp_path / "kvd", 2)
     token = tracking.add_machine("m1")
