@@ -25,7 +25,7 @@ from speedtrack.projects.models import Branch, Project
 from speedtrack.text import csv_cell, plain
 from speedtrack.web.scope import named_or_default
 
-SCHEMA = "speedtrack.points/1"
+SCHEMA = "speedtrack.export/1"
 STRETCH = 100  # commits that are read at once
 RECENT = 200  # commits among which the newest value of a series is looked for
 

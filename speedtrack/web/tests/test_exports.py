@@ -45,6 +45,7 @@ def test_each_form_has_every_point_of_the_branch(measured: World, client: Client
     rows = list(csv.DictReader(StringIO(text_of(client, "/p/kvd/export.csv?samples=1"))))
     there = Measurement.objects.filter(accepted=True, paired=False).select_related("commit", "series__benchmark")
     assert len(there) > 40
+    assert document["schema"] == "speedtrack.export/1" and document["branch"] == "main"
     assert document["points"] == lines and len(rows) == len(lines) == len(there)
     places = dict(Position.objects.values_list("commit", "number"))
     expected = {
