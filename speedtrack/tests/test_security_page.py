@@ -24,7 +24,7 @@ ROW = re.compile(r"^\| (?!attack \||what \||-)(.+) \| (.*) \|$", re.M)
 
 
 @cache
-def tests() -> frozenset[str]:
+def every_test() -> frozenset[str]:
     files = [*(ROOT / "speedtrack").rglob("test_*.py"), *(ROOT / "runners").rglob("test_*.py")]
     return frozenset(
         name for file in files for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text(), re.M)
@@ -43,7 +43,7 @@ def test_each_attack_has_its_tests(title: str) -> None:
     assert len(rows) >= 4 if title != "What failed elsewhere" else rows
     for attack, named in rows:
         names = re.findall(r"`(test_\w+)`", named)
-        assert (attack, bool(names), [name for name in names if name not in tests()]) == (attack, True, [])
+        assert (attack, bool(names), [name for name in names if name not in every_test()]) == (attack, True, [])
 
 
 def test_each_limit_has_its_test() -> None:
@@ -51,4 +51,4 @@ def test_each_limit_has_its_test() -> None:
     assert len(rows) >= 8
     for limit, named in rows:
         names = re.findall(r"`(test_\w+)`", named)
-        assert (limit, bool(names), [name for name in names if name not in tests()]) == (limit, True, [])
+        assert (limit, bool(names), [name for name in names if name not in every_test()]) == (limit, True, [])

@@ -94,12 +94,12 @@ def test_an_odd_caller_begins_a_trace_of_its_own(client: Client, db: None, colle
 def test_a_task_is_a_span(db: None, collector: Collector) -> None:
     celery = Celery("test", broker="memory://", set_as_current=False)
 
-    @celery.task(name="speedtrack.tasks.bad")
-    def bad() -> None:
+    @celery.task(name="speedtrack.tasks.broken")
+    def broken() -> None:
         raise ValueError
 
-    bad.apply()
-    assert attributes(collector.spans()["task bad"]) == {"outcome": "failed"}
+    broken.apply()
+    assert attributes(collector.spans()["task broken"]) == {"outcome": "failed"}
 
 
 def test_a_collector_that_is_away_disturbs_nothing(

@@ -63,12 +63,16 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     return process.returncode, output
 
 
-def during_a_trial(api: Api) -> None:
-    """Returns when a trial is being measured."""
+def during_a_trial(api: Api, home: Path) -> None:
+    """Returns when a trial is being measured: it has been told of before its server is there, and may not begin."""
     with api.arrived:
         assert api.arrived.wait_for(
             lambda: any("trial" in (call.body.get("progress") or {}).get("now", "") for call in api.calls), LIMIT_S
         )
+    deadline = time.monotonic() + LIMIT_S
+    while not (home / "trial-0" / "socket" / "s").exists():
+        assert time.monotonic() < deadline, "a trial was told of, and has no server"
+        time.sleep(0.01)
 
 
 def long_job() -> dict[str, object]:
@@ -138,7 +142,7 @@ def test_a_shutdown_finishes_the_trial_and_hands_the_run_back(
 ) -> None:
     api.jobs = [long_job()]
     runner = start("--poll")
-    during_a_trial(api)
+    during_a_trial(api, home)
     runner.send_signal(number)
     code, output = ended(runner)
     assert code == 0, output
@@ -150,9 +154,7 @@ def test_a_killed_runner_leaves_strays_that_the_next_one_ends(start: Start, api:
     """Where there is no sandbox: nothing outlives one (test_sandbox.py)."""
     api.jobs = [long_job()]
     runner = start("--once", SPEEDTRACK_SANDBOX="off")
-    during_a_trial(api)
-    while not (home / "trial-0" / "socket" / "s").exists():
-        time.sleep(0.01)
+    during_a_trial(api, home)
     runner.kill()
     runner.wait()
     assert marked(home), "the server outlives its runner"
@@ -225,7 +227,7 @@ def test_a_shutdown_reaches_a_celery_worker_during_a_trial(start: Start, api: Ap
     api.await_call("claim", LIMIT_S)
     api.jobs = [long_job()]
     celery_app(broker_url, "machine.m1").send_task(TASK, queue="machine.m1")
-    during_a_trial(api)
+    during_a_trial(api, home)
     runner.send_signal(signal.SIGTERM)
     code, output = ended(runner)
     assert code == 0, output
@@ -265,7 +267,7 @@ def test_a_second_runner_of_the_host_waits_before_its_claim_and_logs_the_holder(
 ) -> None:
     api.jobs = [long_job(), make_job(run=18, trials=1)]
     first = start("--poll")
-    during_a_trial(api)
+    during_a_trial(api, home)
     (tmp_path / "second").mkdir()
     second = start("--once", SPEEDTRACK_RUNNER_HOME=str(tmp_path / "second"))
     assert second.stdout is not None
@@ -281,10 +283,10 @@ def test_a_second_runner_of_the_host_waits_before_its_claim_and_logs_the_holder(
     assert [call.path for call in api.of("/complete")] == ["runs/18/complete"]
 
 
-def test_a_runner_that_waits_for_cores_can_be_stopped(start: Start, api: Api, tmp_path: Path) -> None:
+def test_a_runner_that_waits_for_cores_can_be_stopped(start: Start, api: Api, home: Path, tmp_path: Path) -> None:
     api.jobs = [long_job()]
     start("--poll")
-    during_a_trial(api)
+    during_a_trial(api, home)
     (tmp_path / "second").mkdir()
     second = start("--poll", SPEEDTRACK_RUNNER_HOME=str(tmp_path / "second"))
     assert second.stdout is not None
