@@ -78,6 +78,15 @@ def test_versions(kvd: World, anybody: Program) -> None:
     assert anybody.call("GET", address, **{"If-None-Match": version}).status_code == 200
 
 
+def test_head_is_answered_like_get_without_a_body(kvd: World, anybody: Program) -> None:
+    for address in ("projects", "projects/kvd/commits?limit=3", "projects/nobody", "openapi.json"):
+        got, head = anybody.call("GET", address), anybody.call("HEAD", address)
+        assert (head.status_code, head.content) == (got.status_code, b"")
+        for name in ("ETag", "Content-Type", "Content-Length"):
+            assert head.headers.get(name) == got.headers.get(name)
+    assert anybody.call("HEAD", "projects/kvd/results").status_code == 405
+
+
 def test_comparison(slow: tuple[World, Alert], anybody: Program) -> None:
     made, _ = slow
     found = anybody.read(f"projects/kvd/compare?base={made.shas[0]}&head=main")
