@@ -9,7 +9,7 @@ from speedtrack.alerts import bisecting, confirm, detection, floors, profiling
 from speedtrack.monitoring import tasktimes  # noqa: F401 - it listens to Celery's signals
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.sending import send_due
-from speedtrack.notices.telling import tell_of_alarms, tell_operators, tell_subscribers
+from speedtrack.notices.telling import tell_of_alarms, tell_of_tokens, tell_operators, tell_subscribers
 from speedtrack.outside import storing
 from speedtrack.projects.models import Project
 from speedtrack.retention import nightly
@@ -58,6 +58,7 @@ def notify() -> None:
     tell_subscribers()
     tell_operators()
     tell_of_alarms()
+    tell_of_tokens()
     statuses.update_statuses()
     send_due()
 

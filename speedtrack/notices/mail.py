@@ -1,4 +1,4 @@
-"""The mails: about one alert as text and HTML with pictures, about several as a table, about a machine as text."""
+"""The mails: about one alert as text and HTML with pictures, about several as a table, all else as text."""
 
 import logging
 import textwrap
@@ -48,6 +48,8 @@ def message_of(row: Outbox) -> EmailMultiAlternatives:
         return digest_message(row)
     if row.alarm_id:
         return alarm_message(row)
+    if row.token_id:
+        return token_message(row)
     return alert_message(row) if row.alert_id else machine_message(row)
 
 
@@ -156,6 +158,19 @@ def alarm_message(row: Outbox) -> EmailMultiAlternatives:
         body=at_80_columns(
             render_to_string("notices/alarm.txt", {"alarm": alarm, "is_over": is_over, "url": settings.URL + about})
         ),
+        to=[row.recipient],
+        headers=headers_of(row, {}),
+    )
+
+
+def token_message(row: Outbox) -> EmailMultiAlternatives:
+    """The mail about a person's token that ends soon, as text."""
+    token = row.token
+    assert token is not None and token.expires_at is not None
+    context = {"token": token, "scopes": ", ".join(token.scopes), "url": settings.URL + reverse("own-tokens")}
+    return EmailMultiAlternatives(
+        subject=ascii_line(f"SpeedTrack: your token {token.name} expires on {token.expires_at:%Y-%m-%d}"),
+        body=at_80_columns(render_to_string("notices/token.txt", context)),
         to=[row.recipient],
         headers=headers_of(row, {}),
     )

@@ -1,6 +1,8 @@
 """Who is notified of what and when, the notices for them, and the messages that wait to be sent."""
 
 from datetime import time
+from functools import reduce
+from operator import or_
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
@@ -9,6 +11,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Lower, Now
 
+from speedtrack.accounts.models import PersonToken
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.notices.hours import Hours
 from speedtrack.projects.models import Commit, Project
@@ -119,15 +122,24 @@ class OutboxQuerySet(models.QuerySet["Outbox"]):
         return self.filter(Q(given_up_at__isnull=False) | ~Q(error=""), sent_at=None)
 
 
+#: What a message of the outbox may be about; none of them is set for a digest.
+SUBJECTS = ("alert", "machine_event", "alarm", "token", "commit_status")
+
+
+def about(subject: str | None) -> Q:
+    return Q(**{f"{name}__isnull": name != subject for name in SUBJECTS}, digest=subject is None)
+
+
 class Outbox(models.Model):
-    """A message to be sent: about an alert, once per recipient and event; about a machine or an alarm; a digest of
-    ``notices``; or a commit status.
+    """A message to be sent: about an alert, once per recipient and event; about a machine, an alarm or a token; a
+    digest of ``notices``; or a commit status.
     """
 
     recipient = models.EmailField(help_text="empty: it goes to the channel")
     alert = models.ForeignKey(Alert, models.CASCADE, null=True, related_name="outbox")
     machine_event = models.ForeignKey(MachineEvent, models.CASCADE, null=True, related_name="outbox")
     alarm = models.ForeignKey(Alarm, models.CASCADE, null=True, related_name="outbox")
+    token = models.ForeignKey(PersonToken, models.CASCADE, null=True, related_name="outbox")
     channel = models.ForeignKey("Channel", models.CASCADE, null=True, related_name="outbox")
     commit_status = models.ForeignKey("CommitStatus", models.CASCADE, null=True, related_name="outbox")
     digest = models.BooleanField(default=False)
@@ -164,17 +176,13 @@ class Outbox(models.Model):
             models.UniqueConstraint(
                 fields=["recipient", "event"], condition=Q(digest=True), name="a_digest_once_per_recipient"
             ),
+            models.UniqueConstraint(fields=["token", "event"], name="a_mail_once_per_token_event"),
             models.CheckConstraint(
-                condition=Q(alert__isnull=False, machine_event=None, alarm=None, commit_status=None, digest=False)
-                | Q(alert=None, machine_event__isnull=False, alarm=None, commit_status=None, digest=False)
-                | Q(alert=None, machine_event=None, alarm__isnull=False, commit_status=None, digest=False)
-                | Q(alert=None, machine_event=None, alarm=None, commit_status__isnull=False, digest=False)
-                | Q(alert=None, machine_event=None, alarm=None, commit_status=None, digest=True),
-                name="a_message_tells_of_one_thing",
+                condition=reduce(or_, map(about, (*SUBJECTS, None))), name="a_message_tells_of_one_thing"
             ),
             models.CheckConstraint(
                 condition=Q(channel=None, commit_status=None) & ~Q(recipient="")
-                | Q(channel__isnull=False, recipient="", machine_event=None, alarm=None, digest=False),
+                | Q(channel__isnull=False, recipient="", machine_event=None, alarm=None, token=None, digest=False),
                 name="a_message_goes_to_an_address_or_a_channel",
             ),
             Wakes(name="a_mail_wakes", after="INSERT"),
@@ -195,8 +203,8 @@ class Outbox(models.Model):
 
     def message_id(self) -> str:
         """The same for every attempt of one row, so that a mail sent twice because of a crash is shown once."""
-        others = {f"machine{self.machine_event_id}": self.machine_event_id, f"alarm{self.alarm_id}": self.alarm_id}
-        subject: Any = self.alert_id or next((name for name, pk in others.items() if pk), "digest")
+        others = {"machine": self.machine_event_id, "alarm": self.alarm_id, "token": self.token_id}
+        subject: Any = self.alert_id or next((f"{name}{pk}" for name, pk in others.items() if pk), "digest")
         data = (subject, self.event.replace(" ", "-"), self.pk)
         return "<speedtrack.{}.{}.{}@{}>".format(*data, settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].rstrip(">"))
 

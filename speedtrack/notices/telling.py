@@ -1,4 +1,4 @@
-"""Turn events of alerts into notices for subscribers, and due notices into mails."""
+"""Turn events of alerts into notices for subscribers, and due notices, events of machines and tokens into mails."""
 
 import logging
 from datetime import datetime, timedelta
@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Min
+from django.db.models import F, Min
+from django.db.models.functions import Now
 from django.utils import timezone
 
+from speedtrack.accounts.models import PersonToken
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.notices import seeing
 from speedtrack.notices.channels import telling as channels
@@ -23,6 +25,7 @@ log = logging.getLogger(__name__)
 FIRST = ("raised", "grew")
 #: Kinds that notify those who already know of the alert.
 FOLLOW_UPS = ("narrowed", "moved", "decided", "noted", "fixed")
+TOKEN_WARNING = timedelta(days=7)  # before a token expires, its person is told
 BURST = 5  # more alerts than this at once are one mail with a table
 
 
@@ -191,3 +194,18 @@ def tell_of_alarms() -> None:
         if not settings.OPERATORS:
             log.warning("%s: alarm %s: %s (no mail: OPERATORS names nobody)", alarm.subject, event, alarm.why)
     Alarm.objects.filter(pk__in=[alarm.pk for alarm in alarms]).update(untold=False)
+
+
+def tell_of_tokens() -> None:
+    """Put a mail into the outbox for each token that expires soon, once; a token made for a few days needs none."""
+    soon = PersonToken.objects.filter(
+        revoked_at=None,
+        expires_at__range=(Now(), Now() + TOKEN_WARNING),
+        expires_at__gt=F("created") + 2 * TOKEN_WARNING,
+        user__is_active=True,
+        outbox=None,
+    )
+    rows = soon.exclude(user__email="").values_list("pk", "user__email")
+    Outbox.objects.bulk_create(
+        [Outbox(recipient=email, token_id=pk, event="expires") for pk, email in rows], ignore_conflicts=True
+    )

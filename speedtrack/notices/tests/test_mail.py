@@ -1,12 +1,19 @@
 import email
 import email.policy
+import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.db.models.functions import Now
 
 from speedtrack import tasks
+from speedtrack.accounts.models import PersonToken, Scope
+from speedtrack.accounts.tokens import issue
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.tests.conftest import World
 from speedtrack.notices import sending
@@ -14,6 +21,7 @@ from speedtrack.notices.mail import subject_of
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.servers import Mailbox, serving
+from speedtrack.projects.models import Project
 from speedtrack.runs.models import MachineEvent
 from speedtrack.tests import builders
 
@@ -111,6 +119,34 @@ def test_without_operators_the_log_tells(db: None, settings: Any, caplog: pytest
     tasks.notify()
     assert "no such file (no mail: OPERATORS names nobody)" in caplog.text
     assert not Outbox.objects.exists() and not MachineEvent.objects.filter(untold=True).exists()
+
+
+def test_a_person_is_told_once_that_a_token_expires_soon(db: None, mailbox: Mailbox, settings: Any) -> None:
+    ada, away = (User.objects.create_user(name, f"{name}@example.org") for name in ("ada", "away"))
+    User.objects.filter(pk=away.pk).update(is_active=False)
+    project = Project.objects.create(slug="redis", name="Redis", url="/r", default_branch="main", suite="tiny")
+    for user, name, days, passed in (
+        (ada, "next month", 90, 60),
+        (ada, "in an hour\nor so", 30, 29.96),
+        (ada, "made for a week", 7, 1),
+        (ada, "over", 30, 31),
+        (ada, "for ever", None, 0),
+        (ada, "revoked", 30, 29),
+        (away, "of nobody", 30, 29),
+        (User.objects.create_user("mute"), "without an address", 30, 29),
+    ):
+        token, _ = issue(user, name, [Scope.READ, Scope.RESULTS], days, project)
+        past = timedelta(days=passed)
+        PersonToken.objects.filter(pk=token.pk).update(created=F("created") - past, expires_at=F("expires_at") - past)
+    PersonToken.objects.filter(name="revoked").update(revoked_at=Now())
+    for _ in range(2):
+        tasks.notify()
+    (message,) = mailbox.messages
+    assert message["To"] == "ada@example.org"
+    assert re.fullmatch(r"SpeedTrack: your token in an hour or so expires on \d{4}-\d\d-\d\d", message["Subject"])
+    text = message.get_content()
+    assert f"{settings.URL}/accounts/tokens/" in text and f"in {project.slug} only" in text and "never" in text
+    assert "expires on 20" in text and "read" in text and "results" in text
 
 
 def test_a_mail_tells_of_an_alert_or_of_a_machine(db: None) -> None:

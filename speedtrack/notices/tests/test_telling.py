@@ -8,6 +8,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
+from speedtrack.accounts.models import Scope
+from speedtrack.accounts.tokens import issue
 from speedtrack.alerts.models import AlertEvent
 from speedtrack.notices import subscribing, telling
 from speedtrack.notices.models import Notice, Outbox, Subscriber, Subscription
@@ -208,6 +210,11 @@ ATTACKS = {
     ),
     "a_subscription_has_a_known_pace": lambda s: Subscription.objects.create(subscriber=s, pace="hourly"),
     "a_message_tells_of_one_thing": lambda s: Outbox.objects.create(recipient=s.email, event="nothing"),
+    "a_mail_once_per_token_event": lambda s: [
+        Outbox.objects.create(recipient=s.email, event="expires", token=token)
+        for token in [issue(User.objects.create_user("ada"), "ci", [Scope.READ], 30)[0]]
+        for _ in "ab"
+    ],
     "a_digest_once_per_recipient": lambda s: [
         Outbox.objects.create(recipient=s.email, event="digest 1", digest=True) for _ in "ab"
     ],
