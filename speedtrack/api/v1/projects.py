@@ -25,7 +25,8 @@ from speedtrack.api.v1.serving.callers import Call, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import CREATED, Answer, write
-from speedtrack.projects.models import Position, PullRequest, Tag
+from speedtrack.projects.models import Position, PullRequest
+from speedtrack.projects.releases import version_of
 from speedtrack.runs import changing
 from speedtrack.runs.tracking import TrackingRequest
 
@@ -137,13 +138,11 @@ def list_tags(
     paging: Query[Paging],
     releases: Annotated[bool, Field(description="only those whose name is a version")] = False,
 ) -> Page[TagDocument]:
-    """The tags of the repository by name. Of releases a page may have fewer than `limit`."""
+    """The tags of the repository by name."""
     rows = project_or_404(request, slug).tags.all()
-
-    def documents(some: list[Tag]) -> list[TagDocument]:
-        return [one for one in map(TagDocument.of, some) if one.is_release or not releases]
-
-    return page_of(request, rows, paging, documents, by="name")
+    if releases:
+        rows = rows.filter(name__in=[name for name in rows.values_list("name", flat=True) if version_of(name)])
+    return page_of(request, rows, paging, lambda some: map(TagDocument.of, some), by="name")
 
 
 @router.get("projects/{slug}/pulls", response=Page[PullDocument], summary="List pull requests")

@@ -8,7 +8,7 @@ from django.test import Client
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.alerts.models import Alert
 from speedtrack.api.v1.tests.conftest import Program, program
-from speedtrack.projects.models import Project
+from speedtrack.projects.models import Project, Tag
 from speedtrack.runs.models import Measurement, Run
 from speedtrack.web.tests.world import CPU, World, counted
 
@@ -65,6 +65,15 @@ def test_a_page_is_stable_while_rows_come(kvd: World, anybody: Program) -> None:
     problem = anybody.refused("GET", "projects/kvd/commits?cursor=nonsense")
     assert problem["errors"][0]["parameter"] == "cursor"
     assert anybody.refused("GET", "projects/kvd/commits?limit=1001")["errors"][0]["parameter"] == "limit"
+
+
+def test_pages_of_releases_are_full(kvd: World, anybody: Program) -> None:
+    for name in ("1.0.0", "1.0.1-rc1", "nightly", "v1.1.0", "v2.0.0"):
+        Tag.objects.create(project=kvd.project, name=name, sha=kvd.shas[0])
+    first = anybody.read("projects/kvd/tags?releases=true&limit=2")
+    second = anybody.read(first["next"])
+    assert [[one["name"] for one in page["items"]] for page in (first, second)] == [["1.0.0", "v1.1.0"], ["v2.0.0"]]
+    assert second["next"] is None and len(anybody.read("projects/kvd/tags")["items"]) == 5
 
 
 def test_versions(kvd: World, anybody: Program) -> None:
