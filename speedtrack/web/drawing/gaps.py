@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, Value
 
 from speedtrack.runs.models import ACTIVE, Deferral, Machine, Run, Status
 from speedtrack.text import plain
+
+DEFERRED = "deferred"  # among the states of runs: the planner left the commit for later
+BEHIND_RUNS = 2**63 - 1  # where its row is read
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,14 @@ def gap_of(run_id: int, status: str, error: str, linked: str | None) -> Gap:
 def gaps_of(machine: Machine, commit_ids: Iterable[int]) -> dict[int, Gap]:
     """By commit: why its newest own run on the machine did not measure it; nothing where it did."""
     ids = list(commit_ids)
-    runs = Run.objects.own().filter(machine=machine)
-    rows = runs.filter(WITHOUT_POINT, commit__in=ids).order_by("id").values_list("commit_id", *GAP_COLUMNS)
-    found = {commit_id: gap_of(*columns) for commit_id, *columns in rows}
-    deferred = Deferral.objects.filter(commit__in=ids).exclude(Exists(runs.filter(SUCCEEDED)))
-    for commit_id, detail in deferred.values_list("commit_id", "detail"):
-        if commit_id not in found or found[commit_id].state == "cancelled":  # that made room for newer commits
-            found[commit_id] = Gap("unmeasured", f"not measured: {detail}")
+    runs = Run.objects.own().filter(machine=machine, commit__in=ids)
+    pointless = runs.filter(WITHOUT_POINT).values_list("commit_id", *GAP_COLUMNS)
+    deferrals = Deferral.objects.filter(commit__in=ids).exclude(Exists(runs.filter(SUCCEEDED)))
+    deferred = deferrals.values_list("commit_id", Value(BEHIND_RUNS), Value(DEFERRED), "detail", Value(""))
+    found: dict[int, Gap] = {}
+    for commit_id, run_id, status, error, linked in pointless.union(deferred, all=True).order_by("id"):
+        if status != DEFERRED:
+            found[commit_id] = gap_of(run_id, status, error, linked)
+        elif commit_id not in found or found[commit_id].state == "cancelled":  # that made room for newer commits
+            found[commit_id] = Gap("unmeasured", f"not measured: {error}")
     return found

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from django.db import connection
-from django.db.models import Count, F
+from django.db.models import Count, F, OuterRef
+from django.db.models.functions import Coalesce
 
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines import Array, array_of, sql
@@ -27,7 +28,7 @@ LISTED_CHANGES = 10
 MOST_RUNS = 200  # of a project on a machine that are counted: however many wait, they are read from an index
 # How far each machine measured the newest commits of each branch.
 COVERAGE = """
-    SELECT b.project_id, b.id, r.machine_id, machine.name, count(*), max(p.number), max(head.number)
+    SELECT b.project_id, b.id, r.machine_id, machine.name, machine.outside, count(*), max(p.number), max(head.number)
       FROM projects_branch b
 CROSS JOIN LATERAL (SELECT number FROM projects_position WHERE branch_id = b.id ORDER BY number DESC LIMIT 1) head
 CROSS JOIN LATERAL (SELECT number, commit_id FROM projects_position
@@ -36,13 +37,12 @@ CROSS JOIN LATERAL (SELECT number, commit_id FROM projects_position
        AND r.status = 'succeeded'
       JOIN runs_machine machine ON machine.id = r.machine_id
      WHERE b.id = ANY(%(branches)s)
-  GROUP BY b.project_id, b.id, r.machine_id, machine.name
+  GROUP BY b.project_id, b.id, r.machine_id, machine.name, machine.outside
 """
 # Of a machine without a runner, the metric that most of its series have.
 METRICS_OUTSIDE = """
     SELECT a.project_id, found.metric
       FROM unnest(%(projects)s::bigint[], %(machines)s::bigint[]) AS a(project_id, machine_id)
-      JOIN runs_machine m ON m.id = a.machine_id AND m.outside
 CROSS JOIN LATERAL (
         SELECT s.metric FROM runs_series s WHERE s.project_id = a.project_id AND s.machine_id = a.machine_id
       GROUP BY s.metric ORDER BY count(*) DESC, s.metric LIMIT 1) found
@@ -90,6 +90,7 @@ class Coverage(NamedTuple):
     branch_id: int
     machine_id: int
     machine: str
+    is_outside: bool
     commits: int
     newest: int
     head: int
@@ -186,12 +187,14 @@ def card_of(project: Project) -> Card:
 
 def project_cards(branches: dict[int, Branch], access: Access) -> list[Card]:
     """One card per project."""
-    alerts = dict(Alert.objects.work().values_list("project").annotate(count=Count("pk")))
+    alerts = Alert.objects.work().filter(project=OuterRef("pk")).order_by().values("project")
+    found = Project.objects.tracked().annotate(open_alerts=Coalesce(alerts.values(count=Count("pk")), 0))
     waiting = unfinished_runs()
     cards = []
-    for project in access.among(Project.objects.tracked(), "pk").order_by("name"):
+    for project in access.among(found, "pk").order_by("name"):
         branch = branches.get(project.pk)
-        cards.append(Card(project, branch, alerts.get(project.pk, 0), *waiting[project.pk], METRICS[HEADLINE]))
+        open_alerts = getattr(project, "open_alerts")  # noqa: B009 (an annotation)
+        cards.append(Card(project, branch, open_alerts, *waiting[project.pk], METRICS[HEADLINE]))
     fill_cards({card.branch.pk: card for card in cards if card.branch})
     return cards
 
@@ -235,9 +238,9 @@ def fetch(query: str, **asked: Any) -> list[tuple[Any, ...]]:
 
 def outside_metrics(shown: Iterable[Coverage]) -> dict[int, str]:
     """By project: the metric of its card, where the machine of the card has no runner."""
-    chosen = list(shown)
+    chosen = [one for one in shown if one.is_outside]
     asked = {"projects": [one.project_id for one in chosen], "machines": [one.machine_id for one in chosen]}
-    return dict(fetch(METRICS_OUTSIDE, **asked))
+    return dict(fetch(METRICS_OUTSIDE, **asked)) if chosen else {}
 
 
 def headline_trends(shown: Iterable[Coverage], metrics: Mapping[int, str]) -> dict[int, list[Trend]]:

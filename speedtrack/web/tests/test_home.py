@@ -55,7 +55,7 @@ def test_the_number_of_queries_does_not_grow(client: Client, kvd: World, setting
     other = world(settings, tmp_path / "other", commits=6, machines=2, name="other")
     kvd.measure()
     other.measure()
-    assert queries(client, "/") == few
+    assert queries(client, "/") == few <= 12
 
 
 def test_lines_of_different_height_weigh_the_same() -> None:
