@@ -17,14 +17,13 @@ def job() -> dict[str, object]:
 
 
 @pytest.mark.valgrind
-def test_runs_of_one_commit_agree(api: Api, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callgrind, "REQUESTS", 2_000)
+def test_runs_of_one_commit_agree(api: Api, agent: Agent) -> None:
     api.jobs = [job(), job()]
     agent.work()
     found = [body["once"][callgrind.METRIC] for body in api.bodies("/measurement")]
     assert len(found) == 2 and len(api.of("/complete")) == 2
     # Parsing, a look-up and two system calls are no fewer than hundreds and no more than some thousand instructions.
-    # A busy machine changes how many requests arrive together, and with them the system calls per request.
+    # Until a slow start is over, more connections ask whether the server is there: 65,000 instructions each, for a buffer.
     assert 100 < found[0] < 20_000 and found[1] == pytest.approx(found[0], rel=0.05)
 
 
