@@ -23,7 +23,7 @@ def test_runs_of_one_commit_agree(api: Api, agent: Agent) -> None:
     found = [body["once"][callgrind.METRIC] for body in api.bodies("/measurement")]
     assert len(found) == 2 and len(api.of("/complete")) == 2
     # Parsing, a look-up and two system calls are no fewer than hundreds and no more than some thousand instructions.
-    # Until a slow start is over, more connections ask whether the server is there: 65,000 instructions each, for a buffer.
+    # Until a slow start is over, more connections ask whether the server is there: 65,000 instructions each.
     assert 100 < found[0] < 20_000 and found[1] == pytest.approx(found[0], rel=0.05)
 
 
