@@ -44,7 +44,8 @@ def shape(value: object) -> object:
 def test_a_run_goes_from_claim_to_complete(api: Api, agent: Agent) -> None:
     api.jobs = [make_job(benchmarks=[make_benchmark(), make_benchmark("set-p1", "set")])]
     assert agent.work() == 1
-    ends = [call.path.rsplit("/", 1)[-1] for call in api.calls if not call.path.endswith(("/renew", "/log"))]
+    ends = [call.path.rsplit("/", 1)[-1] for call in api.calls]
+    ends = [end for end in ends if end not in ("beat", "renew", "log")]  # as many as the time that it took
     assert ends == ["claim", f"{SHA}?token=3", "build", "measurement", "measurement", "complete", "claim"]
     build = api.bodies("/build")[0]["build"]
     assert build["succeeded"] and not build["cached"] and build["artifacts"]["tiny"]["bytes"] > 1000
