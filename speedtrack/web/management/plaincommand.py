@@ -2,9 +2,11 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from django.core.management.base import BaseCommand, OutputWrapper
+from django.db import transaction
 
 from speedtrack.accounts import audit
 from speedtrack.projects.models import Project
@@ -26,6 +28,8 @@ class PlainCommand(BaseCommand):
 
     #: The options that the entry quotes: never one whose value is a secret.
     quoted: ClassVar[tuple[str, ...]] = ()
+    #: Are a change and its entry one transaction? Not where it takes long, or talks to other servers.
+    whole: ClassVar[bool] = False
 
     def change(self, options: dict[str, Any]) -> str:
         """What the command does, as noun and verb such as `run.cancel`; empty if it only reads."""
@@ -36,9 +40,10 @@ class PlainCommand(BaseCommand):
         self.stdout = PlainOutput(options.pop("stdout", None) or sys.stdout)
         self.stderr = PlainOutput(options.pop("stderr", None) or sys.stderr)
         self.stderr.style_func = style
-        done = super().execute(*args, **options)
-        if not options.get("dry_run") and (action := self.change(options)):
-            self.note(action, options)
+        with transaction.atomic() if self.whole else nullcontext():
+            done = super().execute(*args, **options)
+            if not options.get("dry_run") and (action := self.change(options)):
+                self.note(action, options)
         return done
 
     def note(self, action: str, options: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from speedtrack.alerts import bisecting, muting
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Project
-from speedtrack.runs.models import Run
+from speedtrack.runs.models import Machine, Run
 from speedtrack.web.requests.permissions import RULES, Need
 from speedtrack.web.tests.world import World, slowed
 
@@ -254,6 +254,11 @@ def test_a_change_that_is_not_noted_is_not_made(made: World, monkeypatch: pytest
     client.raise_request_exception = False
     client.post("/p/kvd/settings/visibility/", {"slug": "kvd", "to": "private"})
     assert Project.objects.get().is_public
+    for command in (("project", "private", "kvd"), ("member", "remove", "kvd", "triager"), ("machine", "pause", "kvd-m1")):
+        with pytest.raises(OSError, match="no space"):
+            call_command(*command)
+    assert Project.objects.get().is_public and Membership.objects.filter(user__username="triager").exists()
+    assert not Machine.objects.filter(paused=True).exists()
 
 
 def test_an_invitation_admits_once_and_says_why_it_does_not(made: World) -> None:

@@ -13,6 +13,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 class Command(PlainCommand):
     help = "Set the mail address of an account: mails go there, and commits by this address are the person's own."
     quoted = ("user",)
+    whole = True
 
     def change(self, options: dict[str, Any]) -> str:
         return "account.address"

@@ -56,6 +56,7 @@ ACTIONS: dict[str, Callable[[Project, Options], str]] = {"show": show, "rotate":
 class Command(PlainCommand):
     help = "Show a project's webhook, give it a new secret (shown once), or end the former one."
     quoted = ("project", "days")
+    whole = True
 
     def change(self, options: dict[str, Any]) -> str:
         return "" if options["action"] == "show" else f"hook.{options['action']}"

@@ -143,6 +143,7 @@ class Command(PlainCommand):
         "(windows) and what its time is for (shares), or list all machines."
     )
     quoted = ("name", "values", "pool", "project", "commit", "benchmark")
+    whole = True
 
     def change(self, options: dict[str, Any]) -> str:
         return "" if options["action"] == "list" else f"machine.{options['action']}"

@@ -14,6 +14,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 class Command(PlainCommand):
     help = "List the members of a project, make somebody one (or give another role), or remove somebody."
+    whole = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=["list", "add", "remove"])

@@ -4,7 +4,6 @@ from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import transaction
 
 from speedtrack.accounts import audit
 from speedtrack.benchmarks.metrics import OUTSIDE_EFFECT
@@ -15,6 +14,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 class Command(PlainCommand):
     help = "List a project's metrics from outside, or set the smallest change of one that matters."
+    whole = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")
@@ -42,7 +42,6 @@ class Command(PlainCommand):
             words = f"{one.metric.unit or 'no unit'}, {one.metric.better} is better, changes from {100 * effect:g}% on"
             self.stdout.write(f"{one.name}: {words}")
 
-    @transaction.atomic
     def set_effect(self, metric: OutsideMetric, effect: float) -> None:
         before, metric.smallest_effect = metric.smallest_effect, effect
         metric.save(update_fields=["smallest_effect"])

@@ -21,6 +21,7 @@ CHANGING = ("every", "most_waiting", "fills_gaps", "ignored_paths", "suite", "ma
 class Command(PlainCommand):
     help = "List a project's planning policies, or make, change or remove the one of a pattern of branches."
     quoted = ("branches", "remove", *CHANGING)
+    whole = True
 
     def change(self, options: dict[str, Any]) -> str:
         if options["remove"]:

@@ -12,6 +12,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 class Command(PlainCommand):
     help = "Show a project to its members only (private), or to everybody (public)."
+    whole = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("to", choices=["private", "public"])

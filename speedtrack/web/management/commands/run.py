@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.db import transaction
 
 from speedtrack.accounts import audit
 from speedtrack.runs import tracking
@@ -27,9 +28,11 @@ class Command(PlainCommand):
         act = ACTIONS[options["action"]]
         for number in options["runs"]:
             try:
-                self.stdout.write(said(partial(act, number), options["dry_run"]))
-                if not options["dry_run"]:
-                    run = Run.objects.select_related("project").get(pk=number)
-                    audit.note(None, f"run.{options['action']}", f"run {number}", run.project)
+                with transaction.atomic():
+                    done = said(partial(act, number), options["dry_run"])
+                    if not options["dry_run"]:
+                        run = Run.objects.select_related("project").get(pk=number)
+                        audit.note(None, f"run.{options['action']}", f"run {number}", run.project)
+                self.stdout.write(done)
             except tracking.NoSuchThing as e:
                 raise CommandError(str(e)) from e

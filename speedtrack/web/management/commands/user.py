@@ -10,7 +10,6 @@ from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
-from django.db import transaction
 from django.db.models import Count, Q
 
 from speedtrack.accounts import audit, people, second_step
@@ -86,6 +85,7 @@ class Command(PlainCommand):
         " (remove), make it an operator of this installation (operator; with --revoke no longer), or take the second"
         " step away from somebody who has lost it (drop-second-step)."
     )
+    whole = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=[*ACTIONS, "list"])
@@ -103,8 +103,7 @@ class Command(PlainCommand):
         if not name:
             raise CommandError(f"name the account: manage.py user {action} NAME")
         try:
-            with transaction.atomic():
-                said = ACTIONS[action](name, options)
+            said = ACTIONS[action](name, options)
         except people.NotPossible as e:
             raise CommandError(str(e)) from e
         self.stdout.write(said)
