@@ -280,7 +280,7 @@ def project_values(choices: Choices) -> dict[str, Any]:
 
 
 def default_of(one: Any) -> SQL | None:
-    """Of a column that the archive does not have: an older release wrote it."""
+    """What to write to a column that the archive of an older release lacks; None: the database has a default."""
     if one.has_db_default():
         return None
     return sql.Literal(one.get_db_prep_save(one.get_default(), pgsession.session()))

@@ -238,7 +238,7 @@ def known_series(project: Project, asked: set[tuple[int, str, int, int]]) -> dic
 
 
 def runs_of(results: Sequence[NewResult]) -> list[NewRun]:
-    """The results by commit and machine. Those of one series at one commit become runs of their own, like re-runs."""
+    """One run per commit and machine; several results of one series at one commit need as many, like re-runs."""
     groups: dict[tuple[int, int, int], list[NewResult]] = defaultdict(list)
     times: dict[tuple[Any, ...], int] = defaultdict(int)
     for one in results:

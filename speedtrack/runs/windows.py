@@ -28,7 +28,7 @@ class Window(NamedTuple):
 
 
 def parse(text: str) -> Window:
-    """Read a window. Raises BadWindow."""
+    """The window that a text such as ``mon-fri 22:00-06:00`` states. Raises BadWindow."""
     found = WINDOW.fullmatch(" ".join(text.lower().split()))
     if found is None:
         raise BadWindow(f"{text[:40]!r} is not a window: write one such as `mon-fri 22:00-06:00` or `08:00-12:30`")

@@ -124,7 +124,7 @@ class Reading:
         return replace(found, samples=tuple(scaled(sample, measure.factor) for sample in numbers))
 
     def finished(self) -> "Reading":
-        """Itself, unless there is no result in it."""
+        """This reading. Raises ReadError if it has no result that can be taken."""
         if self.results:
             return self
         causes = "; ".join(str(one) for one in self.left_out[:MOST_SHOWN])

@@ -33,7 +33,7 @@ class Payload:
         return Payload(found)
 
     def text(self, *path: str, longest: int = 250) -> str:
-        """The text there, without what cannot be stored, cut to ``longest`` characters."""
+        """The text there, cut to ``longest`` characters; those that PostgreSQL cannot store are left out."""
         found = self.at(*path).value
         return storable(found[:longest]) if isinstance(found, str) else ""
 
