@@ -254,7 +254,8 @@ def test_a_change_that_is_not_noted_is_not_made(made: World, monkeypatch: pytest
     client.raise_request_exception = False
     client.post("/p/kvd/settings/visibility/", {"slug": "kvd", "to": "private"})
     assert Project.objects.get().is_public
-    for command in (("project", "private", "kvd"), ("member", "remove", "kvd", "triager"), ("machine", "pause", "kvd-m1")):
+    commands = [("project", "private", "kvd"), ("member", "remove", "kvd", "triager"), ("machine", "pause", "kvd-m1")]
+    for command in commands:
         with pytest.raises(OSError, match="no space"):
             call_command(*command)
     assert Project.objects.get().is_public and Membership.objects.filter(user__username="triager").exists()
