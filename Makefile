@@ -13,7 +13,7 @@ DIST ?= dist
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve up install wheel release try-fresh-debian newcomer test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock \
+.PHONY: demo serve up install wheel release try-fresh-debian newcomer history test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock \
 	clean help
 
 help:            ## show this list
@@ -115,6 +115,10 @@ $(PEERS_VENV)/.installed: research/detection_eval/requirements-peers.txt
 
 pictures: $(VENV)/.development ## take the pictures of docs/ from a running server: URL=http://127.0.0.1:8000 PROJECT=name
 	$(PY) -m research.pictures $(URL) $(PROJECT)
+
+history: setup $(VENV)/.development ## measure a real history and take the pictures of docs/ from it: REDIS=repository VALKEY=, MEMCACHED=, COMMITS=60
+	$(PY) -m research.history --pictures $(if $(REDIS),--redis $(REDIS)) $(if $(VALKEY),--valkey $(VALKEY)) \
+		$(if $(MEMCACHED),--memcached $(MEMCACHED)) $(if $(COMMITS),--commits $(COMMITS))
 
 # Zig links the driver against the symbols of an old C library, so that the wheel suits any Linux that has Python 3.11. Paths
 # of this machine stay out of the driver, as its digest is part of what a series is.

@@ -1,22 +1,62 @@
-"""A real history with changes in known places: commits of Redis, and between them some that make GET slower or faster.
+"""A real history with changes in known places: commits of a server, and between them some that change what it costs.
 
-python research/planted_history.py REDIS OUT --head COMMIT [--commits 52] [--seed 1] [--percent-per-step 0.16]
+python research/planted_history.py REPOSITORY OUT --head COMMIT [--server redis] [--plant loops|work] [--commits 52]
+                                   [--seed 1] [--percent-per-step 0.16]
 
-REDIS is a repository of Redis, OUT the one to be written (its branch is `main`). The newest first-parent commits up to
-HEAD that touch src/ are taken as they are, but for a loop in GET that does nothing, LOOPS times at first. Nine more
-commits, in places drawn by lot, change only how often: one makes GET slower by 5% of its CPU time per request, one by
-2%, one faster by 4%, and six together drift by 6%. ``--percent-per-step`` is what one turn of the loop costs: measure
-it, by builds with 40 and 140 turns. Prints each planted commit and by how many turns it changes the loop.
+REPOSITORY is that of the server, OUT the one to be written (its branch is `main`). The newest first-parent commits up
+to HEAD that touch the server's sources are taken as they are, but for what is planted, in places drawn by lot.
+
+``--plant work``: one commit hashes the key once more in each look-up, another copies the value once more in each SET.
+
+``--plant loops`` (Redis alone): GET has a loop that does nothing, LOOPS times at first, and nine commits change only
+how often: one makes GET slower by 5% of its CPU time per request, one by 2%, one faster by 4%, and six together drift
+by 6%. ``--percent-per-step`` is what one turn of the loop costs: measure it, by builds with 40 and 140 turns.
+
+Prints each planted commit and what it does.
 """
 
 import argparse
 import random
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-FILE = "src/t_string.c"
-PLACE = "int getGenericCommand(client *c) {\n    robj *o;\n"
+
+@dataclass(frozen=True)
+class Edit:
+    """Put ``code`` before the first ``place`` that comes after ``function`` in this file."""
+
+    file: str
+    function: str
+    place: str
+    code: str
+
+
+SOURCES = {"redis": ["src"], "valkey": ["src"], "memcached": ["*.c", "*.h"]}
+COPY_OF_SDS = "    if (sdsEncodedObject(val)) sdsfree(sdsdup(val->ptr));\n"
+# The compiler would leave out a copy that nobody reads.
+COPY_OF_ITEM = """    char copy[64];
+    memcpy(copy, ITEM_data(it), it->nbytes < 64 ? it->nbytes : 64);
+    __asm__ volatile("" : : "r"(copy) : "memory");
+"""
+WORK = {
+    "redis": (
+        Edit(
+            "src/dict.c", "\ndictEntry *dictFind(", "    h = dictHash", "    dictHashKey(d, key, d->useStoredKeyApi);\n"
+        ),
+        Edit("src/t_string.c", "\nvoid setGenericCommand(", "    int found = 0;", COPY_OF_SDS),
+    ),
+    "valkey": (
+        Edit("src/dict.c", "\ndictEntry *dictFind(", "    h = dictHash", "    dictHashKey(d, key);\n"),
+        Edit("src/t_string.c", "\nvoid setGenericCommand(", "    int found = 0;", COPY_OF_SDS),
+    ),
+    "memcached": (
+        Edit("thread.c", "\nitem *item_get(", "    hv = hash(", "    hash(key, nkey);\n"),
+        Edit("proto_text.c", "\nvoid complete_nread_ascii(", "    int comm = ", COPY_OF_ITEM),
+    ),
+}
+WORK_SUBJECTS = ("Hash the key once more in each look-up", "Copy the value once more in each SET")
 # Each turn waits for the result of the last one and touches no memory, so its cost does not depend on where the linker
 # puts the loop. The processor would run what follows beside it, and hide its cost: the fence makes that wait.
 LOOP = """    unsigned long link = (unsigned long)c;
@@ -48,16 +88,18 @@ def git(repository: Path, *arguments: str, data: bytes | None = None, **environm
     return done.stdout
 
 
-def tree_with(out: Path, commit: str, loops: int) -> str:
-    """The tree of a commit with this many turns of the loop in GET."""
-    text = git(out, "show", f"{commit}:{FILE}").decode()
-    if PLACE not in text:
-        sys.exit(f"{commit[:10]} has another getGenericCommand: choose another --head")
-    text = text.replace(PLACE, PLACE + LOOP.format(loops))
-    blob = git(out, "hash-object", "-w", "--stdin", data=text.encode()).decode().strip()
+def tree_with(out: Path, commit: str, edits: tuple[Edit, ...]) -> str:
+    """The tree of a commit with these edits."""
     index = str(out / "planted.index")
     git(out, "read-tree", commit, GIT_INDEX_FILE=index)
-    git(out, "update-index", "--cacheinfo", f"100644,{blob},{FILE}", GIT_INDEX_FILE=index)
+    for edit in edits:
+        text = git(out, "cat-file", "blob", f"{commit}:{edit.file}").decode()
+        place = text.find(edit.place, text.find(edit.function) + 1)
+        if edit.function not in text or place < 0:
+            sys.exit(f"{commit[:10]} has another {edit.function.strip()} in {edit.file}: choose another --head")
+        text = text[:place] + edit.code + text[place:]
+        blob = git(out, "hash-object", "-w", "--stdin", data=text.encode()).decode().strip()
+        git(out, "update-index", "--cacheinfo", f"100644,{blob},{edit.file}", GIT_INDEX_FILE=index)
     return git(out, "write-tree", GIT_INDEX_FILE=index).decode().strip()
 
 
@@ -71,33 +113,74 @@ def write_commit(out: Path, tree: str, parent: str, like: str, subject: str | No
     return git(out, "commit-tree", tree, *parents, data=(subject or message).encode(), **environment).decode().strip()
 
 
+class Loops:
+    """A loop in GET, whose turns the planted commits change."""
+
+    effects = tuple(EFFECTS)
+    alone = 3  # of the effects stand in any order, the others in theirs
+
+    def __init__(self, percent_per_step: float):
+        self.percent_per_step = percent_per_step
+        self.turns = LOOPS
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        code = LOOP.format(self.turns)
+        return (Edit("src/t_string.c", "\nint getGenericCommand(client *c) {", "    robj *o;", code),)
+
+    def plant(self, effect: str) -> str:
+        """The subject of the commit that has this effect."""
+        self.turns += round(EFFECTS[effect] / self.percent_per_step)
+        return f"Change the loop of GET to {self.turns} turns"
+
+
+class Work:
+    """Work that is done once more, from each planted commit on."""
+
+    effects = ("Hash the key once more in each look-up", "Copy the value once more in each SET")
+    alone = 0
+
+    def __init__(self, edits: tuple[Edit, ...]):
+        self.all = edits
+        self.edits: tuple[Edit, ...] = ()
+
+    def plant(self, effect: str) -> str:
+        """The subject of the commit that has this effect."""
+        self.edits = self.all[: len(self.edits) + 1]
+        return effect
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("redis", type=Path)
+    parser.add_argument("repository", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--head", required=True)
+    parser.add_argument("--server", choices=SOURCES, default="redis")
+    parser.add_argument("--plant", choices=("loops", "work"), default="loops")
     parser.add_argument("--commits", type=int, default=52)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--percent-per-step", type=float, default=0.16)
     options = parser.parse_args()
+    if options.plant == "loops" and options.server != "redis":
+        parser.error("loops are planted in Redis alone: take --plant work")
+    plan = Loops(options.percent_per_step) if options.plant == "loops" else Work(WORK[options.server])
     count = ["-n", str(options.commits)]
-    log = git(options.redis, "log", "--first-parent", "--format=%H", *count, options.head, "--", "src")
+    sources = SOURCES[options.server]
+    log = git(options.repository, "log", "--first-parent", "--format=%H", *count, options.head, "--", *sources)
     real = log.decode().split()[::-1]
-    git(Path.cwd(), "clone", "-q", "--bare", "--shared", str(options.redis), str(options.out))
-    rng = random.Random(options.seed)
-    # Eight commits before the first and after the last: a level needs some points to be one.
-    places = rng.sample(range(8, len(real) - 8), len(EFFECTS))
-    single, drift = list(EFFECTS)[:3], list(EFFECTS)[3:]
-    planted = dict(zip(places[:3], single, strict=True)) | dict(zip(sorted(places[3:]), drift, strict=True))
-    loops, parent = LOOPS, ""
+    git(Path.cwd(), "clone", "-q", "--bare", "--shared", str(options.repository), str(options.out))
+    # Some commits before the first and after the last: a level needs some points to be one.
+    margin = min(8, len(real) // 4)
+    places = random.Random(options.seed).sample(range(margin, len(real) - margin), len(plan.effects))
+    order = places[: plan.alone] + sorted(places[plan.alone :])
+    planted = dict(zip(order, plan.effects, strict=True))
+    parent = ""
     for place, commit in enumerate(real):
-        parent = write_commit(options.out, tree_with(options.out, commit, loops), parent, commit, None)
+        parent = write_commit(options.out, tree_with(options.out, commit, plan.edits), parent, commit, None)
         if place in planted:
-            turns = round(EFFECTS[planted[place]] / options.percent_per_step)
-            loops += turns
-            subject = f"Change the loop of GET to {loops} turns"
-            parent = write_commit(options.out, tree_with(options.out, commit, loops), parent, commit, subject)
-            print(f"{parent[:10]}  {turns:+3d} turns  {planted[place]}")
+            subject = plan.plant(planted[place])
+            parent = write_commit(options.out, tree_with(options.out, commit, plan.edits), parent, commit, subject)
+            print(f"{parent[:10]}  {planted[place]}  ({subject})")
     git(options.out, "update-ref", "refs/heads/main", parent)
     git(options.out, "symbolic-ref", "HEAD", "refs/heads/main")
 

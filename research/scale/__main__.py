@@ -1,6 +1,6 @@
 """Fill a database with long histories, measure every page and verb on it, and print one table.
 
-python -m research.scale [--rows 1M] [--home DIR] [--seed 1] [--only fill|pages|work] [--write docs/scale.md]
+python -m research.scale [--rows 1M] [--home DIR] [--seed 1] [--only fill|pages|work|browser] [--write docs/scale.md]
 
 The database is an embedded PostgreSQL in DIR (default: var/scale-ROWS). If it is filled, it is measured as it is.
 """
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--rows", type=number_of, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--home", type=Path)
-    parser.add_argument("--only", choices=("fill", "pages", "work"))
+    parser.add_argument("--only", choices=("fill", "pages", "work", "browser"))
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     set_up((options.home or ROOT / "var" / f"scale-{options.rows}").resolve())
@@ -61,8 +61,12 @@ def main() -> None:
 
     if not Project.objects.exists():
         filling.fill(shape_of(options.rows, options.seed))
-    if options.only != "fill":
+    if options.only in (None, "pages", "work"):
         bench.run(options.only, options.write)
+    if options.only in (None, "browser"):
+        from research.scale import browsing  # playwright: not for the other parts
+
+        browsing.run(options.write)
 
 
 if __name__ == "__main__":
