@@ -25,6 +25,7 @@ from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Machine, Run, Series
 
 PART = "browser figures"
+LINES = "timeline, 8 lines of 5,000 commits"
 SIZE = ViewportSize(width=1280, height=800)
 LOADS = 7
 MOVES, TURNS = 80, 40
@@ -41,7 +42,7 @@ NOTE_DRAWN = """addEventListener("DOMContentLoaded", () => {
 LOADED = """() => ({
   paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime,
   drawn: window.drawnAt,
-  script: performance.getEntriesByType("resource").filter((one) => one.name.includes(".js")).reduce(
+  script: performance.getEntriesByType("resource").filter((one) => new URL(one.name).pathname.endsWith(".js")).reduce(
     (sum, one) => sum + one.encodedBodySize, 0),
 })"""
 #: Of a trace: whatever runs a page's script.
@@ -77,6 +78,7 @@ def table() -> Iterator[str]:
     program = shutil.which("chromium")
     if program is None:
         sys.exit("error: chromium is not on PATH: install it (Debian: apt-get install chromium)")
+    pages = addresses()  # before Playwright runs its loop, beside which Django asks no database
     with served() as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         yield (
@@ -85,13 +87,13 @@ def table() -> Iterator[str]:
             "bold: missed.\n"
         )
         yield "| page | first contentful paint, ms | chart drawn, ms | script, kB on the wire |\n|---|--:|--:|--:|"
-        for title, address in addresses():
+        for title, address in pages.items():
             one = loaded(browser, url, title, address)
             drawn = marked(one.drawn, DRAWN_MS) if one.drawn else "–"
             script = marked(one.script / 1000, SCRIPT_KB)
             yield f"| {one.title} | {marked(one.paint, PAINT_MS)} | {drawn} | {script} |"
         yield "\n| movement, 8 lines of 5,000 commits | CPU ms of script, median | p95 |\n|---|--:|--:|"
-        for moved in movements(browser, url):
+        for moved in movements(browser, url + pages[LINES]):
             p95 = quantiles(moved.each, n=20)[-1]
             yield f"| {moved.title} | {median(moved.each):.1f} | {marked(p95, SCRIPT_MS, 1)} |"
         browser.close()
@@ -108,16 +110,18 @@ def lines_address() -> str:
     return to("timeline", "long", line.benchmark.name, line.metric, query=f"?last=5000&{machines}")
 
 
-def addresses() -> Iterator[tuple[str, str]]:
+def addresses() -> dict[str, str]:
     measured = Run.objects.filter(project__slug="wide", reason="push").values("commit")
     head, base = newest(Commit.objects.filter(pk__in=measured), 2)
-    yield "home", to("home")
-    yield "project, a grid of 50 benchmarks", to("project", "wide")
-    yield "timeline, 8 lines of 5,000 commits", lines_address()
-    yield "commit, 2,000 series", to("commit", "wide", head.sha)
-    yield "compare, 2,000 series", to("compare", "wide", query=f"?base={base.sha}&head={head.sha}")
-    yield "alert of 5 machines", to("alert", newest(Alert.objects.filter(project__slug="wide"), 1)[0].pk)
-    yield "queue, 100,000 waiting", to("queue")
+    return {
+        "home": to("home"),
+        "project, a grid of 50 benchmarks": to("project", "wide"),
+        LINES: lines_address(),
+        "commit, 2,000 series": to("commit", "wide", head.sha),
+        "compare, 2,000 series": to("compare", "wide", query=f"?base={base.sha}&head={head.sha}"),
+        "alert of 5 machines": to("alert", newest(Alert.objects.filter(project__slug="wide"), 1)[0].pk),
+        "queue, 100,000 waiting": to("queue"),
+    }
 
 
 @contextlib.contextmanager
@@ -161,8 +165,8 @@ def opened(browser: Browser, address: str) -> Page:
     return page
 
 
-def movements(browser: Browser, url: str) -> Iterator[Moved]:
-    page = opened(browser, url + lines_address())
+def movements(browser: Browser, address: str) -> Iterator[Moved]:
+    page = opened(browser, address)
     box: Any = page.locator("canvas#chart").bounding_box()
     y = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + 5, y)
