@@ -308,6 +308,7 @@ const HABITS: [(&str, &str, &str); 27] = [
     ("run lpush mylist", "invalid option 'lpush'", "speedbench redis-benchmark"),
     ("run -t lpush", "no test 'lpush'", "speedbench redis-benchmark -t lpush"),
     ("run -t get:9,set:1", "-t get:9,set:1 names 2 tests", "get:9+set:1"),
+    ("run -t get:1,set:1", "-t get:1,set:1 names 2 tests", "get:1+set:1"),
     ("run -t get:9,set", "get:9 alone", "get:9+set"),
     ("run --rate 10x", "--rate cannot be '10x'", "5k"),
     ("run -n 1.0001k", "-n cannot be '1.0001k'", "5k"),
