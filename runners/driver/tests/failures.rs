@@ -288,7 +288,7 @@ const USAGE_ERRORS: [(&str, &str, &str); 53] = [
 ];
 
 /// What newcomers write, and what the message says of cause and remedy.
-const HABITS: [(&str, &str, &str); 27] = [
+const HABITS: [(&str, &str, &str); 28] = [
     ("-p 6379", "no command given before -p", "speedbench run -p ..."),
     ("--port=6379", "no command given before --port", "speedbench run --port ..."),
     ("-asecret -p 6379", "no command given before -a", "speedbench run -a ..."),
