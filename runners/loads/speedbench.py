@@ -15,7 +15,8 @@ from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
 
 WORKLOAD = "workload.json"
-GRACE_S = 30.0  # to connect, to drain and to write the document, on a slow machine
+GRACE_S = 30.0  # to start, to drain and to write the document, on a slow machine
+SLOWEST_CONNECTIONS_PER_S = 500.0  # opened, and answered once: a tenth of what a machine with ten times its work does
 PREFILL_KEYS_PER_S = 5_000.0  # far below any server worth measuring
 SLOWEST_REQUESTS_PER_S = 1_000.0
 CLIENTS_PER_ADDRESS = (
@@ -122,10 +123,11 @@ def duel_arguments(benchmark: Benchmark, base: Target, head: Target, seed: int, 
 
 def deadline_s(workload: Mapping[str, Any]) -> float:
     """How long the driver may run, in seconds; after that it hangs."""
+    connecting_s = workload["clients"] / SLOWEST_CONNECTIONS_PER_S
     prefill_s = workload["keys"]["count"] / PREFILL_KEYS_PER_S if workload.get("prefill") else 0.0
     counted_s = workload.get("requests", 0) / SLOWEST_REQUESTS_PER_S
     warmup_s = workload.get("warmup_most_s", workload["warmup_s"])
-    return float(GRACE_S + prefill_s + warmup_s + workload.get("duration_s", 0.0) + counted_s)
+    return float(GRACE_S + connecting_s + prefill_s + warmup_s + workload.get("duration_s", 0.0) + counted_s)
 
 
 def check_exit(status: int | None, timeout_s: float, line: str) -> None:

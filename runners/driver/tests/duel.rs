@@ -13,7 +13,7 @@ use ping_server::PingServer;
 use serde_json::Value;
 use support::duel::{measured, number, order, ratio, slices, sum};
 use support::shape::{names, shape};
-use support::{Manner, Server, speedbench};
+use support::{Manner, Server, on_a_terminal, speedbench};
 
 const GOLDEN: &str = include_str!("golden/speedbench.duel.v1.json");
 const README: &str = include_str!("../README.md");
@@ -30,6 +30,11 @@ fn nothing_is_in_flight_at_the_edges() {
     };
     assert!(slices.windows(2).all(|two| span(&two[0]).1 <= span(&two[1]).0));
     let (first, _) = span(&slices[0]);
+    for slice in &slices {
+        let [p50, p99] = ["latency_us_p50", "latency_us_p99"].map(|name| slice[name].as_f64().unwrap());
+        // What is in flight has a latency within the slice.
+        assert!(0.0 < p50 && p50 <= p99 && p99 * 1000.0 <= number(&slice["ns"]) as f64 * 1.004, "{slice}");
+    }
     for (server, side) in [(&base, "base"), (&head, "head")] {
         let own: Vec<_> = slices.iter().filter(|slice| slice["side"] == side).map(span).collect();
         let requests = server.requests();
@@ -193,6 +198,8 @@ fn the_clocks_of_both_processes_are_read_at_the_edges() {
         // The other one rests.
         assert!(test["resting_cpu_share"][side].as_f64().unwrap() < 0.5);
         assert!(test[side]["server"]["minor_faults"].is_u64(), "{}", test[side]["server"]);
+        let latencies = sum(&document, side, "latencies");
+        assert_eq!(latencies, number(&test[side]["requests"]), "a reply has a latency, in its slice");
         let client = &test[side]["client_cpu"];
         let used = number(&client["user_ns"]) + number(&client["system_ns"]);
         assert_eq!(used, sum(&document, side, "client_cpu_ns"));
@@ -214,6 +221,21 @@ fn a_table_ends_with_the_verdict_and_its_limits() {
         assert!(all.contains(expected), "{expected}: {text}");
     }
     assert!(text.contains("\nhead is ") || text.contains("\nno difference of more than"), "{text}");
+}
+
+#[test]
+fn a_terminal_shows_the_ratio_so_far() {
+    let (base, head) = (Server::unix(Manner::Honest), Server::unix(Manner::Honest));
+    let load = "-t ping -c 2 --warmup 0 --duration 600ms --slice-ms 5ms";
+    let seen = on_a_terminal(&format!("duel --base {} --head {} {load}", base.options[1], head.options[1]));
+    let lines: Vec<&str> = seen.split("\r\x1b[K").collect();
+    let (first, last) = (lines.first().unwrap(), lines.last().unwrap());
+    assert!(first.is_empty() && last.is_empty() && !seen.contains('\n'), "{seen:?}");
+    let begin = "ping: pair ";
+    // The interval follows the ratio, once there are ten pairs.
+    let whole = |line: &&&str| line.contains(" of 120, head/base throughput_rps ") && line.ends_with('%');
+    let said: Vec<&&str> = lines.iter().filter(|line| line.starts_with(begin)).collect();
+    assert!(!said.is_empty() && said.iter().all(whole), "{seen:?}");
 }
 
 #[test]

@@ -288,7 +288,7 @@ const USAGE_ERRORS: [(&str, &str, &str); 53] = [
 ];
 
 /// What newcomers write, and what the message says of cause and remedy.
-const HABITS: [(&str, &str, &str); 27] = [
+const HABITS: [(&str, &str, &str); 28] = [
     ("-p 6379", "no command given before -p", "speedbench run -p ..."),
     ("--port=6379", "no command given before --port", "speedbench run --port ..."),
     ("-asecret -p 6379", "no command given before -a", "speedbench run -a ..."),
@@ -308,6 +308,7 @@ const HABITS: [(&str, &str, &str); 27] = [
     ("run lpush mylist", "invalid option 'lpush'", "speedbench redis-benchmark"),
     ("run -t lpush", "no test 'lpush'", "speedbench redis-benchmark -t lpush"),
     ("run -t get:9,set:1", "-t get:9,set:1 names 2 tests", "get:9+set:1"),
+    ("run -t get:1,set:1", "-t get:1,set:1 names 2 tests", "get:1+set:1"),
     ("run -t get:9,set", "get:9 alone", "get:9+set"),
     ("run --rate 10x", "--rate cannot be '10x'", "5k"),
     ("run -n 1.0001k", "-n cannot be '1.0001k'", "5k"),

@@ -104,6 +104,8 @@ fn rows_and_bars_show_every_rung() {
     let table = String::from_utf8(server.drive(options).stdout).unwrap();
     assert!(table.contains("ladder of clients, one server for all rungs"), "{table}");
     assert!(table.lines().any(|line| line.ends_with(&"#".repeat(20))), "{table}");
+    let last = table.lines().last().unwrap();
+    assert!(last.starts_with("! clients = 100000000: ") && last.contains("ulimit -Hn"), "{table}");
     assert!(table.lines().filter(|line| !line.starts_with("! ")).all(|line| line.len() <= 80), "{table}");
 }
 

@@ -268,6 +268,21 @@ fn a_uri_says_where_the_server_is() {
     assert_eq!((seen.calls("AUTH"), seen.calls("SELECT")), (1, 1));
     let text = std::fs::read_to_string(path).unwrap();
     assert!(!text.contains("secret"), "{text}");
+    let configuration = &serde_json::from_str::<Value>(&text).unwrap()["configuration"];
+    let port: u64 = server.options[1].parse().unwrap();
+    assert_eq!((&configuration["server"], &configuration["port"]), (&"127.0.0.1".into(), &port.into()));
+    assert_eq!((&configuration["authenticate"], &configuration["select-db"]), (&"***".into(), &2.into()));
+}
+
+#[test]
+fn files_that_cannot_be_written_are_told_before_anything_is_sent() {
+    let server = Server::tcp(Manner::Honest);
+    for option in ["--out-file", "--json-out-file", "--hdr-file-prefix"] {
+        let words = ["memtier-benchmark", "-p", &server.options[1], "-n", "10", option, "/nonexistent/x"];
+        let line = failure_line(speedbench(words.map(str::to_owned)), 1);
+        assert!(line.contains("cannot write /nonexistent/x") && line.contains(option), "{line}");
+    }
+    assert!(server.seen().streams.is_empty());
 }
 
 #[test]

@@ -2,17 +2,12 @@
 
 mod support;
 
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::FromRawFd;
-use std::process::{Command, Stdio};
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use support::{Manner, Server, failure_line, speedbench};
+use support::{Manner, Server, failure_line, on_a_terminal, speedbench};
 
 fn stdout(server: &Server, options: &str) -> String {
     let output = server.drive(options);
@@ -156,30 +151,10 @@ fn a_log_that_cannot_be_written_is_told_before_anything_is_sent() {
     assert!(message.contains("--json and --csv are both given"), "{message}");
 }
 
-/// What a terminal on stderr gets while the driver runs with `options`.
-fn on_a_terminal(server: &Server, options: &str) -> String {
-    let (mut here, mut there) = (0, 0);
-    // SAFETY: both descriptors are written by the call and owned below; the null pointers are allowed.
-    let (mut here, there) = unsafe {
-        let null = std::ptr::null_mut();
-        assert_eq!(libc::openpty(&mut here, &mut there, null, null.cast(), null.cast()), 0);
-        (File::from_raw_fd(here), Stdio::from_raw_fd(there))
-    };
-    let mut command = Command::new(env!("CARGO_BIN_EXE_speedbench"));
-    command.arg("run").args(&server.options).args(options.split(' ')).stdout(Stdio::null()).stderr(there);
-    let mut child = command.spawn().unwrap();
-    // The last descriptor of the other end goes with the command, and reading ends in an error.
-    drop(command);
-    let mut seen = Vec::new();
-    let _ = here.read_to_end(&mut seen);
-    assert!(child.wait().unwrap().success());
-    String::from_utf8(seen).unwrap()
-}
-
 #[test]
 fn progress_is_for_terminals_and_leaves_nothing() {
     let server = Server::unix(Manner::Honest);
-    let seen = on_a_terminal(&server, "-t ping -c 2 --warmup 0 --duration 1.2");
+    let seen = on_a_terminal(&format!("run -s {} -t ping -c 2 --warmup 0 --duration 1.2", server.options[1]));
     let lines: Vec<&str> = seen.split("\r\x1b[K").collect();
     let (first, last) = (lines.first().unwrap(), lines.last().unwrap());
     assert!(first.is_empty() && last.is_empty(), "{seen:?}");

@@ -165,16 +165,20 @@ fn no_keepalive_is_warned_of() {
 
 #[test]
 fn the_version_says_what_it_stands_in_for() {
-    for (program, begin) in [
+    for (words, begin) in [
         ("redis-benchmark", "redis-benchmark 8.0 (speedbench "),
+        ("redis-benchmark --as 7.0", "redis-benchmark 7.0 (speedbench "),
+        ("redis-benchmark -q --as 7.0 --as 7.2", "redis-benchmark 7.2 (speedbench "),
         ("valkey-benchmark", "valkey-benchmark (speedbench "),
         ("memtier_benchmark", "memtier_benchmark (speedbench "),
         ("memcached-benchmark", "memcached-benchmark 0"),
     ] {
-        let output = speedbench([program, "--version"].map(str::to_owned));
+        let output = speedbench(words.split(' ').chain(["--version"]).map(str::to_owned));
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.starts_with(begin), "{text}");
     }
+    let output = speedbench(["redis-benchmark", "--version", "--as", "7.4"].map(str::to_owned));
+    assert!(output.stdout.starts_with(b"redis-benchmark 7.4 "));
     let server = Server::tcp(Manner::Honest);
     let line = failure_line(speedbench(words(&server, "--as 5.0")), 2);
     assert_says(&line, "--as cannot be '5.0'", "7.0, 7.2, 7.4, 8.0");

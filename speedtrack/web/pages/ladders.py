@@ -13,7 +13,7 @@ from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit, Position, Tag
 from speedtrack.projects.releases import version_of
-from speedtrack.runs.models import Attempt, Machine, Measurement, Run, Series
+from speedtrack.runs.models import Attempt, Machine, Measurement, Run, Series, Status
 from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, LineValue, chart_over_numbers
 from speedtrack.web.scope import named_or_default
 
@@ -92,6 +92,7 @@ class LaddersPage:
     rows: list[LadderRow]
     asked: set[tuple[int, float]]  #: the commits, by key, and the values that runs were to measure
     chart: LineChart | None
+    failed: list[tuple[LadderLine, Run]]  #: the lines without a measurement at a value, and the run that failed there
 
     @property
     def lines(self) -> list[LadderLine]:
@@ -123,7 +124,10 @@ def load(query: QueryDict, access: Access) -> LaddersPage:
     asked = values_asked(ladder, machine, lines)
     rows = rows_of(points, lines, {value for _, value in asked}, reasons_of(ladder, machine, lines))
     scale = query.get("scale", "")
-    page = LaddersPage(ladders, ladder, machines, machine, metrics, metric, scale, choices, absent, rows, asked, None)
+    failed = failed_runs(ladder, machine, lines, rows, asked)
+    page = LaddersPage(
+        ladders, ladder, machines, machine, metrics, metric, scale, choices, absent, rows, asked, None, failed
+    )
     return replace(page, chart=chart_of(page))
 
 
@@ -229,6 +233,26 @@ def reasons_of(
     rungs = rungs_of(ladder).filter(name__in=names).values_list("name", "rung")
     values = {name: value for name, value in rungs if value is not None}
     return {(commit, values[name]): why for commit, reasons in found for name, why in reasons.items() if name in values}
+
+
+def failed_runs(
+    ladder: LadderName | None,
+    machine: Machine | None,
+    lines: list[LadderLine],
+    rows: list[LadderRow],
+    asked: set[tuple[int, float]],
+) -> list[tuple[LadderLine, Run]]:
+    """For each line that lacks a value without a reason, its newest run of the ladder, if that failed."""
+    lacking = [
+        line
+        for place, line in enumerate(lines)
+        if any(not row.cells[place] and not row.reasons[place] and (line.commit.pk, row.value) in asked for row in rows)
+    ]
+    commits = [line.commit.pk for line in lacking]
+    runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs_of(ladder))
+    newest = {run.commit_id: run for run in runs.distinct().order_by("pk")}
+    found = [(line, newest.get(line.commit.pk)) for line in lacking]
+    return [(line, run) for line, run in found if run and run.status == Status.FAILED]
 
 
 def rows_of(

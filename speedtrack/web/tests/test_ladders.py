@@ -116,6 +116,21 @@ def test_a_rung_that_the_machine_cannot_reach_is_a_gap_with_its_reason(client: C
     assert "get-ladder.1000: out of reach" in html_of(client.get(f"/runs/{run.pk}/"))
 
 
+def test_a_rung_that_failed_has_its_cause_below_the_table(client: Client, kvd: World) -> None:
+    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[1], ["get-ladder"], None))
+    run = builders.claim(kvd.machines[0])
+    builders.send_build(run, run.commit)
+    for name in ("get-ladder.1", "get-ladder.10", "get-ladder.100"):
+        values = [speed(run.commit.sha, name, trial) for trial in range(5)]
+        results.accept_result(run.machine, run.pk, builders.result(run, name, run.commit, values))
+    error = "1 of 4 benchmarks failed: get-ladder.1000: the server refused: max number of clients reached"
+    queue.fail(run.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error=error))
+
+    page = html_of(client.get(f"{PAGE}&line=kvd@1.1.0"))
+    assert f'<a href="/runs/{run.pk}/">run {run.pk}</a> failed: {error}' in page
+    assert "failed" not in html_of(client.get(f"{PAGE}&line=kvd@1.0.0"))
+
+
 def test_a_release_measured_later_does_not_take_the_place_of_the_newest_commit(client: Client, kvd: World) -> None:
     tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[1], ["get-ladder"], None))
     builders.work(kvd.machines[0], speed)

@@ -85,6 +85,11 @@ fn run_reaches_every_master() {
     assert_eq!(nodes.iter().map(|node| node.calls("set")).collect::<Vec<_>>(), [200; 3]);
     said(OURS, &["run", "-p", port, "--cluster", "--mode", "churn", "-t", "incr", "-n", "90", "-c", "6"]);
     assert_eq!(nodes.iter().map(|node| node.calls("incr")).collect::<Vec<_>>(), [30; 3]);
+    nodes.iter().for_each(|node| drop(node.cli(&["config", "resetstat"])));
+    let memtier = "--cluster-mode -c 3 -t 2 -n 100 --ratio 1:0 --key-maximum 9999";
+    let words: Vec<&str> = ["memtier-benchmark", "-p", port].into_iter().chain(memtier.split(' ')).collect();
+    said(OURS, &words);
+    assert_eq!(nodes.iter().map(|node| node.calls("set")).collect::<Vec<_>>(), [200; 3]);
     let message = output(OURS, &["run", "-p", port, "-t", "set", "-r", "1000", "-n", "600"]);
     let message = String::from_utf8(message.stderr).unwrap();
     assert!(message.contains("-MOVED") && message.contains("--cluster"), "{message}");

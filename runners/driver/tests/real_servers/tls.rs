@@ -1,6 +1,6 @@
 //! TLS with an authority that lives as long as the test.
 
-use crate::machine::{Directory, OURS, Redis, failure, ours, said};
+use crate::machine::{Directory, OURS, Redis, failure, ours, output, said};
 
 struct Authority(Directory);
 
@@ -136,6 +136,29 @@ fn a_server_without_tls_is_told() {
     let redis = Redis::start(&[]);
     let message = failure(&["-p", &redis.port, "--tls", "--insecure", "-t", "ping", "--timeout", "2"], 1);
     assert!(message.contains("TLS handshake") && message.contains("speaks TLS"), "{message}");
+}
+
+#[test]
+fn memtiers_options_of_tls_reach_the_server() {
+    let authority = Authority::new();
+    let redis = authority.server("yes");
+    let [ca, cert, key] = ["ca.crt", "client.crt", "client.key"].map(|name| authority.path(name));
+    let uri = format!("rediss://127.0.0.1:{}", redis.port);
+    let load = "-c 2 -t 2 -n 50 --ratio 1:0 --key-maximum 99";
+    let trusting = format!("--tls-skip-verify --cert {cert} --key {key}");
+    let checking = format!("--cacert {ca} --sni elsewhere.example --cert {cert} --key {key}");
+    for place in [format!("-p {} --tls {checking}", redis.port), format!("--uri {uri} {trusting}")] {
+        redis.cli(&["config", "resetstat"]);
+        let words = format!("memtier-benchmark {place} {load}");
+        let table = said(OURS, &words.split(' ').collect::<Vec<_>>());
+        assert!(table.contains("ALL STATS"), "{table}");
+        assert_eq!(redis.calls("set"), 200);
+    }
+    // The server asks for a certificate.
+    let words = format!("memtier-benchmark --uri {uri} --tls-skip-verify {load}");
+    let output = output(OURS, &words.split(' ').collect::<Vec<_>>());
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{message}");
 }
 
 #[test]

@@ -5,11 +5,13 @@ pub mod duel;
 pub mod shape;
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -118,6 +120,26 @@ pub fn speedbench(words: impl IntoIterator<Item = String>) -> Output {
     Command::new(env!("CARGO_BIN_EXE_speedbench")).args(words).output().unwrap()
 }
 
+/// What a terminal on stderr gets while `speedbench` runs with `words`.
+pub fn on_a_terminal(words: &str) -> String {
+    let (mut here, mut there) = (0, 0);
+    // SAFETY: both descriptors are written by the call and owned below; the null pointers are allowed.
+    let (mut here, there) = unsafe {
+        let null = std::ptr::null_mut();
+        assert_eq!(libc::openpty(&mut here, &mut there, null, null.cast(), null.cast()), 0);
+        (File::from_raw_fd(here), Stdio::from_raw_fd(there))
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_speedbench"));
+    command.args(words.split(' ')).stdout(Stdio::null()).stderr(there);
+    let mut child = command.spawn().unwrap();
+    // The last descriptor of the other end goes with the command, and reading ends in an error.
+    drop(command);
+    let mut seen = Vec::new();
+    let _ = here.read_to_end(&mut seen);
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(seen).unwrap()
+}
+
 /// The one line on stderr, warnings aside, of a run that must have ended with `code` and nothing on stdout.
 pub fn failure_line(output: Output, code: i32) -> String {
     let message = String::from_utf8(output.stderr).unwrap();
@@ -187,7 +209,7 @@ fn answer(words: &[Vec<u8>], manner: Manner, seen: &mut Seen) -> Vec<u8> {
     match (name.as_str(), manner) {
         ("AUTH" | "auth", _) if words.last().unwrap() == b"secret" => b"+OK\r\n".to_vec(),
         ("AUTH", _) => b"-WRONGPASS no such user\r\n".to_vec(),
-        ("INFO", _) => {
+        ("INFO", manner) if !matches!(manner, Manner::Lying("INFO", _)) => {
             let info = format!("# Keyspace\r\ndb0:keys={},expires=0,avg_ttl=0\r\n", seen.store.len());
             bulk(info.as_bytes())
         }

@@ -8,24 +8,9 @@ use serde::de::DeserializeOwned;
 use crate::arguments::cannot_be;
 use text::checks;
 use text::failure::Failure;
+use text::numbers::{BYTES, THOUSANDS, TIMES, measured};
 
 const SEE_HELP: &str = "see --help";
-
-/// Units of counts and rates.
-const THOUSANDS: [(&str, f64); 3] = [("k", 1e3), ("m", 1e6), ("g", 1e9)];
-/// Units of bytes, as in redis.conf: 1k is 1000, 1kb is 1024.
-const BYTES: [(&str, f64); 7] = [
-    ("kb", 1024.0),
-    ("mb", 1_048_576.0),
-    ("gb", 1_073_741_824.0),
-    ("b", 1.0),
-    ("k", 1e3),
-    ("m", 1e6),
-    ("g", 1e9),
-];
-/// Units of time, in seconds.
-const TIMES: [(&str, f64); 6] =
-    [("us", 1e-6), ("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
 
 /// The value `text` of `option`.
 pub fn parsed<T: FromStr>(option: &str, text: &str) -> Result<T, Failure> {
@@ -62,18 +47,7 @@ pub fn time_with_unit(text: &str) -> Option<f64> {
     text.parse::<f64>().is_err().then(|| measured(text, &TIMES))?
 }
 
-/// `text` as a number, or as one followed by one of `units`, which are tried in their order.
-fn measured(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let lower = text.to_lowercase();
-    let unit = units.iter().find_map(|(unit, factor)| Some((lower.strip_suffix(unit)?, *factor)));
-    match unit {
-        // `inf` and `nan` end with no unit, but a number before a unit has to be one.
-        Some((number, factor)) => number.parse().ok().filter(|it: &f64| it.is_finite()).map(|it| it * factor),
-        None => lower.parse().ok(),
-    }
-}
-
-/// The same as a whole number; without a unit all of its digits count.
+/// A whole number, perhaps with one of `units`; without a unit all of its digits count.
 fn whole<T: FromStr + TryFrom<u64>>(text: &str, units: &[(&str, f64)]) -> Option<T> {
     const EXACT: f64 = (1u64 << 53) as f64;
     text.parse().ok().or_else(|| {

@@ -1,5 +1,7 @@
 //! The alternation: pairs of slices, one of each side, in an order that is drawn for each pair.
 
+use std::io;
+
 use serde::Serialize;
 
 use crate::plan::DuelPlan;
@@ -12,6 +14,7 @@ use engine::stage::Stage;
 use generator::rng::Rng;
 use machine::{clock, process};
 use text::failure::Failure;
+use text::units::round;
 use workload::traffic::Traffic;
 
 /// The orders of pairs have this stream; those below 2^32 are of the requests.
@@ -26,6 +29,10 @@ pub struct Slice {
     pub ns: u64,
     pub requests: u64,
     pub errors: u64,
+    /// How many latencies were taken, and their percentiles; 0 of none.
+    pub latencies: u64,
+    pub latency_us_p50: f64,
+    pub latency_us_p99: f64,
     /// CPU time of the server that was asked, and of the other one meanwhile; null without their pids.
     pub server_cpu_ns: Option<u64>,
     pub resting_cpu_ns: Option<u64>,
@@ -58,6 +65,8 @@ struct Contender<'a> {
 /// Two servers, whose connections are open at once and take turns.
 pub struct Contest<'a> {
     contenders: Sides<Contender<'a>>,
+    /// Why the CPU clock of a side is not read any more.
+    pub unreadable: Sides<Option<Failure>>,
     orders: Rng,
 }
 
@@ -77,7 +86,8 @@ impl<'a> Contest<'a> {
                 traffic.connect(job, shared).map_err(|failure| placed(failure, side, &address))?;
             Ok(Contender { connections, address, pid: server.server_pid })
         })?;
-        Ok(Contest { contenders, orders: Rng::stream(plan.common().seed, ORDERS - number) })
+        let orders = Rng::stream(plan.common().seed, ORDERS - number);
+        Ok(Contest { contenders, unreadable: Sides::default(), orders })
     }
 
     /// A slice of each side, the first one by lot.
@@ -95,11 +105,11 @@ impl<'a> Contest<'a> {
     }
 
     fn slice(&mut self, side: Side, stage: Stage) -> Result<Measured, Failure> {
-        let before = self.server_clocks()?;
+        let before = self.server_clocks();
         let contender = self.contenders.of_mut(side);
         let driven = contender.connections.drive(&stage.span(clock::now()));
         let record = driven.map_err(|failure| placed(failure, side, &contender.address))?;
-        let after = self.server_clocks()?;
+        let after = self.server_clocks();
         let used = |side: Side| after.of(side).zip(*before.of(side)).map(|(after, before)| after - before);
         let slice = Slice {
             side,
@@ -107,6 +117,9 @@ impl<'a> Contest<'a> {
             ns: record.closed_at - record.opened_at,
             requests: record.inside.replies,
             errors: record.inside.errors,
+            latencies: record.latency.count(),
+            latency_us_p50: us(record.latency.quantile(0.5)),
+            latency_us_p99: us(record.latency.quantile(0.99)),
             server_cpu_ns: used(side),
             resting_cpu_ns: used(side.other()),
             client_cpu_ns: record.usage.cpu_ns(),
@@ -114,19 +127,37 @@ impl<'a> Contest<'a> {
         Ok(Measured { slice, record })
     }
 
-    fn server_clocks(&self) -> Result<Sides<Option<u64>>, Failure> {
-        Sides::try_each(|side| self.contenders.of(side).pid.map(|pid| server_clock(side, pid)).transpose())
+    /// The CPU clocks as far as they can be read. One that cannot is not tried again.
+    fn server_clocks(&mut self) -> Sides<Option<u64>> {
+        Sides::each(|side| {
+            let pid = &mut self.contenders.of_mut(side).pid;
+            let clock = server_clock(side, (*pid)?);
+            clock
+                .inspect_err(|failure| {
+                    *pid = None;
+                    *self.unreadable.of_mut(side) = Some(failure.clone());
+                })
+                .ok()
+        })
     }
+}
+
+fn us(ns: u64) -> f64 {
+    round(ns as f64 / 1000.0, 3)
 }
 
 /// The CPU time that the server of `side` has used.
 pub fn server_clock(side: Side, pid: u32) -> Result<u64, Failure> {
-    process::process_cpu_ns(pid).map_err(|error| {
-        Failure::run(
-            format!("cannot read the CPU clock of process {pid} ({error})"),
-            format!("give --{}-pid the id of the running server, in this pid namespace", side.name()),
-        )
-    })
+    process::process_cpu_ns(pid).map_err(|error| unreadable(side, pid, "CPU clock", &error))
+}
+
+/// That the `what` of process `pid`, which should be the server of `side`, cannot be read.
+pub fn unreadable(side: Side, pid: u32, what: &str, error: &io::Error) -> Failure {
+    let side = side.name();
+    Failure::run(
+        format!("cannot read the {what} of process {pid} ({error}), so {side} is measured without"),
+        format!("give --{side}-pid the id of the running server, in this pid namespace"),
+    )
 }
 
 /// `failure`, with the server that it is of.

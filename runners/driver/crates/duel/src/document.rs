@@ -24,7 +24,7 @@ pub struct Document {
     pub environment: Environment,
     pub caveat: &'static str,
     pub tests: Vec<DuelResult>,
-    /// Why the duel ended before its time; what was measured until then is in `tests`.
+    /// What failed: why the duel ended before its time, or what could not be read. What was measured is in `tests`.
     #[serde(serialize_with = "as_text")]
     pub failure: Option<Failure>,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::contest::{Contest, Slice};
+use crate::contest::{Contest, Slice, placed};
 use crate::document::DuelResult;
 use crate::plan::{DuelPlan, window};
 use crate::prefill::{fill, prefill};
@@ -33,8 +33,8 @@ const MEASURED_SERIES: u64 = 1 << 20;
 /// A server that uses more than this share of a core while the other one is measured is not at rest.
 const BUSY_ABOVE: f64 = 0.05;
 
-/// What was measured of a phase, and why it ended early if it did.
-pub type Ended = (DuelResult, Option<Failure>);
+/// What was measured of a phase, and what failed: why it ended early, or what could not be read.
+pub type Ended = (DuelResult, Vec<Failure>);
 
 /// Measure `phase`, which is number `number` of the plan. A failure if not even one pair was measured.
 pub fn measure(
@@ -51,20 +51,28 @@ pub fn measure(
     let warmed_up = warm_up(&mut contest, phase, |ns, at| stage(phase, ns, at))?;
     let slice_ms = plan.slice_ms.unwrap_or(warmed_up.slice_ms);
     let mut course = Course::new(phase, slice_ms);
-    let before = ServerUse::read(sessions)?;
-    let failure = course.go(&mut contest, phase).err();
-    match failure {
-        Some(failure) if course.slices.is_empty() => Err(failure),
-        Some(failure) => Ok((course.end(plan, phase, (sessions, prefills), warmed_up), Some(failure))),
-        None => {
-            course.add_use(&before, sessions)?;
-            let mut result = course.end(plan, phase, (sessions, prefills), warmed_up);
-            for side in Side::BOTH {
-                sessions.of(side).check_expectations(phase, std::slice::from_mut(result.of_mut(side)))?;
-            }
-            Ok((result, None))
-        }
+    let before = ServerUse::read(sessions);
+    let ended = course.go(&mut contest, phase);
+    if course.slices.is_empty() {
+        ended.clone()?;
     }
+    let unread = course.add_use(&before, sessions);
+    let mut result = course.end(plan, phase, (sessions, prefills), warmed_up);
+    let failures = match ended {
+        Err(failure) => vec![failure],
+        Ok(()) => Side::BOTH
+            .into_iter()
+            .flat_map(|side| {
+                let unread = contest.unreadable.of(side).as_ref().or(unread.of(side).as_ref());
+                let results = std::slice::from_mut(result.of_mut(side));
+                let checked = sessions.of(side).check_expectations(phase, results);
+                let address = plan.sides.of(side).target.address.to_string();
+                [unread.cloned(), checked.map_err(|failure| placed(failure, side, &address)).err()]
+            })
+            .flatten()
+            .collect(),
+    };
+    Ok((result, failures))
 }
 
 /// The load without what the duel itself reads.
@@ -114,13 +122,13 @@ impl Course {
         Ok(())
     }
 
-    /// Add what both servers have used since `before`.
-    fn add_use(&mut self, before: &ServerUse, sessions: &Sides<Session>) -> Result<(), Failure> {
-        let after = ServerUse::read(sessions)?;
-        for side in Side::BOTH {
-            before.add(&after, (side, sessions.of(side)), self.tallies.of_mut(side).record_mut());
-        }
-        Ok(())
+    /// Add what both servers have used since `before`; why not, where it cannot be read.
+    fn add_use(&mut self, before: &ServerUse, sessions: &Sides<Session>) -> Sides<Option<Failure>> {
+        let after = ServerUse::read(sessions);
+        Sides::each(|side| {
+            let record = self.tallies.of_mut(side).record_mut();
+            before.add(&after, (side, sessions.of(side)), record).err()
+        })
     }
 
     fn progress(&self, done: u64) -> String {
@@ -146,7 +154,7 @@ impl Course {
             let (_, job) = sessions.of(side).load(phase);
             let job = Job { slice_ns: slice_ms * NS_PER_MS, ..job };
             let prefill = prefills.as_ref().map(|prefills| prefills.of(side).clone());
-            let result = tally.result(&job, write::written(phase), phase.mode.name(), arrivals(phase, 0));
+            let result = tally.result(job, write::written(phase), phase.mode.name(), arrivals(phase, 0));
             TestResult { prefill, ..result.after(*warmed_up.warmups.of(side)) }
         };
         let (base, head) = (result(Side::Base, tallies.base), result(Side::Head, tallies.head));

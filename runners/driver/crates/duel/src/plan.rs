@@ -19,7 +19,7 @@ pub const WIDEST_CHOSEN_MS: u64 = 100;
 const FEWEST_DUE: f64 = 10.0;
 const LARGEST_PID: u32 = 1 << 22;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DuelPlan {
     /// The same load for both. Their slices are those of the warm-up.
     pub sides: Sides<Plan>,

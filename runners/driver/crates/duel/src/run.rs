@@ -17,52 +17,67 @@ use session::run::{driver, own_digest, rfc3339};
 use session::session::Session;
 use text::failure::Failure;
 
-/// Run `plan`. When a server fails after a pair was measured, the document has what was measured, and the failure.
-pub fn run(plan: &DuelPlan) -> Result<Document, Failure> {
-    let common = plan.common();
+/// Run `asked`. The document has what was measured, and what failed; a failure when no pair was measured.
+pub fn run(asked: &DuelPlan) -> Result<Document, Failure> {
+    let common = asked.common();
     let environment = Environment::read();
     if let Some(cpu) = common.cpus.first() {
         pin_to(&[*cpu])?;
     }
     this_thread::wake_punctually();
-    for side in Side::BOTH {
-        plan.sides.of(side).server_pid.map(|pid| server_clock(side, pid)).transpose()?;
-    }
+    let (plan, mut failures) = readable(asked);
+    let plan = &plan;
     let digest = own_digest()?;
     let started_at = rfc3339(Timestamp::now());
     require_resources(plan)?;
     let sessions = Sides::try_each(|side| Session::new(plan.sides.of(side)))?;
     require_empty_servers(plan)?;
-    let (mut tests, mut failure) = (Vec::new(), None);
+    let mut tests = Vec::new();
     for (number, phase) in (0..).zip(&common.phases) {
-        if let Some(requests) = counted(phase) {
-            prepare(plan, &sessions, phase, requests)?;
-            continue;
-        }
-        match measure(plan, &sessions, phase, number) {
-            Ok((test, ended)) => {
-                tests.push(test);
-                failure = ended;
-            }
-            Err(ended) if tests.is_empty() => return Err(ended),
-            Err(ended) => failure = Some(ended),
-        }
-        if failure.is_some() {
+        let ended = match counted(phase) {
+            Some(requests) => prepare(plan, &sessions, phase, requests).err().into_iter().collect(),
+            None => measure(plan, &sessions, phase, number).map_or_else(
+                |failure| vec![failure],
+                |(test, ended)| {
+                    tests.push(test);
+                    ended
+                },
+            ),
+        };
+        if !ended.is_empty() {
+            failures.extend(ended);
             break;
         }
+    }
+    let failure = Failure::joined(failures);
+    if tests.is_empty() {
+        failure.clone().map_or(Ok(()), Err)?;
     }
     Ok(Document {
         schema: SCHEMA,
         driver: driver(common, digest),
         protocol: common.protocol.name(),
-        base: server(plan, Side::Base),
-        head: server(plan, Side::Head),
+        base: server(asked, Side::Base),
+        head: server(asked, Side::Head),
         started_at,
         environment,
         caveat: CAVEAT,
         tests,
         failure,
     })
+}
+
+/// `plan` without the processes whose CPU clock cannot be read, and why it cannot.
+fn readable(plan: &DuelPlan) -> (DuelPlan, Vec<Failure>) {
+    let (mut plan, mut failures) = (plan.clone(), Vec::new());
+    for side in Side::BOTH {
+        let pid = &mut plan.sides.of_mut(side).server_pid;
+        if let Some(failure) = pid.and_then(|pid| server_clock(side, pid).err()) {
+            *pid = None;
+            failures.push(failure);
+        }
+    }
+    (plan, failures)
 }
 
 fn server(plan: &DuelPlan, side: Side) -> Server {

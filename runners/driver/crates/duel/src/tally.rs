@@ -17,13 +17,15 @@ pub const GROUPS: u64 = 20;
 /// What all slices of one side counted: one record, as if they had followed each other without a gap.
 pub struct Tally {
     record: Record,
+    /// Whether the server's CPU clock could not be read at the edges of some slice: then its sum is unknown.
+    lacks_clock: bool,
     pub groups: Vec<Histogram>,
 }
 
 impl Default for Tally {
     fn default() -> Tally {
         let groups = (0..GROUPS).map(|_| Histogram::default()).collect();
-        Tally { record: Record::default(), groups }
+        Tally { record: Record::default(), lacks_clock: false, groups }
     }
 }
 
@@ -32,6 +34,7 @@ impl Tally {
     pub fn add(&mut self, measured: &Measured, group: usize) {
         self.record.append(&measured.record);
         self.groups[group].merge(&measured.record.latency);
+        self.lacks_clock |= measured.slice.server_cpu_ns.is_none();
         if let Some(cpu_ns) = measured.slice.server_cpu_ns {
             let clock = &mut self.record.server_ns;
             let before = clock.last().copied().unwrap_or(0);
@@ -48,15 +51,20 @@ impl Tally {
 
     /// The result of `job`, as `run` reports it of its window.
     pub fn result(
-        self,
-        job: &Job,
+        mut self,
+        mut job: Job,
         workload: Value,
         mode: &'static str,
         arrivals: Option<Arrivals>,
     ) -> TestResult {
+        if self.lacks_clock {
+            job.server_pid = None;
+            self.record.server_ns.clear();
+            self.record.server_usage = None;
+        }
         let begins_at = self.record.opened_at;
         let (closes_at, ends_at) = (u64::MAX, u64::MAX);
         let span = Span { begins_at, counts_from: begins_at, closes_at, ends_at, requests: None, arrivals };
-        TestResult::new(job, workload, mode, &Outcome { span, records: vec![self.record], probe: None })
+        TestResult::new(&job, workload, mode, &Outcome { span, records: vec![self.record], probe: None })
     }
 }

@@ -64,3 +64,29 @@ pub fn pin_to(cpus: &[usize]) -> Result<(), Failure> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use network::sources::Sources;
+
+    #[test]
+    fn each_local_address_has_its_ports_and_a_unix_socket_needs_none() {
+        let each = socket::local_ports().unwrap();
+        let failure = |address: Address, sources: &str, connections: usize| {
+            let sources = Sources::from_first(&Sources::parse(sources).unwrap());
+            let target =
+                Target { address, tls: None, greeting: Vec::new(), timeout: Duration::ZERO, sources };
+            require_ports(&target, connections).err().map(|failure| failure.to_string())
+        };
+        let tcp = Address::Tcp { host: "127.0.0.1".to_owned(), port: 1 };
+        assert_eq!(failure(tcp.clone(), "127.0.0.1", each), None);
+        assert_eq!(failure(tcp.clone(), "127.0.0.1-127.0.0.3", 3 * each), None);
+        let message = failure(tcp, "127.0.0.1-127.0.0.2", 2 * each + 1).unwrap();
+        assert!(message.contains(&format!("local ports than the {each} of each of 2")), "{message}");
+        assert!(message.contains("give 3 addresses, as in --source"), "{message}");
+        assert_eq!(failure(Address::Unix { path: "/s".to_owned() }, "127.0.0.1", 2 * each), None);
+    }
+}

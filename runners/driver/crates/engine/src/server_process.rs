@@ -22,6 +22,6 @@ pub fn read_server_memory(pid: u32) -> Result<u64, Failure> {
 fn unreadable(pid: u32, what: &str, error: &io::Error) -> Failure {
     Failure::run(
         format!("cannot read the {what} of process {pid} ({error})"),
-        "give --server-pid the id of the running server, in this pid namespace",
+        "give the id of the running server, in this pid namespace (--server-pid; of a duel --base-pid and --head-pid)",
     )
 }

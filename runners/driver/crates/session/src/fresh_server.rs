@@ -32,15 +32,11 @@ impl FreshServer {
     pub fn start(command: &str, target: &Target) -> Result<FreshServer, Failure> {
         let directory = directory()?;
         let port = free_port()?;
-        let socket = directory.join("socket");
         let filled = command
             .replace("{port}", &port.to_string())
-            .replace("{socket}", &socket.to_string_lossy())
+            .replace("{socket}", &socket_in(&directory))
             .replace("{data}", &directory.to_string_lossy());
-        let address = match command.contains("{socket}") {
-            true => Address::unix(&socket.to_string_lossy())?,
-            false => Address::Tcp { host: HOST.to_owned(), port },
-        };
+        let address = address(command, port, &directory)?;
         let child = spawn(&filled, &directory);
         let mut server = match child {
             Ok(child) => FreshServer { child, directory, address },
@@ -89,6 +85,18 @@ impl Drop for FreshServer {
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.directory);
     }
+}
+
+/// Where the server of `command` is reached: at its socket in `directory` if it has one, else at `port`.
+pub fn address(command: &str, port: u16, directory: &Path) -> Result<Address, Failure> {
+    match command.contains("{socket}") {
+        true => Address::unix(&socket_in(directory)),
+        false => Ok(Address::Tcp { host: HOST.to_owned(), port }),
+    }
+}
+
+fn socket_in(directory: &Path) -> String {
+    directory.join("socket").to_string_lossy().into_owned()
 }
 
 /// Check what `command` says of the address: without one, the server could not be found.
@@ -140,4 +148,17 @@ fn free_port() -> Result<u16, Failure> {
     port.map(|address| address.port()).map_err(|error| {
         Failure::machine(format!("there is no free port ({error})"), "close some connections")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_with_a_socket_is_reached_there() {
+        let address = |command| address(command, 7000, Path::new("/d")).unwrap().to_string();
+        assert_eq!(address("redis-server --port 0 --unixsocket {socket}"), "unix:/d/socket");
+        assert_eq!(address("redis-server --port {port} --unixsocket {socket}"), "unix:/d/socket");
+        assert_eq!(address("redis-server --port {port} --dir {data}"), "tcp:127.0.0.1:7000");
+    }
 }

@@ -1,11 +1,12 @@
 //! A ladder: runs at several values of one setting, in shuffled order, reported in one document.
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::thread;
 
 use jiff::Timestamp;
 
-use crate::fresh_server::FreshServer;
+use crate::fresh_server::{self, FreshServer};
 use crate::prefill::{needs_empty_server, require_empty_server};
 use crate::run::{self, driver, own_digest, rfc3339};
 use machine::environment::Environment;
@@ -80,8 +81,17 @@ impl LadderRun<'_> {
     /// For each rung, why this machine cannot open its connections; said before anything is measured.
     fn unreachable(&self) -> Vec<Option<Failure>> {
         let failure =
-            |(at, plan)| run::require_resources(plan).err().inspect(|failure| self.report(at, failure));
+            |(at, plan)| self.require_resources(plan).err().inspect(|failure| self.report(at, failure));
         self.plans.iter().enumerate().map(failure).collect()
+    }
+
+    fn require_resources(&self, plan: &Plan) -> Result<(), Failure> {
+        let mut plan = plan.clone();
+        if let Some(command) = self.fresh_server {
+            // Its port and its directory are of no account here, but whether it has a port is.
+            plan.target.address = fresh_server::address(command, 0, Path::new(""))?;
+        }
+        run::require_resources(&plan)
     }
 
     fn report(&self, at: usize, failure: &Failure) {

@@ -27,11 +27,19 @@ impl Failure {
 
     /// The same failure, with its place in front of the message.
     pub fn within(self, place: impl fmt::Display) -> Self {
-        let placed = |line| one_line(format!("{place}: {line}"));
+        self.with(|line| one_line(format!("{place}: {line}")))
+    }
+
+    /// All of `failures` as one, in their order; the exit code is that of the first. None of none.
+    pub fn joined(failures: impl IntoIterator<Item = Failure>) -> Option<Failure> {
+        failures.into_iter().reduce(|first, later| first.with(|line| format!("{line}; {later}")))
+    }
+
+    fn with(self, change: impl FnOnce(String) -> String) -> Self {
         match self {
-            Failure::Usage(line) => Failure::Usage(placed(line)),
-            Failure::Run(line) => Failure::Run(placed(line)),
-            Failure::Machine(line) => Failure::Machine(placed(line)),
+            Failure::Usage(line) => Failure::Usage(change(line)),
+            Failure::Run(line) => Failure::Run(change(line)),
+            Failure::Machine(line) => Failure::Machine(change(line)),
         }
     }
 

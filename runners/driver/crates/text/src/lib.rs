@@ -2,6 +2,7 @@
 
 pub mod checks;
 pub mod failure;
+pub mod numbers;
 pub mod output;
 pub mod secrets;
 pub mod units;

@@ -9,6 +9,7 @@ use generator::rng::Rng;
 use generator::values::Sizes;
 use text::checks::require;
 use text::failure::Failure;
+use text::numbers::{BYTES, THOUSANDS, measured};
 
 /// No ladder has more rungs.
 const MOST_RUNGS: usize = 200;
@@ -45,6 +46,21 @@ pub struct Ladder {
 impl Axis {
     pub fn name(self) -> &'static str {
         AXES.iter().find(|(_, axis)| *axis == self).map_or("", |(name, _)| name)
+    }
+
+    /// One value, or those of a range; 10k is 10000, and 4kb are 4096 bytes.
+    fn steps(self, text: &str) -> Option<Vec<f64>> {
+        let units = match self {
+            Axis::ValueBytes | Axis::KeyBytes => BYTES.as_slice(),
+            _ => THOUSANDS.as_slice(),
+        };
+        let number = |text: &str| measured(&text.replace('_', ""), units).filter(|number| number.is_finite());
+        let Some((first, last)) = text.split_once("..") else { return Some(vec![number(text)?]) };
+        let (first, last) = (number(first)?, number(last)?);
+        let fits = first > 0.0 && first < last;
+        let usual = (0..=12).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(power)));
+        let between = usual.filter(|step| first < *step && *step < last);
+        fits.then(|| [first].into_iter().chain(between).chain([last]).collect())
     }
 
     /// `phase` with `value` of this setting. There are never more threads than connections.
@@ -94,7 +110,7 @@ impl Ladder {
         };
         let (name, list) = text.split_once('=').ok_or_else(wrong)?;
         let axis = AXES.iter().find(|(known, _)| *known == name).ok_or_else(wrong)?.1;
-        let parts: Option<Vec<Vec<f64>>> = list.split(',').map(steps).collect();
+        let parts: Option<Vec<Vec<f64>>> = list.split(',').map(|part| axis.steps(part)).collect();
         let mut values: Vec<f64> = parts.ok_or_else(wrong)?.into_iter().flatten().collect();
         values.sort_by(f64::total_cmp);
         values.dedup();
@@ -152,17 +168,6 @@ impl Ladder {
     }
 }
 
-/// One value, or those of a range.
-fn steps(text: &str) -> Option<Vec<f64>> {
-    let number = |text: &str| text.replace('_', "").parse().ok().filter(|number: &f64| number.is_finite());
-    let Some((first, last)) = text.split_once("..") else { return Some(vec![number(text)?]) };
-    let (first, last) = (number(first)?, number(last)?);
-    let fits = first > 0.0 && first < last;
-    let usual = (0..=12).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(power)));
-    let between = usual.filter(|step| first < *step && *step < last);
-    fits.then(|| [first].into_iter().chain(between).chain([last]).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +180,9 @@ mod tests {
         assert_eq!(values("clients=1,2,5,10..300"), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 300.0]);
         assert_eq!(values("rate=30..70,2.5"), [2.5, 30.0, 50.0, 70.0]);
         assert_eq!(values("value-bytes=1_000_000,10,10"), [10.0, 1e6]);
+        assert_eq!(values("rate=1k..5k,1.5k"), [1000.0, 1500.0, 2000.0, 5000.0]);
+        assert_eq!(values("value-bytes=4k,4kb,1mb"), [4000.0, 4096.0, 1_048_576.0]);
+        assert_eq!(values("keys=2m"), [2e6]);
     }
 
     #[test]
@@ -187,6 +195,8 @@ mod tests {
             "clients=5..2",
             "clients=1.5",
             "rate=0",
+            "rate=10kb",
+            "clients=infk",
             "keys=-1",
         ] {
             let message = Ladder::parse(text).err().unwrap().to_string();

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::arguments::Given;
 use crate::endpoint::{Access, Endpoint, Place};
 use crate::run::options::{Asked, FrameOptions, LoadOptions, target};
-use crate::run::values::{Prefill, events};
+use crate::run::values::{Prefill, events, milliseconds};
 use duel::plan::{DuelPlan, WARMUP_SLICE_MS};
 use duel::sides::{Side, Sides};
 use text::checks::require;
@@ -44,7 +44,7 @@ pub struct PairOptions {
     #[arg(long, value_name = "LIST", value_parser = events)]
     server_events: Option<::std::vec::Vec<&'static str>>,
     /// width of the slices (20 to 100, from rate and latency in the warm-up)
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
     slice_ms: Option<u64>,
     /// one document, schema speedbench.duel.v1, instead of a table
     #[arg(long)]

@@ -24,6 +24,11 @@ pub fn write(prefix: &str, run: u32, stats: &RunStats) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Begin the first of the files.
+pub fn create(prefix: &str) -> Result<(), Failure> {
+    write_file(&format!("{prefix}_FULL_RUN_1.txt"), "")
+}
+
 fn write_file(path: &str, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| {
         Failure::run(

@@ -116,8 +116,8 @@ fn pair((least, most): (u64, u64)) -> String {
 
 fn of_server(json: &mut Json, options: &Options) {
     let server = &options.server;
-    json.text("server", server.host.as_deref().unwrap_or("localhost"));
-    json.value("port", server.port.unwrap_or(server.protocol.name.port()));
+    json.text("server", server.host());
+    json.value("port", server.port());
     json.text("uri", if server.uri.is_some() { HIDDEN } else { "" });
     json.text("unix socket", text(&server.socket));
     json.text("address family", "Unspecified");
@@ -186,7 +186,7 @@ fn of_session(json: &mut Json, options: &Options) {
     json.value("thread_conn_start_min_jitter_micros", 0);
     json.value("thread_conn_start_max_jitter_micros", 0);
     json.value("multi_key_get", load.multi_key_get.unwrap_or(0));
-    json.text("authenticate", if options.server.login.is_some() { HIDDEN } else { "" });
+    json.text("authenticate", if options.server.has_login() { HIDDEN } else { "" });
     json.value("select-db", options.database());
     json.text("no-expiry", false);
     json.text("wait-ratio", pair((per_set, waits)));

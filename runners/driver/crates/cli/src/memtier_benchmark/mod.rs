@@ -52,6 +52,7 @@ pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
     options.check(&given)?;
     let commands = options.commands(&given)?;
     let plan = options.plan(&commands, given.record(program, publish))?;
+    create_files(&options)?;
     let mut reported = Reported { options: &options, driver: None, runs: Vec::new() };
     for number in 1..=options.result.run_count {
         if number > 1 {
@@ -81,6 +82,15 @@ fn warn(run: u32, flags: &[&str]) {
     if !flags.is_empty() {
         eprintln!("WARNING: run {run}: {}: README.md says what it means", flags.join(", "));
     }
+}
+
+/// Begin the files of the outputs, so that one that cannot be written is told before anything is measured.
+fn create_files(options: &Options) -> Result<(), Failure> {
+    let result = &options.result;
+    for (path, option) in [(&result.json_file, "--json-out-file"), (&result.out_file, "--out-file")] {
+        path.as_ref().map_or(Ok(()), |path| write(path, "", option))?;
+    }
+    result.hdr_prefix.as_ref().map_or(Ok(()), |prefix| hdr_files::create(prefix))
 }
 
 fn write(path: &str, text: &str, option: &str) -> Result<(), Failure> {

@@ -17,6 +17,8 @@ use text::checks::require;
 use text::failure::Failure;
 use workload::protocol_name::ProtocolName;
 
+const USUAL_HOST: &str = "localhost";
+
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
@@ -200,6 +202,22 @@ pub struct ResultOptions {
     /// without the percentiles
     #[arg(long)]
     pub hide_histogram: bool,
+}
+
+impl ServerOptions {
+    pub fn host(&self) -> &str {
+        let of_uri = self.uri.as_ref().and_then(|uri| uri.host.as_deref());
+        self.host.as_deref().or(of_uri).unwrap_or(USUAL_HOST)
+    }
+
+    pub fn port(&self) -> u16 {
+        let of_uri = self.uri.as_ref().and_then(|uri| uri.port);
+        self.port.or(of_uri).unwrap_or(self.protocol.name.port())
+    }
+
+    pub fn has_login(&self) -> bool {
+        self.login.is_some() || self.uri.as_ref().is_some_and(|uri| uri.login.is_some())
+    }
 }
 
 impl LoadOptions {

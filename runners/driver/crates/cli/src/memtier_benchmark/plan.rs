@@ -25,7 +25,6 @@ use workload::source::Source;
 use workload::workload::{Item, Workload};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-const USUAL_HOST: &str = "localhost";
 
 const NAMES: SettingNames = SettingNames {
     clients: "--clients",
@@ -106,18 +105,15 @@ impl Options {
 
     fn target(&self) -> Result<Target, Failure> {
         let server = &self.server;
-        let uri = server.uri.as_ref();
-        let port = server.port.or(uri.and_then(|uri| uri.port)).unwrap_or(server.protocol.name.port());
-        let host = server.host.as_ref().or(uri.and_then(|uri| uri.host.as_ref()));
         let address = match &server.socket {
             Some(path) => Address::unix(path)?,
-            None => Address::Tcp { host: host.map_or(USUAL_HOST.to_owned(), String::clone), port },
+            None => Address::Tcp { host: server.host().to_owned(), port: server.port() },
         };
         let given = server.login.as_ref().map(|login| match login.split_once(':') {
             Some((user, password)) => target::auth(Some(user), password),
             None => target::auth(None, login),
         });
-        let of_uri = uri.and_then(|uri| uri.login.as_ref());
+        let of_uri = server.uri.as_ref().and_then(|uri| uri.login.as_ref());
         let login = given.or(of_uri.map(|login| target::auth(login.user.as_deref(), &login.password)));
         require(
             login.is_none() || server.protocol.name == ProtocolName::Resp,

@@ -29,6 +29,7 @@ use protocol::resp::Resp;
 use protocol::script::Script;
 use report::Printer;
 use server::ServerSettings;
+use suite::{NEWEST, Version};
 use text::failure::Failure;
 use text::output;
 use workload::phase;
@@ -37,6 +38,7 @@ use workload::phase;
 pub const NAMES: [&str; 2] = ["redis-benchmark", "valkey-benchmark"];
 
 const PORT: u16 = 6379;
+const IN_ITS_PLACE: &str = concat!("(speedbench ", env!("CARGO_PKG_VERSION"), " in its place)");
 const AFTER_HELP: &str = "\
 A command may hold __rand_int__ (a number of its own), __rand_1st__ to __rand_9th__ and __key__ (the same number \
 wherever it stands in one command), __seq__ (counts all commands), __data__ (a value of -d bytes) and, with --cluster, \
@@ -52,22 +54,29 @@ pub fn command(name: &'static str) -> Command {
         .override_usage(format!("{name} [OPTIONS] [COMMAND ARGS...]"))
         .after_help(AFTER_HELP)
         .mut_arg("version", |arg| arg.short('v'))
-        .version(version(name))
+        .version(version(name, NEWEST))
 }
 
 /// What it stands in for, and what it is.
-fn version(name: &str) -> &'static str {
+fn version(name: &str, stands_for: Version) -> &'static str {
     match name {
-        // The newest version of `suite`.
-        "redis-benchmark" => concat!("8.0 (speedbench ", env!("CARGO_PKG_VERSION"), " in its place)"),
+        // It is said once in the life of a process, so that nothing piles up.
+        "redis-benchmark" => format!("{stands_for} {IN_ITS_PLACE}").leak(),
         "memcached-benchmark" => env!("CARGO_PKG_VERSION"),
-        _ => concat!("(speedbench ", env!("CARGO_PKG_VERSION"), " in its place)"),
+        _ => IN_ITS_PLACE,
     }
+}
+
+/// The version that the last `--as` among `words` names. `--version` ends the reading of options, wherever `--as` stands.
+fn asked_version(words: &[OsString]) -> Version {
+    let asked = words.windows(2).rev().find(|pair| pair[0] == "--as");
+    asked.and_then(|pair| options::version(&pair[1].to_string_lossy()).ok()).unwrap_or(NEWEST)
 }
 
 /// Run with `words`, which follow the program's name; `name` is one of [`NAMES`].
 pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
-    let mut options = match options::parse(command(name), words)? {
+    let command = command(name).version(version(name, asked_version(&words)));
+    let mut options = match options::parse(command, words)? {
         Parsed::Options(options, _) => options,
         Parsed::Text(text) => return output::print(&text),
     };

@@ -159,7 +159,8 @@ fn test_names(text: &str) -> Result<String, Failure> {
     Ok(names.join(","))
 }
 
-fn version(text: &str) -> Result<Version, Failure> {
+/// The version that `--as` names.
+pub fn version(text: &str) -> Result<Version, Failure> {
     let known = VERSIONS.iter().find(|version| version.to_string() == text);
     let names = VERSIONS.map(|version| version.to_string()).join(", ");
     known.copied().ok_or_else(|| cannot_be("--as", text, &format!("it knows {names}")))

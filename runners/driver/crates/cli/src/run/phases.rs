@@ -177,10 +177,12 @@ impl LoadOptions {
 /// Refuse what looks like a mix and is a list, and say where tests of redis-benchmark are.
 fn check_tests(list: &str, protocol: ProtocolName) -> Result<(), Failure> {
     let names: Vec<&str> = list.split(',').map(str::trim).collect();
-    let is_weighted = |name: &&str| {
-        let weight = name.split_once(':').filter(|_| !name.contains('+')).map(|(_, weight)| weight);
-        weight.is_some_and(|weight| weight != "1")
+    let weight = |name: &str| {
+        name.split_once(':').filter(|_| !name.contains('+')).map(|(_, weight)| weight.to_owned())
     };
+    // A weight of 1 repeats a test under another name, unless every test has a weight.
+    let have_all = names.iter().all(|name| weight(name).is_some());
+    let is_weighted = |name: &&str| weight(name).is_some_and(|weight| have_all || weight != "1");
     if let Some(weighted) = names.iter().find(|name| names.len() > 1 && is_weighted(name)) {
         return Err(Failure::usage(
             format!("-t {list} names {} tests, and {weighted} alone has no use for a weight", names.len()),
