@@ -5,7 +5,6 @@ import {
   annotationsAt,
   breaksAt,
   breakText,
-  type Against,
   changesAt,
   changeText,
   isClear,
@@ -88,7 +87,7 @@ function valueList(timeline: Timeline, one: Reading, addresses: Addresses): HTML
   return list;
 }
 
-function againstParts(better: string, ratio: Against | Ratio, what: string): (Node | string)[] {
+function againstParts(better: string, ratio: Ratio, what: string): (Node | string)[] {
   return [verdict(better, ratio), what ? ` ${cut(what, 60)}` : ""];
 }
 

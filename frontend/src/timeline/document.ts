@@ -38,10 +38,21 @@ export interface LineColumns {
   n: number[];
   /** By place, as in `at`; clean points have no entry. */
   flags: Record<string, string[]>;
+  /** Those that were measured in this environment, in the order of their times, wherever they lie. */
+  releases?: Release[];
   /** By place: the newest run, and the trials that count and those that do not; only where they were asked for. */
   runs?: Record<string, number>;
   trials?: Record<string, number[]>;
   void?: Record<string, number[]>;
+}
+
+/** A release, and the value of a line at its commit. */
+export interface Release {
+  name: string;
+  time: number;
+  value: number;
+  low: number;
+  high: number;
 }
 
 export interface Gap {
