@@ -10,7 +10,8 @@ from django.test import Client
 
 from speedtrack.alerts.models import Alert, ChangePoint, SeriesSensitivity
 from speedtrack.projects.models import Tag
-from speedtrack.runs.models import Environment, Series
+from speedtrack.runs import tracking
+from speedtrack.runs.models import Environment, Measurement, Series
 from speedtrack.web.pages.project import grid
 from speedtrack.web.tests.world import CPU, World, html_of, queries, world
 
@@ -125,6 +126,26 @@ def test_older_commits_are_a_page_away(client: Client, kvd: World, monkeypatch: 
     for wrong in ("abc", "zzzzzzz", "f" * 12, "%27%22%3C%3E%27%27%27", kvd.shas[0]):
         answer = client.get(f"/p/kvd/?before={wrong}")
         assert answer.status_code == 404 and "commit" in answer.content.decode(), wrong
+
+
+def test_another_branch_begins_with_its_newest_commits(client: Client, kvd: World) -> None:
+    kvd.repository.git("checkout", "--quiet", "-b", "old/8.0", kvd.shas[1])
+    kvd.repository.commit("On the branch")
+    kvd.repository.git("checkout", "--quiet", "main")
+    tracking.track(tracking.TrackingRequest(str(kvd.repository.path), "tiny", branch="old/8.0"))
+    page = html_of(client.get(f"/p/kvd/?branch=old/8.0&before={kvd.shas[3][:12]}"))
+    assert "On the branch" in page and "Newest commits" not in page and 'name="before"' not in page
+    shared = html_of(client.get(f"/p/kvd/?branch=old/8.0&before={kvd.shas[1][:12]}"))
+    assert "On the branch" not in shared and f'name="before" value="{kvd.shas[1][:12]}"' in shared
+
+
+def test_a_newest_value_that_is_unreliable_says_so(client: Client, kvd: World) -> None:
+    assert "unreliable: steal" not in html_of(client.get("/p/kvd/"))
+    newest = Measurement.objects.filter(commit=kvd.commit(3), series__metric=CPU, series__benchmark__name="get-p1")
+    newest.update(flags=["steal"])
+    assert re.search(r'<td class="number"><span class="soft" title="unreliable: steal">', html_of(client.get("/p/kvd/")))
+    rows = {row["name"]: row["flags"] for row in client.get("/p/kvd.json").json()["benchmarks"]}
+    assert rows == {"get-p1": ["steal"], "set-p1": []}
 
 
 def test_a_new_environment_is_marked_in_the_head(client: Client, kvd: World) -> None:

@@ -111,6 +111,7 @@ def project_document(page: ProjectPage) -> dict[str, Any]:
                 "name": row.benchmark,
                 "group": group,
                 "newest": row.newest,
+                "flags": row.flags,
                 "since_release": row.since._asdict() if row.since else None,
                 "looks": [cell.look for cell in row.cells],
             }
