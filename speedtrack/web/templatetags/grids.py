@@ -77,7 +77,9 @@ def grid_row(grid: Grid, metric: Metric, row: BenchmarkRow, query: str, marked: 
 
 def newest_value(metric: Metric, row: BenchmarkRow) -> str:
     text = escape(numbers.quantity(metric, row.newest))
-    return f'<span class="soft" title="unreliable: {escape(", ".join(row.flags))}">({text})</span>' if row.flags else text
+    return (
+        f'<span class="soft" title="unreliable: {escape(", ".join(row.flags))}">({text})</span>' if row.flags else text
+    )
 
 
 def since_cell(since: Ratio | None) -> str:

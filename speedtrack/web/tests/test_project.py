@@ -143,7 +143,9 @@ def test_a_newest_value_that_is_unreliable_says_so(client: Client, kvd: World) -
     assert "unreliable: steal" not in html_of(client.get("/p/kvd/"))
     newest = Measurement.objects.filter(commit=kvd.commit(3), series__metric=CPU, series__benchmark__name="get-p1")
     newest.update(flags=["steal"])
-    assert re.search(r'<td class="number"><span class="soft" title="unreliable: steal">', html_of(client.get("/p/kvd/")))
+    assert re.search(
+        r'<td class="number"><span class="soft" title="unreliable: steal">', html_of(client.get("/p/kvd/"))
+    )
     rows = {row["name"]: row["flags"] for row in client.get("/p/kvd.json").json()["benchmarks"]}
     assert rows == {"get-p1": ["steal"], "set-p1": []}
 
