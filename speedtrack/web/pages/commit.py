@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from django.db.models import Exists, F, IntegerField, OuterRef, Subquery, Value
+from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, Subquery, Value, Window
 from django.http import Http404
 
 from speedtrack.alerts import lines
 from speedtrack.alerts.lines import LinePoint
-from speedtrack.alerts.models import ChangePoint, CommitComparison, look_of
+from speedtrack.alerts.models import Alert, ChangePoint, CommitComparison, look_of
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
@@ -29,6 +29,9 @@ FEW_RESULTS = 120  # of a machine, up to which the page has the numbers of all m
 PARENT = -1  # instead of a position
 MOST_FILES = 500  # that the page lists
 FEW_RUNS = 8  # the others are folded
+MOST_RUNS = 50  # that the page lists
+#: What a commit is to an alert, by the alert's field.
+ROLES = {"commit_id": "moved here", "fixed_by_id": "fixed by this commit", "reverted_by_id": "reverted by this commit"}
 LOG_TAIL = 12_000  # characters of the build log that the page shows
 UNSETTLED_ANSWERS = {CommitComparison.Answer.SAME: "same", CommitComparison.Answer.UNKNOWN: "uncertain"}
 
@@ -123,6 +126,13 @@ class LastRelease(NamedTuple):
     sha: str
 
 
+class CommitAlert(NamedTuple):
+    """An alert, and what the page's commit is to it, in words."""
+
+    alert: Alert
+    roles: list[str]
+
+
 class FileLink(NamedTuple):
     """A changed file; ``url`` is empty where the forge is not known."""
 
@@ -147,6 +157,7 @@ class CommitPage:
     builds: list[BuildWithLog]
     runs: list[Run]
     changes: list[changes.ChangeGroup]
+    alerts: list[CommitAlert]
     ladders: list[str]
     deferrals: list[Deferral]  #: why policies do not measure it now
 
@@ -177,6 +188,12 @@ class CommitPage:
     @property
     def more_runs(self) -> list[Run]:
         return self.runs[FEW_RUNS:]
+
+    @property
+    def all_runs(self) -> str:
+        """How many runs the page lists, and of how many."""
+        total: int = getattr(self.runs[0], "total") if self.runs else 0  # noqa: B009 (an annotation)
+        return f"All {total}" if total <= MOST_RUNS else f"The newest {MOST_RUNS} of {total}"
 
     @property
     def repeatable(self) -> Run | None:
@@ -262,6 +279,7 @@ def load(slug: str, sha: str, asked: Asked) -> CommitPage:
         builds=builds_of(commit, [*commit.parents, *([release.sha] if release else [])]),
         runs=runs_of(commit),
         changes=changes.groups_of(cp for cp in place.points if cp.status in changes.VISIBLE) if place else [],
+        alerts=alerts_of(commit),
         ladders=ladders,
         deferrals=[] if results else deferrals_of(commit),
     )
@@ -343,10 +361,20 @@ def commits_around(
 
 
 def runs_of(commit: Commit) -> list[Run]:
-    """The newest runs of a commit, newest first."""
+    """The newest runs of a commit, newest first, each with ``total``: how many there are."""
     related = ("machine", "base", "linked__commit")
     found = Run.objects.filter(project=commit.project, commit=commit).select_related(*related)
-    return list(found.defer("machine__facts").order_by("-id")[:50])
+    return list(found.annotate(total=Window(Count("pk"))).defer("machine__facts").order_by("-id")[:MOST_RUNS])
+
+
+def alerts_of(commit: Commit) -> list[CommitAlert]:
+    """The alerts that name a commit, newest first, each with the parts that it plays in them."""
+    named = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
+    found = Alert.objects.standing().filter(named, project=commit.project)
+    return [
+        CommitAlert(one, [words for field, words in ROLES.items() if getattr(one, field) == commit.pk])
+        for one in found.select_related("commit", "before").with_range().order_by("-pk")
+    ]
 
 
 def tags_around(commit: Commit) -> tuple[list[str], LastRelease | None]:
@@ -363,10 +391,24 @@ def tags_around(commit: Commit) -> tuple[list[str], LastRelease | None]:
     return [tag for tag, sha, _ in rows if sha == commit.sha], LastRelease(*last[2:]) if last else None
 
 
-@lru_cache(maxsize=500)
+class Undescribed(Exception):
+    """Git cannot tell now: it has no mirror, lacks the commit, or is too slow."""
+
+
 def described(slug: str, sha: str) -> Description | None:
-    """What git says of a commit, which never changes."""
-    return git.describe(slug, sha) if git.has_mirror(slug) else None
+    try:
+        return known_description(slug, sha)
+    except Undescribed:
+        return None
+
+
+@lru_cache(maxsize=500)
+def known_description(slug: str, sha: str) -> Description:
+    """What git says of a commit, which never changes. What it cannot tell is asked for again: it raises Undescribed."""
+    found = git.describe(slug, sha) if git.has_mirror(slug) else None
+    if found is None:
+        raise Undescribed(sha)
+    return found
 
 
 def builds_of(commit: Commit, others: Sequence[str]) -> list[BuildWithLog]:
