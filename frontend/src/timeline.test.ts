@@ -71,7 +71,7 @@ function timeline(lines: t.LineColumns[], count: number, more: Partial<t.Timelin
 }
 
 function mark(at: number, status: string, ratio: number, worse = true): t.Change {
-  return { shown: 0, at, status, width: 1, worse, ratio, low: ratio, high: ratio, alert: null };
+  return { shown: 0, at, status, width: 1, worse, ratio, low: ratio, high: ratio, alert: null, alert_state: null };
 }
 
 const stop = (at: number, path = 0): t.Stop => ({ path, at, x: at });
@@ -200,6 +200,9 @@ test("a commit in words, against the one before and the last release", () => {
     "  +8.0% (+6.5% to +9.5%) against v1.0",
     "▼ slower +8.0%, confirmed",
   ]);
+  const fixed = { ...mark(2, "confirmed", 1.08), alert: 7, alert_state: "fixed" };
+  assert.equal(r.changeText(one, fixed), "▼ slower +8.0%, confirmed, alert 7 (fixed)");
+  assert.equal(r.changeText(one, { ...fixed, alert_state: "confirmed" }), "▼ slower +8.0%, confirmed, alert 7");
   assert.deepEqual(r.commitSentences(one, stop(1)), ["not measured"]);
   assert.ok(r.commitSentences(one, stop(0)).includes("tag v1.0"));
   assert.deepEqual(r.commitTitle(one, stop(0)), ["0000000000  Change 0", "Ada, 2023-11-14 22:13 UTC"]);

@@ -4,6 +4,7 @@ import {
   type Break,
   type Change,
   cut,
+  isSettled,
   type LineColumns,
   type Note,
   type Path,
@@ -202,7 +203,8 @@ export function changeText(timeline: Timeline, one: Change): string {
   const { metric, title } = timeline.shown[one.shown]!;
   const where = timeline.shown.length > 1 ? ` on ${title}` : "";
   const range = one.width > 1 ? `, by one of ${one.width} commits up to this one` : "";
-  const alert = one.alert === null ? "" : `, alert ${one.alert}`;
+  const state = isSettled(one) ? ` (${one.alert_state})` : "";
+  const alert = one.alert === null ? "" : `, alert ${one.alert}${state}`;
   const size = `${effect(metric.name, one.worse)} ${change(one.ratio)}`;
   return `${one.worse ? "▼" : "▲"} ${size}${where}, ${one.status}${range}${alert}`;
 }

@@ -275,4 +275,5 @@ def change_document(overlay: Overlay, one: ShownChange) -> dict[str, Any]:
         "low": one.low,
         "high": one.high,
         "alert": one.alert_id,
+        "alert_state": one.alert_state,
     }
