@@ -106,6 +106,14 @@ def sentence_of(asked: AskedPairs, access: Access) -> str:
 
 
 @require_safe
+def latency_values(request: HttpRequest, slug: str, benchmark: str, form: str) -> HttpResponseBase:
+    format_or_404(form, "latencies")
+    page = latency_page.load(slug, benchmark, request.GET)
+    document_of, rows = partial(latency_page.latency_document, page), partial(latency_page.csv_rows, page)
+    return values_response(form, f"{slug}-{page.benchmark.name}-latency", document_of, rows)
+
+
+@require_safe
 def latency(request: HttpRequest, slug: str, benchmark: str) -> HttpResponse:
     page = latency_page.load(slug, benchmark, request.GET)
     context = {"page": page, "scope": page.scope, "project": page.scope.project, "ranges": latency_page.RANGES}

@@ -1,9 +1,9 @@
 """A commit: its builds, its results, and how these compare with the commit measured before it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, Subquery, Value, Window
 from django.http import Http404
@@ -154,6 +154,7 @@ class CommitPage:
     named: dict[int, Commit]  #: commits near it on the branch, by how many commits they are before it
     machines: list[str]  #: those that measured the commit; the results are of the one that was asked for
     results: MachineResults | None
+    measured: list[SeriesResult]  #: all that the machine measured
     builds: list[BuildWithLog]
     runs: list[Run]
     changes: list[changes.ChangeGroup]
@@ -276,6 +277,7 @@ def load(slug: str, sha: str, asked: Asked) -> CommitPage:
         named=named,
         machines=[one.name for one in machines],
         results=machine_results(machine.name, results, asked.metric) if machine and results else None,
+        measured=results,
         builds=builds_of(commit, [*commit.parents, *([release.sha] if release else [])]),
         runs=runs_of(commit),
         changes=changes.groups_of(cp for cp in place.points if cp.status in changes.VISIBLE) if place else [],
@@ -437,3 +439,46 @@ def same_programs(build: Build, found: Iterable[Build]) -> list[Commit]:
 def build_log_tail(build: Build) -> str:
     chunks = LogChunk.objects.filter(attempt=build.attempt, phase=build.phase).order_by("-seq")
     return plain("".join(reversed(chunks.values_list("text", flat=True)[:4])))[-LOG_TAIL:]
+
+
+RESULT_COLUMNS = (
+    *("benchmark", "metric", "unit", "value", "low", "high", "n", "flags"),
+    *("commits_before", "value_before", "ratio", "ratio_low", "ratio_high", "answer"),
+)
+
+
+def commit_document(page: CommitPage) -> dict[str, Any]:
+    """The page as JSON: the results of one machine."""
+    commit = page.commit
+    return {
+        "schema": "speedtrack.commit/1",
+        "project": page.project.slug,
+        "sha": commit.sha,
+        "subject": commit.subject,
+        "author": commit.author_name,
+        "committed_at": commit.committed_at,
+        "parents": commit.parents,
+        "branch": page.branch.name if page.branch else None,
+        "tags": page.tags,
+        "last_release": page.release.tag if page.release else None,
+        "machines": page.machines,
+        "machine": page.results.machine if page.results else None,
+        "results": [result_document(one) for one in page.measured],
+        "runs": [
+            {"id": run.pk, "status": run.status, "reason": run.reason, "machine": run.machine.name} for run in page.runs
+        ],
+        "alerts": [{"id": one.alert.pk, "status": one.alert.status, "roles": one.roles} for one in page.alerts],
+    }
+
+
+def result_document(one: SeriesResult) -> dict[str, Any]:
+    point, found = one.point, one.comparison
+    against = (found.distance, found.old, found.ratio, found.low, found.high) if found else [None] * 5
+    values = (point.value, point.low, point.high, point.n, point.flags, *against, one.answer)
+    return dict(zip(RESULT_COLUMNS, (one.benchmark, one.metric.name, one.metric.unit, *values), strict=True))
+
+
+def csv_rows(page: CommitPage) -> Iterator[list[Any]]:
+    yield list(RESULT_COLUMNS)
+    for one in map(result_document, page.measured):
+        yield [" ".join(value) if isinstance(value, list) else value for value in one.values()]

@@ -1,6 +1,6 @@
 """The latencies of one benchmark: a heat map over commits, and the percentile curves of two of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from speedtrack.runs.environments import ChangedFact, changes_in_words
 from speedtrack.runs.latencies import Latencies
 from speedtrack.runs.models import Result, Series
 from speedtrack.web.drawing.curves import LATENCY, curve_chart, curve_of, difference_chart
-from speedtrack.web.drawing.heatmap import HeatMap, LatencyShape, NamedShape, draw_heatmap
+from speedtrack.web.drawing.heatmap import LINES, HeatMap, LatencyShape, NamedShape, draw_heatmap
 from speedtrack.web.drawing.linecharts import LineChart
 from speedtrack.web.pages.timeline.breaks import differing_facts
 from speedtrack.web.scope import Scope, scope_of
@@ -116,6 +116,7 @@ class LatencyPage:
     chosen: HeatCommit | None
     before: HeatCommit | None
     curves: LatencyCurves | None
+    shapes: dict[int, LatencyShape]  #: by result, of the drawn commits
     breaks: list[tuple[HeatCommit, str]]
     apart: list[ChangedFact]
 
@@ -202,6 +203,7 @@ def load(slug: str, benchmark: str, query: QueryDict) -> LatencyPage:
         chosen=chosen,
         before=before,
         curves=curves_between(benchmark, before, chosen),
+        shapes=shapes,
         breaks=breaks,
         apart=changed.get((before.series_id, chosen.series_id), []) if before and chosen else [],
     )
@@ -308,3 +310,30 @@ def curves_between(benchmark: str, before: HeatCommit | None, chosen: HeatCommit
     ]
     base = sides[0] if before else ("the commit before", Latencies([]))
     return curves_of(benchmark, base, sides[-1])
+
+
+PERCENTILES = tuple(f"p{name.removesuffix('%')}_us" for name in LINES)
+
+
+def latency_document(page: LatencyPage) -> dict[str, Any]:
+    """The percentiles that the heat map draws, by commit."""
+    scope = page.scope
+    return {
+        "schema": "speedtrack.latency/1",
+        "project": scope.project.slug,
+        "benchmark": page.benchmark.name,
+        "branch": scope.branch.name if scope.branch else None,
+        "machine": scope.machine.name if scope.machine else None,
+        "commits": [
+            {"sha": one.sha, "subject": one.subject, **dict(zip(PERCENTILES, shape.percentiles, strict=True))}
+            for one in page.commits
+            if (shape := page.shapes.get(one.result_id))
+        ],
+        "without": [one.sha for one in page.without],
+        "breaks": [{"sha": one.sha, "what": words} for one, words in page.breaks],
+    }
+
+
+def csv_rows(page: LatencyPage) -> Iterator[list[Any]]:
+    yield ["sha", "subject", *PERCENTILES]
+    yield from (list(one.values()) for one in latency_document(page)["commits"])

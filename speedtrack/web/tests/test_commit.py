@@ -130,6 +130,18 @@ def test_a_build_has_its_size_and_says_of_which_commit_it_is_the_same(client: Cl
     assert "The same program as of" not in html_of(client.get(f"/p/kvd/c/{kvd.shas[1]}/"))
 
 
+def test_a_commit_as_values(client: Client, slow: tuple[World, Alert]) -> None:
+    made, alert = slow
+    found = client.get(f"/p/kvd/c/{made.shas[5][:10]}.json").json()
+    assert (found["schema"], found["sha"], found["machine"]) == ("speedtrack.commit/1", made.shas[5], "kvd-m1")
+    assert found["alerts"] == [{"id": alert.pk, "status": "confirmed", "roles": ["moved here"]}]
+    one = next(one for one in found["results"] if one["metric"].startswith("server_cpu"))
+    assert one["ratio"] == pytest.approx(1.2, abs=0.01) and one["answer"] == "slower" and one["commits_before"] == 1
+    table = b"".join(client.get(f"/p/kvd/c/{made.shas[5]}.csv")).decode().splitlines()
+    assert len(table) - 1 == len(found["results"]) == 4
+    assert client.get(f"/p/kvd/c/{made.shas[5]}.xml").status_code == 404
+
+
 def test_ambiguous_or_unknown_hashes_are_not_found(client: Client, kvd: World) -> None:
     for sha in (kvd.shas[0][:6], "f" * 40, "nothex!"):
         assert client.get(f"/p/kvd/c/{sha}/").status_code == 404

@@ -57,6 +57,10 @@ def test_another_environment_is_said_and_breaks_the_lines(
     assert "Not only the code differs" in page and "<dd>6.1 → 6.9</dd>" in page
     percentile = re.search(r'class="percentile percentile-1" d="([^"]+)"', page)
     assert percentile and percentile[1].count("M") == 2
+    found = client.get("/p/kvd/latency/get-p1.json").json()
+    assert [one["sha"] for one in found["commits"]] == kvd.shas and found["commits"][0]["p99_us"] > 50
+    assert found["breaks"] == [{"sha": kvd.shas[4], "what": "kernel 6.1 → 6.9, compiler cc 12 → cc 14"}]
+    assert len(b"".join(client.get("/p/kvd/latency/get-p1.csv?last=50")).decode().splitlines()) == 6
     before = html_of(client.get(f"{ADDRESS}?commit={kvd.shas[3][:12]}"))
     assert "Not only the code differs" not in before and 'class="newenvironment"' in before
 

@@ -1,5 +1,7 @@
 """The project page: the grid, its colours, selections, the webhook address."""
 
+import csv
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -177,4 +179,8 @@ def test_the_grid_as_json(client: Client, slow: tuple[World, Alert]) -> None:
     assert (row["name"], row["group"]) == ("set-p1", "writes")
     assert row["since_release"]["ratio"] == pytest.approx(1.2, rel=0.01) and row["since_release"]["look"] == "worse"
     assert row["looks"][5] == "worse-2 change-confirmed" and row["looks"][6] == "same"
-    assert client.get("/p/nobody.json").status_code == 404
+    assert client.get("/p/nobody.json").status_code == client.get("/p/kvd.xml").status_code == 404
+    table = list(csv.DictReader(io.StringIO(b"".join(client.get("/p/kvd.csv")).decode())))
+    assert [one["benchmark"] for one in table] == ["get-p1", "set-p1"] and table[0]["look"] == "worse"
+    (card,) = client.get("/home.json").json()["projects"]
+    assert (card["project"], card["commits_behind"], card["open_alerts"]) == ("kvd", 0, 1)

@@ -51,7 +51,7 @@ def gaps_in(overlay: Overlay) -> list[dict[int, Gap]]:
     without a point."""
     # "+ 0": without it PostgreSQL reads all runs of a machine rather than the index of the runs without a point.
     runs = Run.objects.own().annotate(on_machine=F("machine_id") + 0).filter(WITHOUT_POINT)
-    each = [
+    each: list[QuerySet[Any, Any]] = [
         runs.filter(
             project=path.branch.project_id,
             on_machine__in={series.machine_id for _, series in overlay.along[number].values()},
