@@ -71,7 +71,7 @@ function timeline(lines: t.LineColumns[], count: number, more: Partial<t.Timelin
 }
 
 function mark(at: number, status: string, ratio: number, worse = true): t.Change {
-  return { shown: 0, at, status, width: 1, worse, ratio, low: ratio, high: ratio, alert: null };
+  return { shown: 0, at, status, width: 1, worse, ratio, low: ratio, high: ratio, alert: null, alert_state: null };
 }
 
 const stop = (at: number, path = 0): t.Stop => ({ path, at, x: at });
@@ -186,17 +186,32 @@ test("pointer and keyboard stop at what there is", () => {
 
 test("a commit in words, against the one before and the last release", () => {
   const paths = [path(4, { tags: [{ at: 0, name: "v1.0" }] })];
-  const one = timeline([line([0, 2, 3], [5000, 5400, 5400])], 4, { paths, changes: [mark(2, "confirmed", 1.08)] });
+  const released = (name: string, hours: number) => {
+    const time = 1_700_000_000 + 3600 * hours;
+    return { name, time, value: 5000, low: 4950, high: 5050 };
+  };
+  // Wherever they lie: v0.9 before all that is shown, v1.0 on it, and v1.1 on another branch after the second commit.
+  const releases = [released("v0.9", -9), released("v1.0", 0), released("v1.1", 1.5)];
+  const drawn = line([0, 2, 3], [5000, 5400, 5400], { releases: releases.slice(0, 2) });
+  const one = timeline([drawn], 4, { paths, changes: [mark(2, "confirmed", 1.08)] });
   assert.deepEqual(r.commitSentences(one, stop(2)), [
     "5.40 µs (5.35 to 5.45 µs, n = 5)",
     "  +8.0% (+6.5% to +9.5%) against 0000000000, 2 commits before",
     "  +8.0% (+6.5% to +9.5%) against v1.0",
     "▼ slower +8.0%, confirmed",
   ]);
+  const fixed = { ...mark(2, "confirmed", 1.08), alert: 7, alert_state: "fixed" };
+  assert.equal(r.changeText(one, fixed), "▼ slower +8.0%, confirmed, alert 7 (fixed)");
+  assert.equal(r.changeText(one, { ...fixed, alert_state: "confirmed" }), "▼ slower +8.0%, confirmed, alert 7");
   assert.deepEqual(r.commitSentences(one, stop(1)), ["not measured"]);
   assert.ok(r.commitSentences(one, stop(0)).includes("tag v1.0"));
   assert.deepEqual(r.commitTitle(one, stop(0)), ["0000000000  Change 0", "Ada, 2023-11-14 22:13 UTC"]);
   assert.equal(r.readings(one, stop(3))[0]!.previous!.commits, 1);
+  const last = (places: number[], at: number) => {
+    const lines = [line(places, [5400, 5400, 5400].slice(0, places.length), { releases })];
+    return r.readings(timeline(lines, 4), stop(at))[0]!.release!.name;
+  };
+  assert.deepEqual([last([0, 2], 0), last([0, 1], 1), last([2], 2)], ["v0.9", "v1.0", "v1.1"]);
 });
 
 test("the interval of a ratio adds those of both values, and is unknown where a value is not positive", () => {

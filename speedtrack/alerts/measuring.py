@@ -65,13 +65,14 @@ def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[st
 
 
 @transaction.atomic
-def measure_commit(commit: Commit) -> AskedPairs:
-    """Queue a commit's usual benchmarks on all machines of its project, unless such a run waits.
+def measure_commit(commit: Commit, machine_id: int | None = None) -> AskedPairs:
+    """Queue a commit's usual benchmarks on all machines of its project, or on one, unless such a run waits.
 
     Raises NotMeasurable, or DefinitionError for an invalid suite.
     """
     project = commit.project
-    machines = list(project.machines.select_for_update().order_by("pk"))
+    found = project.machines.select_for_update().order_by("pk")
+    machines = list(found.filter(pk=machine_id) if machine_id else found)
     if not machines:
         raise NotMeasurable(f"no machine measures {project.name}: `manage.py machine add NAME` registers one")
     own = Run.objects.own().filter(project=project, commit=commit, machine__in=machines)

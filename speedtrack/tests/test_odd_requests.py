@@ -62,6 +62,9 @@ TEXTS = [
 # What each page reads of the query; a page that reads nothing has an empty list.
 QUERIES: dict[str, list[str]] = {
     "home": [],
+    **{key: [] for key in ("home-values", "alert-values", "run-values")},
+    "commit-values": ["branch", "machine"],
+    "latency-values": ["branch", "machine", "last", "commit"],
     "project": ["branch", "machine", "metric"],
     "timeline": [
         "branch",

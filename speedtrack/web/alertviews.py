@@ -4,11 +4,12 @@ A GET to the address of a form redirects to its page: whoever had to log in firs
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -19,13 +20,13 @@ from speedtrack.alerts import muting, regrouping, triage
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import Stale
 from speedtrack.projects.models import Project
-from speedtrack.text import plain_values
 from speedtrack.web import scope
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import alerts as alerts_page
 from speedtrack.web.pages import mutes as mutes_page
 from speedtrack.web.pages import sensitivity as sensitivity_page
 from speedtrack.web.pages.alerts import AlertsPage
+from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.permissions import access_of, note
 
 NOTE_LENGTH = 4000
@@ -41,9 +42,11 @@ def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
 
 
 @require_safe
-def alerts_values(request: HttpRequest, slug: str | None = None) -> HttpResponse:
-    project = scope.project_or_404(slug) if slug else None
-    return JsonResponse(plain_values(alerts_page.alerts_document(listed_alerts(request, project))))
+def alerts_values(request: HttpRequest, form: str, slug: str | None = None) -> HttpResponseBase:
+    format_or_404(form, "alerts")
+    page = listed_alerts(request, scope.project_or_404(slug) if slug else None)
+    document, rows = partial(alerts_page.alerts_document, page), partial(alerts_page.csv_rows, page)
+    return values_response(form, f"{slug}-alerts" if slug else "alerts", document, rows)
 
 
 def listed_alerts(request: HttpRequest, project: Project | None) -> AlertsPage:
@@ -172,7 +175,8 @@ def sensitivity(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-def sensitivity_values(request: HttpRequest, slug: str) -> HttpResponse:
-    return JsonResponse(
-        plain_values(sensitivity_page.sensitivity_document(sensitivity_page.load(scope.project_or_404(slug))))
-    )
+def sensitivity_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
+    format_or_404(form, "sensitivities")
+    page = sensitivity_page.load(scope.project_or_404(slug))
+    document, rows = partial(sensitivity_page.sensitivity_document, page), partial(sensitivity_page.csv_rows, page)
+    return values_response(form, f"{slug}-sensitivity", document, rows)

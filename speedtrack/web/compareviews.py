@@ -3,6 +3,7 @@
 from functools import partial
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -20,7 +21,7 @@ from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.pages import run as run_page
 from speedtrack.web.pages.compare import document
 from speedtrack.web.pages.compare import page as compare_page
-from speedtrack.web.pages.compare.sides import ComparedSide
+from speedtrack.web.pages.compare.sides import BothSides, ComparedSide
 from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.permissions import access_of, note
 
@@ -29,6 +30,8 @@ SUMMARY_ROWS = 12
 
 @require_safe
 def compare(request: HttpRequest, slug: str) -> HttpResponse:
+    if "base_of" in request.GET:
+        return redirect(f"{request.path}?{compare_page.without_former_base(request.GET).urlencode()}")
     is_summary = request.GET.get("part") == "summary"
     page = compare_page.load(
         slug, request.GET, access_of(request), most_rows=SUMMARY_ROWS if is_summary else compare_page.SHOWN
@@ -51,29 +54,40 @@ def compare_measure(request: HttpRequest, slug: str) -> HttpResponse:
     """Queue what the page offers: pairs of both sides, or a side that was not measured. GET: back to the page."""
     if request.method == "POST":
         try:
-            asked = asked_for(request, slug)
-            note(request, "run.queue", f"run {asked.run.pk} of {asked.run.commit.short}", asked.run.project)
-            messages.success(request, sentence_of(asked, access_of(request)))
+            for asked in asked_for(request, slug):
+                note(request, "run.queue", f"run {asked.run.pk} of {asked.run.commit.short}", asked.run.project)
+                messages.success(request, sentence_of(asked, access_of(request)))
         except (NotMeasurable, DefinitionError) as e:
             messages.error(request, f"Nothing was queued: {e}.")
     return redirect(f"{reverse('compare', args=[slug])}?{request.GET.urlencode()}")
 
 
-def asked_for(request: HttpRequest, slug: str) -> AskedPairs:
+def asked_for(request: HttpRequest, slug: str) -> list[AskedPairs]:
     access = access_of(request)
     sides = compare_page.sides_asked(slug, request.GET, access)
     if sides is None:
         raise NotMeasurable("there is nothing to compare yet")
+    each: dict[str, ComparedSide] = {"base": sides.base, "head": sides.head}
     what = request.POST.get("what", "")
-    if what in ("base", "head"):
-        side: ComparedSide = sides.base if what == "base" else sides.head
-        if not access.may(Role.MAINTAINER, side.project.pk):
-            raise NotMeasurable(f"this needs the role {Role.MAINTAINER} in {side.project}: its owners give it")
-        return measuring.measure_commit(side.commit)
+    if what in each or what == "each":
+        asked = list(each.values()) if what == "each" else [each[what]]
+        for side in asked:
+            if not access.may(Role.MAINTAINER, side.project.pk):
+                raise NotMeasurable(f"this needs the role {Role.MAINTAINER} in {side.project}: its owners give it")
+        return measure_each(sides) if what == "each" else [measuring.measure_commit(asked[0].commit)]
     if sides.head.machine is None or sides.base.project != sides.head.project or sides.base.commit == sides.head.commit:
         raise NotMeasurable("pairs need two commits of one project, and a machine that has measured the head")
     names = request.POST.getlist("benchmark")
-    return measuring.measure_pair(sides.base.commit, sides.head.commit, sides.head.machine.pk, names)
+    return [measuring.measure_pair(sides.base.commit, sides.head.commit, sides.head.machine.pk, names)]
+
+
+@transaction.atomic
+def measure_each(sides: BothSides) -> list[AskedPairs]:
+    """Queue a run of each side, of two projects, on a machine that measures both."""
+    machine = compare_page.shared_machine(sides)
+    if machine is None:
+        raise NotMeasurable("no machine measures both projects")
+    return [measuring.measure_commit(side.commit, machine.pk) for side in (sides.base, sides.head)]
 
 
 def sentence_of(asked: AskedPairs, access: Access) -> str:
@@ -89,6 +103,14 @@ def sentence_of(asked: AskedPairs, access: Access) -> str:
         return f"{what}, with {ahead} run{'' if ahead == 1 else 's'} before it."
     left_s = (expected.ends_at - timezone.now()).total_seconds()
     return f"{what}. It will be done in about {numbers.duration(left_s)}, at {expected.ends_at:%H:%M} UTC."
+
+
+@require_safe
+def latency_values(request: HttpRequest, slug: str, benchmark: str, form: str) -> HttpResponseBase:
+    format_or_404(form, "latencies")
+    page = latency_page.load(slug, benchmark, request.GET)
+    document_of, rows = partial(latency_page.latency_document, page), partial(latency_page.csv_rows, page)
+    return values_response(form, f"{slug}-{page.benchmark.name}-latency", document_of, rows)
 
 
 @require_safe

@@ -1,5 +1,7 @@
 """The pages: read the address, load the page by one module of ``pages``, render it."""
 
+from functools import partial
+
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
@@ -22,6 +24,7 @@ from speedtrack.web.pages import profiles as profiles_page
 from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.pages import run as run_page
 from speedtrack.web.pages.project import page as project_page
+from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.permissions import access_of, differing, note, permit_of
 
 NOTE_LENGTH = 4000
@@ -30,6 +33,11 @@ NOTE_LENGTH = 4000
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     return render(request, "web/home.html", {"page": home_page.load(access_of(request))})
+
+
+@require_safe
+def home_values(request: HttpRequest) -> HttpResponse:
+    return JsonResponse(plain_values(home_page.home_document(home_page.load(access_of(request)))))
 
 
 @require_safe
@@ -43,18 +51,32 @@ def project(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-def project_values(request: HttpRequest, slug: str) -> HttpResponse:
+def project_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
+    format_or_404(form, "a grid")
     page = project_page.load(scope.scope_of(slug, request.GET), request.GET)
-    return JsonResponse(plain_values(project_page.project_document(page)))
+    document = partial(project_page.project_document, page)
+    return values_response(form, slug, document, partial(project_page.csv_rows, page))
 
 
 @require_safe
 def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
-    asked = commit_page.Asked(*(request.GET.get(key) for key in ("branch", "machine", "metric")))
-    page = commit_page.load(slug, sha, asked)
+    page = asked_commit(request, slug, sha)
     context = {"page": page, "project": page.project, "commit": page.commit}
     context["annotations"] = annotations.of_commit(page.commit) if page.is_annotated else []
     return render(request, "web/commit.html", context)
+
+
+def asked_commit(request: HttpRequest, slug: str, sha: str) -> commit_page.CommitPage:
+    asked = commit_page.Asked(*(request.GET.get(key) for key in ("branch", "machine", "metric")))
+    return commit_page.load(slug, sha, asked)
+
+
+@require_safe
+def commit_values(request: HttpRequest, slug: str, sha: str, form: str) -> HttpResponseBase:
+    format_or_404(form, "a commit")
+    page = asked_commit(request, slug, sha)
+    document, rows = partial(commit_page.commit_document, page), partial(commit_page.csv_rows, page)
+    return values_response(form, f"{slug}-{page.commit.short}", document, rows)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -68,6 +90,16 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
     section = profiles_page.section_of_alert(page.alert, request.GET.get("zoom", ""))
     context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section}
     return render(request, "web/alert.html", context)
+
+
+@require_safe
+def alert_values(request: HttpRequest, pk: int) -> HttpResponse:
+    found = alert_page.alert_or_404(pk)
+    if found.merged_into_id:
+        return redirect("alert-values", pk=found.merged_into_id)
+    return JsonResponse(
+        plain_values(alert_page.alert_document(alert_page.load(found, can_decide=False, all_pairs=True)))
+    )
 
 
 def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
@@ -97,6 +129,14 @@ def run(request: HttpRequest, pk: int) -> HttpResponse:
     template = "web/run_live.html" if request.GET.get("part") == "live" else "web/run.html"
     section = profiles_page.section_of_run(page.run, request.GET.get("zoom", ""))
     return render(request, template, {"page": page, "run": page.run, "project": page.run.project, "section": section})
+
+
+@require_safe
+def run_values(request: HttpRequest, pk: int, form: str) -> HttpResponseBase:
+    format_or_404(form, "a run")
+    page = run_page.load(pk, access_of(request))
+    document, rows = partial(run_page.run_document, page), partial(run_page.csv_rows, page)
+    return values_response(form, f"run-{pk}", document, rows)
 
 
 @require_safe
@@ -145,8 +185,11 @@ def machine(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @require_safe
-def machine_values(request: HttpRequest, name: str) -> HttpResponse:
-    return JsonResponse(plain_values(machine_page.machine_document(machine_page.load(name, access_of(request)))))
+def machine_values(request: HttpRequest, name: str, form: str) -> HttpResponseBase:
+    format_or_404(form, "a machine")
+    page = machine_page.load(name, access_of(request))
+    document, rows = partial(machine_page.machine_document, page), partial(machine_page.csv_rows, page)
+    return values_response(form, name, document, rows)
 
 
 def lift_quarantine(request: HttpRequest, name: str) -> HttpResponse:

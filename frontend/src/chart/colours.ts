@@ -1,5 +1,8 @@
 // The page's colours and font, as the style sheet has them now.
 
+/** The dark theme; on paper, all is light. */
+export const DARK = "screen and (prefers-color-scheme: dark)";
+
 export interface Colours {
   ink: string;
   soft: string;

@@ -1,6 +1,6 @@
 // What the chart draws around the lines: intervals and ranges behind them, marks of changes, breaks, tags and notes.
 import type { Chart, Plugin } from "chart.js";
-import { type Break, type Change, marks, placeX, type Timeline } from "../timeline/document";
+import { type Break, type Change, isSettled, marks, placeX, type Timeline } from "../timeline/document";
 import type { DrawnLine, MeasuredPoint, Range } from "../timeline/layout";
 import { breakText } from "../timeline/readings";
 import { change } from "../units";
@@ -178,16 +178,18 @@ interface MarkPlace {
   lined: boolean;
 }
 
-/** One change point; its percentage only where there is room. */
+/** One change point, struck through where its alert is settled; its percentage only where there is room. */
 function drawMark(ctx: draw.Canvas, one: Change, place: MarkPlace, colours: Colours): void {
   const confirmed = one.status === "confirmed";
-  ctx.strokeStyle = ctx.fillStyle = one.worse ? colours.worse : colours.better;
+  const settled = isSettled(one);
+  ctx.strokeStyle = ctx.fillStyle = settled ? colours.soft : one.worse ? colours.worse : colours.better;
   ctx.lineWidth = 1.5;
   ctx.globalAlpha = 0.55;
-  if (place.lined) draw.line(ctx, place.x, place.top + 24, place.x, place.bottom, confirmed ? [] : [5, 4]);
+  if (place.lined && !settled) draw.line(ctx, place.x, place.top + 24, place.x, place.bottom, confirmed ? [] : [5, 4]);
   ctx.globalAlpha = 1;
   draw.triangle(ctx, place.x, place.top + 13, one.worse, confirmed);
-  const text = change(one.ratio);
+  if (settled) draw.line(ctx, place.x - 8, place.top + 20, place.x + 8, place.top + 6);
+  const text = `${change(one.ratio)}${settled ? ` ${one.alert_state}` : ""}`;
   if (ctx.measureText(text).width + 10 > place.room) return;
   ctx.textAlign = "left";
   ctx.fillText(text, place.x + 10, place.top + 17);

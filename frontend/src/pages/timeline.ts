@@ -77,14 +77,15 @@ function environmentItem(timeline: Timeline, one: Break, section: HTMLElement, c
   );
 }
 
-/** Loads a part of the page once, when the reader opens it. */
+/** Loads a part of the page when the reader opens it, and again where it has another address by then. */
 function loadWhenOpened(details: HTMLDetailsElement): void {
-  let loaded = false;
+  let loaded: string | null = null;
   const load = async () => {
-    if (!details.open || loaded) return;
-    loaded = true;
-    const fresh = await getPiece(details.dataset["part"]!);
-    details.replaceChildren(details.querySelector("summary")!, ...fresh);
+    const part = details.dataset["part"]!;
+    if (!details.open || loaded === part) return;
+    loaded = part;
+    const fresh = await getPiece(part);
+    if (loaded === part) details.replaceChildren(details.querySelector("summary")!, ...fresh);
   };
   details.addEventListener("toggle", () =>
     load().catch((error: Error) => {

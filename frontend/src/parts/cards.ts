@@ -1,11 +1,10 @@
 // The cards of pinned commits: all that is known of each, where it leads to, and what differs between two.
 import { quantity } from "../units";
-import { cut, type Stop, type Timeline } from "../timeline/document";
+import { cut, isSettled, type Stop, type Timeline } from "../timeline/document";
 import {
   annotationsAt,
   breaksAt,
   breakText,
-  type Against,
   changesAt,
   changeText,
   isClear,
@@ -88,7 +87,7 @@ function valueList(timeline: Timeline, one: Reading, addresses: Addresses): HTML
   return list;
 }
 
-function againstParts(better: string, ratio: Against | Ratio, what: string): (Node | string)[] {
+function againstParts(better: string, ratio: Ratio, what: string): (Node | string)[] {
   return [verdict(better, ratio), what ? ` ${cut(what, 60)}` : ""];
 }
 
@@ -107,6 +106,7 @@ function factList(timeline: Timeline, stop: Stop, addresses: Addresses): HTMLEle
     const text = changeText(timeline, { ...one, alert: null });
     const item = element("li", one.worse ? "worse" : "better", text);
     if (one.alert !== null) item.append(", ", link(`alert ${one.alert}`, addresses.alert(one.alert)));
+    if (isSettled(one)) item.append(` (${one.alert_state})`);
     list.append(item);
   }
   for (const one of breaksAt(timeline, stop))

@@ -1,17 +1,22 @@
 // Links that lead to what is shown, and the picture of it as PNG.
 import { type Ends, withEnds } from "../view";
+import { DARK } from "../chart/colours";
 import { element } from "./dom";
 
 const WIDTH = 1200;
 const HEIGHT = 520;
 const SCALE = 2; // pixels of the picture per pixel of the drawing
 
-/** Lets all links that keep what is shown lead to the same part of the timeline. */
+/** Lets all links that keep what is shown lead to the same part of the timeline, and parts of the page tell of it. */
 export function follow(ends: Ends | null): void {
   for (const one of document.querySelectorAll<HTMLAnchorElement>("a[data-follows]")) {
     const address = new URL(one.href);
     address.search = withEnds(address.search, ends);
     one.href = address.href;
+  }
+  for (const one of document.querySelectorAll<HTMLElement>("details[data-follows]")) {
+    one.dataset["part"] = withEnds(one.dataset["part"]!, ends);
+    one.dispatchEvent(new Event("toggle")); // loads it again where it is open
   }
 }
 
@@ -21,7 +26,7 @@ export function offerPicture(anchor: HTMLAnchorElement): void {
   anchor.addEventListener("click", (event) => {
     event.preventDefault();
     const address = new URL(anchor.href);
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    const dark = matchMedia(DARK).matches;
     for (const [key, value] of Object.entries({ width: WIDTH, height: HEIGHT, theme: dark ? "dark" : "light" }))
       address.searchParams.set(key, `${value}`);
     void savePicture(address);

@@ -1,5 +1,6 @@
 // The chart of a timeline's page: what is visible, what is pinned, and which document it is drawn from.
 import { type TimelineChart, drawTimeline } from "../chart/chart";
+import { DARK } from "../chart/colours";
 import { drawOverview, type Overview } from "../chart/overview";
 import { listenToPointer } from "../chart/pointer";
 import {
@@ -27,6 +28,7 @@ const LEAST_SECONDS = 3600;
 const MOST_COMMITS = 2000; // up to which all points are loaded
 const MOST_TRIALS = 300; // points, up to which single trials are loaded
 const SETTLED = 200; // milliseconds after the last move, when the address follows
+const DOUBLE_CLICK = 500; // milliseconds within which a second click makes one
 const STEP = 0.2; // of the visible part, cut off at each side by a key
 const MARGIN = 0.25; // of the visible part, loaded on each side of it
 
@@ -49,6 +51,8 @@ export class Explorer {
   private stops: Stop[][] = [];
   private active: Stop | null = null;
   private pinned: Pinned[] = [];
+  private pinnedBefore: Pinned[] = []; // before the last click
+  private clickedAt = -Infinity;
   private visible: Range;
   private detailed: Range; // for which the details were loaded
   private readonly all: Range;
@@ -70,7 +74,7 @@ export class Explorer {
     this.strip = this.drawStrip();
     this.strip.show(this.visible);
     this.listen();
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    matchMedia(DARK).addEventListener("change", () => {
       this.redraw();
       this.strip.destroy();
       this.strip = this.drawStrip();
@@ -220,7 +224,7 @@ export class Explorer {
       hover: (place) => this.activate(place && this.nearest(place)),
       click: (place) => {
         const stop = this.nearest(place);
-        if (stop) this.pin(stop);
+        if (stop) this.click(stop);
       },
       select: (pixels) => this.chart.select(pixels),
       zoomTo: (pixels) => this.show(pixels.map((pixel) => this.chart.valueAt(pixel)) as Range),
@@ -229,7 +233,11 @@ export class Explorer {
         const { left, right } = this.chart.area();
         return this.show(moved(this.visible, (-pixels * (this.visible[1] - this.visible[0])) / (right - left)));
       },
-      reset: () => this.reset(),
+      reset: () => {
+        this.pinned = this.pinnedBefore;
+        this.showPins();
+        this.reset();
+      },
     });
     this.page.canvas.addEventListener("keydown", (event) => this.press(event));
     this.page.canvas.addEventListener("blur", () => this.activate(null));
@@ -288,6 +296,14 @@ export class Explorer {
       this.pinned = [];
       this.showPins();
     } else this.reset();
+  }
+
+  /** Pins what is clicked on. What was pinned before comes back if the click is the first half of a double click. */
+  private click(stop: Stop): void {
+    const now = performance.now();
+    if (now - this.clickedAt > DOUBLE_CLICK) this.pinnedBefore = this.pinned;
+    this.clickedAt = now;
+    this.pin(stop);
   }
 
   /** Pins a commit, or unpins it; the third takes the place of the second. */

@@ -1,5 +1,6 @@
 // A small chart beside other things: it is not zoomed, and a click opens a commit.
 import { drawTimeline } from "../chart/chart";
+import { DARK } from "../chart/colours";
 import { listenToPointer } from "../chart/pointer";
 import { nearestStop, nextStop, type Stop, stopsOfPath, type Timeline } from "../timeline/document";
 import { limits } from "../timeline/layout";
@@ -50,7 +51,7 @@ export function drawSmall(canvas: HTMLCanvasElement, timeline: Timeline, open: (
     act();
   });
   canvas.addEventListener("blur", () => activate(null));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  matchMedia(DARK).addEventListener("change", () => {
     chart.destroy();
     chart = drawTimeline(canvas, timeline, limits(timeline));
   });

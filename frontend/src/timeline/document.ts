@@ -38,10 +38,21 @@ export interface LineColumns {
   n: number[];
   /** By place, as in `at`; clean points have no entry. */
   flags: Record<string, string[]>;
+  /** Those that were measured in this environment, in the order of their times, wherever they lie. */
+  releases?: Release[];
   /** By place: the newest run, and the trials that count and those that do not; only where they were asked for. */
   runs?: Record<string, number>;
   trials?: Record<string, number[]>;
   void?: Record<string, number[]>;
+}
+
+/** A release, and the value of a line at its commit. */
+export interface Release {
+  name: string;
+  time: number;
+  value: number;
+  low: number;
+  high: number;
 }
 
 export interface Gap {
@@ -61,6 +72,8 @@ export interface Change {
   low: number;
   high: number;
   alert: number | null;
+  /** The state of the alert. */
+  alert_state: string | null;
 }
 
 export interface Break {
@@ -237,6 +250,13 @@ export function gaps(timeline: Timeline, path: number, most = 400): Gap[] {
   for (let at = 0; at < count; at++)
     if (!measured.has(at)) found.push(known.get(at) ?? { at, state: "unmeasured", reason: "not measured" });
   return found;
+}
+
+const SETTLED = ["expected", "invalid", "fixed"];
+
+/** Has somebody settled the alert of a change, so that it is no work any more? */
+export function isSettled(one: Change): boolean {
+  return one.alert_state !== null && SETTLED.includes(one.alert_state);
 }
 
 const WEIGHT: Record<string, number> = { confirmed: 3, settling: 2, suspected: 2, history: 2, unsettled: 1 };

@@ -4,6 +4,7 @@ import {
   type Break,
   type Change,
   cut,
+  isSettled,
   type LineColumns,
   type Note,
   type Path,
@@ -18,9 +19,9 @@ export interface Ratio {
   high: number | null;
 }
 
-/** A value against that of another commit. */
+/** A value against that of the commit before. */
 export interface Against extends Ratio {
-  /** The name of a release, or a commit's hash. */
+  /** The commit's hash. */
   name: string;
   /** How many commits lie between. */
   commits: number;
@@ -35,7 +36,8 @@ export interface Reading {
   n: number;
   flags: string[];
   previous: Against | null;
-  release: Against | null;
+  /** Against the release that was committed last before. */
+  release: (Ratio & { name: string }) | null;
   run: number | null;
   trials: number[];
 }
@@ -104,22 +106,23 @@ function reading(path: Path, line: LineColumns, i: number): Reading {
   const before = previousClean(line, i);
   // Of an outline, only neighbouring commits are known to have nothing between them.
   const follows = before >= 0 && (path.step === 1 || line.at[before] === at - 1);
-  const release = releaseBefore(path, line, at);
-  const against = (j: number, name: string): Against => ({
-    ...ratioOf(here, estimate(line, j)),
-    name,
-    commits: at - line.at[j]!,
-  });
+  const release = line.releases?.findLast(({ time }) => time < path.commits.time[at]!);
   return {
     shown: line.shown,
     ...here,
     n: line.n[i]!,
     flags: line.flags[at] ?? [],
-    previous: follows ? against(before, (path.commits.sha[line.at[before]!] ?? "").slice(0, 10)) : null,
-    release: release && against(release.i, release.name),
+    previous: follows ? againstPrevious(path, line, here, i, before) : null,
+    release: release ? { ...ratioOf(here, release), name: release.name } : null,
     run: line.runs?.[at] ?? null,
     trials: line.trials?.[at] ?? [],
   };
+}
+
+function againstPrevious(path: Path, line: LineColumns, here: Estimate, i: number, before: number): Against {
+  const [at, earlier] = [line.at[i]!, line.at[before]!];
+  const name = (path.commits.sha[earlier] ?? "").slice(0, 10);
+  return { ...ratioOf(here, estimate(line, before)), name, commits: at - earlier };
 }
 
 function estimate(line: LineColumns, i: number): Estimate {
@@ -130,16 +133,6 @@ function previousClean(line: LineColumns, i: number): number {
   let before = i - 1;
   while (before >= 0 && line.flags[line.at[before]!]) before--;
   return before;
-}
-
-/** The newest tag before a place that the line has a reliable value at. */
-function releaseBefore(path: Path, line: LineColumns, at: number): { i: number; name: string } | null {
-  for (const tag of path.tags.toReversed()) {
-    if (tag.at >= at || line.flags[tag.at]) continue;
-    const i = indexOf(line.at, tag.at);
-    if (i >= 0) return { i, name: tag.name };
-  }
-  return null;
 }
 
 /** A commit in two lines: hash and subject, author and time. */
@@ -210,7 +203,8 @@ export function changeText(timeline: Timeline, one: Change): string {
   const { metric, title } = timeline.shown[one.shown]!;
   const where = timeline.shown.length > 1 ? ` on ${title}` : "";
   const range = one.width > 1 ? `, by one of ${one.width} commits up to this one` : "";
-  const alert = one.alert === null ? "" : `, alert ${one.alert}`;
+  const state = isSettled(one) ? ` (${one.alert_state})` : "";
+  const alert = one.alert === null ? "" : `, alert ${one.alert}${state}`;
   const size = `${effect(metric.name, one.worse)} ${change(one.ratio)}`;
   return `${one.worse ? "▼" : "▲"} ${size}${where}, ${one.status}${range}${alert}`;
 }

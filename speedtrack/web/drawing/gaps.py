@@ -29,6 +29,7 @@ SUCCEEDED = Q(commit=OuterRef("commit"), status=Status.SUCCEEDED)
 #: The runs that leave a commit without a point, and the columns of a run that ``gap_of`` takes.
 WITHOUT_POINT = ~Q(status=Status.SUCCEEDED) | Q(linked__isnull=False)
 GAP_COLUMNS = ("id", "status", "error", "linked__commit__sha")
+DEFERRAL_COLUMNS = (Value(BEHIND_RUNS), Value(DEFERRED), "detail", Value(""))  # the same of a deferral
 
 
 def gap_of(run_id: int, status: str, error: str, linked: str | None) -> Gap:
@@ -44,17 +45,23 @@ def gap_of(run_id: int, status: str, error: str, linked: str | None) -> Gap:
     return Gap("cancelled", "its run was cancelled", run_id)
 
 
+def gap_after(known: Gap | None, run_id: int, status: str, error: str, linked: str | None) -> Gap:
+    """What stands of a commit after one more of its runs, or after its deferral, which comes last."""
+    if status != DEFERRED:
+        return gap_of(run_id, status, error, linked)
+    if known is None or known.state == "cancelled":  # that made room for newer commits
+        return Gap("unmeasured", f"not measured: {error}")
+    return known
+
+
 def gaps_of(machine: Machine, commit_ids: Iterable[int]) -> dict[int, Gap]:
     """By commit: why its newest own run on the machine did not measure it; nothing where it did."""
     ids = list(commit_ids)
     runs = Run.objects.own().filter(machine=machine, commit__in=ids)
     pointless = runs.filter(WITHOUT_POINT).values_list("commit_id", *GAP_COLUMNS)
     deferrals = Deferral.objects.filter(commit__in=ids).exclude(Exists(runs.filter(SUCCEEDED)))
-    deferred = deferrals.values_list("commit_id", Value(BEHIND_RUNS), Value(DEFERRED), "detail", Value(""))
+    deferred = deferrals.values_list("commit_id", *DEFERRAL_COLUMNS)
     found: dict[int, Gap] = {}
-    for commit_id, run_id, status, error, linked in pointless.union(deferred, all=True).order_by("id"):
-        if status != DEFERRED:
-            found[commit_id] = gap_of(run_id, status, error, linked)
-        elif commit_id not in found or found[commit_id].state == "cancelled":  # that made room for newer commits
-            found[commit_id] = Gap("unmeasured", f"not measured: {error}")
+    for commit_id, *columns in pointless.union(deferred, all=True).order_by("id"):
+        found[commit_id] = gap_after(found.get(commit_id), *columns)
     return found

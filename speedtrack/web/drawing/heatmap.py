@@ -54,13 +54,15 @@ class HeatColumn:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """``shades``: the cells of each shade as a path, the palest first; ``lines``: the percentiles, by name."""
+    """``shades``: the cells of each shade as a path, the palest first; ``lines``: the percentiles, by name; ``breaks``:
+    where a new environment begins, and what changed there."""
 
     shades: list[str]
     lines: list[tuple[str, str]]
     columns: list[HeatColumn]
     x_ticks: list[AxisTick]
     y_ticks: list[AxisTick]
+    breaks: list[tuple[float, str]]
     width: float = WIDTH
     height: float = HEIGHT
     left: float = LEFT
@@ -72,11 +74,14 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class NamedShape:
+    """``new``: what changed besides the code since the commit before, if anything did."""
+
     key: str
     label: str
     title: str
     shape: LatencyShape
     chosen: bool = False
+    new: str = ""
 
 
 def draw_heatmap(commits: Sequence[NamedShape]) -> HeatMap | None:
@@ -106,6 +111,7 @@ def draw_heatmap(commits: Sequence[NamedShape]) -> HeatMap | None:
         columns=columns,
         x_ticks=spaced([tick_of(column, one) for column, one in zip(columns, commits, strict=True)][::-1], SPACE_X),
         y_ticks=latency_ticks(first, last, y),
+        breaks=[(column.x, one.new) for column, one in zip(columns, commits, strict=True) if one.new],
     )
 
 
@@ -124,11 +130,20 @@ def runs_of(shades: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def percentile_line(commits: Sequence[NamedShape], columns: Sequence[HeatColumn], which: int, y: Scale) -> str:
-    corners = [
-        (column.middle, y(cell_of(one.shape.percentiles[which]))) for column, one in zip(columns, commits, strict=True)
-    ]
+    """The line of one percentile, which ends where a new environment begins."""
+    stretches: list[list[tuple[HeatColumn, float]]] = []
+    for column, one in zip(columns, commits, strict=True):
+        if one.new or not stretches:
+            stretches.append([])
+        stretches[-1].append((column, y(cell_of(one.shape.percentiles[which]))))
+    return "".join(map(stretch_path, stretches))
+
+
+def stretch_path(stretch: Sequence[tuple[HeatColumn, float]]) -> str:
+    corners = [(column.middle, at) for column, at in stretch]
     if len(corners) == 1:
-        corners = [(columns[0].x, corners[0][1]), (columns[0].x + columns[0].width, corners[0][1])]
+        ((column, at),) = stretch
+        corners = [(column.x, at), (column.x + column.width, at)]
     return stroke(corners)
 
 

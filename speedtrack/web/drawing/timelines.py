@@ -48,6 +48,7 @@ ROW = 18  # height of a row of the legend
 DASH = "6 4"
 FEW_DAYS = 8  # within which commits are named by their hashes: days would be the same
 MANY_MARKS = 30  # changes, above which only the confirmed ones have a line
+SETTLED = ("expected", "invalid", "fixed")  # states of alerts that are no work any more
 
 
 @dataclass(frozen=True)
@@ -354,13 +355,17 @@ def gap_marks(document: Document, frame: PlotFrame) -> Iterator[str]:
 
 
 def change_marks(document: Document, frame: PlotFrame) -> Iterator[str]:
-    """Where lines changed, by how much and in which direction; hollow and dashed as long as it is not confirmed."""
+    """Where lines changed, by how much and in which direction; hollow and dashed as long as it is not confirmed.
+
+    That of an alert that somebody has settled is struck through, without a line, and says so.
+    """
     found = ((frame.x(document["shown"][one["shown"]]["path"], one["at"]), one) for one in document["changes"])
     marks = sorted(found, key=lambda mark: mark[0])
     for (x, one), (following, _) in zip(marks, [*marks[1:], (frame.right + 6, None)], strict=False):
-        colour = frame.colours["worse" if one["worse"] else "better"]
+        settled = one["alert_state"] in SETTLED
+        colour = frame.colours["soft" if settled else "worse" if one["worse"] else "better"]
         confirmed = one["status"] == "confirmed"
-        if confirmed or len(marks) <= MANY_MARKS:
+        if not settled and (confirmed or len(marks) <= MANY_MARKS):
             dash = "" if confirmed else ' stroke-dasharray="5 4"'
             yield f'<path d="M{x:.1f} {frame.top + 22}V{frame.bottom}" stroke="{colour}" opacity="0.6"{dash}/>'
         tip = 1 if one["worse"] else -1
@@ -368,6 +373,8 @@ def change_marks(document: Document, frame: PlotFrame) -> Iterator[str]:
         corners = stroke([(x - 6, y - 6 * tip), (x + 6, y - 6 * tip), (x, y + 5 * tip)])
         fill = colour if confirmed else frame.colours["surface"]
         yield f'<path d="{corners}Z" fill="{fill}" stroke="{colour}" stroke-width="1.5"/>'
-        words = numbers.change(one["ratio"])
+        if settled:
+            yield f'<path d="M{x - 8:.1f} {y + 7}L{x + 8:.1f} {y - 7}" stroke="{colour}" stroke-width="1.5"/>'
+        words = numbers.change(one["ratio"]) + (f" {one['alert_state']}" if settled else "")
         if x + 18 + len(words) * CHARACTER < following:
             yield text(x + 10, y + 4, words, colour, weight=600, size=11)

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
@@ -23,6 +24,7 @@ from speedtrack.web.drawing.excerpts import Excerpt
 from speedtrack.web.drawing.plots import Forest, Whisker
 from speedtrack.web.drawing.strips import SideStrips
 from speedtrack.web.pages import advice, changes, narrowing
+from speedtrack.web.pages.alerts import ListedAlert, alert_entry
 from speedtrack.web.pages.narrowing import Narrowing, PathRow
 
 Pair = tuple[float, float]
@@ -228,3 +230,42 @@ def evidence_of(
         of_series = known.get(cp.series_id), mutes.get(cp.pk), excerpts.get(cp.pk)
         found.append(Evidence(cp, whisker, ends, steps, pairs, measured, strips, *of_series))
     return found
+
+
+def alert_document(page: AlertPage) -> dict[str, Any]:
+    """The page as JSON, without its drawings and tables of functions."""
+    alert = page.alert
+    return {
+        "schema": "speedtrack.alert/1",
+        **alert_entry(ListedAlert(alert, [])),
+        "reverted_by": alert.reverted_by.sha if alert.reverted_by else None,
+        "fixed_by": alert.fixed_by.sha if alert.fixed_by else None,
+        "fixed_on": page.fixed_on,
+        "changes": [change_document(one) for one in page.evidence],
+        "events": [
+            {
+                "at": event.at,
+                "kind": event.kind,
+                "who": event.who.username if event.who else None,
+                "before": event.before,
+                "after": event.after,
+                "note": event.note,
+            }
+            for event in page.events
+        ],
+    }
+
+
+def change_document(one: Evidence) -> dict[str, Any]:
+    point = one.change_point
+    return {
+        "benchmark": point.series.benchmark.name,
+        "metric": point.series.metric,
+        "machine": point.series.machine.name,
+        "status": point.status,
+        "worse": point.is_slowdown,
+        "ratio": point.ratio,
+        "low": point.low,
+        "high": point.high,
+        "pairs": len(one.pairs),
+    }

@@ -1,7 +1,7 @@
 """The list of alerts, of one project or of all: filtered, ordered and paged by its address."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -295,3 +295,18 @@ def count_by_status(found: QuerySet[Alert]) -> dict[str, int]:
     for status, improvement, count in found.values_list("status", "improvement").annotate(count=Count("pk")).order_by():
         by_status["improvements" if improvement else status] += count
     return by_status
+
+
+ENTRY_COLUMNS = (
+    *("id", "project", "branch", "status", "improvement", "muted", "created", "assignee", "before", "commit"),
+    *("subject", "commits", "drift"),
+)
+WORST_COLUMNS = ("benchmark", "metric", "worse", "ratio", "low", "high")
+
+
+def csv_rows(page: AlertsPage) -> Iterator[list[Any]]:
+    """An alert a row, with its worst change."""
+    yield [*ENTRY_COLUMNS, *WORST_COLUMNS]
+    for entry in map(alert_entry, page.alerts):
+        worst: dict[str, Any] = next(iter(entry["changes"]), {})
+        yield [*(entry[name] for name in ENTRY_COLUMNS), *(worst.get(name, "") for name in WORST_COLUMNS)]

@@ -1,16 +1,16 @@
 """A commit: its builds, its results, and how these compare with the commit measured before it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from django.db.models import Exists, F, IntegerField, OuterRef, Subquery, Value
+from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, Subquery, Value, Window
 from django.http import Http404
 
 from speedtrack.alerts import lines
 from speedtrack.alerts.lines import LinePoint
-from speedtrack.alerts.models import ChangePoint, CommitComparison, look_of
+from speedtrack.alerts.models import Alert, ChangePoint, CommitComparison, look_of
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
@@ -29,6 +29,9 @@ FEW_RESULTS = 120  # of a machine, up to which the page has the numbers of all m
 PARENT = -1  # instead of a position
 MOST_FILES = 500  # that the page lists
 FEW_RUNS = 8  # the others are folded
+MOST_RUNS = 50  # that the page lists
+#: What a commit is to an alert, by the alert's field.
+ROLES = {"commit_id": "moved here", "fixed_by_id": "fixed by this commit", "reverted_by_id": "reverted by this commit"}
 LOG_TAIL = 12_000  # characters of the build log that the page shows
 UNSETTLED_ANSWERS = {CommitComparison.Answer.SAME: "same", CommitComparison.Answer.UNKNOWN: "uncertain"}
 
@@ -123,6 +126,13 @@ class LastRelease(NamedTuple):
     sha: str
 
 
+class CommitAlert(NamedTuple):
+    """An alert, and what the page's commit is to it, in words."""
+
+    alert: Alert
+    roles: list[str]
+
+
 class FileLink(NamedTuple):
     """A changed file; ``url`` is empty where the forge is not known."""
 
@@ -144,9 +154,11 @@ class CommitPage:
     named: dict[int, Commit]  #: commits near it on the branch, by how many commits they are before it
     machines: list[str]  #: those that measured the commit; the results are of the one that was asked for
     results: MachineResults | None
+    measured: list[SeriesResult]  #: all that the machine measured
     builds: list[BuildWithLog]
     runs: list[Run]
     changes: list[changes.ChangeGroup]
+    alerts: list[CommitAlert]
     ladders: list[str]
     deferrals: list[Deferral]  #: why policies do not measure it now
 
@@ -177,6 +189,12 @@ class CommitPage:
     @property
     def more_runs(self) -> list[Run]:
         return self.runs[FEW_RUNS:]
+
+    @property
+    def all_runs(self) -> str:
+        """How many runs the page lists, and of how many."""
+        total: int = getattr(self.runs[0], "total") if self.runs else 0  # noqa: B009 (an annotation)
+        return f"All {total}" if total <= MOST_RUNS else f"The newest {MOST_RUNS} of {total}"
 
     @property
     def repeatable(self) -> Run | None:
@@ -259,9 +277,11 @@ def load(slug: str, sha: str, asked: Asked) -> CommitPage:
         named=named,
         machines=[one.name for one in machines],
         results=machine_results(machine.name, results, asked.metric) if machine and results else None,
+        measured=results,
         builds=builds_of(commit, [*commit.parents, *([release.sha] if release else [])]),
         runs=runs_of(commit),
         changes=changes.groups_of(cp for cp in place.points if cp.status in changes.VISIBLE) if place else [],
+        alerts=alerts_of(commit),
         ladders=ladders,
         deferrals=[] if results else deferrals_of(commit),
     )
@@ -343,10 +363,20 @@ def commits_around(
 
 
 def runs_of(commit: Commit) -> list[Run]:
-    """The newest runs of a commit, newest first."""
+    """The newest runs of a commit, newest first, each with ``total``: how many there are."""
     related = ("machine", "base", "linked__commit")
     found = Run.objects.filter(project=commit.project, commit=commit).select_related(*related)
-    return list(found.defer("machine__facts").order_by("-id")[:50])
+    return list(found.annotate(total=Window(Count("pk"))).defer("machine__facts").order_by("-id")[:MOST_RUNS])
+
+
+def alerts_of(commit: Commit) -> list[CommitAlert]:
+    """The alerts that name a commit, newest first, each with the parts that it plays in them."""
+    named = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
+    found = Alert.objects.standing().filter(named, project=commit.project)
+    return [
+        CommitAlert(one, [words for field, words in ROLES.items() if getattr(one, field) == commit.pk])
+        for one in found.select_related("commit", "before").with_range().order_by("-pk")
+    ]
 
 
 def tags_around(commit: Commit) -> tuple[list[str], LastRelease | None]:
@@ -363,10 +393,24 @@ def tags_around(commit: Commit) -> tuple[list[str], LastRelease | None]:
     return [tag for tag, sha, _ in rows if sha == commit.sha], LastRelease(*last[2:]) if last else None
 
 
-@lru_cache(maxsize=500)
+class Undescribed(Exception):
+    """Git cannot tell now: it has no mirror, lacks the commit, or is too slow."""
+
+
 def described(slug: str, sha: str) -> Description | None:
-    """What git says of a commit, which never changes."""
-    return git.describe(slug, sha) if git.has_mirror(slug) else None
+    try:
+        return known_description(slug, sha)
+    except Undescribed:
+        return None
+
+
+@lru_cache(maxsize=500)
+def known_description(slug: str, sha: str) -> Description:
+    """What git says of a commit, which never changes. What it cannot tell is asked for again: it raises Undescribed."""
+    found = git.describe(slug, sha) if git.has_mirror(slug) else None
+    if found is None:
+        raise Undescribed(sha)
+    return found
 
 
 def builds_of(commit: Commit, others: Sequence[str]) -> list[BuildWithLog]:
@@ -395,3 +439,46 @@ def same_programs(build: Build, found: Iterable[Build]) -> list[Commit]:
 def build_log_tail(build: Build) -> str:
     chunks = LogChunk.objects.filter(attempt=build.attempt, phase=build.phase).order_by("-seq")
     return plain("".join(reversed(chunks.values_list("text", flat=True)[:4])))[-LOG_TAIL:]
+
+
+RESULT_COLUMNS = (
+    *("benchmark", "metric", "unit", "value", "low", "high", "n", "flags"),
+    *("commits_before", "value_before", "ratio", "ratio_low", "ratio_high", "answer"),
+)
+
+
+def commit_document(page: CommitPage) -> dict[str, Any]:
+    """The page as JSON: the results of one machine."""
+    commit = page.commit
+    return {
+        "schema": "speedtrack.commit/1",
+        "project": page.project.slug,
+        "sha": commit.sha,
+        "subject": commit.subject,
+        "author": commit.author_name,
+        "committed_at": commit.committed_at,
+        "parents": commit.parents,
+        "branch": page.branch.name if page.branch else None,
+        "tags": page.tags,
+        "last_release": page.release.tag if page.release else None,
+        "machines": page.machines,
+        "machine": page.results.machine if page.results else None,
+        "results": [result_document(one) for one in page.measured],
+        "runs": [
+            {"id": run.pk, "status": run.status, "reason": run.reason, "machine": run.machine.name} for run in page.runs
+        ],
+        "alerts": [{"id": one.alert.pk, "status": one.alert.status, "roles": one.roles} for one in page.alerts],
+    }
+
+
+def result_document(one: SeriesResult) -> dict[str, Any]:
+    point, found = one.point, one.comparison
+    against = (found.distance, found.old, found.ratio, found.low, found.high) if found else [None] * 5
+    values = (point.value, point.low, point.high, point.n, point.flags, *against, one.answer)
+    return dict(zip(RESULT_COLUMNS, (one.benchmark, one.metric.name, one.metric.unit, *values), strict=True))
+
+
+def csv_rows(page: CommitPage) -> Iterator[list[Any]]:
+    yield list(RESULT_COLUMNS)
+    for one in map(result_document, page.measured):
+        yield [" ".join(value) if isinstance(value, list) else value for value in one.values()]

@@ -307,3 +307,28 @@ def compare_releases(cards: Iterable[Card]) -> None:
         effect = card.metric.smallest_effect
         card.release = releasepoints.last_change(releases, card.metric, effect)
         card.since = releasepoints.change_between(releases[0], now, card.metric, effect)
+
+
+def home_document(page: HomePage) -> dict[str, Any]:
+    """The cards as JSON."""
+    return {"schema": "speedtrack.home/1", "projects": [card_document(card) for card in page.cards]}
+
+
+def card_document(card: Card) -> dict[str, Any]:
+    return {
+        "project": card.project.slug,
+        "branch": card.branch.name if card.branch else None,
+        "measured": card.measured.sha if card.measured else None,
+        "commits_behind": card.lag,
+        "open_alerts": card.open_alerts,
+        "unfinished_runs": card.unfinished,
+        "machine": card.machine or None,
+        "metric": card.metric.name,
+        "newest": card.newest,
+        "last_release": release_document(card.release),
+        "since_release": release_document(card.since),
+    }
+
+
+def release_document(one: ReleaseChange | None) -> dict[str, Any] | None:
+    return {"tag": one.tag, "before": one.before, **one.change._asdict(), "series": one.series} if one else None

@@ -1,7 +1,8 @@
 """The latencies of one benchmark: a heat map over commits, and the percentile curves of two of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from django.core.cache.backends.locmem import LocMemCache
@@ -15,11 +16,13 @@ from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Position
 from speedtrack.retention import policies
 from speedtrack.runs import latencies
+from speedtrack.runs.environments import ChangedFact, changes_in_words
 from speedtrack.runs.latencies import Latencies
 from speedtrack.runs.models import Result, Series
 from speedtrack.web.drawing.curves import LATENCY, curve_chart, curve_of, difference_chart
-from speedtrack.web.drawing.heatmap import HeatMap, LatencyShape, NamedShape, draw_heatmap
+from speedtrack.web.drawing.heatmap import LINES, HeatMap, LatencyShape, NamedShape, draw_heatmap
 from speedtrack.web.drawing.linecharts import LineChart
+from speedtrack.web.pages.timeline.breaks import differing_facts
 from speedtrack.web.scope import Scope, scope_of
 
 RANGES = (50, 100, 200, 1000)
@@ -31,7 +34,7 @@ KEPT_SHAPES = 20_000
 # The commits of a branch that some series measured, oldest first, with the result of the newest run of each: it has the
 # documents of its trials unless retention has deleted them.
 MEASURED = lines.sql("""
-    SELECT DISTINCT ON (p.number) p.number, c.sha, c.subject, r.id, r.documents IS NOT NULL
+    SELECT DISTINCT ON (p.number) p.number, c.sha, c.subject, r.id, r.documents IS NOT NULL, s.id
       FROM projects_position p
       JOIN projects_commit c ON c.id = p.commit_id
 CROSS JOIN unnest(%(series)s::int[], %(benchmarks)s::bigint[]) AS s (id, benchmark_id)
@@ -77,13 +80,15 @@ class LatencyCurves:
 
 
 class HeatCommit(NamedTuple):
-    """A commit of the heat map with the result that has its latencies."""
+    """A commit of the heat map with the result that has its latencies. ``series_id``: in which environment, and by
+    which definition."""
 
     number: int
     sha: str
     subject: str
     result_id: int
     documented: bool
+    series_id: int
 
     @property
     def short(self) -> str:
@@ -95,7 +100,8 @@ class LatencyPage:
     """``without``: measured commits whose documents are not stored. ``before``: the one that ``chosen`` is shown with.
 
     ``left_out``: how many commits the map lacks because there are too many. ``lacking``: the commit that was asked for,
-    if it has no latencies.
+    if it has no latencies. ``breaks``: the drawn commits from which on another environment or definition was measured,
+    each with what changed; ``apart``: what is so between ``before`` and ``chosen``.
     """
 
     scope: Scope
@@ -110,6 +116,9 @@ class LatencyPage:
     chosen: HeatCommit | None
     before: HeatCommit | None
     curves: LatencyCurves | None
+    shapes: dict[int, LatencyShape]  #: by result, of the drawn commits
+    breaks: list[tuple[HeatCommit, str]]
+    apart: list[ChangedFact]
 
     @property
     def rule(self) -> str:
@@ -173,8 +182,11 @@ def load(slug: str, benchmark: str, query: QueryDict) -> LatencyPage:
     chosen, before = chosen_of(documented, asked)
     drawn = thinned(documented, {one.number for one in (chosen, before) if one})
     shapes = shapes_of([one.result_id for one in drawn])
+    changed = changes_between([*pairwise(drawn), *([(before, chosen)] if before and chosen else [])])
+    breaks = [(one, changes_in_words(changed[old.series_id, one.series_id])) for old, one in apart_in(drawn)]
+    begun = dict(breaks)
     named = [
-        NamedShape(one.sha[:12], one.sha[:7], title_of(one, shape), shape, one == chosen)
+        NamedShape(one.sha[:12], one.sha[:7], title_of(one, shape), shape, one == chosen, begun.get(one, ""))
         for one in drawn
         if (shape := shapes.get(one.result_id))
     ]
@@ -191,7 +203,25 @@ def load(slug: str, benchmark: str, query: QueryDict) -> LatencyPage:
         chosen=chosen,
         before=before,
         curves=curves_between(benchmark, before, chosen),
+        shapes=shapes,
+        breaks=breaks,
+        apart=changed.get((before.series_id, chosen.series_id), []) if before and chosen else [],
     )
+
+
+def apart_in(commits: Sequence[HeatCommit]) -> list[tuple[HeatCommit, HeatCommit]]:
+    """The neighbours of these commits whose environments or definitions differ."""
+    return [(old, new) for old, new in pairwise(commits) if old.series_id != new.series_id]
+
+
+def changes_between(pairs: Iterable[tuple[HeatCommit, HeatCommit]]) -> dict[tuple[int, int], list[ChangedFact]]:
+    """What differs between the series of these pairs of commits, where it is not the same one."""
+    differing = {(old.series_id, new.series_id) for old, new in pairs if old.series_id != new.series_id}
+    if not differing:
+        return {}
+    related = Series.objects.select_related("environment", "benchmark").defer("benchmark__definition")
+    known = related.in_bulk({pk for pair in differing for pk in pair})
+    return {(old, new): differing_facts(known[old], known[new]) for old, new in differing}
 
 
 def range_asked(text: str) -> int:
@@ -280,3 +310,30 @@ def curves_between(benchmark: str, before: HeatCommit | None, chosen: HeatCommit
     ]
     base = sides[0] if before else ("the commit before", Latencies([]))
     return curves_of(benchmark, base, sides[-1])
+
+
+PERCENTILES = tuple(f"p{name.removesuffix('%')}_us" for name in LINES)
+
+
+def latency_document(page: LatencyPage) -> dict[str, Any]:
+    """The percentiles that the heat map draws, by commit."""
+    scope = page.scope
+    return {
+        "schema": "speedtrack.latency/1",
+        "project": scope.project.slug,
+        "benchmark": page.benchmark.name,
+        "branch": scope.branch.name if scope.branch else None,
+        "machine": scope.machine.name if scope.machine else None,
+        "commits": [
+            {"sha": one.sha, "subject": one.subject, **dict(zip(PERCENTILES, shape.percentiles, strict=True))}
+            for one in page.commits
+            if (shape := page.shapes.get(one.result_id))
+        ],
+        "without": [one.sha for one in page.without],
+        "breaks": [{"sha": one.sha, "what": words} for one, words in page.breaks],
+    }
+
+
+def csv_rows(page: LatencyPage) -> Iterator[list[Any]]:
+    yield ["sha", "subject", *PERCENTILES]
+    yield from (list(one.values()) for one in latency_document(page)["commits"])

@@ -1,5 +1,6 @@
 """A machine: its state, the results of its canary, its newest runs, and what changed on it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -297,3 +298,11 @@ def machine_document(page: MachinePage) -> dict[str, Any]:
         ],
         "events": [{"at": event.at, "kind": event.kind, "why": event.why} for event in page.events],
     }
+
+
+def csv_rows(page: MachinePage) -> Iterator[list[Any]]:
+    """The checks by the canary."""
+    columns = ("run", "at", "answer", "benchmark", "metric", "ratio", "limit")
+    yield list(columns)
+    for one in machine_document(page)["checks"]:
+        yield [one[name] for name in columns]

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Subquery
 
-from speedtrack.runs.models import Attempt, Environment, Measurement
+from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Status
 
 MOST_CPUS = 512
 RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
@@ -54,6 +54,12 @@ def environment_of(attempt: Attempt | None) -> Environment | None:
         return None
     of_attempt = Measurement.objects.filter(attempt=attempt).values("series__environment")
     return Environment.objects.filter(pk=Subquery(of_attempt[:1])).first()
+
+
+def environment_before(machine: Machine, attempt: Attempt) -> Environment | None:
+    """What was on a machine when it measured last before an attempt."""
+    earlier = Attempt.objects.filter(run__machine=machine, run__linked=None, pk__lt=attempt.pk)
+    return environment_of(earlier.filter(outcome=Status.SUCCEEDED).order_by("-pk").first())
 
 
 def placement_of(facts: Mapping[str, Any]) -> ShownPlacement | None:

@@ -1,9 +1,9 @@
 """A run: its status, progress, log, trials and measurements."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.http import Http404
@@ -35,7 +35,7 @@ from speedtrack.web.pages.facts import FactGroups
 from speedtrack.web.pages.faults import Fault, faults_of, out_of_reach
 from speedtrack.web.pages.live import stream_of_run
 from speedtrack.web.pages.phases import Phases, TrialChart, TrialRow, phases_of, trial_chart, trials_of
-from speedtrack.web.pages.placement import ShownPlacement, environment_of, placement_of
+from speedtrack.web.pages.placement import ShownPlacement, environment_before, environment_of, placement_of
 
 LOG_TAIL = 100  # lines of the log that the page shows
 TRIALS = 400
@@ -125,6 +125,7 @@ class RunPage:
     phases: Phases | None
     placement: ShownPlacement | None
     facts: FactGroups | None
+    of_machine: bool  #: placement and facts are what the machine reported last before the attempt, which reported none
     faults: list[Fault]
     scripts: list[ReproduceScript]
     deleted: list[str]  #: sentences about what was here
@@ -161,6 +162,9 @@ def load(pk: int, access: Access) -> RunPage:
     events, trials, scripts = list(run.events.order_by("pk")), trials_of(results), reproduce_scripts(run, results)
     builds = list(Build.objects.filter(attempt=attempt).select_related("commit").order_by("pk"))
     measured, environment = measurement_rows(run, attempt), environment_of(attempt)
+    of_machine = environment is None and run.status == Status.FAILED and run.imported is None
+    if of_machine and attempt:
+        environment = environment_before(run.machine, attempt)
     placement = placement_of(environment.facts) if environment else None
     lacking = {
         "logs": not log,
@@ -188,6 +192,7 @@ def load(pk: int, access: Access) -> RunPage:
         phases=phases_of(run, attempt, builds, results, trials),
         placement=placement,
         facts=FactGroups.of(environment.facts.get("series", {})) if environment else None,
+        of_machine=of_machine,
         faults=[
             *out_of_reach(attempt),
             *faults_of(run, trials, (flag for row in measured for flag in row.flags)),
@@ -305,3 +310,55 @@ def named_script(pk: int, benchmark: str | None, side: str | None) -> str:
         f"Run {pk} has no script for this measurement: no such benchmark and side, or stored without the recipe. "
         + " ".join(deletions_in_words(run, ["documents"]))
     )
+
+
+MEASUREMENT_COLUMNS = ("benchmark", "metric", "unit", "side", "value", "low", "high", "n", "flags", "accepted")
+
+
+def run_document(page: RunPage) -> dict[str, Any]:
+    """The page as JSON, without its log and its trials."""
+    run = page.run
+    return {
+        "schema": "speedtrack.run/1",
+        "id": run.pk,
+        "project": run.project.slug,
+        "commit": run.commit.sha,
+        "base": run.base.sha if run.base else None,
+        "machine": run.machine.name,
+        "suite": run.project.suite,
+        "reason": run.reason,
+        "status": run.status,
+        "error": run.error,
+        "attempt": run.attempt,
+        "created": run.created,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "benchmarks": page.benchmarks,
+        "trials": run.trials,
+        "measurements": [measurement_document(row) for row in page.measured],
+        "builds": [
+            {
+                "commit": build.commit.sha,
+                "succeeded": build.succeeded,
+                "cached": build.cached,
+                "seconds": build.seconds,
+                "error": build.error,
+            }
+            for build in page.builds
+        ],
+        "events": [
+            {"at": event.at, "before": event.before, "after": event.after, "why": event.why} for event in page.events
+        ],
+    }
+
+
+def measurement_document(row: MeasurementRow) -> dict[str, Any]:
+    benchmark, metric, *rest = row
+    return dict(zip(MEASUREMENT_COLUMNS, (benchmark, metric.name, metric.unit, *rest), strict=True))
+
+
+def csv_rows(page: RunPage) -> Iterator[list[Any]]:
+    """The measurements."""
+    yield list(MEASUREMENT_COLUMNS)
+    for one in map(measurement_document, page.measured):
+        yield [" ".join(value) if isinstance(value, list) else value for value in one.values()]

@@ -1,5 +1,6 @@
 """How small a change each series of a project shows, and which series are too noisy."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -83,3 +84,11 @@ def series_document(one: ShownSensitivity) -> dict[str, Any]:
         "too_noisy": found.too_noisy,
         "causes": [{"what": what, "remedy": remedy} for what, remedy in found.causes],
     }
+
+
+def csv_rows(page: SensitivityPage) -> Iterator[list[Any]]:
+    yield ["benchmark", "metric", "machine", "points", "smallest", "smallest_effect", "within_commits", "too_noisy"]
+    for one in (*page.noisy, *page.others):
+        found = one.found
+        noise = (found.points, found.smallest, found.smallest_effect, found.visible_within, found.too_noisy)
+        yield [one.benchmark, one.metric.name, one.machine, *noise]

@@ -87,14 +87,15 @@ RULES: dict[str, Rule] = {
     **rules(
         all_of(Need.NOTHING, whole=False), "notifications-of", "unsubscribe"
     ),  # the token in the address is the key
-    **rules(Rule(), "home", "queue", "search", "search-values", "machines", "machine-values"),
+    **rules(Rule(), "home", "home-values", "commit-values", "latency-values"),
+    **rules(Rule(), "queue", "search", "search-values", "machines", "machine-values"),
     **rules(Rule(), "ladders", "ladders-values", "all-alerts", "all-alerts-values", "all-alerts-feed"),
     **rules(Rule(), "project", "project-values", "timeline", "timeline-values", "lines", "commit", "latency"),
     **rules(Rule(), "releases", "releases-feed", "releases-values", "compare", "compare-values"),
     **rules(Rule(), "alerts", "alerts-values", "alerts-feed", "changes-feed", "sensitivity", "sensitivity-values"),
     **rules(Rule(), "badge", "embed", "timeline-picture", "project-picture", "pulls", "export", "openmetrics"),
     "alert": Rule(change=Role.TRIAGER, of=ALERT),
-    "alert-picture": Rule(of=ALERT),
+    **rules(Rule(of=ALERT), "alert-picture", "alert-values"),
     **rules(all_of(Role.TRIAGER, ALERT), "alert-move", "alert-split", "alert-merge"),
     "alert-decide": all_of(Need.PERSON),  # the view leaves out alerts of projects where one may not decide
     "mutes": Rule(change=Role.TRIAGER),
@@ -102,7 +103,7 @@ RULES: dict[str, Rule] = {
     "annotations": Rule(change=Role.TRIAGER),
     "all-annotations": Rule(change=Need.OPERATOR),
     **rules(all_of(Role.TRIAGER, ANNOTATION), "annotation", "annotation-delete"),
-    **rules(Rule(of=RUN), "run", "run-log", "run-log-lines", "run-log-text", "run-script"),
+    **rules(Rule(of=RUN), "run", "run-values", "run-log", "run-log-lines", "run-log-text", "run-script"),
     "run-act": all_of(Role.MAINTAINER, RUN),
     "profile-folded": Rule(of=PROFILE),
     "compare-measure": all_of(Role.MAINTAINER, whole=False),

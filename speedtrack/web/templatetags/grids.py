@@ -68,10 +68,17 @@ def grid_row(grid: Grid, metric: Metric, row: BenchmarkRow, query: str, marked: 
     spark = Sparkline.of(row.spark).svg(row.benchmark)
     return (
         f'<tr data-name="{name}"><th scope="row"><a href="{address}" title="{escape(row.why)}">{name}</a></th>'
-        f'<td class="number">{escape(numbers.quantity(metric, row.newest))}</td>'
+        f'<td class="number">{newest_value(metric, row)}</td>'
         f"{since_cell(row.since) if grid.release else ''}"
         f'<td class="trend"><a href="{address}" aria-label="Timeline of {name}">{spark}</a></td>'
         f"{cells_of(row.cells, marked)}</tr>"
+    )
+
+
+def newest_value(metric: Metric, row: BenchmarkRow) -> str:
+    text = escape(numbers.quantity(metric, row.newest))
+    return (
+        f'<span class="soft" title="unreliable: {escape(", ".join(row.flags))}">({text})</span>' if row.flags else text
     )
 
 

@@ -74,6 +74,8 @@ def test_the_address_filters_orders_and_pages_the_list(listed: Listed) -> None:
     assert 'name="alert"' not in html_of(client.get("/alerts/"))
 
     document = client.get("/p/kvd/alerts.json?assignee=ada").json()
+    table = b"".join(client.get("/p/kvd/alerts.csv?assignee=ada")).decode().splitlines()
+    assert table[0].startswith("id,project,") and len(table) - 1 == len(document["alerts"])
     assert (document["counts"]["confirmed"], document["after"]) == (1, "")
     [entry] = document["alerts"]
     assert (entry["id"], entry["assignee"], entry["commit"]) == (second, "ada", listed.world.shas[3])

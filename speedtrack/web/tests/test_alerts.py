@@ -133,6 +133,21 @@ def test_a_note_alone_is_an_event(slow: Slow) -> None:
     assert (event.before, event.after, event.note) == ("", "", "looking")
 
 
+def test_an_alert_as_values_and_addresses_in_notes_are_links(client: Client, slow: Slow) -> None:
+    made, alert = slow
+    ada = User.objects.create_user("ada")
+    note = "see https://example.org/1?a=b&c=d\nand <b>javascript:alert(1)</b>"
+    triage.decide(alert, Decision(alert.status, alert.status, None, note), ada)
+    page = html_of(client.get(f"/alerts/{alert.pk}/"))
+    assert 'see <a href="https://example.org/1?a=b&amp;c=d" rel="nofollow">https://example.org/1' in page
+    assert "&lt;b&gt;javascript:alert(1)&lt;/b&gt;" in page and 'href="javascript' not in page
+    found = client.get(f"/alerts/{alert.pk}.json").json()
+    assert (found["schema"], found["id"], found["commit"]) == ("speedtrack.alert/1", alert.pk, made.shas[5])
+    assert found["changes"][0]["pairs"] > 0 and found["changes"][0]["worse"]
+    assert [one["note"] for one in found["events"] if one["who"] == "ada"] == [note]
+    assert client.get("/alerts/9999.json").status_code == 404
+
+
 def test_the_number_of_queries_does_not_grow(client: Client, slow: Slow) -> None:
     made, alert = slow
     addresses = [f"/alerts/{alert.pk}/", "/alerts/?status=all"]

@@ -3,13 +3,16 @@
 import html
 import re
 
+import pytest
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
+from speedtrack.projects import git
 from speedtrack.projects.models import Project, Tag
-from speedtrack.runs import queue
+from speedtrack.runs import queue, tracking
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import Build
+from speedtrack.web.pages import commit as commit_page
 from speedtrack.web.tests.world import HOSTILE, World, html_of, queries
 
 
@@ -70,6 +73,40 @@ def test_the_page_has_the_message_and_the_changed_files(client: Client, kvd: Wor
     assert f'href="https://github.com/owner/name/commit/{sha}"' in page
 
 
+def test_what_git_could_not_tell_is_asked_for_again(
+    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"/p/kvd/c/{kvd.shas[3]}/"
+    with monkeypatch.context() as without:
+        without.setattr(git, "has_mirror", lambda slug: False)
+        assert "changed file" not in html_of(client.get(address))
+    assert "1 changed file" in html_of(client.get(address))
+
+
+def test_the_page_has_the_alerts_that_name_the_commit(client: Client, slow: tuple[World, Alert]) -> None:
+    made, alert = slow
+
+    def roles(place: int) -> list[str]:
+        page = html_of(client.get(f"/p/kvd/c/{made.shas[place]}/"))
+        return re.findall(rf'href="/alerts/{alert.pk}/"><strong>.*?</a>, (\w+ since .*?): <strong>(.*?)</strong>', page)
+
+    since = f"since {made.commit(5).short}"
+    assert roles(5) == [(f"confirmed {since}", "moved here")] and roles(4) == roles(7) == []
+    Alert.objects.update(status="fixed", fixed_by=made.commit(7), reverted_by=made.commit(7))
+    assert roles(7) == [(f"fixed {since}", "fixed by this commit, reverted by this commit")]
+
+
+def test_the_runs_are_counted_beyond_those_listed(client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_page, "FEW_RUNS", 1)
+    for _ in range(2):
+        tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[1], [], None))
+        kvd.measure()
+    address = f"/p/kvd/c/{kvd.shas[1]}/"
+    assert "All 3 runs" in html_of(client.get(address))
+    monkeypatch.setattr(commit_page, "MOST_RUNS", 2)
+    assert "The newest 2 of 3 runs" in html_of(client.get(address))
+
+
 def test_the_page_names_the_last_release_and_loads_what_differs(client: Client, slow: tuple[World, Alert]) -> None:
     made, _ = slow
     for name, place in (("1.0", 1), ("1.1", 2), ("1.1-rc1", 3), ("9.0", 7)):
@@ -93,6 +130,18 @@ def test_a_build_has_its_size_and_says_of_which_commit_it_is_the_same(client: Cl
     assert "The same program as of" not in html_of(client.get(f"/p/kvd/c/{kvd.shas[1]}/"))
 
 
+def test_a_commit_as_values(client: Client, slow: tuple[World, Alert]) -> None:
+    made, alert = slow
+    found = client.get(f"/p/kvd/c/{made.shas[5][:10]}.json").json()
+    assert (found["schema"], found["sha"], found["machine"]) == ("speedtrack.commit/1", made.shas[5], "kvd-m1")
+    assert found["alerts"] == [{"id": alert.pk, "status": "confirmed", "roles": ["moved here"]}]
+    one = next(one for one in found["results"] if one["metric"].startswith("server_cpu"))
+    assert one["ratio"] == pytest.approx(1.2, abs=0.01) and one["answer"] == "slower" and one["commits_before"] == 1
+    table = b"".join(client.get(f"/p/kvd/c/{made.shas[5]}.csv")).decode().splitlines()
+    assert len(table) - 1 == len(found["results"]) == 4
+    assert client.get(f"/p/kvd/c/{made.shas[5]}.xml").status_code == 404
+
+
 def test_ambiguous_or_unknown_hashes_are_not_found(client: Client, kvd: World) -> None:
     for sha in (kvd.shas[0][:6], "f" * 40, "nothex!"):
         assert client.get(f"/p/kvd/c/{sha}/").status_code == 404
@@ -105,4 +154,4 @@ def test_the_number_of_queries_does_not_grow(client: Client, slow: tuple[World, 
     made.push(8)
     made.measure()
     assert queries(client, address) == few
-    assert queries(client, f"/p/kvd/c/{made.shas[-2]}/") <= few <= 13  # the first one: which projects are private
+    assert queries(client, f"/p/kvd/c/{made.shas[-2]}/") <= few <= 14  # the first one: which projects are private

@@ -1,15 +1,18 @@
 """The page that compares two commits: its answers, what it warns of, what it refuses, and what it queues."""
 
 import json
+import re
+from html import unescape
 from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from speedtrack.alerts import between
+from speedtrack.alerts import between, lines
 from speedtrack.alerts.between import CommitOnMachine
 from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.alerts.models import Alert, CommitComparison
@@ -119,6 +122,10 @@ def test_a_commit_that_was_not_measured_has_neighbours_that_were(client: Client,
     page = compare(client, base=kvd.shas[0], head=kvd.shas[5])
     assert "Not measured." in page
     assert f"head={kvd.shas[3][:12]}" in page and "(2 commits earlier)" in page
+    Project.objects.update(url="https://github.com/owner/name.git")
+    diff = f"https://github.com/owner/name/compare/{kvd.shas[0]}...{kvd.shas[5]}"
+    assert diff in compare(client, base=kvd.shas[0], head=kvd.shas[5])
+    assert "Changed code" not in compare(client, base=kvd.shas[0], head=kvd.shas[0])
     assert document(client, base=kvd.shas[0], head=kvd.shas[5])["rows"] == []
 
 
@@ -174,6 +181,22 @@ def test_two_machines_are_said_as_well(client: Client, db: None, settings: Any, 
     rows = document(client, **ends(made, 0, 3), machine="kvd-m2")["rows"]
     assert rows and not any(row["doubts"] for row in rows), "the machine of the head measured both"
 
+    # Swapped, the machines are kept.
+    def swapped(**machines: str) -> dict[str, str]:
+        page = compare(client, **ends(made, 0, 3), **machines, differs="1")
+        (address,) = re.findall(r'href="/p/kvd/compare/\?([^"]*)">Swap sides', page)
+        return dict(parse_qsl(unescape(address)))
+
+    names = {"base": made.commit(3).sha, "head": made.commit(0).sha, "differs": "1"}
+    assert swapped(machine="kvd-m2") == names | {"machine": "kvd-m2"}
+    assert swapped(machine="kvd-m2", base_machine="kvd-m1") == names | {"machine": "kvd-m1", "base_machine": "kvd-m2"}
+
+    # A machine that has nothing of one side: what there is of it is shown, and said.
+    lines.point_measurements().filter(commit=made.commit(3), series__machine__name="kvd-m2").delete()
+    page = compare(client, **ends(made, 0, 3), machine="kvd-m2")
+    assert "kvd-m2 has not measured the head: what kvd-m1 measured is shown." in page and "Totals" in page
+    assert document(client, **ends(made, 0, 3), machine="kvd-m2")["head"]["machine"] == "kvd-m1"
+
 
 def test_two_projects_are_compared_by_the_names_of_benchmarks(client: Client, kvd: World, tmp_path: Path) -> None:
     repository = builders.Repository(tmp_path / "other")
@@ -183,7 +206,25 @@ def test_two_projects_are_compared_by_the_names_of_benchmarks(client: Client, kv
     page = compare(client, base_project="other")
     assert "Two projects: other is the base, kvd the head." in page
     assert "Benchmarks of the same name have the same workload in both." in page
-    assert "Measure both again</h2>" not in page
+    assert "Measure both again</h2>" not in page and "Runs of both on kvd-m1 in one environment" in page
+    assert "Log in</a> to measure each again" in page
+
+    # The form names a base and its machine; of another project they say nothing.
+    sent = {"base_of": "kvd", "base": "main", "head": "main", "machine": "kvd-m1"}
+    assert (
+        client.get("/p/kvd/compare/", sent).headers["Location"] == "/p/kvd/compare/?base=main&head=main&machine=kvd-m1"
+    )
+    moved = client.get("/p/kvd/compare/", sent | {"base_project": "other", "base": "1.0", "base_machine": "kvd-m1"})
+    assert moved.headers["Location"] == "/p/kvd/compare/?head=main&machine=kvd-m1&base_project=other"
+    stayed = client.get("/p/kvd/compare/", sent | {"base_project": "kvd"})
+    assert "base=main" in stayed.headers["Location"]
+
+    client.force_login(User.objects.create_superuser("ada"))
+    address = "/p/kvd/compare/measure/?base_project=other"
+    page = html_of(client.post(address, {"what": "each"}, follow=True))
+    queued = Run.objects.unfinished().filter(reason=Reason.MANUAL).order_by("pk")
+    assert [(run.project.slug, run.machine.name) for run in queued] == [("other", "kvd-m1"), ("kvd", "kvd-m1")]
+    assert all(f"Run {run.pk} is queued on kvd-m1" in page for run in queued)
 
 
 def test_filters_stand_in_the_address_and_totals_count_all_rows(client: Client, slow: tuple[World, Alert]) -> None:

@@ -1,9 +1,12 @@
 """The heat map of latencies by commit, and the curves of a commit beside its parent's."""
 
+import re
+
+import pytest
 from django.test import Client
 
 from speedtrack.runs.models import Result
-from speedtrack.web.tests.test_compare import put_latencies
+from speedtrack.web.tests.test_compare import other_environment, put_latencies
 from speedtrack.web.tests.world import World, html_of, queries
 
 ADDRESS = "/p/kvd/latency/get-p1/"
@@ -40,6 +43,26 @@ def test_the_curve_of_any_commit_can_be_shown(client: Client, kvd: World) -> Non
     assert f"{kvd.shas[1][:10]}</a>" in page
     first = html_of(client.get(f"{ADDRESS}?commit={kvd.shas[0][:12]}"))
     assert "The trials of the commit before have no stored latencies" in first
+
+
+def test_another_environment_is_said_and_breaks_the_lines(
+    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other_environment(kvd, monkeypatch)
+    for place in range(5):
+        put_latencies(kvd, place, 50_000.0)
+    page = html_of(client.get(ADDRESS))
+    assert page.count('class="newenvironment"') == 1
+    assert f"{kvd.shas[4][:10]}</a> on: kernel 6.1 → 6.9" in page
+    assert "Not only the code differs" in page and "<dd>6.1 → 6.9</dd>" in page
+    percentile = re.search(r'class="percentile percentile-1" d="([^"]+)"', page)
+    assert percentile and percentile[1].count("M") == 2
+    found = client.get("/p/kvd/latency/get-p1.json").json()
+    assert [one["sha"] for one in found["commits"]] == kvd.shas and found["commits"][0]["p99_us"] > 50
+    assert found["breaks"] == [{"sha": kvd.shas[4], "what": "kernel 6.1 → 6.9, compiler cc 12 → cc 14"}]
+    assert len(b"".join(client.get("/p/kvd/latency/get-p1.csv?last=50")).decode().splitlines()) == 6
+    before = html_of(client.get(f"{ADDRESS}?commit={kvd.shas[3][:12]}"))
+    assert "Not only the code differs" not in before and 'class="newenvironment"' in before
 
 
 def test_what_does_not_exist_is_refused_in_a_sentence(client: Client, kvd: World) -> None:

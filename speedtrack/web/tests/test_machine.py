@@ -62,6 +62,7 @@ def test_a_machine_shows_its_canary_its_work_and_its_environment(client: Client,
     assert "governor" in page and "Test CPU" in page
     assert "get-p1 of kvd at" in page
     found = client.get(f"{PAGE[:-1]}.json").json()
+    assert len(b"".join(client.get(f"{PAGE[:-1]}.csv")).decode().splitlines()) - 1 == len(found["checks"])
     assert found["environments"][0]["changed"][0] == {"fact": "kernel", "before": "6.1", "after": "6.2"}
     assert len(found["checks"]) == FEWEST + 1 and found["canary"]["benchmarks"] == ["get-p1"]
     assert found["state"] != "quarantine"

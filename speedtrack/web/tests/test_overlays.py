@@ -73,6 +73,23 @@ def test_lines_of_several_branches_and_projects_lie_over_time(client: Client, tw
     assert document(client, "?line=:old/8.0&last=all")["paths"][1]["count"] == 3
 
 
+def test_values_are_compared_with_releases_wherever_they_lie(client: Client, two: World) -> None:
+    for name, place in (("v0.9", 0), ("v1.0-rc1", 1), ("v1.0", 1), ("v1.1", 4)):
+        Tag.objects.create(project=two.project, name=name, sha=two.shas[place])
+    names_of = [
+        [one["name"] for one in line["releases"]]
+        for line in document(client, "?machine=kvd-m1&line=:old/8.0&last=1")["lines"]
+    ]
+    assert names_of[0] == ["v0.9", "v1.0", "v1.1"]  # the last one lies on another branch than the drawn one
+    (line,) = document(client, "?machine=kvd-m1&last=all")["lines"]
+    assert line["releases"][1]["value"] == pytest.approx(line["value"][1])
+    old = client.get(f"{LINE}.json?branch=old/8.0&machine=kvd-m1&last=1").json()["lines"][0]
+    assert [one["name"] for one in old["releases"]] == ["v0.9", "v1.0", "v1.1"]
+    Tag.objects.create(project=two.project, name="v1.2", sha=two.shas[3])  # on main alone
+    old = client.get(f"{LINE}.json?branch=old/8.0&machine=kvd-m1&last=1").json()["lines"][0]
+    assert [one["name"] for one in old["releases"]] == ["v0.9", "v1.0", "v1.1"]
+
+
 def test_what_cannot_be_shown_is_named_and_the_rest_is_shown(client: Client, two: World) -> None:
     def problems(query: str) -> list[str]:
         found = document(client, f"?machine=kvd-m1&{query}")

@@ -1,5 +1,7 @@
 """The project page: the grid, its colours, selections, the webhook address."""
 
+import csv
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ from django.test import Client
 
 from speedtrack.alerts.models import Alert, ChangePoint, SeriesSensitivity
 from speedtrack.projects.models import Tag
-from speedtrack.runs.models import Environment, Series
+from speedtrack.runs import tracking
+from speedtrack.runs.models import Environment, Measurement, Series
 from speedtrack.web.pages.project import grid
 from speedtrack.web.tests.world import CPU, World, html_of, queries, world
 
@@ -127,6 +130,28 @@ def test_older_commits_are_a_page_away(client: Client, kvd: World, monkeypatch: 
         assert answer.status_code == 404 and "commit" in answer.content.decode(), wrong
 
 
+def test_another_branch_begins_with_its_newest_commits(client: Client, kvd: World) -> None:
+    kvd.repository.git("checkout", "--quiet", "-b", "old/8.0", kvd.shas[1])
+    kvd.repository.commit("On the branch")
+    kvd.repository.git("checkout", "--quiet", "main")
+    tracking.track(tracking.TrackingRequest(str(kvd.repository.path), "tiny", branch="old/8.0"))
+    page = html_of(client.get(f"/p/kvd/?branch=old/8.0&before={kvd.shas[3][:12]}"))
+    assert "On the branch" in page and "Newest commits" not in page and 'name="before"' not in page
+    shared = html_of(client.get(f"/p/kvd/?branch=old/8.0&before={kvd.shas[1][:12]}"))
+    assert "On the branch" not in shared and f'name="before" value="{kvd.shas[1][:12]}"' in shared
+
+
+def test_a_newest_value_that_is_unreliable_says_so(client: Client, kvd: World) -> None:
+    assert "unreliable: steal" not in html_of(client.get("/p/kvd/"))
+    newest = Measurement.objects.filter(commit=kvd.commit(3), series__metric=CPU, series__benchmark__name="get-p1")
+    newest.update(flags=["steal"])
+    assert re.search(
+        r'<td class="number"><span class="soft" title="unreliable: steal">', html_of(client.get("/p/kvd/"))
+    )
+    rows = {row["name"]: row["flags"] for row in client.get("/p/kvd.json").json()["benchmarks"]}
+    assert rows == {"get-p1": ["steal"], "set-p1": []}
+
+
 def test_a_new_environment_is_marked_in_the_head(client: Client, kvd: World) -> None:
     assert "commit break" not in html_of(client.get("/p/kvd/"))
     old = Series.objects.filter(metric=CPU)
@@ -154,4 +179,8 @@ def test_the_grid_as_json(client: Client, slow: tuple[World, Alert]) -> None:
     assert (row["name"], row["group"]) == ("set-p1", "writes")
     assert row["since_release"]["ratio"] == pytest.approx(1.2, rel=0.01) and row["since_release"]["look"] == "worse"
     assert row["looks"][5] == "worse-2 change-confirmed" and row["looks"][6] == "same"
-    assert client.get("/p/nobody.json").status_code == 404
+    assert client.get("/p/nobody.json").status_code == client.get("/p/kvd.xml").status_code == 404
+    table = list(csv.DictReader(io.StringIO(b"".join(client.get("/p/kvd.csv")).decode())))
+    assert [one["benchmark"] for one in table] == ["get-p1", "set-p1"] and table[0]["look"] == "worse"
+    (card,) = client.get("/home.json").json()["projects"]
+    assert (card["project"], card["commits_behind"], card["open_alerts"]) == ("kvd", 0, 1)

@@ -62,7 +62,22 @@ def test_the_whole_log_is_plain_text(client: Client, kvd: World) -> None:
 def test_a_failed_run_shows_its_error(client: Client, kvd: World) -> None:
     kvd.push(1)
     run = kvd.fail("no such file: <config>")
-    assert "no such file: &lt;config&gt;" in html_of(client.get(f"/runs/{run.pk}/"))
+    page = html_of(client.get(f"/runs/{run.pk}/"))
+    assert "no such file: &lt;config&gt;" in page
+    # Where it was to be measured is known from the run before.
+    assert "What was on kvd-m1 when it measured last before this run" in page
+    assert "<dd>6.1</dd>" in page
+    measured = Run.objects.filter(status="succeeded").latest("pk")
+    assert "when it measured last" not in html_of(client.get(f"/runs/{measured.pk}/"))
+
+
+def test_a_run_as_values(client: Client, kvd: World) -> None:
+    run = Run.objects.filter(status="succeeded").latest("pk")
+    found = client.get(f"/runs/{run.pk}.json").json()
+    assert (found["schema"], found["commit"], found["status"]) == ("speedtrack.run/1", run.commit.sha, "succeeded")
+    table = b"".join(client.get(f"/runs/{run.pk}.csv")).decode().splitlines()
+    assert table[0].startswith("benchmark,metric,unit,") and len(table) - 1 == len(found["measurements"]) > 0
+    assert client.get(f"/runs/{run.pk}.xml").status_code == client.get("/runs/77.json").status_code == 404
 
 
 def test_a_paired_run_tells_its_sides_apart(client: Client, slow: tuple[World, Alert]) -> None:

@@ -47,6 +47,8 @@ def test_the_noisy_ones_are_named_with_reason_and_remedy(client: Client, noisy: 
 
 def test_the_same_as_json(client: Client, noisy: World) -> None:
     found = client.get("/p/kvd/sensitivity.json").json()
+    table = b"".join(client.get("/p/kvd/sensitivity.csv")).decode().splitlines()
+    assert len(table) - 1 == len(found["series"])
     assert (found["schema"], found["branch"]) == ("speedtrack.sensitivity/1", "main")
     first, *others = found["series"]
     assert (first["benchmark"], first["too_noisy"]) == ("set-p1", True)

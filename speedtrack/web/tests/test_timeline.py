@@ -16,7 +16,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Commit, Tag
 from speedtrack.runs import queue, results, tracking
-from speedtrack.runs.models import Series
+from speedtrack.runs.models import Deferral, Run, Series
 from speedtrack.tests import builders
 from speedtrack.web.pages.timeline import document as timeline_json
 from speedtrack.web.tests.world import CPU, HOSTILE, World, counted, html_of, queries
@@ -83,6 +83,10 @@ def test_the_json_has_columns(client: Client, slow: tuple[World, Alert]) -> None
     (change,) = found["changes"]
     assert (change["at"], change["status"], change["worse"], change["alert"]) == (5, "confirmed", True, alert.pk)
     assert change["ratio"] == pytest.approx(1.2, abs=0.01)
+    assert change["alert_state"] == "confirmed" and "fixed<" not in client.get(f"{LINE}.svg").content.decode()
+    Alert.objects.update(status="fixed")
+    assert document(client)["changes"][0]["alert_state"] == "fixed"
+    assert "% fixed<" in client.get(f"{LINE}.svg").content.decode()
 
 
 def test_a_long_timeline_is_an_outline_unless_all_points_are_wanted(
@@ -152,6 +156,17 @@ def test_an_unmeasured_commit_is_a_gap_with_its_reason(client: Client, kvd: Worl
         {"at": 6, "state": "failed", "reason": "build failed: make exited with code 2"},
     ]
     assert "build failed: make exited with code 2" in html_of(client.get(f"{LINE}?part=values"))
+    # What the branch's policy left out, unless a run says more.
+    Run.objects.filter(commit=kvd.commit(4)).delete()
+    for place in (4, 6):
+        why = {"why": Deferral.Why.STEP, "detail": "it is not the third"}
+        Deferral.objects.create(project=kvd.project, branch=kvd.project.branches.get(), commit=kvd.commit(place), **why)
+    reasons = [gap["reason"] for gap in document(client)["paths"][0]["gaps"]]
+    assert reasons == [
+        "not measured: it is not the third",
+        "waiting to be measured",
+        "build failed: make exited with code 2",
+    ]
 
 
 def measure_under(kvd: World, kernel: str) -> None:
@@ -251,6 +266,11 @@ def test_what_does_not_exist(client: Client, kvd: World) -> None:
         assert client.get(address).status_code == 404
 
 
+def raised(kvd: World) -> Alert:
+    ends = {"before": kvd.commit(1), "commit": kvd.commit(2)}
+    return Alert.objects.create(project=kvd.project, branch=kvd.project.branches.get(), status="confirmed", **ends)
+
+
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_values_that_have_not_changed_are_not_sent_again(client: Client, kvd: World, form: str) -> None:
     def answer(etag: str = "", query: str = "") -> Any:
@@ -274,6 +294,11 @@ def test_values_that_have_not_changed_are_not_sent_again(client: Client, kvd: Wo
             **dict.fromkeys(("ratio", "low", "high", "score"), 1.0),
         ),
         "a verdict": lambda: ChangePoint.objects.update(status="confirmed"),
+        "an alert": lambda: ChangePoint.objects.update(alert=raised(kvd)),
+        "its state": lambda: Alert.objects.update(status="expected"),
+        "a deferral": lambda: Deferral.objects.create(
+            project=kvd.project, branch=kvd.project.branches.get(), commit=kvd.commit(4), why="gap", detail="later"
+        ),
     }
     for what, change in changes.items():
         change()

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from speedtrack.alerts.models import Alert
 from speedtrack.web.tests.test_browser import OVERFLOW, chart_is_drawn, chromium, shown, watched  # noqa: F401
@@ -122,21 +122,28 @@ def test_the_chart_is_explored(shown: tuple[World, Alert, str], chromium: Browse
     page.mouse.click(*hover(page, made.shas[2]))
     difference = page.locator("#pins article.difference")
     assert "B against A" in difference.inner_text() and "▲ −16." in difference.inner_text()
-    page.get_by_role("button", name=f"Unpin {made.shas[5][:10]}").click()
-    assert page.locator("#pins article").count() == 1
-    page.locator("canvas#chart").focus()
-    page.keyboard.press("Escape")
-    assert page.locator("#pins").is_hidden()
-
-    # A drag zooms, a double click shows the whole again.
+    # A drag zooms, a double click shows the whole again; what is pinned stays, and the opened table follows.
+    page.get_by_text("All values as a table").click()
+    rows = page.locator("details.values tbody tr")
+    rows.nth(7).wait_for()
+    page.locator("canvas#chart").scroll_into_view_if_needed()
     drag(page, "canvas#chart", 0.4, 0.8)
     first, last = shown_range(page, made)
     assert 0 < first < last < 7
     is_ready(page)
     assert "last=200" in page.url
     assert f"from={made.shas[first][:12]}" in (page.get_by_role("link", name="CSV").get_attribute("href") or "")
+    expect(rows).to_have_count(last - first + 1)
+    pins = page.locator("#pins").inner_text()
     page.locator("canvas#chart").dblclick()
     whole_is_shown(page)
+    assert page.locator("#pins article").count() == 3 and page.locator("#pins").inner_text() == pins
+    expect(rows).to_have_count(8)
+    page.get_by_role("button", name=f"Unpin {made.shas[5][:10]}").click()
+    assert page.locator("#pins article").count() == 1
+    page.locator("canvas#chart").focus()
+    page.keyboard.press("Escape")
+    assert page.locator("#pins").is_hidden()
 
     move_by_wheel_and_strip(page, made)
     move_by_keys(page, made)

@@ -16,6 +16,7 @@ def compare_document(page: ComparePage) -> dict[str, Any]:
         "schema": "speedtrack.compare/1",
         "base": side_document(sides.base) if sides else None,
         "head": side_document(sides.head) if sides else None,
+        "notes": sides.notes if sides else [],
         "differences": [{"what": one.title, "facts": [list(fact) for fact in one.facts]} for one in page.differences],
         "totals": [total_document(total) for total in page.totals],
         "rows": [row_document(row) for row in page.rows],

@@ -17,7 +17,7 @@ from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.alerts.measuring import MOST_BENCHMARKS
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.projects.models import Project
-from speedtrack.runs.models import Run, Status
+from speedtrack.runs.models import Machine, Run, Status
 from speedtrack.stats.totals import MeanRatio, mean_ratio
 from speedtrack.web import forges
 from speedtrack.web.drawing.plots import Forest
@@ -98,6 +98,7 @@ class ComparePage:
     latency: LatencyCurves | None = None
     most_benchmarks: int = MOST_BENCHMARKS
     functions: list[FunctionTable] = field(default_factory=list)
+    shared: Machine | None = None  #: of two projects, a machine that can measure both in one environment
 
     @property
     def metrics(self) -> list[Metric]:
@@ -125,22 +126,26 @@ class ComparePage:
     def diff_url(self) -> str:
         """The forge's page of the changed code; empty where it is not known."""
         sides = self.sides
-        forge = forges.forge_of(sides.head.project.url) if sides and sides.base.project == sides.head.project else None
-        return forge.diff(sides.base.commit.sha, sides.head.commit.sha) if sides and forge else ""
+        if sides is None or self.same_commit or sides.base.project != sides.head.project:
+            return ""
+        forge = forges.forge_of(sides.head.project.url)
+        return forge.diff(sides.base.commit.sha, sides.head.commit.sha) if forge else ""
 
     @property
     def swapped(self) -> str:
-        """The query with the sides exchanged."""
+        """The address with the sides exchanged, the machines and the filters that fit both ways kept."""
         if self.sides is None:
             return "?"
         base, head = self.sides.head, self.sides.base
         asked = {"base": base.name, "head": head.name}
-        if base.machine and head.machine and base.machine != head.machine:
-            asked |= {"machine": head.machine.name, "base_machine": base.machine.name}
+        if head.machine and len(head.machines) > 1:
+            asked["machine"] = head.machine.name
+        if base.machine and base.machine != head.machine:
+            asked["base_machine"] = base.machine.name
         if base.project != head.project:
-            path = reverse("compare", args=[head.project.slug])
-            return f"{path}?{urlencode(asked | {'base_project': base.project.slug})}"
-        return f"?{urlencode(asked)}"
+            asked["base_project"] = base.project.slug
+        kept = self.without("base", "head", "machine", "base_machine", "base_project", "verdict")
+        return f"{reverse('compare', args=[head.project.slug])}?{urlencode([*asked.items(), *kept])}"
 
     @property
     def kept_for_filters(self) -> list[tuple[str, str]]:
@@ -224,12 +229,36 @@ def load(slug: str, query: QueryDict, access: Access, most_rows: int = SHOWN) ->
         differences=details.differences(sides, found.rows),
         latency=details.latency_of(benchmark, documents, sides),
         functions=details.functions_of(benchmark, documents, sides),
+        shared=shared_machine(sides),
     )
+
+
+def without_former_base(query: QueryDict) -> QueryDict:
+    """What the form of the sides sends, without ``base_of``, the project that it named base and base machine of.
+
+    Names of one project say nothing of another.
+    """
+    kept = query.copy()
+    (shown,) = kept.pop("base_of")[-1:]
+    if query.get("base_project") not in (None, shown):
+        for name in ("base", "base_machine"):
+            kept.pop(name, None)
+    return kept
 
 
 def sides_asked(slug: str, query: QueryDict, access: Access) -> BothSides | None:
     names = ("base_project", "base", "head", "machine", "base_machine")
     return sides_of(AskedSides(slug, *(query.get(name, "").strip() for name in names)), access)
+
+
+def shared_machine(sides: BothSides) -> Machine | None:
+    """A machine that measures both of two projects: the head's where it can, else the first by name."""
+    if sides.base.project == sides.head.project:
+        return None
+    both = Machine.objects.filter(outside=False, projects=sides.base.project).filter(projects=sides.head.project)
+    machines = list(both.defer("facts").order_by("name"))
+    shown = sides.head.machine
+    return next((one for one in machines if shown and one.pk == shown.pk), next(iter(machines), None))
 
 
 def between_sides(sides: BothSides) -> Between:

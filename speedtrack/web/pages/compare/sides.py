@@ -13,7 +13,7 @@ from speedtrack.accounts.access import Access
 from speedtrack.alerts import lines
 from speedtrack.projects.models import Commit, Project, Tag
 from speedtrack.projects.releases import version_of
-from speedtrack.web.scope import named_or_default
+from speedtrack.web.scope import machines_of, named_or_default
 
 LONGEST_NAME = 250  # as Branch.name and Tag.name
 HASH = re.compile(r"[0-9a-f]{7,64}")
@@ -206,9 +206,12 @@ class AskedSides:
 
 @dataclass(frozen=True)
 class BothSides:
+    """``notes``: sentences on what was asked for and is not shown."""
+
     names: Names
     base: ComparedSide
     head: ComparedSide
+    notes: list[str] = field(default_factory=list)
 
     @property
     def labels(self) -> tuple[str, str]:
@@ -303,9 +306,13 @@ def with_machines(
     ids = {place.commit_id for place in places.values()} | {n for ones in near.values() for n, _ in ones}
     commits = Commit.objects.select_related("project").in_bulk(ids)
     by_side = {side: counts.get(place.commit_id, {}) for side, place in places.items()}
-    head = machine_of(by_side["head"], by_side["base"], "machine", asked.machine)
+    head = machine_of(by_side["head"], by_side["base"], asked.machine)
     preferred = asked.base_machine or (head.name if head in by_side["base"] else "") if head else asked.base_machine
-    base = machine_of(by_side["base"], by_side["head"], "base machine", preferred)
+    base = machine_of(by_side["base"], by_side["head"], preferred)
+    wanted = (("base", asked.base_machine, base), ("head", asked.machine, head))
+    notes = [
+        note for side, name, shown in wanted if shown and (note := other_machine(side, found[side][0], name, shown))
+    ]
     sides = {
         side: ComparedSide(
             project=project,
@@ -318,14 +325,25 @@ def with_machines(
         )
         for (side, (project, name, place)), machine in zip(found.items(), (base, head), strict=True)
     }
-    return BothSides(names, sides["base"], sides["head"])
+    return BothSides(names, sides["base"], sides["head"], notes)
 
 
 def machine_of(
-    own: Mapping[MachineChoice, int], other: Mapping[MachineChoice, int], kind: str, asked: str
+    own: Mapping[MachineChoice, int], other: Mapping[MachineChoice, int], asked: str
 ) -> MachineChoice | None:
     """The one that is asked for, else the one that measured most of both sides, or most of this one."""
     if not own:
         return None
     best = min(own, key=lambda one: (-min(own[one], other.get(one, 0)), -own[one], one.name))
-    return named_or_default(kind, asked, own, best.name)
+    return next((one for one in own if one.name == asked), best)
+
+
+def other_machine(side: str, project: Project, asked: str, shown: MachineChoice) -> str:
+    """What to say where another machine is shown than was asked for; empty where it is that one.
+
+    Raises Http404 for a machine that does not measure the project.
+    """
+    if not asked or asked == shown.name:
+        return ""
+    named_or_default(f"{side} machine", asked, machines_of(project), "")
+    return f"{asked} has not measured the {side}: what {shown} measured is shown."

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
+from django.db.models import Exists, OuterRef
 from django.http import Http404
 
-from speedtrack.projects.models import Branch, Commit
+from speedtrack.projects.models import Branch, Commit, Position
 
 SHORTEST_SHA = 7
 LAST = 2**31 - 1
@@ -47,12 +48,10 @@ class GridColumn:
 def columns_before(branch: Branch | None, before: str, count: int) -> list[GridColumn]:
     """The commits of a branch before the one whose sha begins like this, or the newest ones; oldest first.
 
-    Raises Http404 for a commit that is not there.
+    Raises Http404 if there is none before it.
     """
     if branch is None:
         return []
-    if before and (len(before) < SHORTEST_SHA or not before.isalnum()):
-        raise Http404(f"before={before}: give at least {SHORTEST_SHA} characters of a commit's sha.")
     asked: dict[str, Any] = {"project": branch.project_id, "branch": branch.pk, "count": count, "before": before}
     with connection.cursor() as cursor:
         cursor.execute(COMMITS.replace("END", PLACE_OF if before else str(LAST)), asked)
@@ -60,6 +59,22 @@ def columns_before(branch: Branch | None, before: str, count: int) -> list[GridC
     if before and not rows:
         raise Http404(f"There is no commit before {before!r} on branch {branch}.")
     return [column_of(branch.project_id, *row) for row in reversed(rows)]
+
+
+def end_on(branch: Branch | None, before: str) -> str:
+    """The commit before which an address ends a grid; empty where it lies on other branches of the project only.
+
+    Raises Http404 for a commit that does not exist.
+    """
+    if branch is None or not before:
+        return ""
+    if len(before) < SHORTEST_SHA or not before.isalnum():
+        raise Http404(f"before={before}: give at least {SHORTEST_SHA} characters of a commit's sha.")
+    here = Exists(Position.objects.filter(branch=branch, commit=OuterRef("pk")))
+    named = Commit.objects.filter(project=branch.project_id, sha__startswith=before).values_list(here, flat=True)
+    if not (found := list(named)):
+        raise Http404(f"There is no commit {before!r}.")
+    return before if any(found) else ""
 
 
 def column_of(project_id: int, number: int, tags: list[str] | None, committed_at: float, *columns: Any) -> GridColumn:

@@ -23,7 +23,7 @@ from speedtrack.web.addresses import timeline_path
 from speedtrack.web.drawing.gaps import UNMEASURED, Gap, gaps_of
 from speedtrack.web.drawing.grades import Grade, Level, grade, level_of, noise_of_values
 from speedtrack.web.pages import changes, releasepoints
-from speedtrack.web.pages.project.columns import GridColumn, columns_before
+from speedtrack.web.pages.project.columns import GridColumn, columns_before, end_on
 from speedtrack.web.pages.project.filters import GridFilters, TagChoices
 from speedtrack.web.pages.releasepoints import MeasuredRelease, Ratio, ReleaseEstimate
 from speedtrack.web.scope import Scope
@@ -42,12 +42,14 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class BenchmarkRow:
-    """``since``: its newest value against the last release; None if that did not measure the same series."""
+    """``flags``: of its newest value. ``since``: its newest reliable value against the last release; None if that did
+    not measure the same series."""
 
     benchmark: str
     why: str
     url: str
     newest: float
+    flags: list[str]
     spark: list[float | None]
     cells: list[Cell]
     since: Ratio | None
@@ -115,6 +117,7 @@ class RowContext:
 
 def load(scope: Scope, suite: Suite | None, filters: GridFilters, before: str) -> Grid:
     """The grid of a scope, without ladders; it has no rows where nothing was measured yet."""
+    before = end_on(scope.branch, before)
     path = columns_before(scope.branch, before, WINDOW + 1)
     older = path[-SHOWN].commit.sha[:12] if len(path) > SHOWN else ""
     path = path[-WINDOW:]
@@ -239,7 +242,8 @@ def benchmark_row(
     cells = cells_of(context, noise_of_values([*clean.values()]), points)
     spark = [clean.get(at) for at in range(len(context.path))]
     since = since_release(context, newest, release)
-    return BenchmarkRow(name, why, url, float(newest.value[-1]), spark, cells, since)
+    flags = newest.flags.get(int(newest.at[-1]), [])
+    return BenchmarkRow(name, why, url, float(newest.value[-1]), flags, spark, cells, since)
 
 
 def since_release(context: RowContext, newest: LineColumns, release: MeasuredRelease | None) -> Ratio | None:

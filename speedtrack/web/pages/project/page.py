@@ -1,5 +1,6 @@
 """A project: a grid of benchmarks by recent commits, its alerts, and what changed."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +112,7 @@ def project_document(page: ProjectPage) -> dict[str, Any]:
                 "name": row.benchmark,
                 "group": group,
                 "newest": row.newest,
+                "flags": row.flags,
                 "since_release": row.since._asdict() if row.since else None,
                 "looks": [cell.look for cell in row.cells],
             }
@@ -120,3 +122,17 @@ def project_document(page: ProjectPage) -> dict[str, Any]:
         "older": grid.older or None,
         "open_alerts": [alert.pk for alert in page.alerts],
     }
+
+
+def csv_rows(page: ProjectPage) -> Iterator[list[Any]]:
+    """The grid without its cells, whose values are in the CSV of the timelines."""
+    release = page.grid.release.tag if page.grid.release else ""
+    metric = page.scope.metric
+    yield [
+        *("benchmark", "group", "metric", "unit", "newest", "flags"),
+        *("release", "since_release", "since_low", "since_high", "look"),
+    ]
+    for group, rows in page.grid.groups:
+        for row in rows:
+            since = [release, *row.since] if row.since else [""] * 5
+            yield [row.benchmark, group, metric.name, metric.unit, row.newest, " ".join(row.flags), *since]

@@ -15,6 +15,7 @@ from speedtrack.web.pages.timeline.breaks import find_breaks
 from speedtrack.web.pages.timeline.notes import annotations_on
 from speedtrack.web.pages.timeline.overlay import Overlay, Path, ShownLine
 from speedtrack.web.pages.timeline.points import ShownChange, gaps_in, shown_changes
+from speedtrack.web.pages.timeline.releases import releases_of
 from speedtrack.web.pages.timeline.trials import Trials, trials_of
 
 # PostgreSQL writes the columns as JSON: turning a row per commit into JSON in Python would take too long.
@@ -86,7 +87,12 @@ def timeline_document(overlay: Overlay, whole: bool = False, trials: bool = Fals
     kept = [None if part.named is None else f"{{{','.join(map(str, part.named))}}}" for part in parts]
     commits = overlay.fetch(COMMIT_COLUMNS, kept=kept)
     paths = [path_document(part, plain_json(text)) for part, (text,) in zip(parts, commits, strict=True)]
-    drawn = [line_document(overlay, part, line, samples) for part in parts for line in part.columns]
+    releases = releases_of(overlay)
+    drawn = [
+        line_document(overlay, part, line, samples, releases[part.number, line.series_id])
+        for part in parts
+        for line in part.columns
+    ]
     marks = [change_document(overlay, one) for one in changed]
     page = overlay.paths[0]
     content = {
@@ -219,7 +225,9 @@ def break_documents(overlay: Overlay, parts: Sequence[PathDocument]) -> list[dic
     return list(found.values())
 
 
-def line_document(overlay: Overlay, part: PathDocument, line: LineColumns, samples: Trials) -> str:
+def line_document(
+    overlay: Overlay, part: PathDocument, line: LineColumns, samples: Trials, releases: list[dict[str, Any]]
+) -> str:
     number, series = overlay.along[part.number][line.series_id]
     names = {
         "shown": number,
@@ -228,6 +236,7 @@ def line_document(overlay: Overlay, part: PathDocument, line: LineColumns, sampl
         "at": line.at.tolist(),
         "n": line.n.tolist(),
         "flags": line.flags,
+        "releases": releases,
     }
     if samples:
         places = {at: samples.get((part.number, line.series_id, part.path.first + at)) for at in line.at.tolist()}
@@ -266,4 +275,5 @@ def change_document(overlay: Overlay, one: ShownChange) -> dict[str, Any]:
         "low": one.low,
         "high": one.high,
         "alert": one.alert_id,
+        "alert_state": one.alert_state,
     }

@@ -9,8 +9,8 @@ from django.db.models import F, IntegerField, OuterRef, QuerySet, Subquery, Valu
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS, Direction
 from speedtrack.projects.models import Position
-from speedtrack.runs.models import Run
-from speedtrack.web.drawing.gaps import GAP_COLUMNS, WITHOUT_POINT, Gap, gap_of
+from speedtrack.runs.models import Deferral, Run
+from speedtrack.web.drawing.gaps import DEFERRAL_COLUMNS, GAP_COLUMNS, WITHOUT_POINT, Gap, gap_after
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.timeline.overlay import Overlay
 from speedtrack.web.pages.timeline.view import View
@@ -47,10 +47,11 @@ def commits_of(overlay: Overlay) -> list[TimelineCommit]:
 
 
 def gaps_in(overlay: Overlay) -> list[dict[int, Gap]]:
-    """By path and position: why the newest own run on the lines' machines left its commit without a point."""
+    """By path and position: why the newest own run on the lines' machines, or else the branch's policy, left its commit
+    without a point."""
     # "+ 0": without it PostgreSQL reads all runs of a machine rather than the index of the runs without a point.
     runs = Run.objects.own().annotate(on_machine=F("machine_id") + 0).filter(WITHOUT_POINT)
-    each = [
+    each: list[QuerySet[Any, Any]] = [
         runs.filter(
             project=path.branch.project_id,
             on_machine__in={series.machine_id for _, series in overlay.along[number].values()},
@@ -61,9 +62,19 @@ def gaps_in(overlay: Overlay) -> list[dict[int, Gap]]:
         .values_list("path", "commit__positions__number", *GAP_COLUMNS)
         for number, path in enumerate(overlay.paths)
     ]
+    each += [
+        Deferral.objects.filter(
+            branch=path.branch,
+            commit__positions__branch=path.branch,
+            commit__positions__number__range=(path.first, path.last),
+        )
+        .annotate(path=Value(number, output_field=IntegerField()))
+        .values_list("path", "commit__positions__number", *DEFERRAL_COLUMNS)
+        for number, path in enumerate(overlay.paths)
+    ]
     found: list[dict[int, Gap]] = [{} for _ in overlay.paths]
     for path, number, *columns in sorted(all_of(each), key=lambda row: row[2]):
-        found[path][number] = gap_of(*columns)
+        found[path][number] = gap_after(found[path].get(number), *columns)
     return found
 
 
@@ -84,6 +95,7 @@ class ShownChange(NamedTuple):
     low: float
     high: float
     alert_id: int | None
+    alert_state: str | None
     before_place: int | None
 
     @property
@@ -108,7 +120,11 @@ def shown_changes(overlay: Overlay, every: bool = False) -> list[ShownChange]:
         if not every:
             found = found.filter(status__in=changes.VISIBLE)
         begins = Position.objects.filter(branch=path.branch, commit=OuterRef("before")).values("number")
-        marked = found.annotate(path=Value(number, output_field=IntegerField()), before_place=Subquery(begins))
+        marked = found.annotate(
+            path=Value(number, output_field=IntegerField()),
+            before_place=Subquery(begins),
+            alert_state=F("alert__status"),
+        )
         each.append(
             marked.order_by().values_list("pk", "path", "place", "series", "series__metric", *ShownChange._fields[4:])
         )

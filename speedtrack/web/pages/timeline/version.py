@@ -11,8 +11,9 @@ from speedtrack.web.pages.timeline.overlay import Overlay
 FACTS = """
     SELECT (SELECT string_agg(concat(s.id, s.xmin, s.ctid), ',' ORDER BY s.id)
               FROM runs_series s WHERE s.id = ANY(%(series)s)),
-           (SELECT md5(string_agg(concat(c.id, c.xmin, c.ctid), ',' ORDER BY c.id))
-              FROM alerts_changepoint c WHERE c.series_id = ANY(%(series)s)),
+           (SELECT md5(string_agg(concat(c.id, c.xmin, c.ctid, a.status), ',' ORDER BY c.id))
+              FROM alerts_changepoint c LEFT JOIN alerts_alert a ON a.id = c.alert_id
+             WHERE c.series_id = ANY(%(series)s)),
            (SELECT md5(string_agg(concat(r.id, r.status, r.attempt, ':', r.linked_id), ',' ORDER BY r.id))
               FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
                    AS path (project_id, branch_id, first, last)
@@ -20,6 +21,8 @@ FACTS = """
               JOIN runs_run r ON r.commit_id = p.commit_id AND r.project_id = path.project_id
              WHERE r.machine_id + 0 = ANY(%(machines)s) AND r.base_id IS NULL AND r.canary_id IS NULL
                AND (r.status <> 'succeeded' OR r.linked_id IS NOT NULL)),
+           (SELECT md5(string_agg(concat(d.id, d.xmin, d.ctid), ',' ORDER BY d.id))
+              FROM runs_deferral d WHERE d.branch_id = ANY(%(branches)s)),
            (SELECT md5(string_agg(concat(t.name, ' ', t.sha), ',' ORDER BY t.id))
               FROM projects_tag t WHERE t.project_id = ANY(%(projects)s)),
            (SELECT md5(string_agg(concat(a.id, a.xmin, a.ctid), ',' ORDER BY a.id))
