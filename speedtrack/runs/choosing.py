@@ -32,14 +32,28 @@ NEAR = 1000  # positions around the candidates in which measured commits bound t
 Why = Deferral.Why
 
 
-def plan_pushed(branch: Branch, commits: QuerySet[Commit], reason: Reason = Reason.PUSH) -> int:
-    """Queue the commits of a branch that its policy measures now, and store why the others are not. Return the runs."""
+def plan_newest(branch: Branch, count: int) -> int:
+    """Queue those of so many newest commits of a branch that its policy measures, and its head. Return the runs."""
+    places = branch.positions.order_by("-number")
+    newest = list(places.values_list("commit", flat=True)[: min(max(count, 0), places.count())])
+    return plan_pushed(branch, Commit.objects.filter(pk__in=newest), Reason.BACKFILL, with_head=True)
+
+
+def plan_pushed(
+    branch: Branch, commits: QuerySet[Commit], reason: Reason = Reason.PUSH, with_head: bool = False
+) -> int:
+    """Queue the commits of a branch that its policy measures now, and store why the others are not. Return the runs.
+
+    ``with_head``: the head is measured whatever the policy says of it.
+    """
     policy = policies.policy_of(branch)
     if policy.takes_all:
         return planning.plan_branch(branch, commits, reason)
     positions = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number"))
     seen = seen_commits(branch.project, policy, positions)
     left_out = policies.judge(policy, seen)
+    if with_head:
+        left_out.pop(branch.head_id, None)
     chosen = {pk: number for pk, number in positions.items() if pk not in left_out}
     always = {pk for pk in chosen if seen[pk].is_tagged} | ({branch.head_id} & chosen.keys())
     kept = within_cap(branch, policy, chosen, {pk for pk in always if pk})

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.models import Project
-from speedtrack.runs import choosing, order, pushes, queue, rules, tracking
+from speedtrack.runs import changing, choosing, order, pushes, queue, rules, tracking
 from speedtrack.runs.models import Deferral, Machine, PlanningPolicy, Reason, Run, Status
 from speedtrack.runs.policies import BadPolicy
 from speedtrack.runs.rules import WantedPolicy
@@ -235,6 +235,43 @@ def test_a_branch_has_the_policy_of_the_longest_pattern_with_its_suite_and_machi
     new = Run.objects.filter(commit__subject="On 8.0").values_list("machine__name", "suite__name")
     assert list(new) == [("m2", "other")]
     assert not Run.objects.filter(commit__subject="On 8.0-old").exists()
+
+
+def test_what_is_asked_for_by_hand_takes_the_suite_and_the_machines_of_its_branch(
+    project: Project, repository: Repository, suites: Path
+) -> None:
+    builders.machine("m2")
+    (suites / "other.toml").write_text(builders.SUITE.replace('"tiny"', '"other"'))
+    save(project, branches="8.*", suite="other", machines=["m2"])
+    repository.git("checkout", "--quiet", "-b", "8.0")
+    [on_8_0] = repository.commits(1)
+    builders.track(repository, branch="8.0", last=0)
+
+    def chosen(expression: str, machine: str | None = None) -> tuple[str, list[str]]:
+        choice = tracking.choose(project.slug, expression, [], machine)
+        return choice.suite.name, [one.name for one in choice.machines]
+
+    assert chosen("8.0") == chosen("main..8.0") == chosen(on_8_0) == ("other", ["m2"])
+    assert chosen("8.0", "m1") == ("other", ["m1"])
+    assert chosen("main") == chosen("main~1") == ("tiny", ["m1", "m2"])
+    repository.git("tag", "v1", "main")
+    assert chosen("v1") == ("tiny", ["m1", "m2"])
+
+
+def test_the_first_look_at_a_branch_measures_by_its_policy_and_its_head_in_any_case(
+    project: Project, repository: Repository
+) -> None:
+    save(project, branches="8.*", every=3)
+    repository.git("checkout", "--quiet", "-b", "8.0")
+    repository.commits(6)  # positions 2 to 7
+    builders.track(repository, branch="8.0", last=5)
+    assert waiting() == [3, 6, 7]
+    assert sorted(deferred()) == [4, 5]
+    repository.git("branch", "8.1")
+    changing.add_branch(project, "8.1", 6)
+    Run.objects.filter(status=Status.QUEUED).delete()
+    pushes.sync_and_plan(project)
+    assert waiting() == [3, 6, 7]
 
 
 def test_the_extended_set_is_measured_once_a_day_at_the_head(
