@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -369,7 +370,7 @@ def changed_paths(slug: str, shas: list[str]) -> dict[str, list[str]]:
     options = (
         "--no-walk=unsorted",
         "-z",
-        "--format=%x01%H",
+        "--format=%x00%H%x00",
         "--name-only",
         "--no-renames",
         "--diff-merges=first-parent",
@@ -377,13 +378,12 @@ def changed_paths(slug: str, shas: list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for at in range(0, len(shas), 1000):
         text = run_git("log", *options, "--end-of-options", *shas[at : at + 1000], directory=mirror_of(slug))
-        sha = ""
-        for word in text.split("\0"):
-            if word.startswith("\1"):  # no path of git's begins with it unquoted: it would be a control character
-                sha = word[1:]
-                found[sha] = []
-            elif path := word.removeprefix("\n"):
-                found[sha].append(path)
+        words = iter(text.split("\0"))
+        next(words)  # what is before the first commit: nothing
+        while sha := next(words, ""):
+            next(words)  # the end of the format
+            paths = list(takewhile(bool, words))  # no path is empty: an empty word begins the next commit
+            found[sha] = [paths[0].removeprefix("\n"), *paths[1:]] if paths else []
     return found
 
 

@@ -18,9 +18,9 @@ from speedtrack.benchmarks.storing import store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.projects.models import Branch, Commit, MachinePolicy, Project
 from speedtrack.runs import gaps, planning, policies, queue
-from speedtrack.runs.models import Deferral, Machine, PlanningPolicy, Reason, Run, RunQuerySet, Status
+from speedtrack.runs.models import Assignment, Deferral, Machine, PlanningPolicy, Reason, Run, RunQuerySet, Status
 from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.policies import SeenCommit
 
@@ -32,14 +32,28 @@ NEAR = 1000  # positions around the candidates in which measured commits bound t
 Why = Deferral.Why
 
 
-def plan_pushed(branch: Branch, commits: QuerySet[Commit], reason: Reason = Reason.PUSH) -> int:
-    """Queue the commits of a branch that its policy measures now, and store why the others are not. Return the runs."""
+def plan_newest(branch: Branch, count: int) -> int:
+    """Queue those of so many newest commits of a branch that its policy measures, and its head. Return the runs."""
+    places = branch.positions.order_by("-number")
+    newest = list(places.values_list("commit", flat=True)[: min(max(count, 0), places.count())])
+    return plan_pushed(branch, Commit.objects.filter(pk__in=newest), Reason.BACKFILL, with_head=True)
+
+
+def plan_pushed(
+    branch: Branch, commits: QuerySet[Commit], reason: Reason = Reason.PUSH, with_head: bool = False
+) -> int:
+    """Queue the commits of a branch that its policy measures now, and store why the others are not. Return the runs.
+
+    ``with_head``: the head is measured whatever the policy says of it.
+    """
     policy = policies.policy_of(branch)
     if policy.takes_all:
         return planning.plan_branch(branch, commits, reason)
     positions = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number"))
     seen = seen_commits(branch.project, policy, positions)
     left_out = policies.judge(policy, seen)
+    if with_head:
+        left_out.pop(branch.head_id, None)
     chosen = {pk: number for pk, number in positions.items() if pk not in left_out}
     always = {pk for pk in chosen if seen[pk].is_tagged} | ({branch.head_id} & chosen.keys())
     kept = within_cap(branch, policy, chosen, {pk for pk in always if pk})
@@ -82,16 +96,21 @@ def within_cap(branch: Branch, policy: PlanningPolicy, chosen: dict[int, int], a
 
 def waiting_commits(branch: Branch) -> dict[int, int]:
     """The commits of a branch that wait to be measured for its line, each with its position; tagged ones left out."""
-    waiting = Run.objects.routine().filter(commit=OuterRef("commit"), status=Status.QUEUED, attempt=0)
+    waiting = replaceable(branch.project).filter(commit=OuterRef("commit"), status=Status.QUEUED)
     tagged = branch.project.tags.values("sha")
     found = branch.positions.filter(Exists(waiting)).exclude(commit__sha__in=tagged)
     return dict(found.values_list("commit_id", "number"))
 
 
+def replaceable(project: Project) -> RunQuerySet:
+    """Runs that newer commits may put off: none has begun, and no person has raised them."""
+    return Run.objects.routine().filter(project=project, attempt=0, priority__lt=PRIORITY["manual"])
+
+
 def measured_positions(branch: Branch, near: Iterable[int]) -> set[int]:
-    """The positions around these that are measured, or being measured."""
-    done = Run.objects.own().filter(commit=OuterRef("commit"))
-    done = done.exclude(status__in=(Status.QUEUED, Status.CANCELLED))
+    """The positions around these that are measured, or being measured, or that a person wants measured."""
+    done = Run.objects.own().filter(commit=OuterRef("commit")).exclude(status=Status.CANCELLED)
+    done = done.exclude(status=Status.QUEUED, priority__lt=PRIORITY["manual"])
     numbers = sorted(near)
     found = branch.positions.filter(Exists(done), number__gte=numbers[0] - NEAR, number__lte=numbers[-1] + NEAR)
     return set(found.values_list("number", flat=True))
@@ -100,8 +119,7 @@ def measured_positions(branch: Branch, near: Iterable[int]) -> set[int]:
 def supersede(branch: Branch, commit_ids: Iterable[int], detail: str) -> None:
     """Put off commits that wait."""
     ids = list(commit_ids)
-    waiting = Run.objects.routine().filter(project=branch.project, commit__in=ids, attempt=0)
-    queue.cancel_waiting(waiting, SUPERSEDED)
+    queue.cancel_waiting(replaceable(branch.project).filter(commit__in=ids), SUPERSEDED)
     store_deferrals(branch, dict.fromkeys(ids, (Why.CAP, detail)))
 
 
@@ -145,11 +163,18 @@ def plan_tagged(project: Project) -> int:
 
 
 def due_policies() -> QuerySet[PlanningPolicy]:
-    """Policies whose put-off commits may wait now: some machine of the project has no history of it to measure."""
-    put_off = Deferral.objects.put_off().filter(project=OuterRef("project"))
+    """Policies whose put-off commits may wait now: one of their machines has no history of the project to measure."""
+    in_use = {"branch__tracked": True, "branch__deleted_at": None}
+    put_off = Deferral.objects.put_off().filter(project=OuterRef("project"), **in_use)
     of_both = {"project": OuterRef(OuterRef("project")), "machine": OuterRef("pk")}
     waiting = Run.objects.routine().filter(status=Status.QUEUED, **of_both)
-    without_work = Machine.objects.filter(projects=OuterRef("project"), paused=False).exclude(Exists(waiting))
+    named = PlanningPolicy.machines.through.objects.filter(planningpolicy=OuterRef(OuterRef("pk")))
+    other = Assignment.objects.filter(project=of_both["project"], pool=OuterRef("pool")).exclude(machine=OuterRef("pk"))
+    measures = Exists(named.filter(machine=OuterRef("pk"))) | ~Exists(named) & ~(
+        Q(projects__machine_policy=MachinePolicy.ONE) & Exists(other)
+    )
+    machines = Machine.objects.filter(measures, projects=OuterRef("project"), paused=False)
+    without_work = machines.exclude(Exists(waiting))
     long_ago = Q(filled_at=None) | Q(filled_at__lt=Now() - FILL_PAUSE)
     limits = Q(most_waiting__isnull=False) | Q(fills_gaps=True)
     return PlanningPolicy.objects.filter(long_ago, limits, Exists(put_off), Exists(without_work))
@@ -199,17 +224,22 @@ def extended_is_due(policy: PlanningPolicy) -> bool:
     return (policy.extended_on is None or policy.extended_on < now.date()) and now.time() >= policy.extended_at
 
 
+@transaction.atomic
 def plan_extended_of(policy: PlanningPolicy) -> int:
-    """The heads of a policy's branches with all benchmarks of its suite but the ladders, which have their own day."""
+    """The heads of a policy's branches with all benchmarks of its suite but the ladders, which have their own day.
+
+    Raises DefinitionError; the next look then tries again.
+    """
     today = timezone.now().astimezone(ZoneInfo(policy.zone)).date()
-    PlanningPolicy.objects.filter(pk=policy.pk).update(extended_on=today)
     definition = load_suite(policies.suite_of(policy))
     suite, benchmarks = store_suite(policy.project, definition)
     whole = store_set(suite, [one for one in benchmarks if not one.ladder])
     plan = planning.Plan(policy.project, suite, whole, Reason.BACKFILL, priority=PRIORITY["rest"])
     heads = {branch.head_id: branch for branch in policies.branches_of(policy) if branch.head_id}
     ranks = dict(policy.project.commits.filter(pk__in=heads).values_list("pk", F("positions__number")))
-    return planning.plan_commits(plan, ranks, policies.machines_of(policy)) if ranks else 0
+    queued = planning.plan_commits(plan, ranks, policies.machines_of(policy)) if ranks else 0
+    PlanningPolicy.objects.filter(pk=policy.pk).update(extended_on=today)
+    return queued
 
 
 def decide_again(project: Project) -> int:

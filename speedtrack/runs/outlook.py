@@ -3,17 +3,39 @@
 Objects that git fetches meanwhile stay in the mirror; rows do not.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from django.db import transaction
+from django.db import connection, transaction
+from django.db.models import BooleanField, Count
+from django.db.models.expressions import RawSQL
 
 from speedtrack.benchmarks import numbers
 from speedtrack.runs import estimates
 from speedtrack.runs.models import Machine, Run, Status
 
 NAMED = 5  # commits
+WAITING_BEFORE = """
+CREATE TEMPORARY TABLE waiting_before ON COMMIT DROP AS SELECT id, machine_id FROM runs_run WHERE status = 'queued'
+"""
+WAITED_BEFORE = RawSQL(
+    "EXISTS (SELECT FROM waiting_before b WHERE b.id = runs_run.id AND b.machine_id = runs_run.machine_id)",
+    [],
+    output_field=BooleanField(),
+)
+GONE = """
+SELECT b.machine_id, count(*) FROM waiting_before b
+ WHERE NOT EXISTS (SELECT FROM runs_run r WHERE r.id = b.id AND r.machine_id = b.machine_id AND r.status = 'queued')
+ GROUP BY 1
+"""
+COMMITS = """
+SELECT c.sha FROM waiting_before b
+  FULL JOIN (SELECT id, machine_id FROM runs_run WHERE status = 'queued') w USING (id, machine_id)
+  JOIN runs_run r USING (id)
+  JOIN projects_commit c ON c.id = r.commit_id
+ WHERE b IS NULL OR w IS NULL
+ GROUP BY c.sha ORDER BY max(r.priority) DESC, max(r.rank) DESC, min(r.id)
+"""
 
 
 @dataclass(frozen=True)
@@ -63,30 +85,35 @@ class Outlook:
 def outlook(verb: Callable[[], object]) -> Outlook:
     """What this verb would say and change. Raises what it raises."""
     with transaction.atomic():
-        before = waiting()
+        note_waiting()
         answer = str(verb())
-        after = waiting()
-        found = Outlook(answer, *changes(before, after))
+        found = Outlook(answer, *changes())
         transaction.set_rollback(True)
     return found
 
 
-def waiting() -> dict[int, int]:
-    """Run -> machine of all that wait."""
-    return dict(Run.objects.filter(status=Status.QUEUED).values_list("pk", "machine_id"))
+def note_waiting() -> None:
+    """Note which runs wait now, in the database: there may be a hundred thousand."""
+    with connection.cursor() as cursor:
+        cursor.execute(WAITING_BEFORE)
 
 
-def changes(before: dict[int, int], after: dict[int, int]) -> tuple[list[MachineOutlook], list[str]]:
-    new, gone = after.keys() - before.keys(), before.keys() - after.keys()
-    queued, taken = Counter(after[pk] for pk in new), Counter(before[pk] for pk in gone)
-    machines = Machine.objects.filter(pk__in=queued.keys() | taken.keys()).order_by("name").defer("facts")
+def changes() -> tuple[list[MachineOutlook], list[str]]:
+    """What was queued and taken away since then: by machine, and the commits. A run that moved is both."""
+    waiting = Run.objects.filter(status=Status.QUEUED)
+    new, as_before = waiting.exclude(WAITED_BEFORE), waiting.filter(WAITED_BEFORE)
+    queued = dict(new.order_by().values_list("machine").annotate(Count("pk")))
+    with connection.cursor() as cursor:
+        cursor.execute(GONE)
+        gone = dict(cursor.fetchall())
+        cursor.execute(COMMITS)
+        commits = [sha[:10] for (sha,) in cursor]
+    machines = Machine.objects.filter(pk__in=queued.keys() | gone.keys()).order_by("name").defer("facts")
     learned = estimates.learn([machine.pk for machine in machines])
-    runs = Run.objects.filter(pk__in=new)
-    seconds = estimates.total_s(learned, runs)
-    before_s = estimates.total_s(learned, Run.objects.filter(pk__in=before.keys() & after.keys()))
+    seconds = estimates.total_s(learned, new)
+    before_s = estimates.total_s(learned, as_before.filter(machine__in=queued))
     found = [
-        MachineOutlook(one.name, queued[one.pk], taken[one.pk], seconds.get(one.pk), before_s.get(one.pk))
+        MachineOutlook(one.name, queued.get(one.pk, 0), gone.get(one.pk, 0), seconds.get(one.pk), before_s.get(one.pk))
         for one in machines
     ]
-    changed = Run.objects.filter(pk__in=new | gone).order_by("-priority", "-rank", "pk")
-    return found, list(dict.fromkeys(sha[:10] for sha in changed.values_list("commit__sha", flat=True)))
+    return found, commits

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from django.db.models import Q
 from pathspec import GitIgnoreSpec
 
 from speedtrack.projects.models import Branch, Project
@@ -39,6 +40,20 @@ def best_of(policies: Iterable[PlanningPolicy], branch: Branch) -> PlanningPolic
     return max(
         fitting, key=lambda one: (len(one.branches), one.branches), default=PlanningPolicy(project=branch.project)
     )
+
+
+def policy_of_range(project: Project, expression: str, newest: str) -> PlanningPolicy:
+    """The policy for commits that a person names, of which this id is the newest: that of the branch that is named.
+
+    Else that of a tracked branch that has the commit, the default one first; else the project's own.
+    """
+    named = expression.rpartition("..")[2]
+    tracked = project.branches.filter(tracked=True, deleted_at=None).select_related("project")
+    found = tracked.filter(Q(name=named) | Q(positions__commit__sha=newest)).distinct()
+    best = min(found, key=lambda one: (one.name != named, one.name != project.default_branch, one.pk), default=None)
+    if best:
+        return policy_of(best)
+    return project.policies.filter(branches="").first() or PlanningPolicy(project=project)
 
 
 def branches_of(policy: PlanningPolicy) -> list[Branch]:

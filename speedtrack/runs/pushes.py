@@ -12,7 +12,6 @@ from speedtrack.projects.errors import Interrupted, RepositoryError
 from speedtrack.projects.models import Branch, Commit, Delivery, Project, ProjectQuerySet
 from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, project_lock, sync
 from speedtrack.runs import choosing, ladders, planning
-from speedtrack.runs.models import Reason
 
 log = logging.getLogger(__name__)
 
@@ -99,10 +98,5 @@ def plan_moved(moved: BranchChange) -> int:
 
 def plan_first(branch: Branch) -> int:
     """Queue the newest commits of a branch whose history is known now. Return the number of runs."""
-    if not branch.first_commits:
-        return 0
     branch.refresh_from_db()
-    newest = branch.positions.order_by("-number").values("commit")[: branch.first_commits]
-    return planning.plan_branch(
-        branch, Commit.objects.filter(pk__in=list(newest.values_list("commit", flat=True))), Reason.BACKFILL
-    )
+    return choosing.plan_newest(branch, branch.first_commits)

@@ -22,13 +22,13 @@ from speedtrack.projects import fetching, git, remotes
 from speedtrack.projects.credentials import store_credential
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.fetching import head_ref
-from speedtrack.projects.models import Branch, Commit, Credential, Project, Tag
+from speedtrack.projects.models import Branch, Credential, Project, Tag
 from speedtrack.projects.releases import newest_patches
 from speedtrack.projects.remotes import Remote, remote_of
 from speedtrack.projects.sync import LONGEST_BRANCH, store_commits, sync
-from speedtrack.runs import canary, gaps, planning, pools, pushes, quarantine, queue, tokens
+from speedtrack.runs import canary, choosing, gaps, planning, policies, pools, pushes, quarantine, queue, tokens
 from speedtrack.runs.canary import FrozenCommit
-from speedtrack.runs.models import IN_SERVICE, Canary, Machine, MachineEvent, Reason, Run, Status
+from speedtrack.runs.models import IN_SERVICE, Canary, Machine, MachineEvent, PlanningPolicy, Reason, Run, Status
 
 LONGEST_SLUG = 50  # as Project.slug
 
@@ -116,11 +116,8 @@ def track_branch(project: Project, branch_name: str, request: TrackingRequest) -
     if made:
         check_fetched(project, branch)
     branch.refresh_from_db()
-    positions = branch.positions.order_by("-number")
-    commits = positions.count()
-    newest = Commit.objects.filter(pk__in=positions.values("commit")[: min(max(request.last, 0), commits)])
-    queued = planning.plan_branch(branch, newest, Reason.BACKFILL)
-    return Tracked(project, branch, commits, queued)
+    queued = choosing.plan_newest(branch, request.last)
+    return Tracked(project, branch, branch.positions.count(), queued)
 
 
 def check_fetched(project: Project, branch: Branch) -> None:
@@ -209,30 +206,36 @@ def choose(
 
     ``extended``: with the extended benchmarks, which else must be named; ladders always are. ``releases``: the
     expression is a pattern of tags, of which the newest patch of each minor version counts. The name of a ladder stands
-    for all its rungs.
+    for all its rungs. Suite and machines are those of the policy of the branch that the commits are on.
 
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """
     project = project_named(slug)
-    definition = load_suite(project.suite)
+    if machine_name:
+        machines_to_measure(project, machine_name)  # before a fetch, which may take minutes
+    found = find_releases(project, expression) if releases else find_range(project, expression, fetches)
+    shas = thinning.of(found)
+    if not shas:
+        raise NoSuchThing(f"{expression!r} has no commits: the second name must come after the first one")
+    policy = policies.policy_of_range(project, "" if releases else expression, shas[-1])
+    definition = load_suite(policies.suite_of(policy))
     suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)
     single = [b for b in benchmarks if not b.ladder]
     usual = single if extended else usual_benchmarks(definition, benchmarks)
     chosen = benchmarks_named(benchmarks, names) or usual
-    machines = machines_to_measure(project, machine_name)
-    found = find_releases(project, expression) if releases else find_range(project, expression, fetches)
-    shas = thinning.of(found)
-    if not shas:
-        raise NoSuchThing(f"{expression!r} has no commits: the second name must come after the first one")
+    machines = machines_to_measure(project, machine_name, policy)
     commits = store_commits(project, shas)
     ranks = {commits[sha].pk: rank for sha, rank in zip(shas, thinning.ranks(len(shas)), strict=True)}
     return Choice(project, suite, store_set(suite, chosen), machines, ranks)
 
 
-def machines_to_measure(project: Project, name: str | None) -> list[Machine]:
-    """The named machine, or those of the project's policy. Raises NoSuchThing."""
-    machines = [machine_with_runner(name)] if name else pools.machines_for(project)
+def machines_to_measure(project: Project, name: str | None, policy: PlanningPolicy | None = None) -> list[Machine]:
+    """The named machine, or those of this policy, or else of the project. Raises NoSuchThing."""
+    if name:
+        machines = [machine_with_runner(name)]
+    else:
+        machines = policies.machines_of(policy) if policy else pools.machines_for(project)
     if name and machines[0].retired_at:
         raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` returns it to service")
     if not machines:

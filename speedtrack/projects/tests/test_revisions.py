@@ -127,3 +127,20 @@ def test_a_date_that_git_itself_cannot_read_becomes_the_first_moment(repository:
     (mirror / "objects" / "info" / "alternates").write_text(f"{repository.path / '.git' / 'objects'}\n")
     [revision] = git.revisions("kvd", [sha])
     assert revision.authored_at == datetime.fromtimestamp(0, UTC)
+
+
+def test_changed_paths_are_read_whatever_their_names(repository: Repository) -> None:
+    """A renamed file changes both paths; names may have any byte but NUL."""
+    odd = ["\nfirst", "\x01like an id", "a\nb", "\x01" + "a" * 40, "tail\n", "-n", "ü"]
+    for name in odd:
+        (repository.path / name).write_text("x")
+    repository.git("add", "-A")
+    repository.git("commit", "--quiet", "-m", "Odd names")
+    repository.git("commit", "--quiet", "--allow-empty", "-m", "Nothing")
+    repository.git("mv", "ü", "moved")
+    repository.git("commit", "--quiet", "-m", "Move")
+    fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
+    shas = repository.git("rev-list", "HEAD", "-3").split()
+    found = git.changed_paths("kvd", shas)
+    assert [sorted(found[sha]) for sha in shas] == [["moved", "ü"], [], sorted(odd)]
+    assert list(found) == shas

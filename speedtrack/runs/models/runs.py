@@ -81,10 +81,16 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.active().filter(lease_until__lt=Now())
 
     def given_up(self) -> "RunQuerySet":
-        """Failed runs that no machine finished and whose pause is over, unless their commit left its branches."""
+        """Failed runs that no machine finished and whose pause is over.
+
+        Not those of untracked projects and retired machines; and not those of commits that left their branches, unless
+        a person asked for them or, of unreachable commits, the project keeps them.
+        """
         on_a_branch = Exists(Position.objects.filter(commit=OuterRef("commit")))
+        is_kept = Q(commit__unreachable_since=None) | Q(project__cancel_unreachable=False)
         by_hand = ~Q(reason__in=ROUTINE)
-        return self.filter(on_a_branch | by_hand, status=Status.FAILED, retry_at__lte=Now())
+        in_service = Q(project__untracked_at=None, machine__retired_at=None)
+        return self.filter(by_hand | Q(on_a_branch) & is_kept, in_service, status=Status.FAILED, retry_at__lte=Now())
 
 
 class Run(models.Model):

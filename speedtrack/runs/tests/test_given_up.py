@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db.models import F
+from django.utils import timezone
 
 from speedtrack import dispatch
-from speedtrack.projects.models import Position
-from speedtrack.runs import planning, queue
+from speedtrack.projects.models import Commit, Position
+from speedtrack.runs import changing, machines, planning, queue
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.tracking import Tracked
@@ -86,6 +87,23 @@ def test_a_commit_that_left_its_branch_is_not_tried_again(given_up: Run) -> None
     let_time_pass(hours=1)
     Position.objects.filter(commit=given_up.commit_id).delete()
     assert queue.retry_given_up() == 0
+
+
+@pytest.mark.parametrize("ended", ["untracked", "retired", "unreachable"])
+def test_a_run_that_nobody_needs_any_more_is_not_tried_again(given_up: Run, machine: Machine, ended: str) -> None:
+    let_time_pass(hours=1)
+    if ended == "untracked":
+        changing.untrack(given_up.project)
+    elif ended == "retired":
+        machines.retire(machine)
+    else:
+        Commit.objects.filter(pk=given_up.commit_id).update(unreachable_since=timezone.now())
+    assert "retry" not in dispatch.duties_with_work()
+    assert queue.retry_given_up() == 0
+    if ended == "unreachable":
+        given_up.project.cancel_unreachable = False
+        given_up.project.save(update_fields=["cancel_unreachable"])
+        assert queue.retry_given_up() == 1, "the project keeps what no branch has"
 
 
 def test_people_retry_and_cancel_by_a_command(given_up: Run, machine: Machine) -> None:

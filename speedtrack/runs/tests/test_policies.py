@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.models import Project
-from speedtrack.runs import choosing, order, pushes, queue, rules, tracking
+from speedtrack.runs import changing, choosing, order, pushes, queue, rules, tracking
 from speedtrack.runs.models import Deferral, Machine, PlanningPolicy, Reason, Run, Status
 from speedtrack.runs.policies import BadPolicy
 from speedtrack.runs.rules import WantedPolicy
@@ -16,6 +17,13 @@ from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 
 pytestmark = pytest.mark.django_db
+EXTENDED = """
+[[benchmark]]
+name = "big"
+extended = true
+why = "large values"
+workload = { test = "set", keys = { count = 10 }, values = { bytes = 64 } }
+"""
 
 
 @pytest.fixture
@@ -103,6 +111,41 @@ def test_a_newer_head_overtakes_and_what_waited_is_put_off_and_not_lost(
     assert [run.commit.sha for run in work(machine)] == second
     assert fill() == 1
     assert [run.pk for run in work(machine)] == [old.pk]
+
+
+def test_what_a_person_raised_is_not_put_off(project: Project, repository: Repository, machine: Machine) -> None:
+    builders.machine("m2")
+    project.machines.add(Machine.objects.get(name="m2"))
+    save(project, most_waiting=1)
+    [first] = pushed(project, repository, 1)
+    raised = Run.objects.get(commit__sha=first, machine=machine)
+    assert queue.raise_run(raised, "by hand")
+    [second] = pushed(project, repository, 1)
+    left = Run.objects.filter(status=Status.QUEUED).values_list("commit__sha", "machine__name")
+    assert sorted(left) == sorted([(first, "m1"), (second, "m1"), (second, "m2")])
+    assert builders.claim(machine) == raised
+
+
+def test_a_policy_is_due_only_while_one_of_its_machines_has_room(
+    project: Project, repository: Repository, machine: Machine
+) -> None:
+    other = builders.machine("m2")
+    save(project, most_waiting=1, machines=["m1"])
+    pushed(project, repository, 3)
+    PlanningPolicy.objects.update(filled_at=None)
+    assert not choosing.due_policies().exists(), "m2 has nothing to do, and does not measure by this policy"
+    work(machine)
+    assert choosing.due_policies().exists()
+    project.branches.update(tracked=False)
+    assert not choosing.due_policies().exists(), "its branch is no longer tracked"
+    project.branches.update(tracked=True)
+    PlanningPolicy.machines.through.objects.all().delete()
+    Machine.objects.update(pool="same")
+    Project.objects.update(machine_policy="one")
+    pushed(project, repository, 1)
+    assert Run.objects.get(status=Status.QUEUED).machine == machine
+    PlanningPolicy.objects.update(filled_at=None)
+    assert not choosing.due_policies().exists(), f"{machine} measures for the pool of {other}"
 
 
 def test_deferred_commits_that_left_the_branch_are_forgotten(project: Project, repository: Repository) -> None:
@@ -194,12 +237,47 @@ def test_a_branch_has_the_policy_of_the_longest_pattern_with_its_suite_and_machi
     assert not Run.objects.filter(commit__subject="On 8.0-old").exists()
 
 
+def test_what_is_asked_for_by_hand_takes_the_suite_and_the_machines_of_its_branch(
+    project: Project, repository: Repository, suites: Path
+) -> None:
+    builders.machine("m2")
+    (suites / "other.toml").write_text(builders.SUITE.replace('"tiny"', '"other"'))
+    save(project, branches="8.*", suite="other", machines=["m2"])
+    repository.git("checkout", "--quiet", "-b", "8.0")
+    [on_8_0] = repository.commits(1)
+    builders.track(repository, branch="8.0", last=0)
+
+    def chosen(expression: str, machine: str | None = None) -> tuple[str, list[str]]:
+        choice = tracking.choose(project.slug, expression, [], machine)
+        return choice.suite.name, [one.name for one in choice.machines]
+
+    assert chosen("8.0") == chosen("main..8.0") == chosen(on_8_0) == ("other", ["m2"])
+    assert chosen("8.0", "m1") == ("other", ["m1"])
+    assert chosen("main") == chosen("main~1") == ("tiny", ["m1", "m2"])
+    repository.git("tag", "v1", "main")
+    assert chosen("v1") == ("tiny", ["m1", "m2"])
+
+
+def test_the_first_look_at_a_branch_measures_by_its_policy_and_its_head_in_any_case(
+    project: Project, repository: Repository
+) -> None:
+    save(project, branches="8.*", every=3)
+    repository.git("checkout", "--quiet", "-b", "8.0")
+    repository.commits(6)  # positions 2 to 7
+    builders.track(repository, branch="8.0", last=5)
+    assert waiting() == [3, 6, 7]
+    assert sorted(deferred()) == [4, 5]
+    repository.git("branch", "8.1")
+    changing.add_branch(project, "8.1", 6)
+    Run.objects.filter(status=Status.QUEUED).delete()
+    pushes.sync_and_plan(project)
+    assert waiting() == [3, 6, 7]
+
+
 def test_the_extended_set_is_measured_once_a_day_at_the_head(
     project: Project, repository: Repository, suites: Path
 ) -> None:
-    extended = '[[benchmark]]\nname = "big"\nextended = true\nwhy = "large values"\n'
-    extended += 'workload = { test = "set", keys = { count = 10 }, values = { bytes = 64 } }\n'
-    (suites / "tiny.toml").write_text(builders.SUITE + extended)
+    (suites / "tiny.toml").write_text(builders.SUITE + EXTENDED)
     save(project, extended_at=time(0, 0))
     for _ in range(2):
         pushes.look_for_news(project)
@@ -208,6 +286,16 @@ def test_the_extended_set_is_measured_once_a_day_at_the_head(
     PlanningPolicy.objects.update(extended_on="2026-01-01", extended_at=time(23, 59, 59))
     pushes.look_for_news(project)
     assert PlanningPolicy.objects.get().extended_on.isoformat() == "2026-01-01", "not before its hour"
+
+
+def test_a_night_on_which_the_extended_set_cannot_be_planned_is_made_up_for(project: Project, suites: Path) -> None:
+    save(project, extended_at=time(0, 0))
+    (suites / "tiny.toml").write_text("name = 1")
+    with pytest.raises(DefinitionError):
+        choosing.plan_extended(project)
+    (suites / "tiny.toml").write_text(builders.SUITE + EXTENDED)
+    choosing.plan_extended(project)
+    assert Run.objects.get(status=Status.QUEUED).rank == 1
 
 
 def test_a_changed_policy_judges_what_was_put_off_anew(project: Project, repository: Repository) -> None:

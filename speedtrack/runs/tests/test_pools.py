@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from speedtrack.projects.models import MachinePolicy, Project
 from speedtrack.runs import machines, pools, pushes, tokens, tracking
 from speedtrack.runs.models import Assignment, Machine, Reason, Run, Status
+from speedtrack.runs.outlook import outlook
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 
@@ -46,6 +47,15 @@ def test_one_machine_of_each_pool_measures_a_commit_and_stays(project: Project, 
     assert push(project, repository) == {"a1": 1, "b1": 1}, "the machine with fewer runs does not take over"
     Project.objects.update(machine_policy=MachinePolicy.EACH)
     assert push(Project.objects.get(), repository) == {"a1": 1, "a2": 1, "b1": 1}
+
+
+def test_an_outlook_shows_runs_that_would_move(project: Project, repository: Repository) -> None:
+    push(project, repository, 3)
+    leaving = outlook(lambda: machines.pause(Machine.objects.get(name="a1")))
+    changes = {one.machine: (one.queued, one.gone) for one in leaving.machines}
+    assert changes == {"a1": (0, 3), "a2": (3, 0)}
+    assert len(leaving.commits) == 3
+    assert (waiting("a1"), waiting("a2")) == (3, 0), "nothing was done"
 
 
 def test_machines_without_a_pool_are_measured_on_each(project: Project, repository: Repository) -> None:
