@@ -1,6 +1,7 @@
 """``manage.py up``: the server in a terminal, which starts again whatever ends."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -92,3 +93,21 @@ def test_a_taken_address_is_one_line(environment: dict[str, str]) -> None:
         )
     assert done.returncode == 1 and "set WEB_ADDRESS to a free port" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_release_archive_is_set_up_without_npm(tmp_path: Path) -> None:
+    """What `make release` packs has the pages built, and no `.git`."""
+    (tmp_path / "frontend/dist").mkdir(parents=True)
+    (tmp_path / "frontend/src").mkdir()
+    for name in ("Makefile", "requirements.txt", "frontend/package.json", "frontend/package-lock.json"):
+        shutil.copy(devstack.BASE_DIR / name, tmp_path / name)
+
+    def steps() -> str:
+        done = subprocess.run(["make", "--dry-run", "up"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "npm" in steps()  # a tree that was never built
+    (tmp_path / "frontend/dist/.built").touch()
+    (tmp_path / "frontend/package.json").touch()  # whatever the times of unpacked files are
+    assert "manage.py up" in steps() and "npm" not in steps()
