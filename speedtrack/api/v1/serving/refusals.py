@@ -36,6 +36,14 @@ class Invalid(ValueError):
             self.errors = [{**place, "detail": detail}]
 
 
+class NoneTaken(Exception):
+    """Every result that was sent is refused, or one where all or none are to be taken. ``errors``: one for each."""
+
+    def __init__(self, detail: str, errors: Errors) -> None:
+        super().__init__(detail)
+        self.errors = errors
+
+
 class WrongMediaType(Exception):
     """The body is not said to be JSON."""
 
@@ -97,6 +105,10 @@ def refuse_invalid(request: HttpRequest, error: Invalid) -> HttpResponse:
     return refuse(request, problems.INVALID, f"{error}.", error.errors)
 
 
+def refuse_results(request: HttpRequest, error: NoneTaken) -> HttpResponse:
+    return refuse(request, problems.REFUSED_RESULTS, f"{error}.", error.errors)
+
+
 def refuse_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
     """422 with every parameter and field at fault, and what is expected there."""
     found = [{**place_of(one["loc"]), "detail": str(one["msg"])} for one in error.errors[:MOST_ERRORS]]
@@ -128,6 +140,7 @@ def refuse_stranger(request: HttpRequest, error: Exception) -> HttpResponse:
 HANDLERS: dict[type[Exception], Handler] = {
     Http404: refuse_missing,
     Invalid: refuse_invalid,
+    NoneTaken: refuse_results,
     ValidationError: refuse_document,
     HttpError: refuse_unreadable,
     AuthenticationError: refuse_stranger,

@@ -255,8 +255,12 @@ def test_a_file_of_a_tool(kvd: World) -> None:
     assert actions() == ["results.import"]
     row = {"benchmark": "get", "metric": "time", "unit": "ns", "better": "lower", "value": 900}
     mixed = json.dumps({"schema": "speedtrack.points/1", "results": [row, row | {"commit": "no"}]})
-    none = maintainer.write("POST", path, order(mixed, all_or_nothing=True))
-    assert none["taken"] == 0 and len(none["refused"]) == 1
+    only_wrong = {"schema": "speedtrack.points/1", "results": [row | {"commit": "no"}]}
+    for refused in (order(mixed, all_or_nothing=True), order(json.dumps(only_wrong))):
+        none = maintainer.refused("POST", path, refused)
+        assert (none["status"], none["type"]) == (422, "/api/v1/docs#problem-refused-results")
+        assert [one["pointer"] for one in none["errors"]] == ["/content"]
+        assert "no commit, branch or tag 'no'" in none["errors"][0]["detail"]
     some = maintainer.write("POST", path, order(mixed))
     assert some["taken"] == 1 and "/results/1/commit" in some["refused"][0]
     wrong = [{"content": "é"}, {"content": ""}, {"format": "no"}, {"name": ""}, {"options": {"a": 1}}, {"more": 1}]
