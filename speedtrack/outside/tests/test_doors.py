@@ -242,6 +242,11 @@ def test_codespeeds_addresses_need_a_token(client: Client, settings: Any, projec
     Project.objects.update(is_public=False)
     answer = client.post("/result/add/", codespeed_result(shas[0]))
     assert (answer.status_code, answer.content[:21]) == (400, b"Project kvd not found")
+    settings.API_RATE_ANONYMOUS = 1
+    for password in ("", "stpt_no"):
+        answers = [client.post(f"/result/add/?token={password}", form) for _ in range(12)]
+        assert answers[-1].status_code == 429 and int(answers[-1].headers["Retry-After"]) >= 1
+    assert status(token, "Bearer") == 202, "a token has an allowance of its own"
 
 
 def imported(*arguments: Any) -> str:
