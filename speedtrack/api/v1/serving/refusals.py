@@ -1,5 +1,6 @@
 """Refusals of the API: exceptions of rooms below become problem documents."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,10 +15,16 @@ from speedtrack.alerts.triage import Stale
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.calls.keys import KeyBusy, UsedKey
 from speedtrack.problems import Problem
-from speedtrack.projects.errors import GitFailed, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.errors import (
+    GitFailed,
+    NoSuchBranch,
+    RepositoryError,
+    RepositoryUnreachable,
+    UnusableName,
+)
 from speedtrack.runs.comparing import NotComparable
 from speedtrack.runs.pullrequests import NotApprovable
-from speedtrack.runs.tracking import NoSuchThing
+from speedtrack.runs.tracking import NoSuchBenchmark, NoSuchMachine, NoSuchThing
 
 Errors = Sequence[dict[str, str]]
 Handler = Callable[[HttpRequest, Any], HttpResponse]
@@ -85,8 +92,35 @@ def refuse(request: HttpRequest, kind: Problem, detail: str, errors: Errors = ()
     return response
 
 
+# By what the rooms below raise: the fields of a body that may be at fault; it is the first one that the body states.
+FIELDS: dict[type[Exception], tuple[str, ...]] = {
+    NoSuchMachine: ("machine",),
+    NoSuchBenchmark: ("benchmarks",),
+    NoSuchBranch: ("branch",),
+    UnusableName: ("name",),
+    NoSuchThing: ("range", "commits", "branch"),
+    DefinitionError: ("suite",),
+    RepositoryError: ("repository", "range", "commits", "branch", "head"),
+}
+
+
 def refusing(kind: Problem) -> Handler:
-    return lambda request, error: refuse(request, kind, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+    return lambda request, error: refuse(
+        request, kind, f"{str(error)[:1].upper()}{str(error)[1:]}.", errors_of(request, error, kind)
+    )
+
+
+def errors_of(request: HttpRequest, error: Exception, kind: Problem) -> Errors:
+    """The field of the body that an invalid request has wrong, if that is known."""
+    if kind != problems.INVALID:
+        return []
+    try:
+        body = json.loads(request.body)
+    except ValueError:
+        return []
+    names = next((FIELDS[one] for one in type(error).__mro__ if one in FIELDS), ())
+    stated = [name for name in names if isinstance(body, dict) and body.get(name) is not None]
+    return [{"pointer": f"/{name}", "detail": str(error)} for name in stated[:1]]
 
 
 def add_handlers(api: NinjaAPI) -> None:
