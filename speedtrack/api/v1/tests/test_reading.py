@@ -119,6 +119,9 @@ def test_a_page_is_stable_while_rows_come(kvd: World, anybody: Program) -> None:
     second = anybody.read(first["next"])
     assert [one["sha"] for one in (*first["items"], *second["items"])] == kvd.shas[3::-1]
     assert second["next"] is None
+    for early in ("0001-01-01T00:00:00%2B23:59", "9999-12-31T23:59:59-23:59", "10000-01-01T00:00:00Z", "2026-01-01"):
+        problem = anybody.refused("GET", f"projects/kvd/commits?since={early}")
+        assert (problem["status"], problem["errors"][0]["parameter"]) == (422, "since"), early
     problem = anybody.refused("GET", "projects/kvd/commits?cursor=nonsense")
     assert problem["errors"][0]["parameter"] == "cursor"
     assert anybody.refused("GET", "projects/kvd/commits?limit=1001")["errors"][0]["parameter"] == "limit"
