@@ -83,9 +83,12 @@ frontend/node_modules/.installed: frontend/package-lock.json
 	npm --prefix frontend ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
+# A release archive carries the pages as they are built, so nothing of it needs npm.
+ifneq ($(wildcard .git)$(if $(wildcard frontend/dist/.built),,unbuilt),)
 frontend/dist/.built: frontend/node_modules/.installed frontend/package.json $(shell find frontend/src -type f)
 	npm --prefix frontend run --silent build
 	@touch $@
+endif
 
 bench: $(if $(SCALE),bench-scale,bench-driver) ## the driver's speed compared with redis-benchmark and memtier; QUICK=1, WRITE=1 into docs/driver.md, JSON=file, MEMTIER=program; SCALE=1 [ROWS=10M]: pages and verbs on a large database, WRITE=1 into docs/scale.md
 

@@ -34,6 +34,9 @@ WITHOUT_LENGTH = Problem("without-length", 411, "Length required", "Send the bod
 TOO_LARGE = Problem("too-large", 413, "Too large", "Send less at once; the detail says how much is accepted.")
 WRONG_TYPE = Problem("wrong-media-type", 415, "Wrong media type", "Send `Content-Type: application/json`.")
 INVALID = Problem("invalid", 422, "Invalid request", "`errors` names each parameter or field at fault.")
+REFUSED_RESULTS = Problem(
+    "refused-results", 422, "No result was taken", "`errors` says of each refused result what is wrong with it."
+)
 USED_KEY = Problem("used-key", 422, "Used key", "This Idempotency-Key came with another request: make a new one.")
 TOO_MANY = Problem("too-many", 429, "Too many requests", "Wait as many seconds as the header Retry-After says.")
 FAILED = Problem("failed", 500, "Server error", "A defect of SpeedTrack: the server's log has the traceback.")
@@ -41,7 +44,7 @@ AWAY = Problem("away", 503, "Temporarily unavailable", "Ask again after as many 
 
 KINDS = (
     *(UNREADABLE, UNKNOWN_TOKEN, FORBIDDEN, NOT_FOUND, WRONG_METHOD, CONFLICT, BUSY_KEY, WITHOUT_LENGTH, TOO_LARGE),
-    *(WRONG_TYPE, INVALID, USED_KEY, TOO_MANY, FAILED, AWAY),
+    *(WRONG_TYPE, INVALID, REFUSED_RESULTS, USED_KEY, TOO_MANY, FAILED, AWAY),
 )
 BY_STATUS = {kind.status: kind for kind in reversed(KINDS)}  # of equal ones the first, which is the general one
 

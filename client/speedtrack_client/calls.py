@@ -8,7 +8,7 @@ from uuid import uuid4
 import httpx
 
 from speedtrack_client import __version__
-from speedtrack_client.failures import Away, Exit, Failure, misused
+from speedtrack_client.failures import Away, Exit, Failure, NoneTaken, misused
 from speedtrack_client.logins import Login
 
 PAUSES_S = (0.5, 2.0, 5.0)  # between the attempts of one call
@@ -16,6 +16,7 @@ LONGEST_PAUSE_S = 60.0
 BUSY = (429, 502, 503, 504)
 TIMEOUT = httpx.Timeout(60, connect=10)
 PAGE = 200
+REFUSED_RESULTS = "#problem-refused-results"
 CODES = {401: Exit.REFUSED, 403: Exit.REFUSED, 409: Exit.NOT_DONE}
 
 
@@ -87,8 +88,11 @@ class Api:
 
     def refusal_of(self, answer: httpx.Response) -> Failure:
         try:
-            said = plain(str(answer.json()["detail"]))
-        except (ValueError, KeyError, TypeError):
+            problem = answer.json()
+            said = plain(str(problem["detail"]))
+            if str(problem.get("type")).endswith(REFUSED_RESULTS):
+                return NoneTaken(said, [str(one["detail"]) for one in problem["errors"]])
+        except (ValueError, KeyError, TypeError, AttributeError):
             said = f"HTTP {answer.status_code}"
         if answer.status_code >= 500 or answer.status_code == 429:
             return Away(said)

@@ -24,6 +24,14 @@ class Failure(Exception):
         self.code = code
 
 
+class NoneTaken(Failure):
+    """The server took none of the results that were sent. ``refused``: the reasons."""
+
+    def __init__(self, message: str, refused: list[str]) -> None:
+        super().__init__(message, Exit.NOT_DONE)
+        self.refused = refused
+
+
 class Away(Failure):
     """The server does not answer now; it may do so later."""
 

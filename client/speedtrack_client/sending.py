@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from speedtrack_client.calls import Api
-from speedtrack_client.failures import misused
+from speedtrack_client.failures import NoneTaken, misused
 
 LARGEST = 19 * 1024 * 1024  # bytes; the server takes 26 MB, and base64 makes a third more of them
 
@@ -44,5 +44,8 @@ def send(api: Api, project: str, path: Path, said: dict[str, Any]) -> dict[str, 
     """What the server says became of a file. Raises Failure."""
     content = base64.b64encode(content_of(path)).decode()
     name = path.resolve().name
-    report: dict[str, Any] = api.post(f"projects/{project}/files", {"name": name, "content": content, **said})
+    try:
+        report: dict[str, Any] = api.post(f"projects/{project}/files", {"name": name, "content": content, **said})
+    except NoneTaken as e:
+        report = {"taken": 0, "unchanged": 0, "refused": e.refused, "left_out": []}
     return {"file": str(path), **report}

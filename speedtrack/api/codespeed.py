@@ -4,7 +4,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Mapping
 from functools import wraps
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from django.conf import settings
 from django.db import transaction
@@ -16,6 +16,9 @@ from speedtrack.accounts import access, audit, tokens
 from speedtrack.accounts.access import ANYBODY, Caller, Refused
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.accounts.tokens import UnknownToken
+from speedtrack.api.v1.serving.callers import Call, allow
+from speedtrack.api.v1.serving.refusals import TooMany
+from speedtrack.calls.rates import Standing
 from speedtrack.clientaddress import client_address
 from speedtrack.outside import codespeed, document, taking
 from speedtrack.outside.codespeed import BadResult
@@ -41,7 +44,11 @@ def adds(add: Adding) -> Any:
     @wraps(add)
     def view(request: HttpRequest, token: str = "") -> HttpResponse:
         try:
-            return HttpResponse(add(request, caller_of(request, token)), status=202, content_type=PLAIN)
+            return HttpResponse(add(request, allowed_caller(request, token)), status=202, content_type=PLAIN)
+        except TooMany as e:
+            response = HttpResponse(f"{e}\n", status=429, content_type=PLAIN)
+            response["Retry-After"] = str(standing_of(request).wait_s)
+            return response
         except UnknownToken as e:
             response = HttpResponse(f"{e}\n", status=401, content_type=PLAIN)
             response["WWW-Authenticate"] = 'Basic realm="results"'
@@ -52,6 +59,23 @@ def adds(add: Adding) -> Any:
             return HttpResponseBadRequest(str(e), content_type=PLAIN)
 
     return view
+
+
+def allowed_caller(request: HttpRequest, token: str) -> Caller:
+    """The caller, who is within the allowance of programs. Raises UnknownToken and TooMany."""
+    try:
+        caller = caller_of(request, token)
+    except UnknownToken:
+        allow(cast(Call, request), ANYBODY)  # whoever tries tokens is slowed down as well
+        raise
+    allow(cast(Call, request), caller)
+    return caller
+
+
+def standing_of(request: HttpRequest) -> Standing:
+    found = cast(Call, request).standing
+    assert found is not None
+    return found
 
 
 def caller_of(request: HttpRequest, token: str) -> Caller:

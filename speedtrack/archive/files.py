@@ -14,6 +14,7 @@ SCHEMA = "speedtrack.project/1"
 MANIFEST = "manifest.json"
 PEOPLE_FILE = "people.ndjson"
 LONGEST_MANIFEST = 1_000_000
+DAMAGED = (zipfile.BadZipFile, OSError, EOFError, zlib.error, NotImplementedError, RuntimeError, UnicodeDecodeError)
 LONGEST_LINE = 64_000_000  # bytes; documents of trials and logs are the longest values
 CHUNK = 1024 * 1024
 
@@ -52,11 +53,15 @@ class Manifest:
 
 
 def is_archive(file: Path) -> bool:
-    """Is it a zip file with a manifest of this kind?"""
+    """Is it a zip file with a manifest of this kind, or one that cannot be read? Whoever restores that is told why."""
     try:
         with zipfile.ZipFile(file) as archive:
-            return SCHEMA.rpartition("/")[0] in head_of(archive)
-    except (zipfile.BadZipFile, OSError, KeyError, ArchiveError):
+            archive.getinfo(MANIFEST)
+            try:
+                return SCHEMA.rpartition("/")[0] in head_of(archive)
+            except (*DAMAGED, ArchiveError):
+                return True
+    except (zipfile.BadZipFile, OSError, KeyError):
         return False
 
 
@@ -89,7 +94,7 @@ def opened(file: Path) -> Iterator[zipfile.ZipFile]:
             yield archive
     except FileNotFoundError as e:
         raise ArchiveError(f"there is no file {file}") from e
-    except (zipfile.BadZipFile, OSError, EOFError, zlib.error, NotImplementedError) as e:
+    except DAMAGED as e:
         raise ArchiveError(f"{file} is damaged, or no archive ({e}): write it again by `manage.py export`") from e
 
 

@@ -154,7 +154,7 @@ TABLES = (
     Table(Deferral, through("project")),
     Table(Approval, through("pull_request__project"), restored={"planned_at": "coalesce(r.planned_at, now())"}),
     Table(Canary, through("project"), restored={"retired_at": "coalesce(r.retired_at, now())"}),
-    Table(Import, through("project")),
+    Table(Import, through("project"), restored={"unmarked": "'{}'::integer[]"}),  # as nothing waits for detection
     Table(
         Run,
         through("project"),

@@ -1,7 +1,9 @@
 """Which commits results from outside name."""
 
 import re
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
@@ -11,10 +13,10 @@ from django.utils import timezone
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects import fetching, git
-from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
 from speedtrack.projects.models import Branch, Project, Tag
 from speedtrack.projects.remotes import remote_of
-from speedtrack.projects.sync import store_commits
+from speedtrack.projects.sync import project_lock, store_commits
 from speedtrack.runs import pushes
 
 FULL = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -22,6 +24,9 @@ ABBREVIATED = re.compile(r"[0-9a-f]{7,64}")
 NOT_A_NAME = re.compile(r"[\s~^:?*\[\\]|@\{|\.\.|^[-./]")  # no branch or tag has them; git would take them for orders
 MOST_ASKED = 200  # names of one batch that git is asked for, one by one
 MOST_FETCHED = 3  # commits of one batch that are fetched by themselves, as no tracked branch has them
+PATIENCE_S = 30  # for the repository, where somebody waits for an answer
+AGAIN = "send the result again in a minute"
+TRY_LOCK_EVERY_S = 0.2
 PAUSE = timedelta(seconds=2)  # between two looks at a repository because of unknown commits
 
 BEGINNING_WITH = """
@@ -134,7 +139,7 @@ def asked_for(find: Callable[[], str]) -> str:
 def look(project: Project) -> str:
     """Look at the repository, which has perhaps been pushed to; why that was impossible, or empty.
 
-    What is new there is planned as after any push.
+    What is new there is planned as after any push. Where somebody else looks just now, this waits for him.
     """
     if project.untracked_at:
         return "it is no longer tracked, so newer commits are not known here"
@@ -142,10 +147,25 @@ def look(project: Project) -> str:
     if project.polled_at and project.polled_at > timezone.now() - PAUSE:
         return ""
     try:
-        pushes.sync_and_plan(project)
+        with locked(project):
+            pushes.sync_and_plan(project)
+    except RepositoryUnreachable as e:
+        return f"it could not be looked at just now, {AGAIN}: {e}"
     except (RepositoryError, DefinitionError) as e:
         return f"it could not be looked at just now: {e}"
     return ""
+
+
+@contextmanager
+def locked(project: Project) -> Iterator[None]:
+    """Hold the project's lock. Raises RepositoryUnreachable once the surrounding ``git.within`` is over."""
+    while True:
+        with project_lock(project) as is_mine:
+            if is_mine:
+                yield
+                return
+        git.time_left_s()
+        time.sleep(TRY_LOCK_EVERY_S)
 
 
 def fetched(project: Project, names: set[str]) -> Found:

@@ -1,6 +1,6 @@
 """Import files, of SpeedTrack's own format or of other tools', in batches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from speedtrack.outside import document, taking
 from speedtrack.outside.document import MOST_RESULTS, SCHEMA, DocumentError, Refusal
 from speedtrack.outside.readers import Options, OutsideResult, ReadError, folders, registry
 from speedtrack.outside.readers.files import File
-from speedtrack.outside.taking import Report, Sender
+from speedtrack.outside.taking import Prepared, Report, Sender
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Import
 
@@ -119,20 +119,56 @@ def parcels_of(results: Sequence[OutsideResult], tool: str, options: Options) ->
 
 
 def store(
-    project: Project, parcels: Sequence[Parcel], sender: Sender, all_or_nothing: bool, done: Callable[[int], object]
-) -> Outcome:
-    """Store the results of a file. ``done`` hears of how many have been dealt with. Several batches are several
-    imports: what is stored of the first ones stays, whatever comes later."""
-    outcome = Outcome()
-    for parcel in parcels:
-        prepared = taking.prepare(project, parcel.batch, sender)
+    project: Project, files: Mapping[Path, Contents], name: str, done: Callable[[int], object]
+) -> dict[Path, Outcome]:
+    """Store the results of files that this person imports. ``done`` hears of how many have been dealt with.
+
+    Several batches are several imports: what is stored of the first ones stays, whatever comes later.
+    """
+    return store_each(files, prepared_batches(project, files, name), done)
+
+
+def store_all_or_nothing(
+    project: Project, files: Mapping[Path, Contents], name: str, done: Callable[[int], object]
+) -> dict[Path, Outcome]:
+    """The same, but if one result of any file is refused, none is stored."""
+    prepared = list(prepared_batches(project, files, name))
+    with transaction.atomic():
+        outcomes = store_each(files, prepared, done)
+        if any(one.refused for one in outcomes.values()):
+            transaction.set_rollback(True)
+            for one in outcomes.values():
+                one.taken = one.unchanged = 0
+    return outcomes
+
+
+def prepared_batches(
+    project: Project, files: Mapping[Path, Contents], name: str
+) -> Iterator[tuple[Path, Parcel, Prepared]]:
+    for path, contents in files.items():
+        for parcel in contents.parcels:
+            yield path, parcel, taking.prepare(project, parcel.batch, sender_of(name, path.name))
+
+
+def store_each(
+    files: Iterable[Path], prepared: Iterable[tuple[Path, Parcel, Prepared]], done: Callable[[int], object]
+) -> dict[Path, Outcome]:
+    """Each batch in a transaction of its own."""
+    outcomes = {path: Outcome() for path in files}
+    for path, parcel, one in prepared:
         with transaction.atomic():
-            report = taking.store(prepared, all_or_nothing)
-            if report.taken:
-                audit.note(None, "results.import", f"{report.taken} results of {sender.source}", project)
-        outcome.add(parcel, report)
+            outcomes[path].add(parcel, store_noted(one))
         done(len(parcel.batch.results))
-    return outcome
+    return outcomes
+
+
+def store_noted(prepared: Prepared) -> Report:
+    """Store what is right of a batch, with an entry of the audit log."""
+    report = taking.store(prepared)
+    if report.taken:
+        what = f"{report.taken} results of {prepared.sender.source}"
+        audit.note(None, "results.import", what, prepared.project)
+    return report
 
 
 def refusal_in_words(parcel: Parcel, refusal: Refusal) -> str:

@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
@@ -21,6 +22,7 @@ from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.outside import commits, names, storing
 from speedtrack.outside.document import Batch, Point, Refusal, points_of
 from speedtrack.outside.storing import NewResult
+from speedtrack.projects import git
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Import, Machine
 from speedtrack.stats.summary import Estimate, summarize
@@ -38,6 +40,11 @@ class Sender:
     name: str = ""
     source: str = ""
     registers: bool = True
+
+    @property
+    def waits(self) -> bool:
+        """Is it a program that waits for an answer, and a thread of the web server with it?"""
+        return self.door != Import.Door.COMMAND
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,8 @@ def take(project: Project, batch: Batch, sender: Sender, all_or_nothing: bool = 
 
 
 def prepare(project: Project, batch: Batch, sender: Sender) -> Prepared:
-    """Check each result by itself, and find the commits. May fetch from the repository."""
+    """Check each result by itself, and find the commits. May fetch from the repository, for PATIENCE_S at most
+    where somebody waits."""
     points: list[Point] = []
     refused: list[Refusal] = []
     latest = timezone.now() + AHEAD
@@ -124,7 +132,9 @@ def prepare(project: Project, batch: Batch, sender: Sender) -> Prepared:
             refused.append(Refusal(one.index, f"/results/{one.index}/measured_at", detail))
         else:
             points.append(one)
-    return Prepared(project, batch, sender, points, commits.find(project, (one.commit for one in points)), refused)
+    with git.within(commits.PATIENCE_S) if sender.waits else nullcontext():
+        found = commits.find(project, (one.commit for one in points))
+    return Prepared(project, batch, sender, points, found, refused)
 
 
 def store(prepared: Prepared, all_or_nothing: bool = False) -> Report:

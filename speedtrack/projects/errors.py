@@ -13,6 +13,14 @@ class NoSuchCommit(RepositoryError):
     """The repository has no such commit."""
 
 
+class NoSuchBranch(RepositoryError):
+    """The repository has no such branch that can be tracked."""
+
+
+class UnusableName(RepositoryError):
+    """A project cannot have this name."""
+
+
 class GitFailed(RepositoryError):
     """git failed with this exit code (negative: a signal) and this standard error."""
 

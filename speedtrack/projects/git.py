@@ -13,7 +13,9 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -138,6 +140,28 @@ def bounded(words: list[str], directory: Path | None) -> list[str]:
     return ["sh", "-c", BOUNDED, "sh", str(settings.GIT_MOST_MB << 11), memory_kb, *words]
 
 
+deadline: ContextVar[float | None] = ContextVar("deadline", default=None)  # of the monotonic clock
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Let the gits of the block ask a remote for these seconds in all: somebody waits for an answer."""
+    token = deadline.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        deadline.reset(token)
+
+
+def time_left_s() -> float:
+    """Until the end of the surrounding ``within``. Raises RepositoryUnreachable if it is over."""
+    until = deadline.get()
+    left = float("inf") if until is None else until - time.monotonic()
+    if left <= 0:
+        raise RepositoryUnreachable("the repository took too long to answer")
+    return left
+
+
 def run_git(
     *arguments: str, directory: Path | None = None, timeout_s: float | None = None, stdin: str = "", way: Way = NOWHERE
 ) -> str:
@@ -148,16 +172,16 @@ def run_git(
     if any("\0" in argument for argument in arguments):
         raise NoSuchCommit(f"git {arguments[0]}: a name contains a zero byte: check the spelling")
     words = git_command(list(arguments), directory, way)
+    limit_s = timeout_s or settings.GIT_TIMEOUT_S
     if way.protocol != NO_PROTOCOL:
-        words = bounded(words, directory)
+        words, limit_s = bounded(words, directory), min(limit_s, time_left_s())
     try:
-        returncode, out, err = run_to_end(
-            words, git_environment(way), timeout_s or settings.GIT_TIMEOUT_S, stdin.encode()
-        )
+        returncode, out, err = run_to_end(words, git_environment(way), limit_s, stdin.encode())
     except FileNotFoundError as e:
         raise RepositoryError("git is not installed on this machine: install it and try again") from e
     except subprocess.TimeoutExpired as e:
-        remedy = ": raise GIT_TIMEOUT_S for so large a repository" if timeout_s is None else ""
+        is_usual = limit_s == settings.GIT_TIMEOUT_S
+        remedy = ": raise GIT_TIMEOUT_S for so large a repository" if is_usual else ""
         raise RepositoryUnreachable(f"git {arguments[0]} took longer than {e.timeout:.0f} s{remedy}") from e
     if returncode:
         said = way.without_secrets(err.decode("utf-8", "replace").strip())

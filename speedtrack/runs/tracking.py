@@ -20,7 +20,7 @@ from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmar
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects import fetching, git, remotes
 from speedtrack.projects.credentials import store_credential
-from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.errors import NoSuchBranch, RepositoryError, UnusableName
 from speedtrack.projects.fetching import head_ref
 from speedtrack.projects.models import Branch, Credential, Project, Tag
 from speedtrack.projects.releases import newest_patches
@@ -35,6 +35,14 @@ LONGEST_SLUG = 50  # as Project.slug
 
 class NoSuchThing(Exception):
     """The named thing does not exist, or exists already; the message lists what exists."""
+
+
+class NoSuchMachine(NoSuchThing):
+    """No machine that can measure is meant."""
+
+
+class NoSuchBenchmark(NoSuchThing):
+    """The suite has no such benchmark."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,7 @@ def remote_to_track(slug: str, url: str, credential: Credential | None) -> Remot
 
 def check_same_url(project: Project, url: str) -> None:
     if project.url != url:
-        raise RepositoryError(f"project {project.slug} tracks {project.url}: give this one another --name")
+        raise UnusableName(f"project {project.slug} tracks {project.url}: give this one another --name")
 
 
 def track_branch(project: Project, branch_name: str, request: TrackingRequest) -> Tracked:
@@ -135,9 +143,9 @@ def branch_to_track(remote: Remote, name: str | None) -> str:
         raise RepositoryError(f"{url} is empty: push a commit and track it again")
     name = name or git.remote_default_branch(remote) or branches[0]
     if name not in branches:
-        raise RepositoryError(f"{url} has no branch {name!r}: it has {', '.join(branches[:10])}")
+        raise NoSuchBranch(f"{url} has no branch {name!r}: it has {', '.join(branches[:10])}")
     if len(name) > LONGEST_BRANCH:
-        raise RepositoryError(f"branch {name[:40]}... has more than {LONGEST_BRANCH} characters: it cannot be tracked")
+        raise NoSuchBranch(f"branch {name[:40]}... has more than {LONGEST_BRANCH} characters: it cannot be tracked")
     return name
 
 
@@ -149,9 +157,9 @@ def name_in_url(url: str) -> str:
 def valid_slug(name: str) -> str:
     slug = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")
     if not slug:
-        raise RepositoryError(f"cannot make a project name of {name!r}: give one with --name")
+        raise UnusableName(f"cannot make a project name of {name!r}: give one with --name")
     if len(slug) > LONGEST_SLUG:
-        raise RepositoryError(f"{slug} has more than {LONGEST_SLUG} characters: give a shorter one with --name")
+        raise UnusableName(f"{slug} has more than {LONGEST_SLUG} characters: give a shorter one with --name")
     return slug
 
 
@@ -237,9 +245,9 @@ def machines_to_measure(project: Project, name: str | None, policy: PlanningPoli
     else:
         machines = policies.machines_of(policy) if policy else pools.machines_for(project)
     if name and machines[0].retired_at:
-        raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` returns it to service")
+        raise NoSuchMachine(f"machine {name} is retired: `manage.py machine return {name}` returns it to service")
     if not machines:
-        raise NoSuchThing(f"no machine measures {project}: `manage.py machine add NAME` registers one")
+        raise NoSuchMachine(f"no machine measures {project}: `manage.py machine add NAME` registers one")
     return machines
 
 
@@ -326,7 +334,7 @@ def check_known(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> 
     unknown = set(names) - {b.name for b in benchmarks} - {b.ladder for b in benchmarks if b.ladder}
     if unknown:
         known = ", ".join(dict.fromkeys(b.ladder or b.name for b in benchmarks))
-        raise NoSuchThing(f"suite {suite} has no benchmark {', '.join(sorted(unknown))}: it has {known}")
+        raise NoSuchBenchmark(f"suite {suite} has no benchmark {', '.join(sorted(unknown))}: it has {known}")
 
 
 def project_named(slug: str) -> Project:
@@ -344,7 +352,7 @@ def machine_named(name: str) -> Machine:
         return Machine.objects.get(name=name)
     except Machine.DoesNotExist:
         known = ", ".join(m.name for m in machines_by_name()) or "none; add one with `manage.py machine add NAME`"
-        raise NoSuchThing(f"there is no machine {name!r}: there are {known}") from None
+        raise NoSuchMachine(f"there is no machine {name!r}: there are {known}") from None
 
 
 def machine_with_runner(name: str) -> Machine:

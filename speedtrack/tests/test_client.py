@@ -183,6 +183,10 @@ def test_files_are_sent_and_measured_commits_shown(ci: Ci, tmp_path: Path) -> No
     damaged.write_text("{")
     refused = checkout.speedtrack("results", "push", str(damaged), "--json")
     assert refused.returncode == 2 and json.loads(refused.stdout)["error"]["kind"] == "usage"
+    damaged.write_text('{"schema": "speedtrack.points/1", "results": [{"commit": "nosuch", "value": 1}]}')
+    refused = checkout.speedtrack("results", "push", str(damaged), words[2], *words[3:])
+    assert refused.returncode == 6 and "0 taken, 0 unchanged, 1 refused" in refused.stdout, refused.stderr
+    assert "go.txt: 0 taken, 1 unchanged" in refused.stdout  # the next file is sent all the same
     queued = checkout.speedtrack("measure", "HEAD~2..HEAD")
     assert "2 runs of 2 commits are queued" in queued.stdout, queued.stderr
     assert "kvd:" in checkout.speedtrack("status").stdout

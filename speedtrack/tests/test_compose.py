@@ -323,6 +323,39 @@ def test_a_setup_makes_what_is_missing_and_keeps_what_is_there(tmp_path: Path) -
     assert {file.name: file.read_text().strip() for file in secrets.iterdir()} == kept
 
 
+DOCKER = """#!/bin/sh
+[ "$1" = pull ] || echo "registry.example.org/it@sha256:$(printf %s "$4" "$5" | sha256sum | cut -c1-64)"
+"""
+
+
+def test_images_are_pinned_by_digest_and_let_go(tmp_path: Path) -> None:
+    """With a stand-in for Docker, whose digest of an image is that of its name."""
+    set_up(tmp_path)
+    settings, program = tmp_path / ".env", tmp_path / "bin" / "docker"
+    program.parent.mkdir()
+    program.write_text(DOCKER)
+    program.chmod(0o755)
+
+    def pin(*words: str) -> list[str]:
+        environment = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+        subprocess.run([tmp_path / "deploy/pin-images", *words], env=environment, check=True, capture_output=True)
+        return [line for line in settings.read_text().splitlines() if "_IMAGE=" in line and line[0] != "#"]
+
+    settings.write_text(settings.read_text() + "VALKEY_IMAGE=mirror.example.org/valkey:9\n")
+    before = settings.read_text()
+    pinned = pin()
+    compose = (BASE_DIR / "docker-compose.yml").read_text()
+    usual = dict(re.findall(r"\$\{([A-Z]+_IMAGE):-([^}]+:[^}]+)\}", compose))
+    assert len(pinned) == len(usual) > 5
+    for line in pinned:
+        name, _, image = line.partition("=")
+        own = "mirror.example.org/valkey:9" if name == "VALKEY_IMAGE" else usual[name]
+        assert re.fullmatch(rf"{re.escape(own)}@sha256:[0-9a-f]{{64}}", image)
+    assert pin() == pinned
+    assert pin("--undo") == ["VALKEY_IMAGE=mirror.example.org/valkey:9"]
+    assert settings.read_text() == before
+
+
 @pytest.mark.compose
 @pytest.mark.parametrize("files", [[], ["docker-compose.yml", "deploy/managed-postgresql.yml"]])
 def test_compose_accepts_the_file_without_a_word(tmp_path: Path, files: list[str]) -> None:

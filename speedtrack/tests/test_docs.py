@@ -11,6 +11,8 @@ from django.conf import settings
 from django.core.management import BaseCommand, get_commands, load_command_class
 from django.urls import Resolver404, resolve
 
+from speedtrack.web.pages import installation
+
 ROOT: Path = settings.BASE_DIR
 
 
@@ -109,6 +111,26 @@ def test_settings_exist(document: Path) -> None:
         for word in re.findall(r"\b(?!TLS_)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b", part)
     }
     assert sorted(word for word in named if not re.search(rf"\b{word}\b", sources())) == []
+
+
+def examples(pattern: str) -> set[str]:
+    """The settings of example files of an environment."""
+    found = [re.findall(r"^#?([A-Z][A-Z0-9_]*)=", file.read_text(), flags=re.M) for file in ROOT.glob(pattern)]
+    return {name for names in found for name in names}
+
+
+def test_every_setting_is_in_an_example_or_documented() -> None:
+    read = {name for rows in installation.TOPICS.values() for name in rows}  # a test of that page holds this complete
+    pages = "\n".join((ROOT / name).read_text() for name in DOCUMENTS if name.startswith("docs/"))
+    documented = set(re.findall(r"\b[A-Z][A-Z0-9_]+\b", "\n".join(code(pages))))
+    assert sorted(read - examples("deploy/env/*.example") - documented) == []
+
+
+def test_the_example_of_compose_has_what_compose_asks_for_and_nothing_of_the_processes() -> None:
+    files = (ROOT / "docker-compose.yml").read_text()
+    asked = set(re.findall(r"\$\{([A-Z_]+)", files)) | {"COMPOSE_FILE"}
+    assert examples(".env.example") == asked
+    assert not asked & examples("deploy/env/*.example")
 
 
 def test_pages_exist(document: Path) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -158,6 +159,16 @@ def proxy(behind: Behind, tmp_path: Path) -> Iterator[Proxy]:
         yield proxy
 
 
+def test_the_proxy_of_the_documentation_is_accepted(tmp_path: Path) -> None:
+    page = (devstack.BASE_DIR / "docs/installing.md").read_text()
+    [snippet] = re.findall(r"^```\n(speed\.example\.org \{.*?)^```", page, flags=re.M | re.S)
+    (tmp_path / "Caddyfile").write_text(snippet)
+    command = ["caddy", "validate", "--config", str(tmp_path / "Caddyfile"), "--adapter", "caddyfile"]
+    home = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run(command, env=home, capture_output=True, text=True)
+    assert done.returncode == 0 and "Valid configuration" in done.stdout + done.stderr, done.stderr
+
+
 def test_slow_clients_are_let_go_and_never_reach_the_web_server(proxy: Proxy) -> None:
     halves = [proxy.connect(sent) for sent in (HALF_HEADER, HALF_BODY.replace("/hooks/none", "/login/"))]
     halves += [proxy.connect(HALF_HEADER) for _ in range(SLOW_CLIENTS)]
@@ -177,6 +188,8 @@ def test_slow_clients_are_let_go_and_never_reach_the_web_server(proxy: Proxy) ->
 
 def test_bodies_are_limited_where_the_web_server_limits_them(behind: Behind, tmp_path: Path) -> None:
     limits = {"/login/": bodylimits.PAGES, **{f"{start}x": limit for start, limit in bodylimits.LONGER.items()}}
+    results = ("/api/v1/projects/kvd/results", "/result/add/json/", "/codespeed/token/result/add/json/")
+    limits |= dict.fromkeys(results, bodylimits.RESULTS_LIMIT)
     with proxying(behind, tmp_path, PROXY_BODY="1m") as proxy, httpx.Client(base_url=proxy.url, timeout=60) as client:
         for path, limit in limits.items():
             assert client.post(path, content=bytes(limit)).text == "complete"

@@ -12,7 +12,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -228,3 +231,19 @@ def test_a_key_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode != 0 and "SECRET_KEY_FILE=/nowhere: cannot be read" in done.stderr
+
+
+def test_secrets_of_one_process_have_a_file_of_their_own(tmp_path: Path) -> None:
+    """systemd gives it to that process alone; the command that an operator starts has all of them."""
+    assert lines("speedtrack@.service", "EnvironmentFile")[1:] == ["-/etc/speedtrack/%i.env"]
+    loader = SourceFileLoader("manage", str(devstack.BASE_DIR / "deploy/speedtrack-manage"))
+    manage: Any = module_from_spec(ModuleSpec("manage", loader))
+    loader.exec_module(manage)
+    manage.SETTINGS = tmp_path
+    (tmp_path / "speedtrack.env").write_text("# common\nEMAIL_HOST=mail.example.org\nMETRICS_TOKEN=old\n")
+    (tmp_path / "web.env").write_text("METRICS_TOKEN='of the web'\n")
+    (tmp_path / "notify.env").write_text("EMAIL_HOST_PASSWORD=hush\n")
+    (tmp_path / "secret-key").write_text("key\n")
+    found = manage.settings()
+    expected = {"EMAIL_HOST": "mail.example.org", "METRICS_TOKEN": "of the web", "EMAIL_HOST_PASSWORD": "hush"}
+    assert expected.items() <= found.items() and found["SECRET_KEY"] == "key"

@@ -1,6 +1,8 @@
 """``manage.py up``: the server in a terminal, which starts again whatever ends."""
 
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -9,14 +11,19 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
 
 from speedtrack import devstack
 from speedtrack.tests.installation import database_url, free_port
 
 PATIENCE_S = 180
+LINK = "Make the first account of this installation, once: "
 
 
 @pytest.fixture
@@ -76,6 +83,7 @@ def test_the_server_is_kept_up_until_it_is_told_to_end(
     said, _ = server.communicate(timeout=PATIENCE_S)
     assert server.returncode == 0 and "The live had ended, and was started again" in said, said
     assert f"Serving at http://{environment['WEB_ADDRESS']}" in said
+    assert re.search(rf"{LINK}http://\S+/accounts/\S+", said), said
     assert not [one for one in children if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
 
 
@@ -92,3 +100,32 @@ def test_a_taken_address_is_one_line(environment: dict[str, str]) -> None:
         )
     assert done.returncode == 1 and "set WEB_ADDRESS to a free port" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_first_start_of_a_stack_prints_the_owners_link(db: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """The service `migrate` of docker-compose.yml does; not once there is an operator."""
+    call_command("prepare")
+    link = capsys.readouterr().out.partition(LINK)[2].strip()
+    page = Client().get(urlsplit(link).path)
+    assert page.status_code == 200 and b"password" in page.content
+    User.objects.create_superuser("ada")
+    call_command("prepare")
+    assert LINK not in capsys.readouterr().out
+
+
+def test_a_release_archive_is_set_up_without_npm(tmp_path: Path) -> None:
+    """What `make release` packs has the pages built, and no `.git`."""
+    (tmp_path / "frontend/dist").mkdir(parents=True)
+    (tmp_path / "frontend/src").mkdir()
+    for name in ("Makefile", "requirements.txt", "frontend/package.json", "frontend/package-lock.json"):
+        shutil.copy(devstack.BASE_DIR / name, tmp_path / name)
+
+    def steps() -> str:
+        done = subprocess.run(["make", "--dry-run", "up"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "npm" in steps()  # a tree that was never built
+    (tmp_path / "frontend/dist/.built").touch()
+    (tmp_path / "frontend/package.json").touch()  # whatever the times of unpacked files are
+    assert "manage.py up" in steps() and "npm" not in steps()

@@ -1,23 +1,62 @@
 """Exports: the points of a project for programs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.views.decorators.http import require_safe
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 
+from speedtrack.accounts import access, tokens
+from speedtrack.accounts.models import Scope
+from speedtrack.accounts.tokens import UnknownToken
+from speedtrack.clientaddress import client_address
+from speedtrack.projects.models import Project
+from speedtrack.text import UNSTORABLE
 from speedtrack.web.pages import exports
 from speedtrack.web.requests.formats import csv_response, format_or_404
-from speedtrack.web.scope import project_or_404
 
 FORMS = ("csv", "json", "ndjson")
 
 
-@require_safe
+def to_programs(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """A view that people read with their session, and programs with a token in the header Authorization."""
+
+    @require_safe
+    @wraps(view)
+    def checked(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponseBase:
+        try:
+            response = view(request, *arguments, **named)
+        except UnknownToken as e:
+            response = HttpResponse(f"{e}\n", status=401, content_type="text/plain; charset=utf-8")
+            response.headers["WWW-Authenticate"] = 'Bearer realm="SpeedTrack"'
+        patch_vary_headers(response, ["Authorization", "Cookie"])
+        if "Authorization" in request.headers or request.user.is_authenticated:
+            patch_cache_control(response, private=True)
+        return response
+
+    return checked
+
+
+def project_seen(request: HttpRequest, slug: str) -> Project:
+    """The project, if the caller may read it. Raises Http404 and UnknownToken."""
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    if kind and (kind.lower() != "bearer" or UNSTORABLE.search(token)):
+        raise UnknownToken("the header must be `Authorization: Bearer stpt_...`, with a token of your settings")
+    caller = tokens.find(token.strip(), client_address(request)) if kind else access.person(request.user)
+    found = access.visible(caller).filter(slug=slug).first() if Scope.READ in caller.scopes else None
+    if found is None:
+        raise Http404(f"There is no project {slug!r}.")
+    return found
+
+
+@to_programs
 def export(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     """All points of a branch, or those that the query chooses."""
     format_or_404(form, "an export", FORMS)
-    choice = exports.choice_of(project_or_404(slug), request.GET)
+    choice = exports.choice_of(project_seen(request, slug), request.GET)
     if form == "csv":
         return csv_response(f"{slug}-points", exports.csv_rows(choice))
     if form == "json":
@@ -31,8 +70,8 @@ def attachment(pieces: Iterator[str], kind: str, name: str) -> StreamingHttpResp
     return response
 
 
-@require_safe
+@to_programs
 def openmetrics(request: HttpRequest, slug: str) -> HttpResponse:
     """The newest value of each series."""
-    choice = exports.choice_of(project_or_404(slug), request.GET)
+    choice = exports.choice_of(project_seen(request, slug), request.GET)
     return HttpResponse(exports.openmetrics(choice), content_type=CONTENT_TYPE_LATEST)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import schemathesis
+from django.contrib.auth.models import User
 from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
@@ -27,12 +28,14 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from speedtrack.accounts.models import Role
+from speedtrack.alerts import muting
+from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.api.runner import api as runner_api
 from speedtrack.api.v1.pages import schema as people_schema
-from speedtrack.api.v1.tests.conftest import program
+from speedtrack.api.v1.tests.conftest import evidence_of, program
 from speedtrack.projects.models import Annotation
 from speedtrack.runs import queue, tracking
-from speedtrack.runs.models import Measurement, Run
+from speedtrack.runs.models import Import, Measurement, PairedComparison, Profile, Run
 from speedtrack.web.tests.world import World, world
 
 CHECKS = [
@@ -88,9 +91,8 @@ def call_some(operation: Any, mode: GenerationMode, headers: dict[str, str], kno
     @given(case=operation.as_strategy(generation_mode=mode), is_real=st.booleans())
     def call(case: Any, is_real: bool) -> None:
         if is_real:
-            case.path_parameters = {
-                name: known.get(name, value) for name, value in (case.path_parameters or {}).items()
-            }
+            for given_ones in (case.path_parameters or {}, case.query or {}):
+                given_ones.update((name, known[name]) for name in given_ones.keys() & known.keys())
             if isinstance(case.body, dict) and "token" in case.body and "lease" in known:
                 case.body["token"] = known["lease"]
         # werkzeug's client, which calls the application, does not decompress
@@ -103,6 +105,18 @@ def test_api_of_programs(kvd: World) -> None:
     owner = program("ada", project=kvd.project, role=Role.OWNER)
     measured = Measurement.objects.order_by("pk")[0]
     note = Annotation.objects.create(project=kvd.project, commit=kvd.commit(0), text="note")
+    evidence_of(kvd)
+    alert = Alert.objects.create(
+        project=kvd.project,
+        branch=kvd.project.branches.get(),
+        before=kvd.commit(0),
+        commit=kvd.commit(1),
+        status=Alert.Status.CONFIRMED,
+    )
+    quiet = muting.MuteRequest("set-p1", "", None, "noise", 1)
+    waiting = PairedComparison.objects.create(
+        project=kvd.project, base_name="main", head_name=kvd.shas[0], machine=kvd.machines[0]
+    )
     known = {
         "slug": "kvd",
         "name": "kvd-m1",
@@ -111,6 +125,13 @@ def test_api_of_programs(kvd: World) -> None:
         "measurement_id": measured.pk,
         "run_id": Run.objects.latest("pk").pk,
         "annotation_id": note.pk,
+        "alert_id": alert.pk,
+        "mute_id": muting.mute(kvd.project, quiet, User.objects.get(username="ada")).pk,
+        "comparison_id": waiting.pk,
+        "import_id": Import.objects.get().pk,
+        "bisection_id": Bisection.objects.get().pk,
+        "profile_id": Profile.objects.get().pk,
+        **{"machine": "kvd-m1", "benchmark": "get-p1", "commit": "main", "base": kvd.shas[0], "head": "main"},
     }
     assert failures(people_schema(), {"Authorization": f"Bearer {owner.token}"}, known) == []
 

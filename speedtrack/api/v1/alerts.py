@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from django.db.models import Prefetch, QuerySet
 from django.http import Http404
 from ninja import Path, Query, Router, Schema
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Role, Scope
@@ -22,7 +22,7 @@ from speedtrack.api.v1.documents.alerts import (
     MuteDocument,
     MuteOrder,
 )
-from speedtrack.api.v1.documents.common import Id
+from speedtrack.api.v1.documents.common import Id, Time
 from speedtrack.api.v1.measuring import SeriesFilters
 from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
@@ -41,8 +41,8 @@ class AlertFilters(Schema):
 
     status: Annotated[str | None, Field(pattern=STATUSES, description="`open`: suspected or confirmed")] = None
     improvement: Annotated[bool | None, Field(description="only improvements, or only others")] = None
-    since: Annotated[AwareDatetime | None, Field(description="raised at this time or later")] = None
-    before: Annotated[AwareDatetime | None, Field(description="raised before this time")] = None
+    since: Annotated[Time | None, Field(description="raised at this time or later")] = None
+    before: Annotated[Time | None, Field(description="raised before this time")] = None
 
     def of(self, rows: QuerySet[Alert]) -> QuerySet[Alert]:
         own: dict[str, Any] = {"created__gte": self.since, "created__lt": self.before, "improvement": self.improvement}
@@ -129,7 +129,7 @@ class ChangePointFilters(SeriesFilters):
         str | None, Field(pattern="^(suspected|settling|confirmed|refuted|unsettled|history|machine)$")
     ] = None
     series: Annotated[int | None, Field(ge=1, le=2**31 - 1, description="of this series only")] = None
-    since: Annotated[AwareDatetime | None, Field(description="found at this time or later")] = None
+    since: Annotated[Time | None, Field(description="found at this time or later")] = None
 
 
 @router.get("projects/{slug}/change-points", response=Page[ChangePointDocument], summary="List change points")

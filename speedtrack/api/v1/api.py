@@ -1,6 +1,6 @@
 """All operations of the API, by subject."""
 
-from speedtrack.api.v1 import alerts, annotations, comparing, files, gates, measuring, projects, results, runs
+from speedtrack.api.v1 import alerts, annotations, comparing, evidence, files, gates, measuring, projects, results, runs
 from speedtrack.api.v1.serving.service import make_service
 
 #: in the order of the page that documents them
@@ -8,6 +8,7 @@ ROUTERS = (
     projects.router,
     measuring.router,
     comparing.router,
+    evidence.router,
     gates.router,
     alerts.router,
     runs.router,

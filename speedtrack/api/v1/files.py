@@ -14,7 +14,7 @@ from speedtrack.accounts import audit
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
 from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
-from speedtrack.api.v1.serving.refusals import Invalid
+from speedtrack.api.v1.serving.refusals import Invalid, NoneTaken
 from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
 from speedtrack.outside import importing, taking
 from speedtrack.outside.importing import Contents, Outcome, Unreadable
@@ -78,7 +78,8 @@ def send_file(
     idempotency_key: str | None = Header(None, alias=HEADER, description=MEANING),  # type: ignore[type-arg]
 ) -> Status[Any]:
     """A file that a tool wrote, or a document `speedtrack.points/1`. Each result is taken or refused by itself; one
-    that was sent before changes nothing. Needs the scope `results` and the role maintainer."""
+    that was sent before changes nothing. If all are refused, the answer is 422. Needs the scope `results` and the
+    role maintainer."""
     project = project_or_404(request, slug)
     require(request, Role.MAINTAINER, project, Scope.RESULTS)
     user = user_of(request)
@@ -110,20 +111,16 @@ def contents_of(order: FileOrder) -> Contents:
         raise Invalid(str(e), field="content") from None
 
 
-class NoneTaken(Exception):
-    """What was stored is undone."""
-
-
 def report_of(request: Call, contents: Contents, prepared: Sequence[Prepared], order: FileOrder) -> FileReport:
+    """Store what is right, in the caller's transaction. Raises NoneTaken."""
     outcome = Outcome()
-    try:
-        with transaction.atomic():
-            for parcel, one in zip(contents.parcels, prepared, strict=True):
-                outcome.add(parcel, taking.store(one, order.all_or_nothing))
-            if order.all_or_nothing and outcome.refused:
-                raise NoneTaken
-    except NoneTaken:
-        outcome.taken = outcome.unchanged = 0
+    for parcel, one in zip(contents.parcels, prepared, strict=True):
+        outcome.add(parcel, taking.store(one))
+    kept = outcome.taken + outcome.unchanged
+    if outcome.refused and (order.all_or_nothing or not kept):
+        what = f"{len(outcome.refused)} results are refused, so none was taken" if kept else "every result is refused"
+        errors = [{"pointer": "/content", "detail": words} for words in outcome.refused]
+        raise NoneTaken(f"{what}; {outcome.refused[0]}", errors)
     if outcome.taken:
         audit.note(request.auth, "results.import", f"{outcome.taken} results", prepared[0].project)
     return FileReport(

@@ -242,7 +242,8 @@ def list_measurements(
 @router.get("measurements/{measurement_id}", response=MeasurementDetails, summary="Read a measurement with its trials")
 def read_measurement(request: Call, measurement_id: Path[Id]) -> MeasurementDetails:
     visible = access.visible(request.auth)
-    found = known_measurements().filter(pk=measurement_id, series__project__in=visible).first()
+    rows = known_measurements().select_related("origin", "attempt__run")
+    found = rows.filter(pk=measurement_id, series__project__in=visible).first()
     if found is None:
         raise Http404(f"There is no measurement {measurement_id}, or its project is private.")
     return MeasurementDetails.made_of(found, trials_of(found))

@@ -5,11 +5,12 @@ from typing import Annotated
 
 from django.db.models import QuerySet
 from ninja import Query, Router
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 import speedtrack
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Scope
+from speedtrack.api.v1.documents.common import Time
 from speedtrack.api.v1.documents.projects import (
     BranchDocument,
     CommitDocument,
@@ -97,8 +98,8 @@ def list_commits(
         str | None, Field(max_length=250, description="only those behind this commit, tag or branch")
     ] = None,
     until: Annotated[str | None, Field(max_length=250, description="only those up to this one")] = None,
-    since: Annotated[AwareDatetime | None, Field(description="committed at this time or later")] = None,
-    before: Annotated[AwareDatetime | None, Field(description="committed before this time")] = None,
+    since: Annotated[Time | None, Field(description="committed at this time or later")] = None,
+    before: Annotated[Time | None, Field(description="committed before this time")] = None,
 ) -> Page[CommitDocument]:
     """The commits on a branch along first parents, the newest first."""
     project = project_or_404(request, slug)

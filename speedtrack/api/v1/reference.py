@@ -15,9 +15,9 @@ from django.db.models import QuerySet
 
 from speedtrack.accounts import access
 from speedtrack.accounts.access import Caller
-from speedtrack.alerts.models import Alert, Mute
+from speedtrack.alerts.models import Alert, Bisection, Mute
 from speedtrack.projects.models import Annotation, Project
-from speedtrack.runs.models import Machine, Measurement, PairedComparison, Run, Series, Status
+from speedtrack.runs.models import Import, Machine, Measurement, PairedComparison, Profile, Run, Series, Status
 
 Schema = dict[str, Any]
 TOKEN = "$SPEEDTRACK_TOKEN"  # noqa: S105 - the name of a variable
@@ -180,7 +180,12 @@ class Examples:
 
     def __init__(self, caller: Caller) -> None:
         visible = access.visible(caller)
-        measured = Series.objects.filter(project__in=visible).order_by("pk").select_related("project").first()
+        measured = (
+            Series.objects.filter(project__in=visible)
+            .order_by("pk")
+            .select_related("project", "benchmark", "machine")
+            .first()
+        )
         self.project: Project | None = measured.project if measured else visible.order_by("slug").first()
         machine = Machine.objects.order_by("name").values_list("name", flat=True).first()
         self.branch = self.project.default_branch if self.project else "main"
@@ -195,6 +200,12 @@ class Examples:
             "annotation_id": newest(Annotation.objects.filter(project=self.project)),
             "mute_id": newest(Mute.objects.filter(project=self.project)),
             "comparison_id": newest(PairedComparison.objects.filter(project=self.project)),
+            "import_id": newest(Import.objects.filter(project=self.project)),
+            "bisection_id": newest(Bisection.objects.filter(project=self.project)),
+            "profile_id": newest(Profile.objects.filter(attempt__run__project=self.project)),
+            "benchmark": measured.benchmark.name if measured else None,
+            "machine": measured.machine.name if measured else None,
+            "commit": self.branch,
             "base": f"{self.branch}",
             "head": self.branch,
         }

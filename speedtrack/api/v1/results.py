@@ -1,5 +1,6 @@
 """Results from outside: measured elsewhere, and sent in batches."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from django.db import transaction
@@ -12,7 +13,7 @@ from speedtrack.accounts import audit
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.api.v1.documents.common import Document
 from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
-from speedtrack.api.v1.serving.refusals import Invalid
+from speedtrack.api.v1.serving.refusals import Invalid, NoneTaken
 from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
 from speedtrack.outside import document, taking
 from speedtrack.outside.document import DocumentError, Refusal, TooLarge
@@ -21,7 +22,6 @@ from speedtrack.runs.models import Import
 
 router = Router(tags=["Results from outside"])
 
-MOST_ERRORS = 100  # of a refusal
 ROW = {"benchmark": "json_dumps", "metric": "seconds", "unit": "s", "better": "lower", "samples": [0.0121, 0.0119]}
 EXAMPLE = {"schema": document.SCHEMA, "commit": "main", "machine": "ci", "results": [ROW]}
 
@@ -51,14 +51,6 @@ class ResultsReport(Document):
     taken: Annotated[int, Field(description="results that are stored now")]
     unchanged: Annotated[int, Field(description="results that were stored before")]
     refused: Annotated[list[RefusedResult], Field(description="results that are not stored, and why")]
-
-
-class AllRefused(Exception):
-    """Nothing was taken; what has been written is undone."""
-
-    def __init__(self, refused: list[Refusal], rest: int) -> None:
-        self.refused, self.rest = refused, rest
-        super().__init__()
 
 
 @router.post(
@@ -94,25 +86,22 @@ def send_results(
         raise HttpError(413, e.detail) from e
     except DocumentError as e:
         raise Invalid(e.detail, field=e.pointer.removeprefix("/")) from e
-    except AllRefused as e:
-        raise invalid_batch(e) from e
 
 
 def report_of(request: Call, prepared: taking.Prepared, all_or_nothing: bool) -> ResultsReport:
-    """Store what is right. Raises AllRefused."""
+    """Store what is right. Raises NoneTaken."""
     report = taking.store(prepared, all_or_nothing)
     if report.refused and not report.taken and not report.unchanged:
-        raise AllRefused(report.refused, len(prepared.batch.results) - len(report.refused))
+        raise none_taken(report.refused, len(prepared.batch.results))
     if report.taken:
         audit.note(request.auth, "results.import", f"{report.taken} results", prepared.project)
     refused = [RefusedResult(index=one.index, pointer=one.pointer, detail=one.detail) for one in report.refused]
     return ResultsReport(taken=report.taken, unchanged=report.unchanged, refused=refused)
 
 
-def invalid_batch(error: AllRefused) -> Invalid:
-    """Nothing was taken: a refusal with the results at fault."""
-    first, count = error.refused[0], len(error.refused)
-    what = f"{count} results are refused, so none was taken" if error.rest else "every result is refused"
-    found = Invalid(f"{what}; {first.pointer}: {first.detail}")
-    found.errors = [{"pointer": one.pointer, "detail": one.detail} for one in error.refused[:MOST_ERRORS]]
-    return found
+def none_taken(refused: Sequence[Refusal], sent: int) -> NoneTaken:
+    """With all results at fault."""
+    first, count = refused[0], len(refused)
+    what = f"{count} results are refused, so none was taken" if count < sent else "every result is refused"
+    errors = [{"pointer": one.pointer, "detail": one.detail} for one in refused]
+    return NoneTaken(f"{what}; {first.pointer}: {first.detail}", errors)

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from django.db.models import Count, QuerySet
 from django.http import Http404
 from ninja import Path, Query, Router, Schema
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.api.v1 import asking
-from speedtrack.api.v1.documents.common import Id
+from speedtrack.api.v1.documents.common import Id, Time
 from speedtrack.api.v1.documents.runs import (
     LogDocument,
     LogLine,
@@ -45,7 +45,7 @@ class RunFilters(Schema):
     status: Annotated[str | None, Field(pattern=STATUSES, description="`unfinished`: queued, leased or running")] = None
     machine: Annotated[str | None, Field(max_length=50, description="name of a machine")] = None
     reason: Annotated[str | None, Field(max_length=20, description="such as `push`")] = None
-    since: Annotated[AwareDatetime | None, Field(description="queued at this time or later")] = None
+    since: Annotated[Time | None, Field(description="queued at this time or later")] = None
 
     def of(self, rows: QuerySet[Run]) -> QuerySet[Run]:
         own: dict[str, Any] = {"machine__name": self.machine, "reason": self.reason, "created__gte": self.since}

@@ -225,6 +225,11 @@ BAD: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
         lambda a, b: rewritten(a, b, lambda n, c: b" " * 2_000_000 if n == "manifest.json" else c),
         "too large",
     ),
+    "damaged manifest": (lambda a, b: flipped(a, b), "damaged, or no archive"),
+    "manifest in no UTF-8": (
+        lambda a, b: rewritten(a, b, lambda n, c: b"\xff" + c if n == "manifest.json" else c),
+        "no archive",
+    ),
     "file missing": (lambda a, b: rewritten(a, b, lambda n, c: None if n == "runs_run.ndjson" else c), "differ in"),
     "row changed": (
         lambda a, b: rewritten(a, b, lambda n, c: c.replace(b"5000", b"4000") if n == "runs_samples.ndjson" else c),
@@ -246,6 +251,15 @@ BAD: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
 }
 
 
+def flipped(source: Path, target: Path) -> Path:
+    """A byte of the compressed manifest is another one."""
+    content = bytearray(source.read_bytes())
+    with zipfile.ZipFile(source) as archive:
+        content[archive.getinfo("manifest.json").header_offset + 60] ^= 0xFF
+    target.write_bytes(content)
+    return target
+
+
 def _added(file: Path, name: str) -> Path:
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr(name, "x")
@@ -264,6 +278,10 @@ def test_what_is_wrong_with_an_archive_is_said_and_nothing_is_written(kept: Worl
             restore(bad, AS_COPY)
         assert words in str(refused.value), (name, str(refused.value))
         assert contents() == before, name
+        if name in ("damaged manifest", "manifest in no UTF-8", "large manifest"):
+            with pytest.raises(CommandError) as said:  # the command takes it for an archive, not for a tool's file
+                call_command("import", "copy", str(bad))
+            assert words in str(said.value) and said.value.returncode == 2, name
     with pytest.raises(ArchiveError, match="there is no file"):
         restore(tmp_path / "none.zip", AS_COPY)
     with pytest.raises(ArchiveError, match="is no name"):

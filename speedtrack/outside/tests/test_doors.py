@@ -2,6 +2,7 @@
 
 import base64
 import json
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -13,13 +14,17 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client
 
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import AuditEntry, Membership, Role, Scope
+from speedtrack.outside import commits, importing
 from speedtrack.outside.tests.conftest import document_of, row
-from speedtrack.projects.models import Project
+from speedtrack.projects import sync
+from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import Import, Machine, Measurement, Series
+from speedtrack.tests import builders
 
 GOLDEN = Path(__file__).parent / "points.v1.json"
 
@@ -91,6 +96,38 @@ def test_the_api_refuses_with_problem_documents(client: Client, project: Project
         if pointer:
             assert answer.json()["errors"][0]["pointer"] == pointer
     assert not Measurement.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nobody_waits_long_for_a_repository(
+    client: Client, project: Project, repository: builders.Repository, monkeypatch: Any
+) -> None:
+    """Another process looks at it for a long time; what needs no look is taken."""
+    token, head = token_of(project, Role.MAINTAINER), repository.commit("pushed just now")
+    known = Commit.objects.earliest("pk").sha
+    Project.objects.update(polled_at=None)
+    monkeypatch.setattr(commits, "PATIENCE_S", 0.3)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def look_long() -> None:
+        with sync.project_lock(project):
+            begun.set()
+            goes_on.wait(60)
+        connection.close()
+
+    other = threading.Thread(target=look_long)
+    other.start()
+    try:
+        begun.wait(60)
+        report = post(client, token, document_of(row(known), row(head))).json()
+    finally:
+        goes_on.set()
+        other.join()
+    assert (report["taken"], report["refused"][0]["index"]) == (1, 1)
+    assert "send the result again in a minute" in report["refused"][0]["detail"]
+    assert Project.objects.get().error == ""
+    monkeypatch.undo()
+    assert post(client, token, document_of(row(known), row(head))).json()["taken"] == 1
 
 
 class CodespeedClient:
@@ -205,6 +242,11 @@ def test_codespeeds_addresses_need_a_token(client: Client, settings: Any, projec
     Project.objects.update(is_public=False)
     answer = client.post("/result/add/", codespeed_result(shas[0]))
     assert (answer.status_code, answer.content[:21]) == (400, b"Project kvd not found")
+    settings.API_RATE_ANONYMOUS = 1
+    for password in ("", "stpt_no"):
+        answers = [client.post(f"/result/add/?token={password}", form) for _ in range(12)]
+        assert answers[-1].status_code == 429 and int(answers[-1].headers["Retry-After"]) >= 1
+    assert status(token, "Bearer") == 202, "a token has an allowance of its own"
 
 
 def imported(*arguments: Any) -> str:
@@ -214,7 +256,7 @@ def imported(*arguments: Any) -> str:
 
 
 def test_files_are_imported_whole_or_named_with_what_is_wrong(
-    project: Project, shas: list[str], tmp_path: Path
+    project: Project, shas: list[str], tmp_path: Path, monkeypatch: Any
 ) -> None:
     assert imported(GOLDEN) == "points.v1.json: 3 taken, 0 unchanged, 0 refused\n"
     assert "3 unchanged" in imported(GOLDEN, "--format", "native")
@@ -229,6 +271,16 @@ def test_files_are_imported_whole_or_named_with_what_is_wrong(
     with pytest.raises(CommandError, match="1 results were not stored") as some:
         imported(wrong)
     assert some.value.returncode == 1
+    monkeypatch.setattr(importing, "MOST_RESULTS", 1)  # of a batch: the next file is several
+    several = tmp_path / "several.json"
+    several.write_text(json.dumps([{"name": name, "unit": "hops", "value": 2} for name in ("sort", "search")]))
+    said = (several, wrong, "--commit", shas[2], "--machine", "ci", "--option", "better=lower")
+    with pytest.raises(CommandError, match="results were not stored"):
+        imported(*said, "--all-or-nothing")
+    assert not Measurement.objects.filter(commit__sha=shas[2]).exists()
+    with pytest.raises(CommandError, match="results were not stored"):
+        imported(*said)
+    assert Measurement.objects.filter(commit__sha=shas[2]).count() == 2
     (tmp_path / "cut.json").write_bytes(GOLDEN.read_bytes()[:500])
     (tmp_path / "unknown.txt").write_text("hello")
     (tmp_path / "folder").mkdir()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from speedtrack.projects import fetching, git
-from speedtrack.projects.errors import GitFailed, RepositoryError
+from speedtrack.projects.errors import GitFailed, RepositoryError, RepositoryUnreachable
 from speedtrack.projects.models import Branch, Project
 from speedtrack.projects.remotes import Remote
 from speedtrack.projects.sync import has_news, sync
@@ -221,6 +221,16 @@ def test_a_git_that_fails_to_answer_does_not_delete_a_branch(
         assert project.branches.get().deleted_at is None
     sync(project)
     assert heads(project) == {"main": new}
+
+
+def test_a_block_gives_git_so_many_seconds_in_all(project: Project, repository: Repository) -> None:
+    sync(project)
+    remote, head = Remote(project.url), repository.commit("new")
+    for seconds in (0, 0.001):
+        with git.within(seconds), pytest.raises(RepositoryUnreachable, match="took"):
+            fetching.find_commit(project.slug, remote, head)
+    with git.within(30):
+        assert fetching.find_commit(project.slug, remote, head) == head
 
 
 def test_a_mirror_that_lost_objects_is_filled_again(project: Project, repository: Repository) -> None:

@@ -18,6 +18,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
+from pydantic_core import to_json
 
 from speedtrack.alerts.lines import END, sql
 from speedtrack.benchmarks.metrics import METRICS
@@ -31,7 +32,8 @@ RECENT = 200  # commits among which the newest value of a series is looked for
 
 ROWS = sql("""
   SELECT p.number, c.sha, c.committed_at, c.author_name, c.subject, b.name, s.metric, ma.name, e.digest,
-         m.value, m.low, m.high, m.n, m.flags, a.run_id, a.ended_at, CASE WHEN %(samples)s THEN r.values END
+         m.value, m.low, m.high, m.n, m.flags, a.run_id, coalesce(o.measured_at, a.ended_at), b.digest,
+         CASE WHEN %(samples)s THEN r.values END
     FROM projects_position p
     JOIN projects_commit c ON c.id = p.commit_id
     JOIN runs_measurement m ON m.commit_id = p.commit_id AND IS_POINT
@@ -40,6 +42,7 @@ ROWS = sql("""
     JOIN runs_machine ma ON ma.id = s.machine_id
     JOIN runs_environment e ON e.id = s.environment_id
     JOIN runs_attempt a ON a.id = m.attempt_id
+    LEFT JOIN runs_origin o ON o.measurement_id = m.id
     LEFT JOIN runs_samples r ON %(samples)s AND r.measurement_id = m.id
    WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
      AND (%(benchmark)s = '' OR b.name = %(benchmark)s) AND (%(metric)s = '' OR s.metric = %(metric)s)
@@ -66,11 +69,15 @@ NEWEST = sql("""
    WHERE s.project_id = %(project)s
 ORDER BY b.name, s.metric, ma.name, s.id
 """)
+MEANING = ("unit", "better")
 ENDS = "SELECT min(number), max(number) FROM projects_position WHERE branch_id = %s"
 
 
 class Row(NamedTuple):
-    """A point. ``position`` counts commits from the root of the branch; values are in the metric's unit."""
+    """A point. ``position`` counts commits from the root of the branch; values are in the metric's unit.
+
+    ``measured_at``: what a result from outside says of itself, else when its attempt ended.
+    """
 
     position: int
     commit: str
@@ -88,6 +95,7 @@ class Row(NamedTuple):
     flags: list[str]
     run: int
     measured_at: datetime | None
+    benchmark_digest: str
     samples: list[float | None] | None
 
 
@@ -162,7 +170,7 @@ def stretch(choice: Choice, first: int, last: int) -> list[Row]:
 
 
 def csv_rows(choice: Choice) -> Iterator[list[Any]]:
-    yield [*Row._fields[:-1], *(["samples"] if choice.samples else [])]
+    yield [*Row._fields[:-1], *MEANING, *(["samples"] if choice.samples else [])]
     for row in rows(choice):
         cells = row._replace(
             author=csv_cell(row.author),
@@ -170,10 +178,16 @@ def csv_rows(choice: Choice) -> Iterator[list[Any]]:
             benchmark=csv_cell(row.benchmark),
             metric=csv_cell(row.metric),
         )
-        flags, samples = " ".join(row.flags), " ".join(map(str, row.samples or ()))
         times = {"committed_at": row.committed_at.isoformat(), "measured_at": text_of(row.measured_at)}
-        written = cells._asdict() | times | {"flags": flags, "samples": samples}
-        yield list(written.values())[: None if choice.samples else -1]
+        written = cells._asdict() | times | {"flags": " ".join(row.flags)} | meaning_of(row.metric)
+        samples = " ".join(map(str, written.pop("samples") or ()))
+        yield [*written.values(), *([samples] if choice.samples else [])]
+
+
+def meaning_of(metric: str) -> dict[str, str]:
+    """What makes its values readable without this server."""
+    known = METRICS.get(metric)
+    return dict(zip(MEANING, (known.unit, known.better.value) if known else ("", ""), strict=True))
 
 
 def text_of(time: datetime | None) -> str:
@@ -192,10 +206,11 @@ def line_of(row: Row, choice: Choice) -> str:
         "subject": plain(row.subject),
         "committed_at": row.committed_at.isoformat(),
         "measured_at": text_of(row.measured_at) or None,
+        **meaning_of(row.metric),
     }
     if not choice.samples:
         del document["samples"]
-    return json.dumps(document)
+    return to_json(document, inf_nan_mode="null").decode()  # JSON has neither infinity nor NaN
 
 
 def document(choice: Choice) -> Iterator[str]:

@@ -93,7 +93,8 @@ RULES: dict[str, Rule] = {
     **rules(Rule(), "project", "project-values", "timeline", "timeline-values", "lines", "commit", "latency"),
     **rules(Rule(), "releases", "releases-feed", "releases-values", "compare", "compare-values"),
     **rules(Rule(), "alerts", "alerts-values", "alerts-feed", "changes-feed", "sensitivity", "sensitivity-values"),
-    **rules(Rule(), "badge", "embed", "timeline-picture", "project-picture", "pulls", "export", "openmetrics"),
+    **rules(Rule(), "badge", "embed", "timeline-picture", "project-picture", "pulls"),
+    **rules(all_of(Need.NOTHING), "export", "openmetrics"),  # the view also takes a token
     "alert": Rule(change=Role.TRIAGER, of=ALERT),
     **rules(Rule(of=ALERT), "alert-picture", "alert-values"),
     **rules(all_of(Role.TRIAGER, ALERT), "alert-move", "alert-split", "alert-merge"),

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 from collections.abc import Iterator
 from io import StringIO
@@ -11,12 +12,16 @@ from typing import Any
 import psycopg
 import pytest
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from speedtrack.projects.models import Commit, Position
-from speedtrack.runs.models import Measurement, Samples
+from speedtrack.accounts import tokens
+from speedtrack.accounts.models import Membership, Role, Scope
+from speedtrack.outside import document, taking
+from speedtrack.projects.models import Commit, Position, Project
+from speedtrack.runs.models import Import, Measurement, Samples
 from speedtrack.web.pages import exports
 from speedtrack.web.tests.world import CPU, World, slowed, world
 
@@ -40,13 +45,13 @@ def text_of(client: Client, address: str) -> str:
 
 def test_each_form_has_every_point_of_the_branch(measured: World, client: Client, monkeypatch: Any) -> None:
     monkeypatch.setattr(exports, "STRETCH", 2)
-    document = json.loads(text_of(client, "/p/kvd/export.json?samples=1"))
+    whole = json.loads(text_of(client, "/p/kvd/export.json?samples=1"))
     lines = [json.loads(line) for line in text_of(client, "/p/kvd/export.ndjson?samples=1").splitlines()]
     rows = list(csv.DictReader(StringIO(text_of(client, "/p/kvd/export.csv?samples=1"))))
     there = Measurement.objects.filter(accepted=True, paired=False).select_related("commit", "series__benchmark")
     assert len(there) > 40
-    assert document["schema"] == "speedtrack.export/1" and document["branch"] == "main"
-    assert document["points"] == lines and len(rows) == len(lines) == len(there)
+    assert whole["schema"] == "speedtrack.export/1" and whole["branch"] == "main"
+    assert whole["points"] == lines and len(rows) == len(lines) == len(there)
     places = dict(Position.objects.values_list("commit", "number"))
     expected = {
         (places[one.commit_id], one.series.benchmark.name, one.series.metric, one.value, one.n) for one in there
@@ -78,6 +83,36 @@ def test_a_query_chooses_points(measured: World, client: Client) -> None:
     for wrong in ("branch=none", "after=x", "after=9999999999", "since=yesterday", "since=2026-13-01", "until=12:00"):
         assert client.get(f"/p/kvd/export.csv?{wrong}").status_code == 404, wrong
     assert client.get("/p/kvd/export.xml").status_code == client.get("/p/none/export.csv").status_code == 404
+
+
+def test_a_row_says_what_its_values_mean(measured: World, client: Client) -> None:
+    """Also of a result that was measured elsewhere, long before it was sent."""
+    row = {"benchmark": "sort", "metric": "time", "unit": "s", "better": "lower", "samples": [1.5, 2.5]}
+    sent = {"schema": "speedtrack.points/1", "commit": "main", "machine": "ci", "measured_at": "2026-03-01T12:00:00Z"}
+    batch = document.batch_of({**sent, "results": [row]})
+    taking.take(measured.project, batch, taking.Sender(Import.Door.COMMAND))
+    Samples.objects.filter(measurement__series__benchmark__name="sort").update(values=[1.5, math.nan])
+    found = json.loads(text_of(client, "/p/kvd/export.ndjson?benchmark=sort&samples=1"))
+    assert (found["unit"], found["better"], found["samples"]) == ("s", "lower", [1.5, None])
+    assert found["measured_at"] == "2026-03-01T12:00:00+00:00"
+    assert found["benchmark_digest"].startswith("sha256:")
+    [cells] = csv.DictReader(StringIO(text_of(client, "/p/kvd/export.csv?benchmark=sort&samples=1")))
+    assert (cells["unit"], cells["better"], cells["samples"]) == ("s", "lower", "1.5 nan")
+    assert cells["benchmark_digest"] == found["benchmark_digest"] and cells["measured_at"] == found["measured_at"]
+
+
+def test_a_token_reads_exports_of_a_private_project(measured: World, client: Client) -> None:
+    Project.objects.update(is_public=False)
+    user = User.objects.create_user("ada")
+    Membership.objects.create(project=measured.project, user=user, role=Role.READER)
+    _, token = tokens.issue(user, "ci", [Scope.READ], days=None)
+    _, other = tokens.issue(user, "ci", [Scope.RESULTS], days=None)
+    for address in ("/p/kvd/export.csv", "/p/kvd/openmetrics"):
+        assert client.get(address).status_code == 404
+        answer = client.get(address, headers={"Authorization": f"Bearer {token}"})
+        assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "private")
+        for wrong, status in ((f"Bearer {other}", 404), ("Bearer stpt_wrong", 401), (f"Basic {token}", 401)):
+            assert client.get(address, headers={"Authorization": wrong}).status_code == status
 
 
 def test_no_cell_is_a_formula_and_no_text_hides_anything(measured: World, client: Client) -> None:

@@ -1,14 +1,25 @@
 """What documents are made of."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from speedtrack.text import UNSTORABLE, plain
 
 Text = Annotated[str, BeforeValidator(plain)]  #: text of others, without what moves a terminal's cursor
-Time = AwareDatetime  #: RFC 3339, in UTC
 LARGEST_ID = 2**63 - 1
+
+
+def in_utc(time: datetime) -> datetime:
+    """Raises ValueError for a time that only its zone keeps within the years that there are."""
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("in UTC this lies outside of the years 1 to 9999") from None
+
+
+Time = Annotated[AwareDatetime, AfterValidator(in_utc)]  #: RFC 3339, in UTC
 
 
 class Document(BaseModel):

@@ -264,11 +264,40 @@ class TrialDocument(Document):
         )
 
 
+class OriginDocument(Document):
+    """What a measurement from outside says of itself."""
+
+    import_id: int | None = Field(description="the batch with which it came")
+    measured_at: Time | None
+    id: Text = Field(description="by which its sender tells it from others; empty: none")
+    page: Text = Field(description="address of a page about it; empty: none")
+    tags: dict[str, Text]
+
+    @staticmethod
+    def of(one: Measurement) -> "OriginDocument | None":
+        """Of a measurement with its attempt's run; None: a runner measured it."""
+        found = getattr(one, "origin", None)
+        if found is None:
+            return None
+        return OriginDocument(
+            import_id=one.attempt.run.imported_id,
+            measured_at=found.measured_at,
+            id=found.external_id,
+            page=found.url,
+            tags=found.tags or {},
+        )
+
+
 class MeasurementDetails(MeasurementDocument):
-    """A measurement with its trials."""
+    """A measurement with its trials and where it comes from."""
 
     trials: list[TrialDocument] = Field(description="none, once retention has deleted them")
+    origin: OriginDocument | None = Field(description="of one that was measured elsewhere; null: a runner measured it")
 
     @staticmethod
     def made_of(one: Measurement, trials: Iterable[Trial]) -> "MeasurementDetails":
-        return MeasurementDetails(**measurement_fields(one), trials=[TrialDocument.of(trial) for trial in trials])
+        return MeasurementDetails(
+            **measurement_fields(one),
+            trials=[TrialDocument.of(trial) for trial in trials],
+            origin=OriginDocument.of(one),
+        )

@@ -1,5 +1,6 @@
 """Refusals of the API: exceptions of rooms below become problem documents."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,10 +15,16 @@ from speedtrack.alerts.triage import Stale
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.calls.keys import KeyBusy, UsedKey
 from speedtrack.problems import Problem
-from speedtrack.projects.errors import GitFailed, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.errors import (
+    GitFailed,
+    NoSuchBranch,
+    RepositoryError,
+    RepositoryUnreachable,
+    UnusableName,
+)
 from speedtrack.runs.comparing import NotComparable
 from speedtrack.runs.pullrequests import NotApprovable
-from speedtrack.runs.tracking import NoSuchThing
+from speedtrack.runs.tracking import NoSuchBenchmark, NoSuchMachine, NoSuchThing
 
 Errors = Sequence[dict[str, str]]
 Handler = Callable[[HttpRequest, Any], HttpResponse]
@@ -34,6 +41,14 @@ class Invalid(ValueError):
         if field or parameter:
             place = {"parameter": parameter} if parameter else {"pointer": f"/{field}"}
             self.errors = [{**place, "detail": detail}]
+
+
+class NoneTaken(Exception):
+    """Every result that was sent is refused, or one where all or none are to be taken. ``errors``: one for each."""
+
+    def __init__(self, detail: str, errors: Errors) -> None:
+        super().__init__(detail)
+        self.errors = errors
 
 
 class WrongMediaType(Exception):
@@ -77,8 +92,35 @@ def refuse(request: HttpRequest, kind: Problem, detail: str, errors: Errors = ()
     return response
 
 
+# By what the rooms below raise: the fields of a body that may be at fault; it is the first one that the body states.
+FIELDS: dict[type[Exception], tuple[str, ...]] = {
+    NoSuchMachine: ("machine",),
+    NoSuchBenchmark: ("benchmarks",),
+    NoSuchBranch: ("branch",),
+    UnusableName: ("name",),
+    NoSuchThing: ("range", "commits", "branch"),
+    DefinitionError: ("suite",),
+    RepositoryError: ("repository", "range", "commits", "branch", "head"),
+}
+
+
 def refusing(kind: Problem) -> Handler:
-    return lambda request, error: refuse(request, kind, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+    return lambda request, error: refuse(
+        request, kind, f"{str(error)[:1].upper()}{str(error)[1:]}.", errors_of(request, error, kind)
+    )
+
+
+def errors_of(request: HttpRequest, error: Exception, kind: Problem) -> Errors:
+    """The field of the body that an invalid request has wrong, if that is known."""
+    if kind != problems.INVALID:
+        return []
+    try:
+        body = json.loads(request.body)
+    except ValueError:
+        return []
+    names = next((FIELDS[one] for one in type(error).__mro__ if one in FIELDS), ())
+    stated = [name for name in names if isinstance(body, dict) and body.get(name) is not None]
+    return [{"pointer": f"/{name}", "detail": str(error)} for name in stated[:1]]
 
 
 def add_handlers(api: NinjaAPI) -> None:
@@ -95,6 +137,10 @@ def refuse_missing(request: HttpRequest, error: Exception) -> HttpResponse:
 
 def refuse_invalid(request: HttpRequest, error: Invalid) -> HttpResponse:
     return refuse(request, problems.INVALID, f"{error}.", error.errors)
+
+
+def refuse_results(request: HttpRequest, error: NoneTaken) -> HttpResponse:
+    return refuse(request, problems.REFUSED_RESULTS, f"{error}.", error.errors)
 
 
 def refuse_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
@@ -128,6 +174,7 @@ def refuse_stranger(request: HttpRequest, error: Exception) -> HttpResponse:
 HANDLERS: dict[type[Exception], Handler] = {
     Http404: refuse_missing,
     Invalid: refuse_invalid,
+    NoneTaken: refuse_results,
     ValidationError: refuse_document,
     HttpError: refuse_unreadable,
     AuthenticationError: refuse_stranger,

@@ -2,21 +2,25 @@
 
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.alerts.models import Alert
-from speedtrack.api.v1.tests.conftest import Program, program
+from speedtrack.api.v1.tests.conftest import Program, evidence_of, program
 from speedtrack.projects.models import Project, Tag
-from speedtrack.runs.models import Measurement, Run
+from speedtrack.runs import packing
+from speedtrack.runs.models import Measurement, Result, Run
+from speedtrack.tests.latencies import encoded
 from speedtrack.web.tests.world import CPU, World, counted
 
 LISTS = (
     *("projects", "projects/kvd/branches", "projects/kvd/commits", "projects/kvd/tags", "projects/kvd/pulls"),
     *("projects/kvd/benchmarks", "projects/kvd/series", "projects/kvd/measurements", "projects/kvd/alerts", "alerts"),
     *("projects/kvd/change-points", "projects/kvd/mutes?all=true", "projects/kvd/runs", "runs", "metrics", "machines"),
-    *("projects/kvd/annotations", "machines/kvd-m1/environments"),
+    *("projects/kvd/annotations", "machines/kvd-m1/environments", "machines/kvd-m1/canary-checks"),
+    *("projects/kvd/imports", "projects/kvd/bisections", "projects/kvd/sensitivity"),
 )
 
 
@@ -33,6 +37,59 @@ def test_all_lists_and_what_they_link_to(slow: tuple[World, Alert], anybody: Pro
         anybody.read(address)
     assert anybody.read(f"alerts/{alert.pk}")["history"][0]["kind"] == "raised"
     assert anybody.read("queue")["machines"][0]["machine"] == "kvd-m1"
+
+
+def test_what_stands_behind_numbers(slow: tuple[World, Alert], anybody: Program) -> None:
+    made, _ = slow
+    evidence_of(made)
+    (brought,) = anybody.read("projects/kvd/imports")["items"]
+    assert anybody.read(brought["url"]) == brought
+    assert (brought["door"], brought["by"], brought["tool"], brought["runs"]) == ("command", "ada", "hyperfine", 1)
+    (sent,) = anybody.read("projects/kvd/measurements?benchmark=sort")["items"]
+    assert anybody.read(sent["url"])["origin"] == {
+        "import_id": brought["id"],
+        "measured_at": "2026-03-01T12:00:00Z",
+        "id": "",
+        "page": "",
+        "tags": {"job": "7"},
+    }
+    (searched,) = anybody.read("projects/kvd/bisections")["items"]
+    found = anybody.read(searched["url"])["searches"]
+    assert [(one["benchmark"], one["after"], one["until"]) for one in found] == [
+        ("get-p1", made.shas[2], made.shas[3]),
+        ("set-p1", None, None),
+    ]
+    assert {one["sha"]: one["answer"] for one in found[0]["answers"]} == {
+        made.shas[3]: "different",
+        made.shas[2]: "old",
+    }
+    (check,) = anybody.read("machines/kvd-m1/canary-checks")["items"]
+    assert (check["project"], check["answer"], check["is_good"]) == ("kvd", "steady", True)
+    (profile,) = anybody.read(f"runs/{check['run']}/profiles")["items"]
+    assert anybody.read(profile["url"])["stacks"] == ["main;get 2", "main 1"]
+    shown = anybody.read(f"projects/kvd/sensitivity?benchmark=get-p1&metric={CPU}")["items"][0]
+    assert (shown["benchmark"], shown["metric"], shown["machine"]) == ("get-p1", CPU, "kvd-m1")
+    assert shown["points"] > 0 and isinstance(shown["is_too_noisy"], bool)
+
+
+def test_a_percentile_curve(kvd: World, anybody: Program) -> None:
+    place = f"projects/kvd/latency?commit={kvd.shas[0]}&benchmark=get-p1&machine=kvd-m1"
+    empty = anybody.read(place)
+    assert (empty["trials"], empty["requests"], empty["curve"]) == (0, 0, [])
+    trial = {"name": "get", "latency_hdr_v2": encoded(range(10_000, 20_000)), "flags": []}
+    documents = [{"trial": 1, "driver": {"schema": "speedbench.v1", "tests": [trial]}}]
+    own = Result.objects.filter(attempt__run__commit=kvd.commit(0), benchmark__name="get-p1")
+    assert own.update(documents=packing.pack(documents)) == 1
+    found = anybody.read(place)
+    assert (found["trials"], found["requests"], found["is_flagged"]) == (1, 10_000, False)
+    curve = {round(one["share"], 6): one["ns"] for one in found["curve"]}
+    assert curve[0] == pytest.approx(10_000, rel=1e-3) and curve[1] == pytest.approx(20_000, rel=1e-3)
+    assert curve[0.9] == pytest.approx(19_000, rel=1e-3) and list(curve.values()) == sorted(curve.values())
+    assert anybody.refused("GET", place.replace(kvd.shas[0], "no"))["errors"][0]["parameter"] == "commit"
+    assert anybody.refused("GET", "projects/kvd/latency?commit=main&machine=kvd-m1")["errors"][0] == {
+        "parameter": "benchmark",
+        "detail": "Field required",
+    }
 
 
 def test_points_and_raw_samples(slow: tuple[World, Alert], anybody: Program) -> None:
@@ -62,6 +119,9 @@ def test_a_page_is_stable_while_rows_come(kvd: World, anybody: Program) -> None:
     second = anybody.read(first["next"])
     assert [one["sha"] for one in (*first["items"], *second["items"])] == kvd.shas[3::-1]
     assert second["next"] is None
+    for early in ("0001-01-01T00:00:00%2B23:59", "9999-12-31T23:59:59-23:59", "10000-01-01T00:00:00Z", "2026-01-01"):
+        problem = anybody.refused("GET", f"projects/kvd/commits?since={early}")
+        assert (problem["status"], problem["errors"][0]["parameter"]) == (422, "since"), early
     problem = anybody.refused("GET", "projects/kvd/commits?cursor=nonsense")
     assert problem["errors"][0]["parameter"] == "cursor"
     assert anybody.refused("GET", "projects/kvd/commits?limit=1001")["errors"][0]["parameter"] == "limit"

@@ -1,6 +1,7 @@
 """What programs change: with a role and a scope, once per key, and in the audit log."""
 
 import base64
+import gzip
 import json
 import threading
 from datetime import timedelta
@@ -16,6 +17,8 @@ from speedtrack.alerts.models import Alert, Mute
 from speedtrack.api.v1.tests.conftest import Program, program
 from speedtrack.calls import keys
 from speedtrack.calls.models import KeptAnswer
+from speedtrack.outside.readers.tests.samples import content_of
+from speedtrack.outside.tests.test_files_of_tools import NAMED
 from speedtrack.projects.models import Annotation, PullRequest
 from speedtrack.runs import comparing
 from speedtrack.runs.models import Approval, PairedComparison, Reason, Run
@@ -88,9 +91,18 @@ def test_runs(kvd: World) -> None:
     assert maintainer.write("POST", f"runs/{first}/cancel")["run"]["status"] == "cancelled"
     assert maintainer.refused("POST", f"runs/{first}/cancel")["status"] == 409
     assert maintainer.write("POST", f"runs/{first}/retry")["run"]["status"] == "queued"
-    for wrong in ({}, {"branch": "main", "range": "main"}, {"branch": "no"}, {"commits": ["main", "no"]}):
-        assert maintainer.refused("POST", "projects/kvd/runs", wrong)["status"] == 422
-    assert maintainer.refused("POST", "projects/kvd/runs", {"branch": "main", "benchmarks": ["no"]})["status"] == 422
+    for wrong, place in (
+        ({}, ""),
+        ({"branch": "main", "range": "main"}, ""),
+        ({"branch": "no"}, "/branch"),
+        ({"commits": ["main", "no"]}, "/commits"),
+        ({"range": "main..main"}, "/range"),
+        ({"branch": "main", "benchmarks": ["no"]}, "/benchmarks"),
+        ({"branch": "main", "machine": "no"}, "/machine"),
+        ({"branch": "main", "every": 0}, "/every"),
+    ):
+        problem = maintainer.refused("POST", "projects/kvd/runs", wrong)
+        assert (problem["status"], problem["errors"][0]["pointer"]) == (422, place), wrong
     assert Run.objects.filter(reason=Reason.MANUAL).count() == 4
     assert actions() == ["runs.queue", "runs.queue", "run.raise", "run.cancel", "run.retry"]
 
@@ -233,8 +245,9 @@ def test_an_operator_tracks_a_repository(kvd: World) -> None:
     made = owner.write("POST", "projects", order, 201)
     assert (made["slug"], made["repository"], made["is_tracked"]) == ("again", kvd.project.url, True)
     assert owner.refused("POST", "projects", order)["status"] == 409
-    for wrong in ({"repository": "/nowhere"}, {"suite": "no"}, {"last": -1}, {"branch": "no", "name": "x"}):
-        assert owner.refused("POST", "projects", order | {"name": "other"} | wrong)["status"] in (422, 503), wrong
+    for wrong in ({"repository": "/nowhere"}, {"suite": "no"}, {"last": -1}, {"branch": "no"}, {"name": "!"}):
+        problem = owner.refused("POST", "projects", order | {"name": "other"} | wrong)
+        assert (problem["status"], problem["errors"][0]["pointer"]) == (422, f"/{next(iter(wrong))}"), wrong
     assert actions() == ["project.track"]
 
 
@@ -255,10 +268,26 @@ def test_a_file_of_a_tool(kvd: World) -> None:
     assert actions() == ["results.import"]
     row = {"benchmark": "get", "metric": "time", "unit": "ns", "better": "lower", "value": 900}
     mixed = json.dumps({"schema": "speedtrack.points/1", "results": [row, row | {"commit": "no"}]})
-    none = maintainer.write("POST", path, order(mixed, all_or_nothing=True))
-    assert none["taken"] == 0 and len(none["refused"]) == 1
+    only_wrong = {"schema": "speedtrack.points/1", "results": [row | {"commit": "no"}]}
+    for refused in (order(mixed, all_or_nothing=True), order(json.dumps(only_wrong))):
+        none = maintainer.refused("POST", path, refused)
+        assert (none["status"], none["type"]) == (422, "/api/v1/docs#problem-refused-results")
+        assert [one["pointer"] for one in none["errors"]] == ["/content"]
+        assert "no commit, branch or tag 'no'" in none["errors"][0]["detail"]
     some = maintainer.write("POST", path, order(mixed))
     assert some["taken"] == 1 and "/results/1/commit" in some["refused"][0]
+    folders: dict[str, dict[str, str]] = {"criterion": {}, "asv": {"commit": "", "machine": ""}}
+    for name, said in folders.items():
+        content = content_of(name)
+        for old, new in zip(NAMED, kvd.shas, strict=True):
+            content = content.replace(old.encode(), new.encode())
+        for packed in (gzip.compress(content), content):
+            sent = order("", **said) | {"name": name, "content": base64.b64encode(packed).decode()}
+            report = maintainer.write("POST", path, sent)
+            assert report["taken"] + report["unchanged"] > 0 and not report["refused"], name
+        assert report["taken"] == 0
+        cut = base64.b64encode(gzip.compress(content)[:200]).decode()
+        assert maintainer.refused("POST", path, order("", **said) | {"content": cut})["status"] == 422
     wrong = [{"content": "é"}, {"content": ""}, {"format": "no"}, {"name": ""}, {"options": {"a": 1}}, {"more": 1}]
     for one in wrong:
         assert maintainer.refused("POST", path, order(good) | one)["status"] == 422, one

@@ -48,7 +48,7 @@ class Command(PlainCommand):
         parser.add_argument(
             "--option", action="append", default=[], type=pair, metavar="NAME=VALUE", help="an option of the format"
         )
-        parser.add_argument("--all-or-nothing", action="store_true", help="take no result of a file if one is refused")
+        parser.add_argument("--all-or-nothing", action="store_true", help="take none if one result is refused")
         archives = parser.add_argument_group("of an archive that `manage.py export` wrote (docs/archive.md)")
         archives.add_argument("--same-machines", action="store_true", help="machines of equal names are the same ones")
         archives.add_argument("--machine-prefix", default="", help="what names of its machines begin with here")
@@ -107,16 +107,8 @@ def store_all(project: Project, read: dict[Path, Contents], all_or_nothing: bool
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
         total = sum(len(parcel.batch.results) for contents in read.values() for parcel in contents.parcels)
         bar = progress.add_task("storing results", total=total)
-        return {
-            path: importing.store(
-                project,
-                contents.parcels,
-                importing.sender_of(getpass.getuser(), path.name),
-                all_or_nothing,
-                lambda count: progress.advance(bar, count),
-            )
-            for path, contents in read.items()
-        }
+        store = importing.store_all_or_nothing if all_or_nothing else importing.store
+        return store(project, read, getpass.getuser(), lambda count: progress.advance(bar, count))
 
 
 def options_of(options: dict[str, Any]) -> Options:

@@ -1,0 +1,272 @@
+"""What stands behind numbers and verdicts: imports, bisections, checks of canaries, profiles, latencies, noise."""
+
+import zlib
+from typing import Any
+
+from pydantic import Field
+
+from speedtrack.alerts.bisecting import Search
+from speedtrack.alerts.models import Bisection, BisectionAnswer, SeriesSensitivity
+from speedtrack.api.v1.documents.common import Document, Text, Time
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.runs.models import CanaryCheck, Import, Profile
+
+
+class ImportDocument(Document):
+    """A batch of results that were measured elsewhere."""
+
+    id: int
+    project: str
+    at: Time
+    door: str = Field(description="`api`, `codespeed` or `command`")
+    by: Text = Field(description="the sender's name at that time; empty: anybody")
+    tool: Text = Field(description="what wrote the results, as the sender names it")
+    source: Text = Field(description="name of the file")
+    page: Text = Field(description="address of a page about the batch, such as a CI job")
+    runs: int = Field(description="how many runs its results are; each commit on each machine is one")
+    url: str
+
+    @staticmethod
+    def of(one: Import, runs: int) -> "ImportDocument":
+        return ImportDocument(
+            id=one.pk,
+            project=one.project.slug,
+            at=one.at,
+            door=one.door,
+            by=one.name,
+            tool=one.tool,
+            source=one.source,
+            page=one.url,
+            runs=runs,
+            url=f"/api/v1/imports/{one.pk}",
+        )
+
+
+class BisectionDocument(Document):
+    """A search, by paired runs, for the commit between two others at which benchmarks changed."""
+
+    id: int
+    project: str
+    machine: str
+    metric: str
+    before: str = Field(description="the older end, a commit id")
+    commit: str = Field(description="the newer end")
+    commits: int = Field(description="how many commits lie behind the older end, up to the newer one")
+    created: Time
+    ended_at: Time | None
+    note: Text = Field(description="why it ended, if not because all is known")
+    asked_by: Text = Field(description="empty: not known")
+    url: str
+
+    @staticmethod
+    def of(one: Bisection) -> "BisectionDocument":
+        return BisectionDocument(**bisection_fields(one))
+
+
+def bisection_fields(one: Bisection) -> dict[str, Any]:
+    """``one`` with its project, machine, both commits, and who asked."""
+    return {
+        "id": one.pk,
+        "project": one.project.slug,
+        "machine": one.machine.name,
+        "metric": one.metric_name,
+        "before": one.before.sha,
+        "commit": one.commit.sha,
+        "commits": len(one.path),
+        "created": one.created,
+        "ended_at": one.ended_at,
+        "note": one.note,
+        "asked_by": one.asked_by.get_username() if one.asked_by else "",
+        "url": f"/api/v1/bisections/{one.pk}",
+    }
+
+
+class BisectionAnswerDocument(Document):
+    """What all pairs of the older end and a commit say of a benchmark."""
+
+    sha: str
+    answer: str = Field(
+        description="of the newer end `different` or `same`, of others `old` or `new`: the level on which it runs; "
+        "`unknown`, `undecided` or `failed`"
+    )
+    ratio: float | None = Field(description="commit / older end")
+    low: float | None = Field(description="lower end of the ratio's interval")
+    high: float | None
+    pairs: int
+    why: Text = Field(description="why it could not be built or measured")
+
+    @staticmethod
+    def of(one: BisectionAnswer) -> "BisectionAnswerDocument":
+        return BisectionAnswerDocument(
+            sha=one.commit.sha,
+            answer=one.answer,
+            ratio=one.ratio,
+            low=one.low,
+            high=one.high,
+            pairs=one.pairs,
+            why=one.why,
+        )
+
+
+class SearchDocument(Document):
+    """The search of one benchmark."""
+
+    benchmark: Text
+    after: str | None = Field(description="the change lies behind this commit; null: not known that it changed")
+    until: str | None = Field(description="and up to this one; they are neighbours once it is found")
+    answers: list[BisectionAnswerDocument]
+
+    @staticmethod
+    def of(one: Search, bisection: Bisection, shas: dict[int, str]) -> "SearchDocument":
+        left = one.is_at(bisection)
+        places = [bisection.before_id, *bisection.path]
+        return SearchDocument(
+            benchmark=one.benchmark.name,
+            after=shas[places[left.first]] if left else None,
+            until=shas[places[left.last]] if left else None,
+            answers=[BisectionAnswerDocument.of(answer) for answer in one.answers.values()],
+        )
+
+
+class BisectionDetails(BisectionDocument):
+    """A bisection with what is known of each benchmark, and its runs."""
+
+    searches: list[SearchDocument]
+    runs: list[int] = Field(description="ids of the paired runs, oldest first")
+
+
+class CanaryCheckDocument(Document):
+    """What one run of a machine's canary says of the machine."""
+
+    id: int
+    machine: str
+    project: str = Field(description="whose commit the canary is")
+    run: int
+    at: Time = Field(description="when the run ended")
+    answer: str = Field(description="`learning`, `steady`, `off` or `unknown`")
+    is_good: bool
+    series: int | None = Field(description="the one that moved most")
+    ratio: float | None = Field(description="its value / its usual level")
+    limit: float | None = Field(description="how far from 1 the ratio may be; null: while learning")
+
+    @staticmethod
+    def of(one: CanaryCheck) -> "CanaryCheckDocument":
+        return CanaryCheckDocument(
+            id=one.pk,
+            machine=one.canary.machine.name,
+            project=one.canary.project.slug,
+            run=one.run_id,
+            at=one.at,
+            answer=one.answer,
+            is_good=one.good,
+            series=one.series_id,
+            ratio=one.ratio,
+            limit=one.limit,
+        )
+
+
+class ProfileDocument(Document):
+    """Where one side's server spends its time under a benchmark, or why that is not known."""
+
+    id: int
+    run: int
+    benchmark: Text
+    side: str = Field(description="`head` or `base`")
+    kind: str = Field(description="`samples`, taken by perf, or `instructions`, counted by callgrind")
+    event: Text
+    frequency_hz: int
+    samples: int = Field(description="of counted instructions: those of 100 requests")
+    cpu_ns_per_request: float | None = Field(description="of the server, while it was sampled")
+    unavailable: Text = Field(description="empty, or cause and remedy")
+    created: Time
+    url: str
+
+    @staticmethod
+    def of(one: Profile) -> "ProfileDocument":
+        return ProfileDocument(**profile_fields(one))
+
+
+def profile_fields(one: Profile) -> dict[str, Any]:
+    """``one`` with its attempt and benchmark."""
+    return {
+        "id": one.pk,
+        "run": one.attempt.run_id,
+        "benchmark": one.benchmark.name,
+        "side": one.side,
+        "kind": one.kind,
+        "event": one.event,
+        "frequency_hz": one.frequency_hz,
+        "samples": one.samples,
+        "cpu_ns_per_request": one.cpu_ns_per_request,
+        "unavailable": one.unavailable,
+        "created": one.created,
+        "url": f"/api/v1/profiles/{one.pk}",
+    }
+
+
+class ProfileDetails(ProfileDocument):
+    """A profile with its stacks."""
+
+    stacks: list[Text] = Field(description="folded stacks, the most outer function first, each with its count")
+
+    @staticmethod
+    def of(one: Profile) -> "ProfileDetails":
+        folded = zlib.decompress(one.folded).decode("utf-8", "replace")
+        return ProfileDetails(**profile_fields(one), stacks=folded.splitlines())
+
+
+class Quantile(Document):
+    """A point of a percentile curve."""
+
+    share: float = Field(description="of all requests")
+    ns: float = Field(description="that this share of them did not exceed")
+
+
+class LatencyDocument(Document):
+    """The latencies of one commit under a benchmark, over all of its trials on a machine."""
+
+    project: str
+    sha: str
+    benchmark: Text
+    machine: str
+    trials: int = Field(description="that recorded latencies; 0: none did, or retention has deleted them")
+    requests: int
+    is_flagged: bool = Field(description="every trial has a flag that makes its latencies doubtful")
+    curve: list[Quantile]
+
+
+class SensitivityDocument(Document):
+    """How small a change a series shows, and how noisy it is. Changes and noise are shares: 0.01 is 1%."""
+
+    series: int
+    benchmark: Text
+    metric: str
+    machine: str
+    position: int = Field(description="of the newest commit that it rests on, on the default branch")
+    points: int = Field(description="how many it rests on")
+    between: float | None = Field(description="noise between runs; null: not known")
+    within: float | None = Field(description="noise within runs")
+    modes: float | None = Field(description="how far apart two levels lie between which it switches")
+    visible: float | None = Field(description="the smallest lasting change that the line shows")
+    visible_within: int | None = Field(description="within so many points")
+    paired: float | None = Field(description="the smallest change that ten pairs confirm")
+    smallest: float | None = Field(description="the smallest change that is both shown and confirmed")
+    smallest_effect: float = Field(description="changes below this one do not count")
+    is_too_noisy: bool
+    aa_runs: int = Field(description="runs of a commit against itself that have an answer")
+    aa_different: int = Field(description="those that found a difference, at 95%")
+    causes: list[list[Text]] = Field(description="of too much noise: pairs of a likely reason and a remedy")
+
+    @staticmethod
+    def of(one: SeriesSensitivity) -> "SensitivityDocument":
+        """``one`` with its series, its benchmark and machine."""
+        kept = ("position", "points", "between", "within", "modes", "visible", "visible_within", "paired", "smallest")
+        others = ("smallest_effect", "aa_runs", "aa_different", "causes")
+        return SensitivityDocument(
+            series=one.series_id,
+            benchmark=one.series.benchmark.name,
+            metric=METRICS[one.series.metric].name,
+            machine=one.series.machine.name,
+            is_too_noisy=one.too_noisy,
+            **{name: getattr(one, name) for name in (*kept, *others)},
+        )

@@ -1,0 +1,173 @@
+"""What stands behind numbers and verdicts: imports, bisections, checks of canaries, profiles, latencies, noise."""
+
+from typing import Annotated
+
+from django.db.models import Count, QuerySet
+from django.http import Http404
+from ninja import Path, Query, Router, Schema
+from pydantic import Field
+
+from speedtrack.accounts import access
+from speedtrack.alerts import bisecting, lines
+from speedtrack.alerts.models import Bisection, SeriesSensitivity
+from speedtrack.api.v1.documents.common import Id
+from speedtrack.api.v1.documents.evidence import (
+    BisectionDetails,
+    BisectionDocument,
+    CanaryCheckDocument,
+    ImportDocument,
+    LatencyDocument,
+    ProfileDetails,
+    ProfileDocument,
+    Quantile,
+    SearchDocument,
+    SensitivityDocument,
+    bisection_fields,
+)
+from speedtrack.api.v1.measuring import SeriesFilters, machine_or_404
+from speedtrack.api.v1.revisions import commit_given
+from speedtrack.api.v1.runs import run_or_404
+from speedtrack.api.v1.serving.callers import Call, project_or_404
+from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.benchmarks.metrics import HEADLINE
+from speedtrack.projects.models import Commit
+from speedtrack.runs import latencies
+from speedtrack.runs.models import CanaryCheck, Import, Profile, Result
+
+router = Router(tags=["Evidence"])
+
+STEPS_PER_NINE = 8  # points of a curve between 90% and 99%, and so on
+MOST_NINES = 6
+
+
+@router.get("projects/{slug}/imports", response=Page[ImportDocument], summary="List imports")
+def list_imports(request: Call, slug: str, paging: Query[Paging]) -> Page[ImportDocument]:
+    """Batches of results that were measured elsewhere, the newest first: who sent them, how and when."""
+    rows = known_imports().filter(project=project_or_404(request, slug))
+    return page_of(request, rows, paging, lambda some: [ImportDocument.of(one, runs_of(one)) for one in some])
+
+
+@router.get("imports/{import_id}", response=ImportDocument, summary="Read an import")
+def read_import(request: Call, import_id: Path[Id]) -> ImportDocument:
+    found = known_imports().filter(pk=import_id, project__in=access.visible(request.auth)).first()
+    if found is None:
+        raise Http404(f"There is no import {import_id}, or its project is private.")
+    return ImportDocument.of(found, runs_of(found))
+
+
+def known_imports() -> QuerySet[Import]:
+    return Import.objects.select_related("project").annotate(count_of_runs=Count("runs"))
+
+
+def runs_of(one: Import) -> int:
+    return int(one.count_of_runs)  # type: ignore[attr-defined]  # of the query
+
+
+@router.get("projects/{slug}/bisections", response=Page[BisectionDocument], summary="List bisections")
+def list_bisections(request: Call, slug: str, paging: Query[Paging]) -> Page[BisectionDocument]:
+    """Searches for the commit of a change that people asked for, the newest first."""
+    rows = known_bisections().filter(project=project_or_404(request, slug))
+    return page_of(request, rows, paging, lambda some: map(BisectionDocument.of, some))
+
+
+@router.get("bisections/{bisection_id}", response=BisectionDetails, summary="Read a bisection")
+def read_bisection(request: Call, bisection_id: Path[Id]) -> BisectionDetails:
+    """A bisection with what is known of each benchmark."""
+    found = known_bisections().filter(pk=bisection_id, project__in=access.visible(request.auth)).first()
+    if found is None:
+        raise Http404(f"There is no bisection {bisection_id}, or its project is private.")
+    shas = dict(Commit.objects.filter(pk__in=[found.before_id, *found.path]).values_list("pk", "sha"))
+    searches = [SearchDocument.of(one, found, shas) for one in bisecting.stored_searches(found)]
+    runs = list(found.runs.order_by("pk").values_list("pk", flat=True))
+    return BisectionDetails(**bisection_fields(found), searches=searches, runs=runs)
+
+
+def known_bisections() -> QuerySet[Bisection]:
+    related = Bisection.objects.select_related("project", "machine", "before", "commit", "asked_by", "benchmark_set")
+    return related.defer("machine__facts")
+
+
+@router.get("machines/{name}/canary-checks", response=Page[CanaryCheckDocument], summary="List checks of canaries")
+def list_canary_checks(request: Call, name: str, paging: Query[Paging]) -> Page[CanaryCheckDocument]:
+    """What the runs of a machine's canaries said of the machine, the newest first."""
+    rows = CanaryCheck.objects.filter(
+        canary__machine=machine_or_404(name), canary__project__in=access.visible(request.auth)
+    ).select_related("canary__machine", "canary__project")
+    return page_of(
+        request, rows.defer("canary__machine__facts"), paging, lambda some: map(CanaryCheckDocument.of, some)
+    )
+
+
+@router.get("runs/{run_id}/profiles", response=Page[ProfileDocument], summary="List profiles of a run")
+def list_profiles(request: Call, run_id: Path[Id], paging: Query[Paging]) -> Page[ProfileDocument]:
+    """Of each side and benchmark, the newest first."""
+    rows = known_profiles().filter(attempt__run=run_or_404(request, run_id)).defer("folded")
+    return page_of(request, rows, paging, lambda some: map(ProfileDocument.of, some))
+
+
+@router.get("profiles/{profile_id}", response=ProfileDetails, summary="Read a profile")
+def read_profile(request: Call, profile_id: Path[Id]) -> ProfileDetails:
+    """A profile with its folded stacks, as flame graph programs read them."""
+    visible = access.visible(request.auth)
+    found = known_profiles().filter(pk=profile_id, attempt__run__project__in=visible).first()
+    if found is None:
+        raise Http404(f"There is no profile {profile_id}, or its project is private.")
+    return ProfileDetails.of(found)
+
+
+def known_profiles() -> QuerySet[Profile]:
+    return Profile.objects.select_related("attempt", "benchmark").defer("benchmark__definition", "benchmark__why")
+
+
+class LatencyQuery(Schema):
+    """Of what the latencies are."""
+
+    commit: Annotated[str, Field(min_length=1, max_length=250, description="a commit id, tag or branch")]
+    benchmark: Annotated[str, Field(min_length=1, max_length=100, description="name of a benchmark")]
+    machine: Annotated[str, Field(min_length=1, max_length=50, description="name of a machine")]
+
+
+@router.get("projects/{slug}/latency", response=LatencyDocument, summary="Read a percentile curve")
+def read_latency(request: Call, slug: str, query: Query[LatencyQuery]) -> LatencyDocument:
+    """The latencies of a measured commit, by the histograms of its trials."""
+    project = project_or_404(request, slug)
+    commit, machine = commit_given(project, query.commit, parameter="commit"), machine_or_404(query.machine)
+    points = lines.point_measurements().filter(
+        commit=commit, series__machine=machine, series__metric=HEADLINE, series__benchmark__name=query.benchmark
+    )
+    results = Result.objects.filter(
+        attempt__in=points.values("attempt"), benchmark__in=points.values("series__benchmark"), side="head"
+    )
+    found = latencies.of_results(results.order_by("pk"))
+    return LatencyDocument(
+        project=slug,
+        sha=commit.sha,
+        benchmark=query.benchmark,
+        machine=machine.name,
+        trials=len(found.trials),
+        requests=round(found.together.total),
+        is_flagged=found.flagged,
+        curve=curve_of(found),
+    )
+
+
+def curve_of(found: latencies.Latencies) -> list[Quantile]:
+    """From the fastest requests to the slowest, closer together towards these, as far as there are requests."""
+    if not found.trials:
+        return []
+    whole = found.together
+    steps = (1 - 10 ** (-step / STEPS_PER_NINE) for step in range(STEPS_PER_NINE * MOST_NINES + 1))
+    shares = [*(share for share in steps if share <= 1 - 1 / whole.total), 1.0]
+    return [Quantile(share=share, ns=ns) for share, ns in zip(shares, whole.quantiles(shares).tolist(), strict=True)]
+
+
+@router.get("projects/{slug}/sensitivity", response=Page[SensitivityDocument], summary="List what series can show")
+def list_sensitivity(
+    request: Call, slug: str, paging: Query[Paging], filters: Query[SeriesFilters]
+) -> Page[SensitivityDocument]:
+    """How small a change each watched series shows, and how noisy it is, the newest series first."""
+    rows = SeriesSensitivity.objects.filter(filters.of("series__"), series__project=project_or_404(request, slug))
+    related = rows.select_related("series__benchmark", "series__machine").defer(
+        "series__benchmark__definition", "series__benchmark__why", "series__machine__facts"
+    )
+    return page_of(request, related, paging, lambda some: map(SensitivityDocument.of, some))
