@@ -1,5 +1,6 @@
 """Ladders: a metric over clients, payload and the like, with a line per commit, release or project."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -18,7 +19,8 @@ from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, LineValue, 
 from speedtrack.web.scope import named_or_default
 
 USUAL_METRIC = "throughput_rps"
-LISTED = 60  # commits that can be chosen as lines
+LISTED = 20  # of the commits of a project that can be chosen as lines, besides what is tagged or asked for
+SHORTEST = 7  # digits of a commit id in an address
 TITLES = {
     "clients": "Connections",
     "pipeline": "Requests in flight per connection",
@@ -59,6 +61,9 @@ class LadderLine:
     @property
     def key(self) -> str:
         return f"{self.commit.project.slug}@{self.commit.short}"
+
+    def is_at(self, revision: str) -> bool:
+        return revision == self.release or (len(revision) >= SHORTEST and self.commit.sha.startswith(revision))
 
     @property
     def label(self) -> str:
@@ -146,14 +151,13 @@ def series_of(ladder: LadderName | None, access: Access) -> QuerySet[Series]:
 def choices_of(
     points: QuerySet[Measurement], asked: list[str], slug: str | None, access: Access
 ) -> tuple[list[LadderLine], list[str]]:
-    """The commits measured last, each with whether it is shown, and which lines asked for are not among them.
+    """The commits that were measured, each with whether it is shown, and which lines asked for are not among them.
 
-    They are ordered by project, those on its default branch first, the newest first. Raises Http404 for a line that
-    does not exist.
+    Of each project those that were measured last, the tagged ones (releases) and those asked for. They are ordered by
+    project, those on its default branch first, the newest first. Raises Http404 for a line that does not exist.
     """
-    latest = points.values("commit").annotate(latest=Max("pk")).order_by("-latest").values_list("commit", flat=True)
     on_default = Position.objects.filter(commit=OuterRef("pk"), branch__name=OuterRef("project__default_branch"))
-    commits = Commit.objects.select_related("project").filter(pk__in=list(latest[:LISTED]))
+    commits = Commit.objects.select_related("project").filter(choosable(points, asked))
     commits = commits.order_by("project__name", "project", Exists(on_default).desc(), "-committed_at", "-pk")
     releases = releases_of(commits)
     lines = [LadderLine(commit, releases.get((commit.project_id, commit.sha), "")) for commit in commits]
@@ -162,6 +166,20 @@ def choices_of(
     require_known(absent, access)
     chosen = [line for line in lines if line in found.values()] or usual_lines(lines, slug)
     return [replace(line, shown=line in chosen[:MOST_LINES]) for line in lines], absent
+
+
+def choosable(points: QuerySet[Measurement], asked: list[str]) -> Q:
+    """The condition for measured commits that can be chosen as lines."""
+    latest = points.values("commit").annotate(latest=Max("pk")).order_by("-latest")
+    measured: dict[int, list[int]] = defaultdict(list)
+    for project, commit in latest.values_list("commit__project", "commit"):
+        measured[project].append(commit)
+    chosen = Q(pk__in=[commit for own in measured.values() for commit in own[:LISTED]])
+    chosen |= Q(Exists(Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("sha"))))
+    for slug, _, revision in (name.partition("@") for name in asked):
+        if len(revision) >= SHORTEST:
+            chosen |= Q(project__slug=slug, sha__startswith=revision)
+    return chosen & Q(pk__in=[commit for own in measured.values() for commit in own])
 
 
 def releases_of(commits: Any) -> dict[tuple[int, str], str]:
@@ -174,9 +192,7 @@ def line_named(lines: list[LadderLine], name: str) -> LadderLine | None:
     """Find the line that is named as ``project@commit``, ``project@release`` or ``project``, which is its newest."""
     slug, _, revision = name.partition("@")
     for line in lines:
-        if line.commit.project.slug == slug and (
-            not revision or revision == line.release or (len(revision) >= 7 and line.commit.sha.startswith(revision))
-        ):
+        if line.commit.project.slug == slug and (not revision or line.is_at(revision)):
             return line
     return None
 

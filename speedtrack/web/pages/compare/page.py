@@ -98,6 +98,7 @@ class ComparePage:
     latency: LatencyCurves | None = None
     most_benchmarks: int = MOST_BENCHMARKS
     functions: list[FunctionTable] = field(default_factory=list)
+    ladders: list[str] = field(default_factory=list)  #: those that both sides were measured on, by name
 
     @property
     def metrics(self) -> list[Metric]:
@@ -224,6 +225,7 @@ def load(slug: str, query: QueryDict, access: Access, most_rows: int = SHOWN) ->
         differences=details.differences(sides, found.rows),
         latency=details.latency_of(benchmark, documents, sides),
         functions=details.functions_of(benchmark, documents, sides),
+        ladders=details.ladders_of(found.rows),
     )
 
 
