@@ -79,6 +79,18 @@ def test_both_sides_are_counted_in_fresh_processes_with_the_costs_of_their_funct
     assert sum(costs[1].values()) == pytest.approx(values[1][0], rel=1e-4)
 
 
+@pytest.mark.valgrind
+def test_a_count_that_takes_too_long_is_ended_and_the_rest_is_measured(
+    api: Api, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "MOST_CPU_S", 0.001)
+    api.sources[SHA] = source()
+    api.jobs = [counted_job(["serve"])]
+    agent.work()
+    assert "took more than 0.001 s of CPU time: give the benchmark fewer keys" in api.text("measure")
+    assert not api.bodies("/measurement")[0]["once"] and api.of("/complete")
+
+
 def test_a_missing_function_is_said_before_anything_is_counted(api: Api, agent: Agent) -> None:
     api.jobs = [counted_job(["processInputBuffer", "handle"])]
     agent.work()
