@@ -148,6 +148,26 @@ def test_two_projects_share_a_chart(client: Client, kvd: World, tmp_path: Path) 
     assert page.count("<circle") == 8 and "fork " in page
 
 
+def test_the_same_ladder_over_another_transport_is_drawn_beside_it(
+    client: Client, kvd: World, settings: Any, tmp_path: Path
+) -> None:
+    over_tcp = LADDER.replace('"get-ladder"', '"get-ladder-tcp"').replace('"get",', '"get", transport = "tcp",')
+    longer = LADDER.replace('"get-ladder"', '"get-long"').replace("bytes = 32", "bytes = 64")
+    builders.use_suite(settings, settings.SUITES, SUITE + LADDER + over_tcp + longer)
+    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[2], ["get-ladder-tcp", "get-long"], None))
+    builders.work(kvd.machines[0], speed)
+    page = html_of(client.get(PAGE))
+    assert '<option value="get-ladder-tcp"' in page.partition("Beside")[2].partition("</select>")[0]
+    assert "get-long" not in page.partition("Beside")[2].partition("</select>")[0]
+    assert page.count("<circle") == 4
+    beside = f"{PAGE}&beside=get-ladder-tcp"
+    lines = values_of(client, beside)["lines"]
+    assert [(line["ladder"], len(line["points"])) for line in lines] == [("get-ladder", 4), ("get-ladder-tcp", 4)]
+    page = html_of(client.get(beside))
+    assert page.count("<circle") == 8 and f"kvd {kvd.shas[2][:10]}, get-ladder-tcp" in page
+    assert client.get(f"{PAGE}&beside=get-long").status_code == 404
+
+
 def test_both_axes_are_logarithmic_over_powers_of_ten(client: Client, kvd: World) -> None:
     """The rungs are powers of ten, and each has twice the value of the one before: equal steps both ways."""
     page = html_of(client.get(PAGE))
