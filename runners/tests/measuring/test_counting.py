@@ -97,7 +97,7 @@ def test_the_function_of_the_sample_suite_holds_nearly_all_of_a_request(api: Api
     api.jobs = [make_job(trials=1, server=server, build=build, benchmarks=[benchmark | {"instructions": "callgrind"}])]
     agent.work()
     [counts] = [body["once"] for body in api.bodies("/measurement")]
-    # Which keys are asked for differs, and with them the length of its table's chains.
+    # The two send different requests, whose look-ups cost a little more or less.
     assert 0.9 < counts[counting.METRIC] / counts[callgrind.METRIC] < 1.05
 
 
