@@ -116,6 +116,10 @@ class LaddersPage:
         return lines_of(self.choices, self.shown)
 
     @property
+    def chosen_count(self) -> int:
+        return sum(line.shown for line in self.choices)
+
+    @property
     def shown(self) -> list[LadderName]:
         """The ladder, and the one beside it."""
         return [one for one in (self.ladder, self.beside) if one]

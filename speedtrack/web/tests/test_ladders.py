@@ -165,6 +165,7 @@ def test_the_same_ladder_over_another_transport_is_drawn_beside_it(
     assert [(line["ladder"], len(line["points"])) for line in lines] == [("get-ladder", 4), ("get-ladder-tcp", 4)]
     page = html_of(client.get(beside))
     assert page.count("<circle") == 8 and f"kvd {kvd.shas[2][:10]}, get-ladder-tcp" in page
+    assert "Lines: 1 of 2" in page
     assert client.get(f"{PAGE}&beside=get-long").status_code == 404
 
 
