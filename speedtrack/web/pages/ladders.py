@@ -138,7 +138,8 @@ def load(query: QueryDict, access: Access) -> LaddersPage:
     ladders = ladder_names(query.get("project"), access)
     ladder = named_or_default("ladder", query.get("ladder"), ladders, "")
     others = transports_of(ladder, access)
-    beside = named_or_default("ladder", query["beside"], others, "") if query.get("beside") else None
+    asked_beside = query.get("beside")
+    beside = named_or_default("ladder", asked_beside, others, "") if asked_beside else None
     both = [one for one in (ladder, beside) if one]
     rungs = series_of(both, access)
     machines = list(Machine.objects.filter(series__in=rungs).distinct().order_by("name"))
