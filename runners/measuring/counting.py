@@ -68,6 +68,7 @@ SHUFFLES = (
 MOST_FUNCTIONS = 60  # of a count that are kept by name, the costliest
 OTHERS = "(other functions)"
 RANDOM_BYTES = 1 << 16
+MOST_CPU_S = 60.0  # of a server that is counted; those of the suites take 2 to 10 s
 ACCEPTS = ("accept", "accept4")
 APART = "its instructions are counted in valgrind, one process after the other"
 # Under valgrind a program can only set its limit of open files to what it is already, and memcached ends if it cannot.
@@ -187,6 +188,7 @@ def costs_of_loads(
     for load in loads(benchmark):
         begun.append(len(parts_of(report)) + 1)  # the part that ends when this load connects is not its own
         load_alive(runner, load, target, server)
+        check_cpu(target.cpu_ns() / 1e9)
     server.child.terminate()
     if server.child.wait(runner.control, END_TIMEOUT_S) is None:
         raise BenchmarkFailed("the server did not end on SIGTERM")
@@ -197,6 +199,15 @@ def costs_of_loads(
     costs = [cost_of_parts(parts[first:end]) for first, end in zip(begun[2::2], ends[2::2], strict=True)]
     batch, *rounds = costs
     return batch, rounds
+
+
+def check_cpu(used_s: float) -> None:
+    """Raises BenchmarkFailed if a count takes too much. CPU time: a busy machine alone does not end a count."""
+    if used_s > MOST_CPU_S:
+        raise BenchmarkFailed(
+            f"counting its instructions took more than {MOST_CPU_S:g} s of CPU time: give the benchmark fewer keys or "
+            "smaller values, or leave it out of `instructions`"
+        )
 
 
 def loads(benchmark: Benchmark) -> list[Benchmark]:

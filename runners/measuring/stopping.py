@@ -12,8 +12,13 @@ from runners.measuring.trials import Trial
 CONFIDENCE = 0.95
 # The metric that decides: the first one that every trial has.
 HEADLINES = ("server_cpu_ns_per_request", "throughput_rps", "latency_us_p50")
-TARGET, CAP, FIXED = "target", "cap", "fixed"
-SENTENCES = {TARGET: "close enough", CAP: "no more are allowed", FIXED: "as many as were asked for"}
+TARGET, CAP, FIXED, FAILED = "target", "cap", "fixed", "failed"
+SENTENCES = {
+    TARGET: "close enough",
+    CAP: "no more are allowed",
+    FIXED: "as many as were asked for",
+    FAILED: "the next one failed",
+}
 
 
 @dataclass(frozen=True)

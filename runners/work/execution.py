@@ -190,6 +190,9 @@ class Execution:
             self._trials(state)
         except BenchmarkFailed as error:
             self._fail(state, error)
+            if state.rounds and len(self.job.sides) > 1:  # a pair stands for itself, a point needs all of its trials
+                state.stopped = stopping.FAILED
+                self._send(state, environment)
             return
         reasons = [stopping.reason_to_stop(self.job, state.benchmark, one) for one in state.trials.values()]
         if all(reasons):

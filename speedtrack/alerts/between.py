@@ -22,7 +22,7 @@ from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.alerts.models import look_of
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
-from speedtrack.runs.models import Reason, Run, Side, Status
+from speedtrack.runs.models import MEASURED, Reason, Run, Side
 from speedtrack.stats import compare, sequential
 from speedtrack.stats.compare import Comparison, ComparisonAnswer
 
@@ -161,7 +161,7 @@ def compare_sides(base: CommitOnMachine, head: CommitOnMachine, effects: Smalles
     smallest = effects.of_many({point.series_id: metric for (_, metric), _, point in common})
     rows = answered(common, smallest, base.machine_id != head.machine_id)
     runs = paired_runs(base, head)
-    if any(run.status == Status.SUCCEEDED for run in runs):
+    if any(run.status in MEASURED for run in runs):
         rows = with_pairs(rows, runs, base, smallest)
     only_base, only_head = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
     return Between(sorted(rows, key=lambda row: row.rank), only_base, only_head, runs)
@@ -289,7 +289,7 @@ def with_pairs(
     rows: list[ComparedRow], runs: list[Run], base: CommitOnMachine, smallest: Mapping[int, float]
 ) -> list[ComparedRow]:
     """The rows, with the answers of pairs where they were measured for that metric."""
-    metrics = {run.pk: set(run.metrics or [HEADLINE]) for run in runs if run.status == Status.SUCCEEDED}
+    metrics = {run.pk: set(run.metrics or [HEADLINE]) for run in runs if run.status in MEASURED}
     every = {name for names in metrics.values() for name in names}
     sides = pairing.samples_by_side(metrics, series__metric__in=every)
     swapped = {run.pk for run in runs if run.base_id != base.commit_id}

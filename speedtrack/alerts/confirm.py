@@ -154,14 +154,13 @@ def is_narrowing(cp: ChangePoint) -> bool:
 def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
     """Decide each suspicion by the pairs of its bracket, and plan another round for those that stay unknown."""
     open_still: list[tuple[ChangePoint, Verdict]] = []
-    if run.status != RunStatus.SUCCEEDED:
-        cause = run.error.splitlines()[0] if run.error else run.status
-        for cp in waiting:
-            leave_to_history(cp, cause)
-        return
     for cp, found in verdicts.judge_rounds(run, waiting):
         with isolated(cp.series):
-            if found is None:
+            is_settled = found is not None and found.answer != Answer.UNKNOWN
+            if not is_settled and not verdicts.measured_all(run, cp):
+                cause = run.error.splitlines()[0] if run.error else run.status
+                leave_to_history(cp, f"{cause}; before that: {pairs_in_words(found)}" if found else cause)
+            elif found is None:
                 # Flagged trials have been repeated already: more rounds on such a machine would only keep it busy.
                 end_settling(cp, Status.UNSETTLED, f"no pair of trials is clean: {verdicts.flags_of(run, cp)}")
             elif conclude(cp, found):

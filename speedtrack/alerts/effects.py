@@ -1,7 +1,8 @@
 """The smallest change of a metric that matters to a project: from its newest suite, else from the metric.
 
 How steady instructions are depends on the processor. Those of a series whose A/A pairs show smaller changes than the
-metric's are watched from there on.
+metric's are watched from there on. A counted series whose processes of one build differ by more than the metric's is
+watched from that difference on.
 """
 
 from collections.abc import Mapping
@@ -46,7 +47,7 @@ class SmallestEffects:
 
     def of_many(self, metrics: Mapping[int, str]) -> dict[int, float]:
         """The smallest effect of each series, by the metrics of all: one more query at most, however many there are."""
-        steady = [pk for pk, metric in metrics.items() if METRICS[metric].steady_effect is not None]
+        steady = [pk for pk, metric in metrics.items() if METRICS[metric].follows_floor]
         floors = NoiseFloor.objects.filter(series__in=steady, smallest__isnull=False).order_by("series", "-id")
         newest = dict(floors.distinct("series").values_list("series", "smallest")) if steady else {}
         unless = {pk: steady_effect(METRICS[metric], newest.get(pk)) for pk, metric in metrics.items()}
@@ -75,14 +76,16 @@ def smallest_effect(series: Series) -> float:
 def effect_unless_stated(series: Series) -> float:
     """The smallest effect of a series whose suite states none."""
     metric = METRICS[series.metric]
-    if metric.steady_effect is None:
+    if not metric.follows_floor:
         return metric.smallest_effect
     floors = NoiseFloor.objects.filter(series=series, smallest__isnull=False).order_by("-id")
     return steady_effect(metric, floors.values_list("smallest", flat=True).first())
 
 
 def steady_effect(metric: Metric, detectable: float | None) -> float:
-    """The smallest effect of a metric on a machine whose A/A pairs show changes from this size on."""
+    """The smallest effect of a metric on a machine whose A/A runs show changes from this size on."""
+    if metric.counted:
+        return max(metric.smallest_effect, detectable or 0.0)
     if metric.steady_effect is None or detectable is None:
         return metric.smallest_effect
     return min(metric.smallest_effect, max(metric.steady_effect, detectable))

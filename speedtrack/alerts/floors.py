@@ -9,6 +9,7 @@ A/A run if both built the same program.
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
+from itertools import product
 
 from django.conf import settings
 from django.db import transaction
@@ -22,9 +23,10 @@ from speedtrack.alerts.models import NoiseFloor
 from speedtrack.alerts.pairing import plan_next_round, sample_pairs
 from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.verdicts import LEVEL
-from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.benchmarks.metrics import WATCHED
-from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
+from speedtrack.benchmarks.definitions import Definition, DefinitionError
+from speedtrack.benchmarks.metrics import COUNTED, METRICS, WATCHED
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.benchmarks.storing import definition_of, store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Project
 from speedtrack.runs import planning
@@ -42,9 +44,10 @@ from speedtrack.runs.models import (
 )
 from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tracking import Choice
-from speedtrack.stats.floor import noise_floor
+from speedtrack.stats.floor import counts_floor, noise_floor
 
 AA_PAIRS = 10  # of a run: their standard deviation is known to a quarter
+AA_COUNTS = 5  # of each side, where instructions are counted: ten processes show the levels that they have
 IDLE = timedelta(minutes=10)  # without work before this begins: pushes come in groups and must not wait
 
 
@@ -73,7 +76,8 @@ def plan_one(machine: Machine) -> bool:
         measured = measured_runs(machine, project)
         newest = newest_point(measured)
         try:
-            if newest and (plan := plan_if_due(machine, project, newest)):
+            plans = usual_plans(project) if newest else []
+            if newest and (plan := next((one for one in plans if is_due(one, machine, newest)), None)):
                 head = measured.order_by("-rank", "-ended_at")[0].commit
                 plan_next_round(replace(plan, base=head), head.pk, machine)
                 return True
@@ -98,15 +102,34 @@ def newest_point(measured: QuerySet[Run]) -> Measurement | None:
     return max(points, key=lambda point: point.pk)
 
 
-def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> planning.Plan | None:
-    """What the project's next A/A run measures; None if the last one still counts."""
+def usual_plans(project: Project) -> list[planning.Plan]:
+    """What A/A runs of the project measure."""
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
-    usual = store_set(suite, usual_benchmarks(definition, benchmarks))
-    plan = planning.Plan(project, suite, usual, Reason.AA, trials=AA_PAIRS, metrics=WATCHED)
-    runs = Run.objects.filter(project=project, machine=machine, reason=Reason.AA, benchmark_set=plan.benchmark_set)
+    usual = usual_benchmarks(definition, benchmarks)
+    return plans_for(planning.Plan(project, suite, store_set(suite, usual), Reason.AA), definition, usual)
+
+
+def plans_for(plan: planning.Plan, definition: Definition, benchmarks: Iterable[Benchmark]) -> list[planning.Plan]:
+    """The plans of pairs of these benchmarks, and of counts of those whose instructions are counted, if there are any.
+
+    A run measures pairs or counts, so these are two runs.
+    """
+    functions = {section.name: definition.functions_of(section) for section in definition.benchmark}
+    counted = [one for one in benchmarks if functions.get(one.name)]
+    plans = [replace(plan, trials=AA_PAIRS, metrics=WATCHED)]
+    if counted:
+        counts = store_set(plan.suite, counted)
+        plans.append(replace(plan, benchmark_set=counts, trials=AA_COUNTS, metrics=COUNTED))
+    return plans
+
+
+def is_due(plan: planning.Plan, machine: Machine, newest: Measurement) -> bool:
+    """Is the last A/A run of a plan too old, or of another environment?"""
+    place = {"project": plan.project, "machine": machine, "benchmark_set": plan.benchmark_set}
+    runs = Run.objects.filter(**place, reason=Reason.AA, metrics=list(plan.metrics))
     last = runs.filter(created__gt=Now() - timedelta(settings.AA_EVERY_DAYS)).order_by("-id").first()
-    return plan if last is None or environment_changed(last, newest) else None
+    return last is None or environment_changed(last, newest)
 
 
 def environment_changed(run: Run, newest: Measurement) -> bool:
@@ -119,20 +142,12 @@ def environment_changed(run: Run, newest: Measurement) -> bool:
 
 def measure_noise(choice: Choice) -> int:
     """Queue A/A runs by hand, before all waiting runs; returns how many."""
-    plan = planning.Plan(
-        choice.project,
-        choice.suite,
-        choice.benchmark_set,
-        Reason.AA,
-        trials=AA_PAIRS,
-        metrics=WATCHED,
-        priority=PRIORITY["manual"],
-    )
+    both = planning.Plan(choice.project, choice.suite, choice.benchmark_set, Reason.AA, priority=PRIORITY["manual"])
+    plans = plans_for(both, definition_of(choice.suite.pk), choice.benchmark_set.benchmarks.all())
     commits = choice.project.commits.in_bulk(choice.ranks)
-    for commit in commits.values():
-        for machine in choice.machines:
-            plan_next_round(replace(plan, base=commit), commit.pk, machine)
-    return len(commits) * len(choice.machines)
+    for commit, machine, plan in product(commits.values(), choice.machines, plans):
+        plan_next_round(replace(plan, base=commit), commit.pk, machine)
+    return len(commits) * len(choice.machines) * len(plans)
 
 
 def runs_due() -> RunQuerySet:
@@ -162,7 +177,11 @@ def store_due() -> int:
 
 
 def store_floor(run: Run, series: Series) -> None:
-    floor = noise_floor(sample_pairs([run], series), level=LEVEL, planned=AA_PAIRS, seed=series.pk)
+    pairs = sample_pairs([run], series)
+    if METRICS[series.metric].counted:
+        floor = counts_floor(pairs, level=LEVEL)
+    else:
+        floor = noise_floor(pairs, level=LEVEL, planned=AA_PAIRS, seed=series.pk)
     NoiseFloor.objects.filter(series=series, run=run).update(**vars(floor))
 
 

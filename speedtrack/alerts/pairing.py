@@ -13,6 +13,7 @@ from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Commit
 from speedtrack.runs import planning
 from speedtrack.runs.models import (
+    MEASURED,
     Build,
     Machine,
     Measurement,
@@ -22,7 +23,6 @@ from speedtrack.runs.models import (
     Samples,
     Series,
     Side,
-    Status,
     Trial,
 )
 
@@ -61,8 +61,8 @@ def plan_next_round(plan: planning.Plan, commit_id: int, machine: Machine) -> Ru
 
 
 def measured_runs(cp: ChangePoint, base_id: int | None, commit_id: int) -> QuerySet[Run]:
-    """The change point's successful paired runs of these two commits, oldest first."""
-    return cp.runs.filter(base=base_id, commit=commit_id, status=Status.SUCCEEDED).order_by("id")
+    """The change point's ended paired runs of these two commits, oldest first; a failed one has measured some pairs."""
+    return cp.runs.filter(base=base_id, commit=commit_id, status__in=MEASURED).order_by("id")
 
 
 def measured_pairs(cp: ChangePoint, base_id: int | None, commit_id: int) -> list[tuple[float, float]]:
@@ -73,7 +73,7 @@ def measured_pairs(cp: ChangePoint, base_id: int | None, commit_id: int) -> list
 def measuring_s(runs: Iterable[Run]) -> float:
     """How long these paired runs took from their first trial to their last, in seconds; not the builds before."""
     ends = ExpressionWrapper(F("started_at") + F("seconds") * timedelta(seconds=1), DateTimeField())
-    results = Result.objects.filter(attempt__run__in=[run.pk for run in runs], attempt__outcome=Status.SUCCEEDED)
+    results = Result.objects.filter(attempt__run__in=[run.pk for run in runs], attempt__outcome__in=MEASURED)
     spans = (
         Trial.objects.filter(result__in=results)
         .values("result__attempt")

@@ -9,7 +9,7 @@ from speedtrack.alerts.models import look_of
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.runs.models import Run, Status
+from speedtrack.runs.models import MEASURED, Run
 from speedtrack.stats.compare import ComparisonAnswer
 
 ORDER = {ComparisonAnswer.DIFFERENT: 0, ComparisonAnswer.UNKNOWN: 1, ComparisonAnswer.SAME: 2}
@@ -44,7 +44,7 @@ class PairedAnswer(NamedTuple):
 
 def answers_of(project_id: int, runs: Sequence[Run]) -> list[PairedAnswer]:
     """What paired runs of the same two commits say, what differs first. Their rows must have their machines."""
-    done = [run for run in runs if run.status == Status.SUCCEEDED]
+    done = [run for run in runs if run.status in MEASURED]
     metrics = {run.pk: set(run.metrics or [HEADLINE]) for run in done}
     sides = pairing.samples_by_side(metrics, series__metric__in={name for names in metrics.values() for name in names})
     names = Benchmark.objects.in_bulk({benchmark for _, benchmark, *_ in sides})

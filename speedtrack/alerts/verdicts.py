@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Sum
+from django.db.models import Count, Exists, OuterRef, Sum
 
 from speedtrack.alerts import brackets, drift, sizes
 from speedtrack.alerts.effects import effect_unless_stated
@@ -13,7 +13,7 @@ from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairing import measured_pairs, measured_runs, measuring_s, sample_pairs, suite_of
 from speedtrack.alerts.trouble import isolated
 from speedtrack.runs import jobs
-from speedtrack.runs.models import Reason, Result, Run, Trial
+from speedtrack.runs.models import Measurement, Reason, Result, Run, Trial
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.stats import compare, narrow, sequential
 from speedtrack.stats.compare import Comparison, benjamini_hochberg
@@ -102,6 +102,15 @@ def seconds_spent(cp: ChangePoint, base_id: int | None, commit_id: int) -> float
 def level_of(group: list[ChangePoint]) -> float:
     """The level of one look. Pairs may be looked at as often as one likes; the looks at counts share it."""
     return LEVEL / COUNT_LOOKS if any(cp.metric.counted for cp in group) else LEVEL
+
+
+def measured_all(run: Run, cp: ChangePoint) -> bool:
+    """Has the run measured the change point's benchmark as often as it was to? Then more pairs of it can be had."""
+    if run.status == RunStatus.SUCCEEDED:
+        return True
+    accepted = Exists(Measurement.objects.filter(attempt=OuterRef("attempt"), accepted=True))
+    results = Result.objects.filter(accepted, attempt__run=run, benchmark=cp.series.benchmark)
+    return results.annotate(measured=Count("trials")).filter(measured__gte=run.trials).exists()
 
 
 def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:

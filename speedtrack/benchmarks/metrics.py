@@ -20,7 +20,8 @@ class Metric:
     ``voided_by``: flags of a trial that make this metric useless. A driver at its limit, for instance, hides the
     server's throughput, but not its CPU time per request. ``exact``: the metric has no noise, so one sample is enough.
     ``counted``: a count of instructions in fresh processes, which the load of the machine does not change; a suspicion
-    is settled by counting both sides again. ``steady_effect``: the smallest effect at best, where A/A pairs show
+    is settled by counting both sides again, and its smallest effect is not below the difference of two processes of
+    one build. ``steady_effect``: the smallest effect at best, where A/A pairs show
     changes below ``smallest_effect``; how steady the metric is depends on the machine.
     """
 
@@ -34,6 +35,11 @@ class Metric:
     exact: bool = False
     counted: bool = False
     steady_effect: float | None = None
+
+    @property
+    def follows_floor(self) -> bool:
+        """Does the smallest effect of a series depend on what A/A runs of its machine show?"""
+        return self.counted or self.steady_effect is not None
 
 
 # A trial with wrong answers measured other work than that of the benchmark.

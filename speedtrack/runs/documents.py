@@ -288,7 +288,7 @@ class TrialDocument(Document):
 class Stopping(Document):
     """Why no more trials of a side were made. Widths are shares of the median of the headline metric."""
 
-    reason: Literal["target", "cap", "fixed"]
+    reason: Literal["target", "cap", "fixed", "failed"]
     half_width: Share | None
     target: Share = Field(gt=0)
     trials: int = Field(ge=1, le=LARGEST_INTEGER)

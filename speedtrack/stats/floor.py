@@ -9,13 +9,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from speedtrack.stats.compare import MIN_SAMPLES, settle_pairs
+from speedtrack.stats.compare import MIN_SAMPLES, settle_counts, settle_pairs
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.sequential import FEWEST, change_evidence
 
 POWER = 0.8
 DRAWS = 4000  # simulated samples per power; the standard error is 0.6%
 FARTHEST = 50.0  # standard deviations; a shift that is not seen at this distance is never seen
+EQUAL = 1e-6  # nothing is that exact: all counts of a program may be the same number
 STEPS = 20  # of the bisection: to a millionth of FARTHEST
 
 
@@ -49,6 +50,22 @@ def noise_floor(pairs: Sequence[tuple[float, float]], *, level: float, planned: 
     found = settle_pairs(pairs, smallest_effect=0.01, level=level, seed=seed)
     smallest = scale.ratio(deviation * standard_shift(planned, level)) - 1
     return Floor(len(pairs), deviation, found.ratio, found.low, found.high, smallest)
+
+
+def counts_floor(pairs: Sequence[tuple[float, float]], *, level: float) -> Floor:
+    """The noise floor that (base, head) counts of one build show, each of a fresh process.
+
+    ``smallest`` is the largest difference of any two processes: counts may have a few levels, of which each process
+    takes one by chance, and no deviation says how far apart those are. Fewer than five pairs give no floor: ten
+    processes miss one of two equally likely levels once in 500 times.
+    """
+    if len(pairs) < MIN_SAMPLES:
+        return Floor(len(pairs), None, None, None, None, None)
+    counts = [count for pair in pairs for count in pair]
+    steps = np.log([head / base for base, head in pairs])
+    smallest = max(counts) / min(counts) - 1
+    found = settle_counts(pairs, smallest_effect=max(smallest, EQUAL), level=level)
+    return Floor(len(pairs), float(steps.std(ddof=1)), found.ratio, found.low, found.high, smallest)
 
 
 @lru_cache

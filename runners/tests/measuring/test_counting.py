@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+import subprocess
+import tomllib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +14,9 @@ import pytest
 
 from runners.build.elf import function_names
 from runners.errors import BenchmarkFailed
-from runners.measuring import counting
+from runners.measuring import callgrind, counting
 from runners.measuring.callgrind_report import cost_of_parts, function_costs, parts_of, stack_costs, stack_of
+from runners.sample import write_history
 from runners.tests.api import Api
 from runners.tests.conftest import BASE_SHA, SHA, TINY, TREE, make_benchmark, make_build, make_job
 from runners.work.agent import Agent
@@ -21,6 +24,7 @@ from runners.work.agent import Agent
 # 1000 turns of a loop of two instructions, which no compiler removes; and a few around it.
 SPIN = '__attribute__((noinline)) void spin(void) { for (int i = 0; i < 1000; i++) __asm__ volatile(""); }\n'
 GET = "char **value = slot(argv[1], 0);"
+SUITES = Path(__file__).parents[3] / "suites"
 SIDES = [{"side": "base", "sha": BASE_SHA}, {"side": "head", "sha": SHA}]
 MAKEFILE = "tiny: tiny.c\n\t$(CC) -O2 -g -o $@ $<\n"
 
@@ -77,6 +81,36 @@ def test_both_sides_are_counted_in_fresh_processes_with_the_costs_of_their_funct
     costs = [body["trials"][0]["server"]["counted"]["functions"] for body in (base, head)]
     assert "spin" not in costs[0] and costs[1]["spin"] == pytest.approx(values[1][0] - values[0][0], rel=0.05)
     assert sum(costs[1].values()) == pytest.approx(values[1][0], rel=1e-4)
+
+
+@pytest.mark.valgrind
+def test_the_function_of_the_sample_suite_holds_nearly_all_of_a_request(api: Api, agent: Agent, tmp_path: Path) -> None:
+    """Reading, the command and writing are inside of it, and only the event loop is not."""
+    write_history(tmp_path / "kvd")
+    files = subprocess.check_output(["git", "-C", tmp_path / "kvd", "ls-files"], text=True).split()
+    api.sources[SHA] = {name: (tmp_path / "kvd" / name).read_text() for name in files}
+    suite = tomllib.loads((SUITES / "sample.toml").read_text())
+    [section] = [one for one in suite["benchmark"] if one["name"] in suite["instructions"]["benchmarks"]]
+    benchmark = make_benchmark(**section["workload"]) | {"inside": suite["instructions"]["inside"]}
+    server = make_job()["server"] | suite["server"]
+    build = make_build(**suite["build"])
+    api.jobs = [make_job(trials=1, server=server, build=build, benchmarks=[benchmark | {"instructions": "callgrind"}])]
+    agent.work()
+    [counts] = [body["once"] for body in api.bodies("/measurement")]
+    # The two send different requests, whose look-ups cost a little more or less.
+    assert 0.9 < counts[counting.METRIC] / counts[callgrind.METRIC] < 1.05
+
+
+@pytest.mark.valgrind
+def test_a_count_that_takes_too_long_is_ended_and_the_rest_is_measured(
+    api: Api, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "MOST_CPU_S", 0.001)
+    api.sources[SHA] = source()
+    api.jobs = [counted_job(["serve"])]
+    agent.work()
+    assert "took more than 0.001 s of CPU time: give the benchmark fewer keys" in api.text("measure")
+    assert not api.bodies("/measurement")[0]["once"] and api.of("/complete")
 
 
 def test_a_missing_function_is_said_before_anything_is_counted(api: Api, agent: Agent) -> None:

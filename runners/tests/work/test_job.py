@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -161,6 +163,28 @@ def test_one_failing_benchmark_does_not_stop_the_others(api: Api, agent: Agent) 
     failure = api.bodies("/fail")[0]
     assert failure["kind"] == "permanent" and failure["error"].startswith("1 of 2 benchmarks failed: get-p1: ")
     assert api.calls.index(api.of("/measurement")[0]) < api.calls.index(api.of("/fail")[0])
+
+
+def test_the_pairs_before_a_failure_are_sent(api: Api, tools: Tools, stopping: Event, tmp_path: Path) -> None:
+    script = tmp_path / "driver"
+    script.write_text(
+        f"""#!/bin/sh
+        [ "$1" = duel ] && echo >> {tmp_path}/duels
+        [ "$(wc -l < {tmp_path}/duels)" -ge 3 ] && echo 'head: the server ended' >&2 && exit 1
+        exec {tools.driver.binary} "$@"
+        """
+    )
+    script.chmod(0o755)
+    (tmp_path / "duels").touch()
+    sides = [{"side": "head", "sha": SHA}, {"side": "base", "sha": BASE_SHA}]
+    api.jobs = [make_job(sides=sides, reason="confirm", trials=4)]
+    Agent(replace(tools, driver=replace(tools.driver, binary=script)), stopping).work()
+    measured = {body["side"]: body for body in api.bodies("/measurement")}
+    base, head = ([trial["trial"] for trial in measured[side]["trials"]] for side in ("base", "head"))
+    assert base == head and base in ([0], [0, 1])  # the second, if the machine was not too busy for the first one
+    assert {body["stopping"]["reason"] for body in measured.values()} == {"failed"}
+    (failed,) = api.bodies("/fail")
+    assert "the driver cannot measure: head: the server ended" in failed["error"] and failed["kind"] == "permanent"
 
 
 def test_what_needs_more_files_than_the_machine_allows_is_told_at_once(api: Api, agent: Agent) -> None:

@@ -12,7 +12,8 @@ class NoiseFloor(models.Model):
     """The noise of a machine as pairs of identical builds show it, for one series. The newest of a series counts.
 
     ``deviation`` is the standard deviation of a pair's log ratio, ``ratio`` that of the sides, which is 1 but for
-    chance; ``smallest`` is the relative change that ten pairs show (stats/floor.py). Null: too few clean pairs.
+    chance; ``smallest`` is the relative change that ten pairs show, of counts the largest difference of two processes
+    (stats/floor.py). Null: too few clean pairs.
     """
 
     series = models.ForeignKey(Series, models.CASCADE, related_name="floors")

@@ -1,5 +1,7 @@
+import pytest
+
 from speedtrack.alerts import confirm, detection
-from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.models import Alert, ChangePoint, Verdict
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
 from speedtrack.notices.models import Outbox
 from speedtrack.runs import jobs, queue, results
@@ -8,7 +10,7 @@ from speedtrack.tests import builders
 
 from .conftest import World, failure, finish, paired_runs
 
-Status = ChangePoint.Status
+Answer, Status = Verdict.Answer, ChangePoint.Status
 
 
 def test_a_slow_commit_becomes_one_alert_and_one_mail(world: World) -> None:
@@ -106,6 +108,38 @@ def test_a_confirmation_that_fails_leaves_the_suspicion_with_the_reason(world: W
     assert {cp.status for cp in found} == {Status.UNSETTLED}
     assert all("the compiler is gone" in cp.note for cp in found)
     assert not Alert.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("kept", "factors", "answer"),
+    [(6, (1.3, 1.31), Answer.DIFFERENT), (3, (1.3, 1.31), Answer.UNKNOWN), (10, (1.5, 0.9), Answer.UNKNOWN)],
+    ids=["enough to settle it", "too few", "all, and more are needed"],
+)
+def test_the_pairs_before_a_failure_are_judged(
+    world: World, kept: int, factors: tuple[float, float], answer: Answer
+) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository)
+    builders.work(world.machine, world.speed)
+    detection.detect()
+    confirm.step()
+    run = builders.claim(world.machine)
+    Run.objects.filter(pk=run.pk).update(trials=10)
+    for side, commit in builders.sides_of(run):
+        builders.send_build(run, commit, side=side)
+        values = [5000 * (factors[pair % 2] if side == Side.HEAD else 1) for pair in range(kept)]
+        stopping = {"reason": "failed", "half_width": None, "target": 0.01, "trials": kept, "thrown_out": 0}
+        document = builders.result(run, "get-p1", commit, values, side=side, stopping=stopping)
+        results.accept_result(world.machine, run.pk, document)
+    queue.fail(world.machine, run.pk, failure(run, "1 of 2 benchmarks failed: the server ended"))
+    confirm.step()
+    cp = ChangePoint.objects.get(series__metric=HEADLINE)
+    verdict = cp.verdicts.get()
+    assert (verdict.pairs, verdict.answer) == (kept, answer)
+    assert cp.status == (Status.UNSETTLED if kept == 3 else Status.SETTLING), cp.note
+    if kept == 3:
+        assert "the server ended" in cp.note and "measured again over 3 pairs" in cp.note
+    assert cp.runs.filter(reason=Reason.CONFIRM, status="queued").count() == (kept == 10)
 
 
 def test_a_metric_that_the_pairs_leave_open_takes_no_more_once_another_shows_the_change(world: World) -> None:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.models import Alert, ChangePoint, Verdict
 from speedtrack.benchmarks.metrics import COUNTED
 from speedtrack.notices import mail
+from speedtrack.notices.channels.document import alert_document
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import subscribed
@@ -42,6 +43,7 @@ class Counting:
     hardware: bool = False
     factors: dict[str, float] = field(default_factory=dict)
     noise: float = 0.0003
+    benchmarks: tuple[str, ...] = ("get-p1",)
     rng: random.Random = field(default_factory=lambda: random.Random(3))
 
     def count(self, sha: str) -> float:
@@ -80,7 +82,7 @@ class Counting:
                     elif self.hardware and name == "get-p1":
                         metrics = [{CPU: value, HARDWARE: count(commit.sha)} for value in times]
                         extra["trials"] = builders.trials(metrics)
-                    elif name == "get-p1" and not (run.paired or self.hardware):
+                    elif name in self.benchmarks and not (run.paired or self.hardware):
                         extra["once"] = {COUNT: count(commit.sha)}
                     result = builders.result(run, name, commit, times, **extra)
                     results.accept_result(self.world.machine, run.pk, result)
@@ -124,6 +126,9 @@ def test_the_page_and_the_mail_name_the_function_that_grew(counting: Counting, c
     counting.until_quiet()
     alert = Alert.objects.get()
     (table,) = counts.function_tables(list(alert.change_points.all()))
+    for document in (client.get(f"/api/v1/alerts/{alert.pk}").json(), alert_document(alert.events.latest("pk"), "1")):
+        assert document["function_tables"] == [asdict(table)]
+        assert [one[:28] for one in document["which_moved"]] == ["get-p1: more instructions (+"]
     assert [one.name for one in table.functions] == ["hash"]
     assert table.growth == pytest.approx(120, abs=5)
     message = mail.message_of(Outbox.objects.get())
@@ -133,6 +138,21 @@ def test_the_page_and_the_mail_name_the_function_that_grew(counting: Counting, c
         text = " ".join(body.split())
         assert "Instructions per request by function" in text and "hash" in text
         assert "get-p1: more instructions (+3" in text
+
+
+def test_the_mail_names_the_benchmark_of_each_table_of_functions(counting: Counting, settings: Any) -> None:
+    suite = SUITE.replace('benchmarks = ["get-p1"]', 'benchmarks = ["get-p1", "set-p1"]')
+    builders.use_suite(settings, settings.SUITES, suite)
+    counting.benchmarks = ("get-p1", "set-p1")
+    counting.factors = {counting.world.shas[9]: 1.03}
+    builders.track(counting.world.repository, emails=["dev@example.org"])
+    counting.until_quiet()
+    message = mail.message_of(Outbox.objects.get())
+    assert isinstance(message, EmailMultiAlternatives)
+    text, html = str(message.body), " ".join(str(message.alternatives[0][0]).split())
+    for name in counting.benchmarks:
+        assert f"Instructions per request by function, {name}, before and after:" in text
+        assert f"Instructions per request by function, <strong>{name}</strong>" in html
 
 
 def test_a_time_comes_before_a_count_that_grew_more(counting: Counting) -> None:
@@ -233,6 +253,22 @@ def test_the_counter_of_the_processor_is_watched_from_what_pairs_of_one_build_sh
     floors.store_due()
     assert least <= smallest_effect(series) <= most
     assert smallest_effect(Series.objects.get(metric=CPU, benchmark__name="get-p1")) == 0.03  # the suite's own
+
+
+def test_counts_are_watched_from_the_difference_of_two_processes_of_one_build_on(counting: Counting) -> None:
+    """Of two levels each process takes one by chance; every commit's single count does, too."""
+    levels = [4000.0, 4000.0 * 1.0024]
+    builders.track(counting.world.repository, last=4)
+    counting.until_quiet()
+    series = Series.objects.get(metric=COUNT)
+    assert smallest_effect(series) == 0.002
+    call_command("measure", "repository", counting.world.shas[-1], "--aa")
+    counting.until_quiet(lambda sha: counting.rng.choice(levels))
+    assert [run.trials for run in Run.objects.filter(reason=Reason.AA, metrics=COUNTED)] == [floors.AA_COUNTS]
+    floors.store_due()
+    assert smallest_effect(series) == pytest.approx(0.0024)
+    assert floors.newest_floors([series.pk])[series.pk].pairs == floors.AA_COUNTS
+    assert smallest_effect(Series.objects.get(metric=CPU, benchmark__name="get-p1")) == 0.03
 
 
 def test_half_a_per_cent_more_instructions_by_the_counter_is_confirmed_on_a_steady_machine(counting: Counting) -> None:

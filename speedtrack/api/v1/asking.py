@@ -31,10 +31,17 @@ def queue(project: Project, order: RunsOrder) -> QueuedRuns:
 
 def chosen(project: Project, order: RunsOrder) -> Choice:
     """Without fetching: a thread of the web server may not wait for minutes."""
-    first, *others = order.commits or [order.range or order.branch or ""]
+    first, *others = order.commits or [order.range or order.branch or order.releases or ""]
     thinning = Thinning(order.every, halves=order.halves) if order.range else Thinning()
     found = tracking.choose(
-        project.slug, first, order.benchmarks, order.machine, order.extended, thinning=thinning, fetches=False
+        project.slug,
+        first,
+        order.benchmarks,
+        order.machine,
+        order.extended,
+        order.releases is not None,
+        thinning=thinning,
+        fetches=False,
     )
     if not others:
         return found
@@ -55,7 +62,7 @@ def approve(request: Call, project: Project, number: int, head: str) -> QueuedRu
 
 def words_of(order: RunsOrder) -> str:
     """What was asked for, for the audit log."""
-    return order.range or order.branch or ", ".join(order.commits or [])
+    return order.range or order.branch or order.releases or ", ".join(order.commits or [])
 
 
 def first_waiting(runs: QuerySet[Run], machines: Sequence[int], count: int) -> dict[int, list[Run]]:

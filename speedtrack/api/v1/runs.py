@@ -147,7 +147,7 @@ def queued(
 @router.post("projects/{slug}/runs", response={201: QueuedRuns, 202: QueuedRuns}, summary="Queue runs")
 @write
 def queue_runs(request: Call, slug: str, order: RunsOrder) -> Answer:
-    """Queue runs of commits, a range, a branch's head or a pull request. Needs scope `runs` and role maintainer.
+    """Queue runs of commits, a range, a branch's head, releases or a pull request. Needs scope `runs`, role maintainer.
 
     What the server has not fetched yet is refused: push it to a tracked branch first, or ask for a paired comparison,
     which fetches. Of a pull request the answer is 202: its runs are queued once its head is fetched.

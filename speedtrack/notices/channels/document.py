@@ -3,11 +3,13 @@
 docs/channels.md describes it. Within the version keys are added, never renamed or given another meaning.
 """
 
+from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
 from django.urls import reverse
 
+from speedtrack.alerts import counts
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Commit
@@ -51,6 +53,8 @@ def alert_document(event: AlertEvent, delivery: str) -> Document:
             "commits": [commit_part(commit) for commit in commits],
             "changes": change_parts(found[:MOST_CHANGES]),
             "change_count": len(found),
+            "which_moved": counts.which_moved(found),
+            "function_tables": [asdict(table) for table in counts.function_tables(found)],
         }
     )
     return written
@@ -174,4 +178,6 @@ def sample_document(project: Any) -> Document:
             }
         ],
         "change_count": 1,
+        "which_moved": ["get-p16: the same instructions (+0.0%), slower"],
+        "function_tables": [],
     }

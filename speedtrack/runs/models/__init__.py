@@ -20,6 +20,7 @@ from speedtrack.runs.models.measurements import (
 from speedtrack.runs.models.policies import Deferral, DeferralQuerySet, PlanningPolicy
 from speedtrack.runs.models.runs import (
     ACTIVE,
+    MEASURED,
     MOVES,
     ROUTINE,
     SETTLING,
@@ -37,6 +38,7 @@ from speedtrack.runs.models.tokens import EnrolmentCode, MachineToken, UnknownTo
 __all__ = [
     "ACTIVE",
     "IN_SERVICE",
+    "MEASURED",
     "MOVES",
     "ROUTINE",
     "SETTLING",

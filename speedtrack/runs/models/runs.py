@@ -24,6 +24,7 @@ class Status(models.TextChoices):
 
 
 ACTIVE = (Status.LEASED, Status.RUNNING)
+MEASURED = (Status.SUCCEEDED, Status.FAILED)  #: what such a run has measured until its end is accepted
 MOVES = {
     Status.QUEUED: {Status.LEASED, Status.CANCELLED},
     Status.LEASED: {Status.RUNNING, Status.QUEUED, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED},

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from speedtrack.stats.compare import ComparisonAnswer, settle_pairs
-from speedtrack.stats.floor import noise_floor, standard_shift
+from speedtrack.stats.floor import counts_floor, noise_floor, standard_shift
 from speedtrack.stats.sequential import FEWEST
 
 LEVEL, PLANNED = 0.01, 10
@@ -88,6 +88,15 @@ def confirmed(pairs: Pairs, seed: int) -> bool:
         if found.answer is not ComparisonAnswer.UNKNOWN:
             return found.answer is ComparisonAnswer.DIFFERENT
     return False
+
+
+def test_the_floor_of_counts_is_the_largest_difference_of_two_processes() -> None:
+    assert counts_floor([(4000.0, 4009.6)] * 4, level=LEVEL).smallest is None
+    assert counts_floor([(4000.0, 4000.0)] * 5, level=LEVEL).smallest == 0
+    levels = [(4000.0, 4000.0), (4009.6, 4000.0), (4000.0, 4000.0), (4000.0, 4009.6), (4009.6, 4009.6)]
+    found = counts_floor(levels, level=LEVEL)
+    assert found.smallest == pytest.approx(0.0024) and found.ratio == 1
+    assert found.low is not None and found.high is not None and found.low < 1 < found.high
 
 
 def test_slots_and_drift_raise_no_false_alarms() -> None:

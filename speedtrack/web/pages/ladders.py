@@ -1,10 +1,12 @@
 """Ladders: a metric over clients, payload and the like, with a line per commit, release or project."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from django.db.models import Exists, Max, OuterRef, Q, QuerySet
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import Exists, F, Func, JSONField, Max, OuterRef, Q, QuerySet, TextField, Value
 from django.http import Http404, QueryDict
 
 from speedtrack.accounts.access import Access
@@ -18,7 +20,8 @@ from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, LineValue, 
 from speedtrack.web.scope import named_or_default
 
 USUAL_METRIC = "throughput_rps"
-LISTED = 60  # commits that can be chosen as lines
+LISTED = 20  # of the commits of a project that can be chosen as lines, besides what is tagged or asked for
+SHORTEST = 7  # digits of a commit id in an address
 TITLES = {
     "clients": "Connections",
     "pipeline": "Requests in flight per connection",
@@ -50,19 +53,32 @@ class LadderName:
 
 @dataclass(frozen=True)
 class LadderLine:
-    """A commit that the ladder was measured for. ``key``: how addresses name it."""
+    """A commit that a ladder was measured for. ``key``: how addresses name it. ``beside``: two ladders are shown."""
 
     commit: Commit
     release: str
     shown: bool = False
+    ladder: str = ""
+    beside: bool = False
+
+    @property
+    def place(self) -> "Place":
+        return self.commit.pk, self.ladder
 
     @property
     def key(self) -> str:
         return f"{self.commit.project.slug}@{self.commit.short}"
 
+    def is_at(self, revision: str) -> bool:
+        return revision == self.release or (len(revision) >= SHORTEST and self.commit.sha.startswith(revision))
+
     @property
     def label(self) -> str:
-        return f"{self.commit.project.name} {self.release or self.commit.short}"
+        name = f"{self.commit.project.name} {self.release or self.commit.short}"
+        return f"{name}, {self.ladder}" if self.beside else name
+
+
+Place = tuple[int, str]  # a commit, by key, and a ladder, by name
 
 
 @dataclass(frozen=True)
@@ -82,6 +98,8 @@ class LadderRow:
 class LaddersPage:
     ladders: list[LadderName]
     ladder: LadderName | None
+    others: list[LadderName]  #: those that differ from it in their transport only
+    beside: LadderName | None  #: the one of these that is on the same chart
     machines: list[Machine]
     machine: Machine | None
     metrics: list[Metric]
@@ -90,13 +108,22 @@ class LaddersPage:
     choices: list[LadderLine]
     absent: list[str]  #: the lines asked for that were not measured here
     rows: list[LadderRow]
-    asked: set[tuple[int, float]]  #: the commits, by key, and the values that runs were to measure
+    asked: set[tuple[Place, float]]  #: what runs were to measure
     chart: LineChart | None
     failed: list[tuple[LadderLine, Run]]  #: the lines without a measurement at a value, and the run that failed there
 
     @property
     def lines(self) -> list[LadderLine]:
-        return [line for line in self.choices if line.shown]
+        return lines_of(self.choices, self.shown)
+
+    @property
+    def chosen_count(self) -> int:
+        return sum(line.shown for line in self.choices)
+
+    @property
+    def shown(self) -> list[LadderName]:
+        """The ladder, and the one beside it."""
+        return [one for one in (self.ladder, self.beside) if one]
 
     @property
     def most_lines(self) -> int:
@@ -111,7 +138,11 @@ def load(query: QueryDict, access: Access) -> LaddersPage:
     """The page that an address names. Raises Http404 for a name that does not exist."""
     ladders = ladder_names(query.get("project"), access)
     ladder = named_or_default("ladder", query.get("ladder"), ladders, "")
-    rungs = series_of(ladder, access)
+    others = transports_of(ladder, access)
+    asked_beside = query.get("beside")
+    beside = named_or_default("ladder", asked_beside, others, "") if asked_beside else None
+    both = [one for one in (ladder, beside) if one]
+    rungs = series_of(both, access)
     machines = list(Machine.objects.filter(series__in=rungs).distinct().order_by("name"))
     machine = named_or_default("machine", query.get("machine"), machines, "")
     metrics = list(METRICS.values())
@@ -120,13 +151,14 @@ def load(query: QueryDict, access: Access) -> LaddersPage:
     series = rungs.filter(machine=machine, metric=metric.name)
     points = Measurement.objects.filter(series__in=series, accepted=True, paired=False)
     choices, absent = choices_of(points, query.getlist("line"), query.get("project"), access)
-    lines = [line for line in choices if line.shown]
-    asked = values_asked(ladder, machine, lines)
-    rows = rows_of(points, lines, {value for _, value in asked}, reasons_of(ladder, machine, lines))
+    lines = lines_of(choices, both)
+    asked = values_asked(both, machine, lines)
+    rows = rows_of(points, lines, {value for _, value in asked}, reasons_of(both, machine, lines))
+    failed = failed_runs(both, machine, lines, rows, asked)
     scale = query.get("scale", "")
-    failed = failed_runs(ladder, machine, lines, rows, asked)
+    of_ladder = (ladders, ladder, others, beside)
     page = LaddersPage(
-        ladders, ladder, machines, machine, metrics, metric, scale, choices, absent, rows, asked, None, failed
+        *of_ladder, machines, machine, metrics, metric, scale, choices, absent, rows, asked, None, failed
     )
     return replace(page, chart=chart_of(page))
 
@@ -141,23 +173,40 @@ def ladder_names(slug: str | None, access: Access) -> list[LadderName]:
     return list(ladders.values())
 
 
-def series_of(ladder: LadderName | None, access: Access) -> QuerySet[Series]:
+def transports_of(ladder: LadderName | None, access: Access) -> list[LadderName]:
+    """The ladders that are measured over another transport, and differ in nothing else."""
     if ladder is None:
-        return Series.objects.none()
-    return access.among(Series.objects.filter(benchmark__ladder=ladder.name, benchmark__axis=ladder.axis))
+        return []
+    path = Value(["workload", "transport"], output_field=ArrayField(TextField()))
+    rest = Func(F("definition"), path, template="(%(expressions)s)", arg_joiner=" #- ", output_field=JSONField())
+    own = rungs_of([ladder]).annotate(rest=rest).filter(rest=OuterRef("rest"), project=OuterRef("project"))
+    others = access.among(Benchmark.objects.filter(axis=ladder.axis).exclude(ladder__in=["", ladder.name]))
+    found = others.annotate(rest=rest).filter(Exists(own)).order_by("ladder").values_list("ladder", flat=True)
+    return [LadderName(name, ladder.axis) for name in found.distinct()]
+
+
+def series_of(ladders: list[LadderName], access: Access) -> QuerySet[Series]:
+    return access.among(Series.objects.filter(benchmark__in=rungs_of(ladders)))
+
+
+def lines_of(choices: list[LadderLine], ladders: list[LadderName]) -> list[LadderLine]:
+    """What is drawn: each chosen commit on each of these ladders."""
+    chosen = [line for line in choices if line.shown]
+    beside = len(ladders) > 1
+    every = [replace(line, ladder=ladder.name, beside=beside) for line in chosen for ladder in ladders]
+    return every[:MOST_LINES]
 
 
 def choices_of(
     points: QuerySet[Measurement], asked: list[str], slug: str | None, access: Access
 ) -> tuple[list[LadderLine], list[str]]:
-    """The commits measured last, each with whether it is shown, and which lines asked for are not among them.
+    """The commits that were measured, each with whether it is shown, and which lines asked for are not among them.
 
-    They are ordered by project, those on its default branch first, the newest first. Raises Http404 for a line that
-    does not exist.
+    Of each project those that were measured last, the tagged ones (releases) and those asked for. They are ordered by
+    project, those on its default branch first, the newest first. Raises Http404 for a line that does not exist.
     """
-    latest = points.values("commit").annotate(latest=Max("pk")).order_by("-latest").values_list("commit", flat=True)
     on_default = Position.objects.filter(commit=OuterRef("pk"), branch__name=OuterRef("project__default_branch"))
-    commits = Commit.objects.select_related("project").filter(pk__in=list(latest[:LISTED]))
+    commits = Commit.objects.select_related("project").filter(choosable(points, asked))
     commits = commits.order_by("project__name", "project", Exists(on_default).desc(), "-committed_at", "-pk")
     releases = releases_of(commits)
     lines = [LadderLine(commit, releases.get((commit.project_id, commit.sha), "")) for commit in commits]
@@ -166,6 +215,20 @@ def choices_of(
     require_known(absent, access)
     chosen = [line for line in lines if line in found.values()] or usual_lines(lines, slug)
     return [replace(line, shown=line in chosen[:MOST_LINES]) for line in lines], absent
+
+
+def choosable(points: QuerySet[Measurement], asked: list[str]) -> Q:
+    """The condition for measured commits that can be chosen as lines."""
+    latest = points.values("commit").annotate(latest=Max("pk")).order_by("-latest")
+    measured: dict[int, list[int]] = defaultdict(list)
+    for project, commit in latest.values_list("commit__project", "commit"):
+        measured[project].append(commit)
+    chosen = Q(pk__in=[commit for own in measured.values() for commit in own[:LISTED]])
+    chosen |= Q(Exists(Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("sha"))))
+    for slug, _, revision in (name.partition("@") for name in asked):
+        if len(revision) >= SHORTEST:
+            chosen |= Q(project__slug=slug, sha__startswith=revision)
+    return chosen & Q(pk__in=[commit for own in measured.values() for commit in own])
 
 
 def releases_of(commits: Any) -> dict[tuple[int, str], str]:
@@ -178,9 +241,7 @@ def line_named(lines: list[LadderLine], name: str) -> LadderLine | None:
     """Find the line that is named as ``project@commit``, ``project@release`` or ``project``, which is its newest."""
     slug, _, revision = name.partition("@")
     for line in lines:
-        if line.commit.project.slug == slug and (
-            not revision or revision == line.release or (len(revision) >= 7 and line.commit.sha.startswith(revision))
-        ):
+        if line.commit.project.slug == slug and (not revision or line.is_at(revision)):
             return line
     return None
 
@@ -206,50 +267,58 @@ def usual_lines(lines: list[LadderLine], slug: str | None) -> list[LadderLine]:
     return [line for line in lines if line in newest.values()]
 
 
-def rungs_of(ladder: LadderName | None) -> QuerySet[Benchmark]:
-    if ladder is None:
-        return Benchmark.objects.none()
-    return Benchmark.objects.filter(ladder=ladder.name, axis=ladder.axis)
+def rungs_of(ladders: list[LadderName]) -> QuerySet[Benchmark]:
+    """The rungs of one or two ladders, which have one axis."""
+    axes = {ladder.axis for ladder in ladders}
+    return Benchmark.objects.filter(ladder__in=[ladder.name for ladder in ladders], axis__in=axes)
 
 
-def values_asked(ladder: LadderName | None, machine: Machine | None, lines: list[LadderLine]) -> set[tuple[int, float]]:
+def values_asked(
+    ladders: list[LadderName], machine: Machine | None, lines: list[LadderLine]
+) -> set[tuple[Place, float]]:
     """The values that runs of these commits were to measure: one without a measurement has failed, or waits."""
     commits = [line.commit.pk for line in lines]
-    runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs_of(ladder))
-    pairs = runs.values_list("commit", "benchmark_set__benchmarks__rung").distinct()
-    return {(commit, value) for commit, value in pairs if value is not None}
+    runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs_of(ladders))
+    rung = "benchmark_set__benchmarks__"
+    found = runs.values_list("commit", f"{rung}ladder", f"{rung}rung").distinct()
+    return {((commit, ladder), value) for commit, ladder, value in found if value is not None}
 
 
 def reasons_of(
-    ladder: LadderName | None, machine: Machine | None, lines: list[LadderLine]
-) -> dict[tuple[int, float], str]:
-    """Why the machine could not reach a value, by commit and value: what its newest attempt said."""
+    ladders: list[LadderName], machine: Machine | None, lines: list[LadderLine]
+) -> dict[tuple[Place, float], str]:
+    """Why the machine could not reach a value: what its newest attempt said."""
     commits = [line.commit.pk for line in lines]
     attempts = Attempt.objects.filter(run__commit__in=commits, run__machine=machine).exclude(out_of_reach={})
     found = list(attempts.order_by("pk").values_list("run__commit", "out_of_reach"))
     names = {name for _, reasons in found for name in reasons}
     if not names:
         return {}
-    rungs = rungs_of(ladder).filter(name__in=names).values_list("name", "rung")
-    values = {name: value for name, value in rungs if value is not None}
-    return {(commit, values[name]): why for commit, reasons in found for name, why in reasons.items() if name in values}
+    rungs = rungs_of(ladders).filter(name__in=names).values_list("name", "ladder", "rung")
+    rung = {name: (ladder, value) for name, ladder, value in rungs if value is not None}
+    return {
+        ((commit, rung[name][0]), rung[name][1]): why
+        for commit, reasons in found
+        for name, why in reasons.items()
+        if name in rung
+    }
 
 
 def failed_runs(
-    ladder: LadderName | None,
+    ladders: list[LadderName],
     machine: Machine | None,
     lines: list[LadderLine],
     rows: list[LadderRow],
-    asked: set[tuple[int, float]],
+    asked: set[tuple[Place, float]],
 ) -> list[tuple[LadderLine, Run]]:
     """For each line that lacks a value without a reason, its newest run of the ladder, if that failed."""
     lacking = [
         line
         for place, line in enumerate(lines)
-        if any(not row.cells[place] and not row.reasons[place] and (line.commit.pk, row.value) in asked for row in rows)
+        if any(not row.cells[place] and not row.reasons[place] and (line.place, row.value) in asked for row in rows)
     ]
     commits = [line.commit.pk for line in lacking]
-    runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs_of(ladder))
+    runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs_of(ladders))
     newest = {run.commit_id: run for run in runs.distinct().order_by("pk")}
     found = [(line, newest.get(line.commit.pk)) for line in lacking]
     return [(line, run) for line, run in found if run and run.status == Status.FAILED]
@@ -259,18 +328,18 @@ def rows_of(
     points: QuerySet[Measurement],
     lines: list[LadderLine],
     values: set[float],
-    reasons: Mapping[tuple[int, float], str],
+    reasons: Mapping[tuple[Place, float], str],
 ) -> list[LadderRow]:
     """The newest measurement of each line at each value, among them ``values``."""
     found = points.filter(commit__in=[line.commit.pk for line in lines]).select_related("series__benchmark")
-    cells: dict[float, dict[int, Measurement]] = {value: {} for value in values}
+    cells: dict[float, dict[Place, Measurement]] = {value: {} for value in values}
     for one in found.order_by("pk"):
         value = one.series.benchmark.rung
         if value is not None:
-            cells.setdefault(value, {})[one.commit_id] = one
-    commits = [line.commit.pk for line in lines]
+            cells.setdefault(value, {})[one.commit_id, one.series.benchmark.ladder] = one
+    places = [line.place for line in lines]
     return [
-        LadderRow(value, [cells[value].get(one) for one in commits], [reasons.get((one, value), "") for one in commits])
+        LadderRow(value, [cells[value].get(one) for one in places], [reasons.get((one, value), "") for one in places])
         for value in sorted(cells)
     ]
 
@@ -280,7 +349,7 @@ def chart_of(page: LaddersPage) -> LineChart | None:
     lines = []
     for place, line in enumerate(page.lines):
         cells = [(row.value, row.cells[place]) for row in page.rows]
-        own = [(value, one) for value, one in cells if one or (line.commit.pk, value) in page.asked]
+        own = [(value, one) for value, one in cells if one or (line.place, value) in page.asked]
         lines.append((line.label, [value_of(page, line, value, one) for value, one in own]))
     return chart_over_numbers(lines, page.metric, page.axis_title, page.scale)
 
@@ -309,6 +378,7 @@ def ladders_document(page: LaddersPage) -> dict[str, Any]:
                 "project": line.commit.project.slug,
                 "commit": line.commit.sha,
                 "release": line.release,
+                "ladder": line.ladder,
                 "points": [
                     {"value": row.value, "median": one.value, "low": one.low, "high": one.high, "flags": one.flags}
                     for row in page.rows
@@ -328,9 +398,9 @@ def ladders_document(page: LaddersPage) -> dict[str, Any]:
 def csv_rows(page: LaddersPage) -> Iterator[list[str]]:
     """A header, then a row per line and value."""
     axis = page.ladder.axis if page.ladder else "value"
-    yield ["project", "commit", "release", axis, page.metric.name, "low", "high", "n", "flags"]
+    yield ["project", "commit", "release", "ladder", axis, page.metric.name, "low", "high", "n", "flags"]
     for place, line in enumerate(page.lines):
         for row in page.rows:
             if one := row.cells[place]:
-                start = [line.commit.project.slug, line.commit.sha, line.release, f"{row.value:g}"]
+                start = [line.commit.project.slug, line.commit.sha, line.release, line.ladder, f"{row.value:g}"]
                 yield [*start, *(str(v) for v in (one.value, one.low, one.high, one.n)), " ".join(one.flags)]

@@ -19,6 +19,7 @@ STOP_REASONS = {
     "target": "that was narrow enough",
     "cap": "no more were allowed",
     "fixed": "as many as were asked for",
+    "failed": "the next one failed",
 }
 
 

@@ -257,11 +257,12 @@ def cell_document(cell: ReleaseCell) -> dict[str, Any]:
 
 
 def csv_rows(page: ReleasesPage) -> Iterator[list[Any]]:
-    """A header, then a row per benchmark and release."""
+    """A header, then a row per benchmark and release, then one per release that was not measured, with its cause."""
     against = ["ratio", "low", "high", "verdict"]
     yield [
         *("project", "benchmark", "release", "commit", page.metric.name, "low", "high", "flags"),
         *(f"{name}_{column}" for name in ("before", "first") for column in ["release", *against]),
+        "failure",
     ]
     for table in page.tables:
         for cell in table.cells:
@@ -272,7 +273,11 @@ def csv_rows(page: ReleasesPage) -> Iterator[list[Any]]:
                     *(point.value, point.low, point.high, " ".join(point.flags)),
                     *csv_cells(cell.before, cell.since_before),
                     *csv_cells(cell.first, cell.since_first),
+                    "",
                 ]
+    for one in page.releases:
+        if one.failure:
+            yield [page.project.slug, "", one.tag, one.commit.sha, *[""] * 14, one.failure]
 
 
 def csv_cells(tag: str, row: ComparedRow | None) -> list[Any]:

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Measurement
 from speedtrack.tests import builders
 from speedtrack.tests.builders import SUITE
+from speedtrack.web.pages import ladders
 from speedtrack.web.tests.world import World, html_of, queries
 
 LADDER = """
@@ -139,6 +141,66 @@ def test_a_release_measured_later_does_not_take_the_place_of_the_newest_commit(c
     assert [line["release"] for line in own] == ["", "1.1.0", "1.0.0"]
 
 
+def test_releases_and_what_is_asked_for_stay_however_much_was_measured_since(
+    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ladders, "LISTED", 0)
+    assert [line["release"] for line in values_of(client, f"{PAGE}&line=kvd@1.0.0")["lines"]] == ["1.0.0"]
+    assert [line["commit"] for line in values_of(client, f"{PAGE}&line=kvd@{kvd.shas[2][:7]}")["lines"]] == [
+        kvd.shas[2]
+    ]
+
+
+def test_two_projects_share_a_chart(client: Client, kvd: World, tmp_path: Path) -> None:
+    repository = builders.Repository(tmp_path / "fork")
+    (sha,) = repository.commits(1)
+    builders.track(repository, last=0)
+    tracking.queue_by_hand(tracking.choose("fork", sha, ["get-ladder"], None))
+    builders.work(kvd.machines[0], speed)
+    lines = values_of(client, PAGE)["lines"]
+    assert [(line["project"], len(line["points"])) for line in lines] == [("fork", 4), ("kvd", 4)]
+    page = html_of(client.get(PAGE))
+    assert page.count("<circle") == 8 and "fork " in page
+
+
+def test_the_same_ladder_over_another_transport_is_drawn_beside_it(
+    client: Client, kvd: World, settings: Any, tmp_path: Path
+) -> None:
+    over_tcp = LADDER.replace('"get-ladder"', '"get-ladder-tcp"').replace('"get",', '"get", transport = "tcp",')
+    longer = LADDER.replace('"get-ladder"', '"get-long"').replace("bytes = 32", "bytes = 64")
+    builders.use_suite(settings, settings.SUITES, SUITE + LADDER + over_tcp + longer)
+    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[2], ["get-ladder-tcp", "get-long"], None))
+    builders.work(kvd.machines[0], speed)
+    page = html_of(client.get(PAGE))
+    assert '<option value="get-ladder-tcp"' in page.partition("Beside")[2].partition("</select>")[0]
+    assert "get-long" not in page.partition("Beside")[2].partition("</select>")[0]
+    assert page.count("<circle") == 4
+    beside = f"{PAGE}&beside=get-ladder-tcp"
+    lines = values_of(client, beside)["lines"]
+    assert [(line["ladder"], len(line["points"])) for line in lines] == [("get-ladder", 4), ("get-ladder-tcp", 4)]
+    page = html_of(client.get(beside))
+    assert page.count("<circle") == 8 and f"kvd {kvd.shas[2][:10]}, get-ladder-tcp" in page
+    assert "Lines: 1 of 2" in page
+    assert client.get(f"{PAGE}&beside=get-long").status_code == 404
+
+
+def test_both_axes_are_logarithmic_over_powers_of_ten(client: Client, kvd: World) -> None:
+    """The rungs are powers of ten, and each has twice the value of the one before: equal steps both ways."""
+    page = html_of(client.get(PAGE))
+    dots = [[float(at) for at in dot] for dot in re.findall(r'<circle[^>]*cx="([\d.]+)"[^>]*cy="([\d.]+)"', page)]
+    across, down = ([later - at for at, later in pairwise(side)] for side in zip(*dots, strict=True))
+    assert across == [pytest.approx(across[0], abs=0.2)] * 3 and across[0] > 100
+    assert down == [pytest.approx(down[0], abs=0.2)] * 3 and down[0] < -30
+    linear = re.findall(r'<circle[^>]*cy="([\d.]+)"', html_of(client.get(f"{PAGE}&scale=linear")))
+    assert [float(at) for at in linear] != [at for _, at in dots]
+
+
+def test_a_comparison_links_to_the_ladders_of_both_sides(client: Client, kvd: World) -> None:
+    old, new = kvd.shas[0], kvd.shas[2]
+    page = html_of(client.get(f"/p/kvd/compare/?base={old}&head={new}"))
+    assert f"/ladders/?ladder=get-ladder&amp;line=kvd@{old[:10]}&amp;line=kvd@{new[:10]}" in page
+
+
 def test_a_line_that_another_ladder_has_is_said_to_be_absent(client: Client, kvd: World) -> None:
     page = html_of(client.get(f"{PAGE}&line=kvd@{kvd.shas[1][:10]}&line=kvd@1.0.0"))
     assert f"Not measured here: kvd@{kvd.shas[1][:10]}." in page and page.count("<circle") == 4
@@ -195,6 +257,11 @@ def test_releases_are_a_line_and_what_does_not_build_is_shown_as_such(client: Cl
     assert "1.0.0" in page and page.count("<circle") == 1
     assert "×<title>1.1.0: build failed: make exited with code 2</title>" in page
     assert f'/runs/{run.pk}/">build failed' in page
+    text = b"".join(client.get("/p/kvd/releases.csv?benchmark=set-p1").streaming_content).decode()
+    measured, failed = csv.DictReader(io.StringIO(text))
+    assert (measured["release"], measured["failure"]) == ("1.0.0", "")
+    assert failed["release"] == "1.1.0" and failed["failure"].startswith("build failed: make exited")
+    assert not failed["benchmark"] and not failed["low"]
 
 
 def test_the_releases_page_shows_rungs_only_where_there_is_nothing_else(client: Client, kvd: World) -> None:

@@ -1,9 +1,11 @@
 """Changes, and what people decide about them."""
 
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import Field
 
+from speedtrack.alerts import counts
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute
 from speedtrack.alerts.triage import CHOICES
 from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
@@ -130,15 +132,43 @@ class AlertEventDocument(Document):
         return AlertEventDocument(kind=one.kind, at=one.at, who=who, before=one.before, after=one.after, note=one.note)
 
 
-class AlertDetails(AlertDocument):
-    """An alert with its history."""
+class FunctionCostDocument(Document):
+    """A function of the server: its own instructions per request, without those of what it calls."""
 
+    name: Text
+    before: float
+    after: float
+
+
+class FunctionTableDocument(Document):
+    """Which functions cost more or less under a benchmark, the largest difference first."""
+
+    benchmark: Text
+    inside: Text = Field(description="the function inside of which instructions were counted")
+    before: float = Field(description="instructions per request in all")
+    after: float
+    functions: list[FunctionCostDocument]
+
+
+class AlertDetails(AlertDocument):
+    """An alert with its history, and what counts of instructions say about it."""
+
+    which_moved: list[Text] = Field(
+        description="by benchmark whose instructions are known: `more instructions`, or `the same instructions, slower`"
+    )
+    function_tables: list[FunctionTableDocument] = Field(description="of counted changes that were counted again")
     history: list[AlertEventDocument] = Field(description="oldest first")
 
     @staticmethod
     def of(one: Alert) -> "AlertDetails":
         events = one.events.select_related("who").order_by("pk")
-        return AlertDetails(**alert_fields(one), history=[AlertEventDocument.of(event) for event in events])
+        changes = sorted(one.change_points.all(), key=lambda change: (change.rank, change.pk))
+        return AlertDetails(
+            **alert_fields(one),
+            which_moved=counts.which_moved(changes),
+            function_tables=[FunctionTableDocument(**asdict(table)) for table in counts.function_tables(changes)],
+            history=[AlertEventDocument.of(event) for event in events],
+        )
 
 
 class AlertDecision(Order):

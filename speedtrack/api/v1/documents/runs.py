@@ -211,7 +211,7 @@ class Queue(Document):
 
 
 class RunsOrder(Order):
-    """What is to be measured, also what was measured before: exactly one of the first four says it."""
+    """What is to be measured, also what was measured before: exactly one of the first five says it."""
 
     range: Sent | None = Field(
         None, min_length=1, max_length=500, description="a commit id, tag or branch, or A..B, which leaves out A"
@@ -220,6 +220,13 @@ class RunsOrder(Order):
         None, min_length=1, max_length=250, description="the head of this branch", examples=["main"]
     )
     commits: list[Sent] | None = Field(None, min_length=1, max_length=MOST_COMMITS, description="ids, tags or branches")
+    releases: Sent | None = Field(
+        None,
+        min_length=1,
+        max_length=100,
+        description="a pattern of tags: of those that match, the newest patch of each minor version",
+        examples=["7.*"],
+    )
     pull_request: int | None = Field(
         None, ge=1, le=2**63 - 1, description="its head, in pairs against the merge base; this approves the head"
     )
@@ -235,9 +242,9 @@ class RunsOrder(Order):
 
     @model_validator(mode="after")
     def says_one_thing(self) -> "RunsOrder":
-        given = [name for name in ("range", "branch", "commits", "pull_request") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError("give exactly one of `range`, `branch`, `commits` and `pull_request`")
+        names = ("range", "branch", "commits", "releases", "pull_request")
+        if sum(getattr(self, name) is not None for name in names) != 1:
+            raise ValueError("give exactly one of `range`, `branch`, `commits`, `releases` and `pull_request`")
         if (self.head is not None) != (self.pull_request is not None):
             raise ValueError("give `pull_request` and `head` together")
         return self

@@ -20,7 +20,7 @@ from speedtrack.calls.models import KeptAnswer
 from speedtrack.outside.readers.tests.samples import content_of
 from speedtrack.outside.tests.test_files_of_tools import NAMED
 from speedtrack.projects.models import Annotation, PullRequest
-from speedtrack.runs import comparing
+from speedtrack.runs import comparing, pushes
 from speedtrack.runs.models import Approval, PairedComparison, Reason, Run
 from speedtrack.web.tests.world import CPU, World
 
@@ -116,6 +116,19 @@ def test_runs(kvd: World) -> None:
     assert Approval.objects.get().pull_request == pull
     triager = program("bob", project=kvd.project, role=Role.TRIAGER)
     assert triager.refused("POST", f"runs/{first}/cancel")["status"] == 403
+
+
+def test_the_newest_patch_of_each_minor_version_can_be_asked_for(kvd: World) -> None:
+    for tag, sha in zip(("1.0.0", "1.0.1", "1.1.0"), kvd.shas, strict=False):
+        kvd.repository.git("tag", tag, sha)
+    pushes.sync_and_plan(kvd.project)
+    maintainer = program("ada", Scope.READ, Scope.RUNS, project=kvd.project, role=Role.MAINTAINER)
+    queued = maintainer.write("POST", "projects/kvd/runs", {"releases": "1.*", "benchmarks": ["get-p1"]}, 201)
+    assert queued["commits"] == 2
+    runs = Run.objects.filter(reason=Reason.MANUAL)
+    assert set(runs.values_list("commit__sha", flat=True)) == set(kvd.shas[1:3])
+    for wrong in ({"releases": "2.*"}, {"releases": "1.*", "branch": "main"}):
+        assert maintainer.refused("POST", "projects/kvd/runs", wrong)["status"] == 422
 
 
 def test_a_paired_comparison(kvd: World) -> None:

@@ -146,6 +146,13 @@ def latency_of(benchmark: BenchmarkOfSides | None, documents: Documents, sides: 
     return curves_of(benchmark.name, (sides.labels[0], base), (sides.labels[1], head))
 
 
+def ladders_of(rows: Iterable[ComparedRow]) -> list[str]:
+    """The ladders whose rungs are among the rows, by name."""
+    benchmarks = {row.head.benchmark_id for row in rows}
+    found = Benchmark.objects.filter(pk__in=benchmarks).exclude(ladder="")
+    return list(found.order_by("ladder").values_list("ladder", flat=True).distinct())
+
+
 def functions_of(benchmark: BenchmarkOfSides | None, documents: Documents, sides: BothSides) -> list[FunctionTable]:
     """The functions by both sides of runs that counted them, or by what each side's own runs have counted."""
     if benchmark is None:

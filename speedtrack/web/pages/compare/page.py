@@ -99,6 +99,7 @@ class ComparePage:
     most_benchmarks: int = MOST_BENCHMARKS
     functions: list[FunctionTable] = field(default_factory=list)
     shared: Machine | None = None  #: of two projects, a machine that can measure both in one environment
+    ladders: list[str] = field(default_factory=list)  #: those that both sides were measured on, by name
 
     @property
     def metrics(self) -> list[Metric]:
@@ -230,6 +231,7 @@ def load(slug: str, query: QueryDict, access: Access, most_rows: int = SHOWN) ->
         latency=details.latency_of(benchmark, documents, sides),
         functions=details.functions_of(benchmark, documents, sides),
         shared=shared_machine(sides),
+        ladders=details.ladders_of(found.rows),
     )
 
 
