@@ -22,7 +22,7 @@ class Term:
         return f"{self.text} {self.remedy}".rstrip()
 
 
-FLAGS, GLOSSARY, STATES = "methodology#flags", "glossary", "alerts#states"
+FLAGS, GLOSSARY, STATES, ROLES = "methodology#flags", "glossary", "alerts#states", "accounts#roles"
 SETTLING, SUSPICION = "methodology#settling-it", "methodology#a-suspicion"
 CANARY, RESULT = "methodology#a-canary", "result-format#speedtrackresult1-one-measurement"
 
@@ -189,6 +189,12 @@ WORDS = {
         "unable": ("its runner takes no work, since its disk is full", "machines#alarms"),
         "lag": ("the head of a branch has waited too long for its measurement", "machines#alarms"),
     },
+    "role": {
+        "reader": ("sees the project, where it is private", ROLES),
+        "triager": ("decides on alerts, regroups and mutes them, annotates; sees what a reader sees", ROLES),
+        "maintainer": ("queues and imports measurements, changes settings; may do what a triager may", ROLES),
+        "owner": ("admits and removes members, makes the project private or public, stops tracking it", ROLES),
+    },
     "health": {
         "working": ("it measures now", GLOSSARY),
         "idle": ("its runner has asked for work within three minutes, and there is none", GLOSSARY),
@@ -293,6 +299,8 @@ KINDS = {  # the headings of /help/, in its order; "" are the statistics
     "health": "States of a machine",
     "check": "What a canary says",
     "event": "Events of a machine",
+    "alarm": "Alarms: why commits stay unmeasured",
+    "role": "What members of a project may do",
 }
 
 
