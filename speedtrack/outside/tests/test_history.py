@@ -14,7 +14,7 @@ from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.outside import storing
 from speedtrack.outside.tests.conftest import row, send
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.models import Commit, Project, Tag
 from speedtrack.runs.models import Attempt, Import, Run, Series
 from speedtrack.tests import builders
 from speedtrack.web.addresses import timeline_path
@@ -82,6 +82,7 @@ def test_pages_show_results_from_outside(client: Client, project: Project, shas:
     look()
     name, metric = "sort (a b=<i>)", "time--s--lower"
     run = Run.objects.get(commit__sha=shas[-1])
+    Tag.objects.create(project=project, name="v1.0", sha=shas[0])
     shown = {
         "/": "12.",
         "/p/kvd/": "sort (a b=&lt;i&gt;)",
@@ -96,6 +97,7 @@ def test_pages_show_results_from_outside(client: Client, project: Project, shas:
         f"/alerts/{Alert.objects.get().pk}/": "nothing is measured again here",
         "/p/kvd/sensitivity/": "merge.fast.one",
         f"/p/kvd/releases/?metric={metric}": "Releases",
+        "/p/kvd/releases.atom": "The first release that was measured: time.",
         "/search/?q=merge": "merge.fast.one",
     }
     for address, words in shown.items():

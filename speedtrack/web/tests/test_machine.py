@@ -92,7 +92,8 @@ def test_a_machine_shows_what_moved_with_it_and_not_with_the_code(client: Client
 
 def test_an_operator_chooses_the_canary_of_a_machine(client: Client, kvd: World) -> None:
     address, chosen = "/settings/machines/kvd-m1/freeze", {"project": "kvd", "commit": kvd.shas[1]}
-    assert "an operator may choose" in html_of(client.get(PAGE)) and "Choose its canary" not in html_of(client.get(PAGE))
+    page = html_of(client.get(PAGE))
+    assert "an operator may choose" in page and "Choose its canary" not in page
     assert client.get("/machines/none/").status_code == 404
     ada = User.objects.create_superuser("ada")
     client.force_login(ada)
