@@ -70,6 +70,13 @@ def ago(at: datetime | None) -> SafeString | str:
     )
 
 
+@register.simple_tag
+def moment(at: datetime) -> SafeString:
+    """A moment in UTC, which a script replaces by the reader's own time; its title keeps UTC."""
+    exact, words = at.isoformat(timespec="seconds"), f"{at:%Y-%m-%d %H:%M} UTC"
+    return format_html('<time class="moment" datetime="{}" title="{}">{}</time>', exact, words, words)
+
+
 @register.filter
 def first_line(value: str) -> str:
     return plain(value).strip().partition("\n")[0]
