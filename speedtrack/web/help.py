@@ -24,6 +24,7 @@ class Term:
 
 FLAGS, GLOSSARY, STATES, ROLES = "methodology#flags", "glossary", "alerts#states", "accounts#roles"
 SETTLING, SUSPICION = "methodology#settling-it", "methodology#a-suspicion"
+COMPARING, SEEN = "methodology#comparing-two-commits", "alerts#how-small-a-change-is-seen"
 CANARY, RESULT = "methodology#a-canary", "result-format#speedtrackresult1-one-measurement"
 
 METRIC_TEXTS = {
@@ -219,6 +220,63 @@ STATISTICS = {
         SETTLING,
     ),
     "median": Term("Median", "The middle one of the trials: a single slow one does not move it.", "methodology#a-run"),
+    "ratio": Term(
+        "Change",
+        "The ratio of two medians, after / before, in per cent; from a factor of two on as ×2.31.",
+        COMPARING,
+    ),
+    "uncertain": Term(
+        "Uncertain",
+        "The values show neither a difference nor that there is none: more trials, or pairs, would tell.",
+        COMPARING,
+    ),
+    "smallest change": Term(
+        "Smallest change",
+        "The smallest lasting change that a series shows now: suspected from its line, and confirmed by ten pairs.",
+        SEEN,
+    ),
+    "noise between runs": Term(
+        "Noise between runs",
+        "How much the medians of runs differ although the code does not.",
+        SEEN,
+    ),
+    "A/A runs": Term(
+        "A/A runs",
+        "Runs of a commit against itself. At 95%, one in twenty differs by chance; more say that the interval is too"
+        " narrow.",
+        SEEN,
+    ),
+    "since": Term(
+        "Since a release",
+        "The newest value against the last release that the same series measured, with the 95% interval of the ratio.",
+        "pages#the-grid-of-a-project",
+    ),
+    "behind": Term(
+        "Behind",
+        "How many commits the newest measured one is before the head of the branch, and for how long that has lasted.",
+        "pages#home",
+    ),
+    "unreliable": Term(
+        "Unreliable",
+        "The trials have a flag that voids this metric. The value is shown, and no change rests on it.",
+        FLAGS,
+    ),
+    "same program": Term(
+        "Same program",
+        "The build gave the same program, bit for bit, as an earlier commit: it is not measured twice.",
+        "methodology#the-same-program-is-not-measured-twice",
+    ),
+    "percentile": Term(
+        "Percentile",
+        "p99 is the time within which 99 of 100 requests were answered; at a fixed rate it counts from when a request"
+        " was due.",
+        COMPARING,
+    ),
+    "doubtful": Term(
+        "Doubtful",
+        "The two values come from two machines, environments or definitions, so the code may not be what differs.",
+        COMPARING,
+    ),
     "trials": Term("Trials", "Fresh server processes that were measured, each once.", "methodology#a-trial"),
     "pairs": Term(
         "Pairs",

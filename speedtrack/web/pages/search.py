@@ -105,13 +105,12 @@ def alerts(words: list[str], most: int, access: Access) -> Iterator[Hit]:
 
 
 def alerts_about(words: list[str]) -> AlertQuerySet:
-    """Alerts whose state, commit, benchmarks, metrics or machines have each of the words.
+    """Alerts whose state, commit, benchmarks and metrics have each of the words.
 
-    Words of the project's name may be among them, but do not suffice.
+    Names of the project and of machines may be among the words, but do not suffice.
     """
     own = [Q(Exists(changes_about(word))) | of_commit_or_state(word.lower()) for word in words]
-    project = [Q(project__name__icontains=word) | Q(project__slug__icontains=word) for word in words]
-    each = reduce(and_, (one | other for one, other in zip(own, project, strict=True)))
+    each = reduce(and_, (one | of_place(word) for one, word in zip(own, words, strict=True)))
     found: AlertQuerySet = Alert.objects.standing()
     return found.filter(each & reduce(or_, own))
 
@@ -123,10 +122,15 @@ def of_commit_or_state(word: str) -> Q:
     return commit | Q(status=word) | (Q(improvement=True) if word == "improvement" else Q())
 
 
+def of_place(word: str) -> Q:
+    machines = ChangePoint.objects.filter(alert=OuterRef("pk"), series__machine__name__icontains=word)
+    return Q(project__name__icontains=word) | Q(project__slug__icontains=word) | Q(Exists(machines))
+
+
 def changes_about(word: str) -> QuerySet[ChangePoint]:
     metrics = [name for name, metric in METRICS.items() if word.lower() in f"{name} {metric.title}".lower()]
-    names = Q(series__benchmark__name__icontains=word) | Q(series__machine__name__icontains=word)
-    return ChangePoint.objects.filter(names | Q(series__metric__in=metrics), alert=OuterRef("pk"))
+    about = Q(series__benchmark__name__icontains=word) | Q(series__metric__in=metrics)
+    return ChangePoint.objects.filter(about, alert=OuterRef("pk"))
 
 
 def commits_by_sha(words: list[str], most: int, access: Access) -> Iterator[Hit]:
