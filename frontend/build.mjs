@@ -1,7 +1,9 @@
 // Bundles the pages' scripts and the style sheet into dist/; `node build.mjs tests` bundles the tests instead.
-import { readdirSync, rmSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync } from "node:fs";
+import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
+const MOST_BYTES = 120_000; // of all scripts, compressed
 const common = { bundle: true, target: ["es2022"], logLevel: "warning" };
 const named = (folder, end) =>
   readdirSync(folder)
@@ -29,4 +31,6 @@ if (process.argv[2] === "tests") {
     minify: true,
     legalComments: "none",
   });
+  const bytes = named("dist", ".js").reduce((sum, file) => sum + gzipSync(readFileSync(file)).length, 0);
+  if (bytes > MOST_BYTES) throw new Error(`The scripts have ${bytes} bytes compressed, more than ${MOST_BYTES}.`);
 }

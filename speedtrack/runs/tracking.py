@@ -221,7 +221,7 @@ def choose(
     project = project_named(slug)
     if machine_name:
         machines_to_measure(project, machine_name)  # before a fetch, which may take minutes
-    found = find_releases(project, expression) if releases else find_range(project, expression, fetches)
+    found = find_releases(project, expression, fetches) if releases else find_range(project, expression, fetches)
     shas = thinning.of(found)
     if not shas:
         raise NoSuchThing(f"{expression!r} has no commits: the second name must come after the first one")
@@ -259,19 +259,27 @@ def find_range(project: Project, expression: str, fetches: bool = True) -> list[
     return git.commits_in_range(project.slug, expression, find)
 
 
-def find_releases(project: Project, pattern: str) -> list[str]:
-    """Fetch the commits of the releases whose tags match, oldest version first. Raises NoSuchThing if none does."""
-    remote = remote_of(project)
-    names = [ref.removeprefix("refs/tags/") for ref in git.remote_refs(remote) if ref.startswith("refs/tags/")]
+def find_releases(project: Project, pattern: str, fetches: bool = True) -> list[str]:
+    """The commits of the releases whose tags match, oldest version first. Raises NoSuchThing if none does.
+
+    ``fetches``: look for tags at the remote, and fetch what the mirror lacks; else only known tags count.
+    """
+    remote, known = remote_of(project), dict(project.tags.values_list("name", "sha"))
+    names = tags_of_remote(remote) if fetches else list(known)
     tags = newest_patches(names, pattern)
     if not tags:
         some = ", ".join(sorted(names)[-5:]) or "none"
         raise NoSuchThing(f"no release of {project} matches {pattern!r}: among its tags are {some}")
+    if not fetches:
+        return list(dict.fromkeys(known[tag] for tag in tags))
     shas = {tag: fetching.find_commit(project.slug, remote, f"refs/tags/{tag}") for tag in tags}
-    known = set(project.tags.values_list("name", flat=True))
     # Stored here, so that the next look does not take them for new releases.
     Tag.objects.bulk_create([Tag(project=project, name=tag, sha=sha) for tag, sha in shas.items() if tag not in known])
     return list(dict.fromkeys(shas.values()))
+
+
+def tags_of_remote(remote: Remote) -> list[str]:
+    return [ref.removeprefix("refs/tags/") for ref in git.remote_refs(remote) if ref.startswith("refs/tags/")]
 
 
 def queue_by_hand(choice: Choice) -> int:
@@ -423,20 +431,22 @@ def renew_token(name: str, who: User | None = None, days: int | None = None) -> 
     return token
 
 
-def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> Canary:
+def set_canary(
+    name: str, slug: str, revision: str | None, names: list[str], who: User | None = None, fetches: bool = True
+) -> Canary:
     """Make a commit (default: the head) with some benchmarks (default: one) of a project the machine's canary.
 
-    Raises NoSuchThing, RepositoryError or DefinitionError.
+    ``fetches``: also a commit that the mirror lacks. Raises NoSuchThing, RepositoryError or DefinitionError.
     """
     machine, project = machine_with_runner(name), project_named(slug)
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)
     chosen = canary_benchmarks(suite, benchmarks, names)
-    sha = fetching.find_commit(slug, remote_of(project), revision or project.default_branch)
-    return canary.replace_canary(
-        machine, FrozenCommit(project, store_commits(project, [sha])[sha], suite, store_set(suite, chosen))
-    )
+    revision = revision or project.default_branch
+    sha = fetching.find_commit(slug, remote_of(project), revision) if fetches else git.resolve_revision(slug, revision)
+    frozen = FrozenCommit(project, store_commits(project, [sha])[sha], suite, store_set(suite, chosen))
+    return canary.replace_canary(machine, frozen, who)
 
 
 def canary_benchmarks(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> list[Benchmark]:
@@ -444,7 +454,7 @@ def canary_benchmarks(suite: Suite, benchmarks: list[Benchmark], names: list[str
     suited = canary.first_closed_loop(benchmarks)
     chosen = benchmarks_named(benchmarks, names) or [b for b in [suited] if b]
     if not chosen:
-        raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one with --benchmark")
+        raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one")
     return chosen
 
 

@@ -17,7 +17,6 @@ from django.views.decorators.http import condition, require_safe
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import HEADLINE, METRICS
 from speedtrack.projects.models import Project
 from speedtrack.text import plain
 from speedtrack.web import scope
@@ -168,12 +167,12 @@ class ReleasesFeed(FeedOfReleases):
         return xml_text(f"{item.tag}: {numbers.change(found.change.ratio)} against {found.before}")
 
     def item_description(self, item: ReleaseEntry) -> str:
-        found, metric = item.change, METRICS[HEADLINE]
+        found, metric = item.change, item.metric
         if found is None:
-            return escape(f"The first release that was measured: {metric.title}.")
+            return escape(xml_text(f"The first release that was measured: {metric.title}."))
         interval = numbers.change_interval(found.change.low, found.change.high)
         mean = f"geometric mean of {found.series} benchmarks" if found.series > 1 else "one benchmark"
-        return escape(f"{metric.title} ({metric.better} is better), {mean}; 95% interval {interval}")
+        return escape(xml_text(f"{metric.title} ({metric.better} is better), {mean}; 95% interval {interval}"))
 
     def item_link(self, item: ReleaseEntry) -> str:
         return settings.URL + commit_path(self.project.slug, item.sha)

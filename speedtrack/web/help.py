@@ -22,8 +22,9 @@ class Term:
         return f"{self.text} {self.remedy}".rstrip()
 
 
-FLAGS, GLOSSARY, STATES = "methodology#flags", "glossary", "alerts#states"
+FLAGS, GLOSSARY, STATES, ROLES = "methodology#flags", "glossary", "alerts#states", "accounts#roles"
 SETTLING, SUSPICION = "methodology#settling-it", "methodology#a-suspicion"
+COMPARING, SEEN = "methodology#comparing-two-commits", "alerts#how-small-a-change-is-seen"
 CANARY, RESULT = "methodology#a-canary", "result-format#speedtrackresult1-one-measurement"
 
 METRIC_TEXTS = {
@@ -189,6 +190,12 @@ WORDS = {
         "unable": ("its runner takes no work, since its disk is full", "machines#alarms"),
         "lag": ("the head of a branch has waited too long for its measurement", "machines#alarms"),
     },
+    "role": {
+        "reader": ("sees the project, where it is private", ROLES),
+        "triager": ("decides on alerts, regroups and mutes them, annotates; sees what a reader sees", ROLES),
+        "maintainer": ("queues and imports measurements, changes settings; may do what a triager may", ROLES),
+        "owner": ("admits and removes members, makes the project private or public, stops tracking it", ROLES),
+    },
     "health": {
         "working": ("it measures now", GLOSSARY),
         "idle": ("its runner has asked for work within three minutes, and there is none", GLOSSARY),
@@ -213,6 +220,63 @@ STATISTICS = {
         SETTLING,
     ),
     "median": Term("Median", "The middle one of the trials: a single slow one does not move it.", "methodology#a-run"),
+    "ratio": Term(
+        "Change",
+        "The ratio of two medians, after / before, in per cent; from a factor of two on as ×2.31.",
+        COMPARING,
+    ),
+    "uncertain": Term(
+        "Uncertain",
+        "The values show neither a difference nor that there is none: more trials, or pairs, would tell.",
+        COMPARING,
+    ),
+    "smallest change": Term(
+        "Smallest change",
+        "The smallest lasting change that a series shows now: suspected from its line, and confirmed by ten pairs.",
+        SEEN,
+    ),
+    "noise between runs": Term(
+        "Noise between runs",
+        "How much the medians of runs differ although the code does not.",
+        SEEN,
+    ),
+    "A/A runs": Term(
+        "A/A runs",
+        "Runs of a commit against itself. At 95%, one in twenty differs by chance; more say that the interval is too"
+        " narrow.",
+        SEEN,
+    ),
+    "since": Term(
+        "Since a release",
+        "The newest value against the last release that the same series measured, with the 95% interval of the ratio.",
+        "pages#the-grid-of-a-project",
+    ),
+    "behind": Term(
+        "Behind",
+        "How many commits the newest measured one is before the head of the branch, and for how long that has lasted.",
+        "pages#home",
+    ),
+    "unreliable": Term(
+        "Unreliable",
+        "The trials have a flag that voids this metric. The value is shown, and no change rests on it.",
+        FLAGS,
+    ),
+    "same program": Term(
+        "Same program",
+        "The build gave the same program, bit for bit, as an earlier commit: it is not measured twice.",
+        "methodology#the-same-program-is-not-measured-twice",
+    ),
+    "percentile": Term(
+        "Percentile",
+        "p99 is the time within which 99 of 100 requests were answered; at a fixed rate it counts from when a request"
+        " was due.",
+        COMPARING,
+    ),
+    "doubtful": Term(
+        "Doubtful",
+        "The two values come from two machines, environments or definitions, so the code may not be what differs.",
+        COMPARING,
+    ),
     "trials": Term("Trials", "Fresh server processes that were measured, each once.", "methodology#a-trial"),
     "pairs": Term(
         "Pairs",
@@ -293,6 +357,8 @@ KINDS = {  # the headings of /help/, in its order; "" are the statistics
     "health": "States of a machine",
     "check": "What a canary says",
     "event": "Events of a machine",
+    "alarm": "Alarms: why commits stay unmeasured",
+    "role": "What members of a project may do",
 }
 
 

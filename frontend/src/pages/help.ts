@@ -1,4 +1,5 @@
 // Shows what a word means while the pointer is on it or it has the focus. Without scripts, its title does that.
+import "../parts/moments";
 
 const GAP = 6;
 

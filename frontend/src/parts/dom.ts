@@ -19,10 +19,15 @@ export function link(text: string, address: string, className = ""): HTMLAnchorE
   return made;
 }
 
+/** A moment in the reader's own time zone and manner. */
+export function ownTime(date: Date): string {
+  return date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+}
+
 /** A moment in the reader's own time; in UTC on hover. */
 export function time(seconds: number): HTMLTimeElement {
   const date = new Date(1000 * seconds);
-  const made = element("time", "", date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }));
+  const made = element("time", "", ownTime(date));
   made.dateTime = date.toISOString();
   made.title = `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
   return made;

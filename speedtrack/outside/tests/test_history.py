@@ -12,9 +12,10 @@ from django.utils import timezone
 
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.benchmarks.metrics import Direction, outside_key
 from speedtrack.outside import storing
 from speedtrack.outside.tests.conftest import row, send
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.models import Commit, Project, Tag
 from speedtrack.runs.models import Attempt, Import, Run, Series
 from speedtrack.tests import builders
 from speedtrack.web.addresses import timeline_path
@@ -78,10 +79,13 @@ def test_what_is_sent_at_once_is_news_and_no_mail_without_the_setting(project: P
 def test_pages_show_results_from_outside(client: Client, project: Project, shas: list[str]) -> None:
     Project.objects.update(mail_history_verdicts=True)
     said = {"tool": "watch 1.0", "url": "https://ci.example.org/1", "tags": {"job": "<b>7</b>"}}
-    send(project, *rows_of(shas, 1.2), environment={"cpu": "<script>"}, **said)
+    named = {"metric": "t<i>", "unit": "<i>", "value": None, "samples": [1.5, 1.6, 1.7]}
+    odd = [row(sha, **named) for sha in (shas[0], shas[-1])]
+    send(project, *rows_of(shas, 1.2), *odd, environment={"cpu": "<script>"}, **said)
     look()
-    name, metric = "sort (a b=<i>)", "time--s--lower"
+    name, metric, odd_metric = "sort (a b=<i>)", "time--s--lower", outside_key("t<i>", "<i>", Direction.LOWER)
     run = Run.objects.get(commit__sha=shas[-1])
+    Tag.objects.create(project=project, name="v1.0", sha=shas[0])
     shown = {
         "/": "12.",
         "/p/kvd/": "sort (a b=&lt;i&gt;)",
@@ -89,6 +93,8 @@ def test_pages_show_results_from_outside(client: Client, project: Project, shas:
         f"/p/kvd/c/{shas[-1]}/": "sort (a b=&lt;i&gt;)",
         f"/p/kvd/compare/?base={shas[0]}&head={shas[-1]}": "sort (a b=&lt;i&gt;)",
         f"/p/kvd/compare/?base={shas[0]}&head={shas[-1]}&metric={metric}&benchmark={name}": "time",
+        f"/p/kvd/releases/?metric={odd_metric}": "t&lt;i&gt; through the years",
+        timeline_path("kvd", "sort", odd_metric): "t&lt;i&gt;",
         f"/runs/{run.pk}/": "Measured elsewhere by watch 1.0, sent by ada through manage.py import",
         "/machines/ci/": "measured elsewhere and sent in",
         "/machines/": ">sent in<",
@@ -96,6 +102,7 @@ def test_pages_show_results_from_outside(client: Client, project: Project, shas:
         f"/alerts/{Alert.objects.get().pk}/": "nothing is measured again here",
         "/p/kvd/sensitivity/": "merge.fast.one",
         f"/p/kvd/releases/?metric={metric}": "Releases",
+        "/p/kvd/releases.atom": "The first release that was measured: time.",
         "/search/?q=merge": "merge.fast.one",
     }
     for address, words in shown.items():

@@ -23,6 +23,8 @@ GROUPS = {
     "What the pages show": {
         "methodology": "how a number is made, and when a change is called one",
         "alerts": "what an alert is, its states, what people change",
+        "pages": "home, the grid of a project, search, badges, feeds and charts for other pages",
+        "timeline": "the page of a metric: lines, change points, what its address says",
         "glossary": "the words of all pages",
         "detection": "how well changes are found, with figures",
     },
@@ -44,6 +46,7 @@ GROUPS = {
         "repositories": "which repositories may be tracked, private ones, submodules",
         "planning": "which commits are measured, when and where",
         "operating": "backup, retention, checks",
+        "faults": "what goes on when a process, a database or a disk fails",
         "security": "what may reach what, the sandbox, limits, attacks",
         "archive": "a whole project in a file, and back",
         "sql": "Grafana, Otava and other programs that read",
@@ -53,6 +56,7 @@ GROUPS = {
         "driver": "the load driver",
         "result-format": "documents and calls between the parts",
         "design": "the design language of these pages",
+        "releasing": "how versions are numbered and released",
     },
 }
 FRAME = '<div class="scroll" tabindex="0" role="region" aria-label="Table {}"><table>'

@@ -14,6 +14,7 @@ from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.projects.models import Project
 from speedtrack.runs import environments, order, versions, windows
 from speedtrack.runs.environments import ChangedFact
 from speedtrack.runs.models import (
@@ -103,6 +104,7 @@ class MachinePage:
     tokens: list[MachineToken]  #: that are valid
     version_refusal: str  #: why its runner's version is refused; empty if it is not
     assignments: list[Assignment]  #: projects that it measures for its pool
+    projects: list[Project]  #: a commit of which may become its canary
     is_secret: bool = False  #: has it, or had it, a canary of a project that the caller does not see?
 
     @property
@@ -156,6 +158,7 @@ def load(name: str, access: Access) -> MachinePage:
         tokens=list(MachineToken.objects.valid().filter(machine=machine).order_by("pk")),
         version_refusal=refusal_of_version(machine),
         assignments=assignments_of(machine, access),
+        projects=list(access.among(Project.objects.tracked(), "pk").order_by("name")),
         is_secret=is_secret,
     )
 

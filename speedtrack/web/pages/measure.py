@@ -19,6 +19,7 @@ class AskedRange:
 
     slug: str
     expression: str
+    releases: bool
     benchmarks: list[str]
     machine: str | None
     extended: bool
@@ -33,6 +34,11 @@ class MeasureForm(forms.Form):
         label="Commits",
         widget=forms.TextInput(PLAIN | {"placeholder": "v1.2..main"}),
         help_text="a commit id, tag or branch, or A..B, which leaves out A",
+    )
+    releases = forms.BooleanField(
+        required=False,
+        label="All releases whose tags match",
+        help_text="a pattern stands above, such as v7.*; of each minor version the newest patch is measured",
     )
     every = forms.IntegerField(label="One commit in", initial=1, help_text="counted from the newest; 1: all")
     order = forms.ChoiceField(
@@ -61,6 +67,7 @@ class MeasureForm(forms.Form):
         return AskedRange(
             slug=self.project.slug,
             expression=given["range"],
+            releases=given["releases"],
             benchmarks=given["benchmarks"].replace(",", " ").split(),
             machine=given["machine"] or None,
             extended=given["extended"],

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import NamedTuple
 
+from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Series
 from speedtrack.web.pages import home, releasepoints
@@ -10,25 +11,28 @@ from speedtrack.web.pages.releasepoints import ReleaseChange
 
 
 class ReleaseEntry(NamedTuple):
-    """A release with its change against the measured one before it; None for the first."""
+    """A release with its change of a metric against the measured one before it; None for the first."""
 
     tag: str
     sha: str
     committed_at: datetime
+    metric: Metric
     change: ReleaseChange | None
 
 
 def load(project: Project) -> list[ReleaseEntry]:
-    """The newest first, by the headline metric on the machine of the project's card."""
+    """The newest first, by the metric and on the machine of the project's card."""
     card = home.card_of(project)
     known = Series.objects.filter(project=project, machine__name=card.machine, metric=card.metric.name)
     series = known.filter(benchmark__ladder="").values_list("pk", flat=True)
     releases = releasepoints.newest_releases({project.pk: list(series)}, {})[project.pk]
     times = dict(project.commits.filter(sha__in=[one.sha for one in releases]).values_list("sha", "committed_at"))
-    effect = card.metric.smallest_effect
+    metric = card.metric
+    changes = [
+        releasepoints.change_of_first(releases[place:], metric, metric.smallest_effect)
+        for place in range(len(releases))
+    ]
     return [
-        ReleaseEntry(
-            one.tag, one.sha, times[one.sha], releasepoints.change_of_first(releases[place:], card.metric, effect)
-        )
-        for place, one in enumerate(releases)
+        ReleaseEntry(one.tag, one.sha, times[one.sha], metric, change)
+        for one, change in zip(releases, changes, strict=True)
     ]

@@ -36,8 +36,11 @@ class Release:
 
 @dataclass(frozen=True)
 class BenchmarkChoice:
+    """``counted``: the totals include it."""
+
     name: str
     shown: bool
+    counted: bool
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class BenchmarkTable:
 
 @dataclass(frozen=True)
 class ReleaseTotal:
-    """A release under all shown benchmarks: the mean of its ratios, and how many of them got worse or better."""
+    """A release under all counted benchmarks: the mean of its ratios, and how many of them got worse or better."""
 
     release: Release
     before: str
@@ -93,6 +96,7 @@ class ReleasesPage:
     choices: list[BenchmarkChoice]
     releases: list[Release]
     tables: list[BenchmarkTable]
+    totals: list[ReleaseTotal]
     chart: LineChart | None
 
     @property
@@ -100,10 +104,8 @@ class ReleasesPage:
         return [choice.name for choice in self.choices if choice.shown]
 
     @property
-    def totals(self) -> list[ReleaseTotal]:
-        """Newest first."""
-        rows = zip(*(table.cells for table in self.tables), strict=True)
-        return [total_of(list(cells)) for cells in rows][::-1]
+    def counted(self) -> list[str]:
+        return [choice.name for choice in self.choices if choice.counted]
 
 
 def load(slug: str, query: QueryDict) -> ReleasesPage:
@@ -117,15 +119,17 @@ def load(slug: str, query: QueryDict) -> ReleasesPage:
     tags = tagged_commits(project)
     series = measured_series(project, machine, metric, [commit.pk for *_, commit in tags])
     choices = choices_of(series, query.getlist("benchmark"))
-    shown = [choice.name for choice in choices if choice.shown]
-    own = [one.pk for one in series if one.benchmark.name in shown]
+    wanted = {choice.name for choice in choices if choice.shown or choice.counted}
+    own = [one.pk for one in series if one.benchmark.name in wanted]
     sides = [CommitOnMachine(commit.pk, machine.pk) for *_, commit in tags] if machine else []
     points = dict(zip((side.commit_id for side in sides), between.points_of(sides, own), strict=True)) if own else {}
     releases = with_outcomes(tags, machine, points)
     smallest = SmallestEffects(project.pk).of_many({one.pk: metric.name for one in series})
-    tables = [table_of(name, metric, releases, points, smallest) for name in shown]
-    chart = chart_of(metric, releases, tables)
-    return ReleasesPage(project, machines, machine, metrics, metric, choices, releases, tables, chart)
+    tables = {name: table_of(name, metric, releases, points, smallest) for name in wanted}
+    shown = [tables[choice.name] for choice in choices if choice.shown]
+    totals = totals_of([tables[choice.name] for choice in choices if choice.counted])
+    chart = chart_of(metric, releases, shown)
+    return ReleasesPage(project, machines, machine, metrics, metric, choices, releases, shown, totals, chart)
 
 
 def tagged_commits(project: Project) -> list[tuple[Version, str, Commit]]:
@@ -146,13 +150,14 @@ def measured_series(project: Project, machine: Machine | None, metric: Metric, c
 def choices_of(series: Sequence[Series], asked: list[str]) -> list[BenchmarkChoice]:
     """The measured benchmarks, rungs of ladders last, in the order of their values.
 
-    By default the first few benchmarks are shown; the rungs of ladders only if there are no other benchmarks.
+    By default the first few benchmarks are shown. The rungs of ladders are shown and counted only if there are no other
+    benchmarks.
     """
     benchmarks = {one.benchmark.name: one.benchmark for one in series}
     ordered = sorted(benchmarks, key=lambda name: (benchmarks[name].ladder, benchmarks[name].rung or 0, name))
     usual = [name for name in ordered if not benchmarks[name].ladder] or ordered
     shown = [name for name in ordered if name in asked] or usual[: MOST_LINES // 2]
-    return [BenchmarkChoice(name, name in shown[:MOST_LINES]) for name in ordered]
+    return [BenchmarkChoice(name, name in shown[:MOST_LINES], name in usual) for name in ordered]
 
 
 def with_outcomes(
@@ -195,6 +200,12 @@ def table_of(
         since_before, since_first = rows[2 * place - 2 : 2 * place]
         cells[release.tag] = ReleaseCell(release, newest, before, since_before, first, since_first)
     return BenchmarkTable(name, [cells.get(release.tag, ReleaseCell(release)) for release in releases])
+
+
+def totals_of(tables: Sequence[BenchmarkTable]) -> list[ReleaseTotal]:
+    """Newest first."""
+    rows = zip(*(table.cells for table in tables), strict=True)
+    return [total_of(list(cells)) for cells in rows][::-1]
 
 
 def total_of(cells: Sequence[ReleaseCell]) -> ReleaseTotal:

@@ -4,17 +4,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from itertools import groupby, islice
-from operator import attrgetter
+from operator import and_, attrgetter, or_
 from typing import Any
 
 from django.db import connection
-from django.db.models import Case, OuterRef, Q, Subquery, When
+from django.db.models import Case, Exists, OuterRef, Q, QuerySet, Subquery, When
 from django.urls import reverse
 from django.utils.text import Truncator
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts.models import Alert
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.models.alerts import AlertQuerySet
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.markdown import plain_of
@@ -90,15 +92,45 @@ def projects(words: list[str], most: int, access: Access) -> Iterator[Hit]:
 
 
 def alerts(words: list[str], most: int, access: Access) -> Iterator[Hit]:
-    """The alert with this number."""
-    number = ALERT.fullmatch(" ".join(words))
-    if number is None or int(number[1]) > LARGEST_ID:
+    """The alert with this number, or the newest ones that all words are about."""
+    if number := ALERT.fullmatch(" ".join(words)):
+        found = Alert.objects.filter(pk=min(int(number[1]), LARGEST_ID))
+    elif max(map(len, words)) >= SHORTEST_WORD:
+        found = alerts_about(words)
+    else:
         return
-    found = access.among(Alert.objects.filter(pk=int(number[1]))).values_list(
-        "pk", "status", "project__name", "commit__subject"
-    )
-    for pk, status, project, subject in found:
+    rows = access.among(found).order_by("-pk").values_list("pk", "status", "project__name", "commit__subject")
+    for pk, status, project, subject in rows[:most]:
         yield Hit("alert", f"Alert {pk}", f"{project}, {status}: {subject}", alert_path(pk))
+
+
+def alerts_about(words: list[str]) -> AlertQuerySet:
+    """Alerts whose state, commit, benchmarks and metrics have each of the words.
+
+    Names of the project and of machines may be among the words, but do not suffice.
+    """
+    own = [Q(Exists(changes_about(word))) | of_commit_or_state(word.lower()) for word in words]
+    each = reduce(and_, (one | of_place(word) for one, word in zip(own, words, strict=True)))
+    found: AlertQuerySet = Alert.objects.standing()
+    return found.filter(each & reduce(or_, own))
+
+
+def of_commit_or_state(word: str) -> Q:
+    commit = Q(commit__subject__icontains=word) | Q(commit__author_name__icontains=word)
+    if word == "open":
+        return commit | Q(status__in=Alert.OPEN)
+    return commit | Q(status=word) | (Q(improvement=True) if word == "improvement" else Q())
+
+
+def of_place(word: str) -> Q:
+    machines = ChangePoint.objects.filter(alert=OuterRef("pk"), series__machine__name__icontains=word)
+    return Q(project__name__icontains=word) | Q(project__slug__icontains=word) | Q(Exists(machines))
+
+
+def changes_about(word: str) -> QuerySet[ChangePoint]:
+    metrics = [name for name, metric in METRICS.items() if word.lower() in f"{name} {metric.title}".lower()]
+    about = Q(series__benchmark__name__icontains=word) | Q(series__metric__in=metrics)
+    return ChangePoint.objects.filter(about, alert=OuterRef("pk"))
 
 
 def commits_by_sha(words: list[str], most: int, access: Access) -> Iterator[Hit]:

@@ -12,6 +12,8 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import enrolment, machines, order, pools, quarantine, rules, tracking
 from speedtrack.runs.models import Machine
 from speedtrack.runs.order import BadShares
@@ -22,7 +24,7 @@ from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.requests.permissions import access_of, note
 from speedtrack.web.requests.previews import do_or_preview
 
-REFUSED = (NoSuchThing, machines.NotPossible, quarantine.NotQuarantined)
+REFUSED = (NoSuchThing, machines.NotPossible, quarantine.NotQuarantined, RepositoryError, DefinitionError)
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse
         if do_or_preview(request, partial(ACTIONS[action], machine, request.user, request.POST)):
             note(request, f"machine.{action}", name)
     except REFUSED as e:
-        messages.error(request, f"Not done: {e}.")
+        messages.error(request, f"Not done: {plain_words(e)}.")
     return redirect("machine", name=name)
 
 
@@ -184,6 +186,14 @@ def measure_canary(machine: Machine, who: User, form: QueryDict) -> str:
     return f"The canary of {machine} is measured next."
 
 
+def freeze_canary(machine: Machine, who: User, form: QueryDict) -> str:
+    """Without fetching: a thread of the web server may not wait for minutes."""
+    slug, revision, names = (form.get(field, "").strip()[:2000] for field in ("project", "commit", "benchmarks"))
+    named = names.replace(",", " ").split()
+    canary = tracking.set_canary(machine.name, slug, revision or None, named, who, fetches=False)
+    return f"{canary}; its first run is queued."
+
+
 def rotate(machine: Machine, who: User, form: QueryDict) -> str:
     machines.rotate(machine, who)
     return f"The runner of {machine} replaces its token within a minute; until then the old one is valid."
@@ -216,6 +226,7 @@ ACTIONS: dict[str, Callable[[Machine, User, QueryDict], str]] = {
     "pause": pause,
     "resume": resume,
     "canary": measure_canary,
+    "freeze": freeze_canary,
     "pool": put_into_pool,
     "rotate": rotate,
     "revoke": revoke,

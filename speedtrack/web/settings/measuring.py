@@ -53,6 +53,7 @@ def queue_asked(asked: page.AskedRange) -> str:
         asked.benchmarks,
         asked.machine,
         asked.extended,
+        asked.releases,
         thinning=asked.thinning,
         fetches=False,
     )

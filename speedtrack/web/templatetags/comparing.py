@@ -16,6 +16,8 @@ from speedtrack.web.drawing.plots import FOREST_WIDTH, Whisker
 from speedtrack.web.pages.compare.page import ComparePage
 from speedtrack.web.pages.compare.sides import NearCommit
 from speedtrack.web.pages.releases import BenchmarkTable, ReleaseCell, ReleasesPage
+from speedtrack.web.templatetags.show import explained
+from speedtrack.web.templatetags.tables import flags_badge
 
 register = template.Library()
 
@@ -46,12 +48,12 @@ def compare_row(row: ComparedRow, address: str, page: ComparePage, whisker: Whis
     assert page.forest
     return (
         f'<tr><th scope="row"><a href="{escape(address)}">{escape(row.benchmark)}</a> '
-        f'<span class="soft">{metric.title}</span></th>'
+        f'<span class="soft">{explained(f"metric {metric.name}", metric.title)}</span></th>'
         f'<td class="number change {look}">{numbers.change(row.ratio)}</td>'
         f'<td class="plot">{whisker_svg(row, whisker, page.forest.one)}</td>'
         f'<td><span class="answer {look}">{SIGNS[look]}{row.words}</span>{badges(row)}</td>'
-        f'<td class="number">{numbers.quantity(metric, row.base.value)}</td>'
-        f'<td class="number">{numbers.quantity(metric, row.head.value)}</td>'
+        f'<td class="number">{escape(numbers.quantity(metric, row.base.value))}</td>'
+        f'<td class="number">{escape(numbers.quantity(metric, row.head.value))}</td>'
         f'<td class="number soft">{numbers.change_interval(row.low, row.high)}</td></tr>'
     )
 
@@ -74,10 +76,8 @@ def whisker_svg(row: ComparedRow, at: Whisker, one: float) -> str:
 
 def badges(row: ComparedRow) -> str:
     words = [f'<span class="badge confirmed good">{row.pairs} pairs</span>'] if row.pairs else []
-    words += [f'<span class="badge doubt">{DOUBTS[doubt]}</span>' for doubt in row.doubts]
-    if row.flags:
-        words.append(f'<span class="badge flagged">{escape(", ".join(row.flags))}</span>')
-    return "".join(f" {word}" for word in words)
+    words += [f'<span class="badge doubt">{explained("doubtful", DOUBTS[doubt])}</span>' for doubt in row.doubts]
+    return "".join(f" {word}" for word in [*words, flags_badge(row.flags)] if word)
 
 
 @register.simple_tag
@@ -110,10 +110,9 @@ def release_row(page: ReleasesPage, cell: ReleaseCell) -> str:
     if point is None:
         return f'{head}<td colspan="5" class="soft">{"× failed" if cell.release.failure else "not measured"}</td></tr>'
     margin = numbers.margin(metric, point.value, point.low, point.high)
-    flags = f' <span class="badge flagged">{escape(", ".join(point.flags))}</span>' if point.flags else ""
-    value = numbers.quantity(metric, point.value)
+    value = escape(numbers.quantity(metric, point.value))
     return (
-        f'{head}<td class="number">{value} <span class="soft">{margin}</span>{flags}</td>'
+        f'{head}<td class="number">{value} <span class="soft">{escape(margin)}</span> {flags_badge(point.flags)}</td>'
         f"{against_cells(cell.since_before, cell.before)}{against_cells(cell.since_first, cell.first)}</tr>"
     )
 

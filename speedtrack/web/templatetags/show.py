@@ -9,7 +9,7 @@ from django import template
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from speedtrack.benchmarks import numbers
@@ -70,6 +70,13 @@ def ago(at: datetime | None) -> SafeString | str:
     )
 
 
+@register.simple_tag
+def moment(at: datetime) -> SafeString:
+    """A moment in UTC, which a script replaces by the reader's own time; its title keeps UTC."""
+    exact, words = at.isoformat(timespec="seconds"), f"{at:%Y-%m-%d %H:%M} UTC"
+    return format_html('<time class="moment" datetime="{}" title="{}">{}</time>', exact, words, words)
+
+
 @register.filter
 def first_line(value: str) -> str:
     return plain(value).strip().partition("\n")[0]
@@ -91,7 +98,7 @@ def help_url(term: Term) -> str:
 
 
 @register.simple_tag(name="term")
-def term_tag(key: str, name: str = "", label: str = "") -> SafeString | str:
+def term_tag(key: str, name: str = "", label: str = "") -> SafeString:
     """A word that explains itself: its meaning on hover and focus, and a link to the page that says more.
 
     ``{% term "interval" %}``, ``{% term "run" run.status %}``. ``label``: other words for it. What the table of help
@@ -101,10 +108,10 @@ def term_tag(key: str, name: str = "", label: str = "") -> SafeString | str:
 
 
 @lru_cache(2000)
-def explained(key: str, label: str) -> SafeString | str:
+def explained(key: str, label: str) -> SafeString:
     term = TERMS.get(key)
     if term is None:
-        return label
+        return conditional_escape(label)
     address, sentence = help_url(term), term.sentence.replace("`", "")
     return format_html('<a class="term" href="{}" title="{}">{}</a>', address, sentence, label or term.title)
 

@@ -196,8 +196,8 @@ def measurement_row(run: Run, one: MeasurementRow) -> str:
     return (
         f'<tr><th scope="row"><a href="{address}?machine={escape(run.machine.name)}">{escape(one.benchmark)}</a></th>'
         f"<td>{explained(f'metric {one.metric.name}', one.metric.title)}</td>{side_cell(run, one.side)}"
-        f'<td class="number">{numbers.quantity(one.metric, one.value)}</td>'
-        f'<td class="number soft">{numbers.interval(one.metric, one.low, one.high)}</td>'
+        f'<td class="number">{escape(numbers.quantity(one.metric, one.value))}</td>'
+        f'<td class="number soft">{escape(numbers.interval(one.metric, one.low, one.high))}</td>'
         f'<td class="number">{one.n}</td><td>{flags_badge(one.flags)}{waits}</td></tr>'
     )
 

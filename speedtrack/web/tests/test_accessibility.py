@@ -23,10 +23,13 @@ from speedtrack.alerts.triage import Decision
 from speedtrack.notices.models import Channel
 from speedtrack.notices.tests.channels import channel
 from speedtrack.projects import hooks
-from speedtrack.projects.models import Annotation, Commit, Delivery, Project, Refusal
+from speedtrack.projects.models import Annotation, Commit, Delivery, Project, Refusal, Tag
+from speedtrack.runs import tracking
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched  # noqa: F401 - a fixture
+from speedtrack.web.tests.test_compare import put_latencies
+from speedtrack.web.tests.test_ladders import LADDER
 from speedtrack.web.tests.test_triage_browser import log_in
 from speedtrack.web.tests.world import CPU, World, slowed
 
@@ -60,6 +63,8 @@ HOSTILE = (
     + " "
     + "many words " * 25
 )
+#: Pages that may be empty without an error: what each shows here.
+FILLED = {"releases": "v1.1", "ladders": "linechart", "latency": "heatmap", "hits": "<h2>Commits</h2>"}
 CHECK = """
     async only => {
         const rules = only ? { runOnly: { type: "rule", values: [only] } } : {};
@@ -100,6 +105,17 @@ def hostile_calls(project: Project) -> None:
     Delivery.objects.filter(event="repository").update(outcome=HOSTILE, status="processed", with_former=True)
     hooks.rotate(project)
     Refusal.objects.create(project=project, hour=timezone.now(), reason="wrong", event=HOSTILE[:50], count=1000)
+
+
+def releases_with_ladders(settings: Any, made: World) -> None:
+    """Two releases, each with a ladder and with latencies."""
+    builders.use_suite(settings, settings.SUITES, builders.SUITE + LADDER)
+    for name, place in (("v1.0", 4), ("v1.1", 5)):
+        Tag.objects.create(project=made.project, name=name, sha=made.shas[place])
+        tracking.queue_by_hand(tracking.choose(made.project.slug, made.shas[place], ["get-ladder"], None))
+    made.measure()
+    for place in (4, 5):
+        put_latencies(made, place, 50_000.0 * place)
 
 
 def values(made: World, alert: Alert) -> dict[str, Any]:
@@ -167,6 +183,7 @@ def test_every_page_is_accessible_in_both_themes_and_on_a_phone(
     made, alert = slowed(settings, tmp_path)
     ada = User.objects.create_superuser("ada", is_staff=True)
     channel(made.project, "webhook", "https://example.org/")
+    releases_with_ladders(settings, made)
     made.push(2)
     failed = made.fail(HOSTILE[:200])
     bisecting.start(made.commit(0), made.commit(-1), made.machines[0])
@@ -178,10 +195,11 @@ def test_every_page_is_accessible_in_both_themes_and_on_a_phone(
     log_in(page, live_server.url, ada)
     client, faults = Client(), {}
     client.force_login(ada)
-    more = {"a failed run": f"/runs/{failed.pk}/", "an empty list": "/alerts/?q=nothing"}
+    more = {"a failed run": f"/runs/{failed.pk}/", "an empty list": "/alerts/?q=nothing", "hits": "/search/?q=kvd"}
     for name, address in (addresses(values(made, alert)) | more).items():
         answer = client.get(address)
         assert answer.status_code in (200, 302), (address, answer.status_code)
+        assert name not in FILLED or FILLED[name] in answer.content.decode(), f"{name} shows nothing"
         if answer.status_code == 200 and answer["Content-Type"].startswith("text/html"):
             page.goto(live_server.url + address)
             if page.locator(".chartstate").count():

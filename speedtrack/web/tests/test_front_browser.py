@@ -1,11 +1,13 @@
 """Search and the grid's filter with real keys: the box on every page, its list, and rows that come and go."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from speedtrack.projects.models import Annotation
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, shown, watched
 from speedtrack.web.tests.world import HOSTILE, World
 
@@ -22,7 +24,7 @@ def test_search_and_filter_by_keys(shown: tuple[World, Any, str], chromium: Brow
     page.keyboard.press("/")
     box = page.get_by_role("combobox", name=re.compile("Search"))
     expect(box).to_be_focused()
-    page.keyboard.type("quotes")
+    page.keyboard.type(made.shas[5][:9])
     option = page.get_by_role("listbox", name="Suggestions").get_by_role("option")
     expect(option).to_have_count(1)
     expect(option).to_contain_text(HOSTILE.split()[0])
@@ -60,3 +62,13 @@ def test_search_and_filter_by_keys(shown: tuple[World, Any, str], chromium: Brow
     page.get_by_text("show all 2").click()
     expect(rows).to_have_count(2)
     assert complaints == []
+
+
+def test_moments_are_in_the_readers_time(shown: tuple[World, Any, str], chromium: Browser) -> None:
+    made, _, url = shown
+    Annotation.objects.create(project=made.project, moment=datetime(2026, 1, 1, 23, 30, tzinfo=UTC), text="disk moved")
+    page = chromium.new_page(timezone_id="Asia/Tokyo", locale="en-GB")
+    page.goto(f"{url}/p/kvd/annotations/")
+    moment = page.locator("time.moment")
+    expect(moment).to_have_text("2 Jan 2026, 08:30")
+    expect(moment).to_have_attribute("title", "2026-01-01 23:30 UTC")

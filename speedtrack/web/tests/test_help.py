@@ -6,10 +6,11 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
+from speedtrack.accounts.models import Role
 from speedtrack.alerts.models import Alert, ChangePoint, Verdict
 from speedtrack.benchmarks.metrics import METRICS, voiding_flags
-from speedtrack.runs.models import CanaryCheck, MachineEvent, Reason, Run, Status
-from speedtrack.web.help import TERMS
+from speedtrack.runs.models import Alarm, CanaryCheck, MachineEvent, Reason, Run, Status
+from speedtrack.web.help import KINDS, STATISTICS, TERMS
 from speedtrack.web.pages import documents
 from speedtrack.web.tests.world import World, html_of
 
@@ -27,6 +28,8 @@ def test_every_metric_flag_and_state_is_explained() -> None:
         "verdict": Verdict.Answer.values,
         "check": CanaryCheck.Answer.values,
         "event": MachineEvent.Kind.values,
+        "role": Role.values,
+        "alarm": Alarm.Kind.values,
     }
     named = {f"{kind} {name}" for kind, names in known.items() for name in names}
     assert named - TERMS.keys() == set()
@@ -49,6 +52,16 @@ def test_every_page_of_the_documentation_is_served(client: Client, db: None, nam
     for page, anchor in re.findall(r'href="(?:/help/([\w-]+)/)?#([^"]+)"', html):
         if anchor != "main":
             assert f'id="{anchor}"' in documents.load(page or name).html, (page, anchor)
+
+
+def test_every_document_is_served() -> None:
+    assert set(documents.NAMES) == {path.stem for path in (settings.BASE_DIR / "docs").glob("*.md")}
+
+
+def test_every_explanation_has_a_heading() -> None:
+    """The words before the first space of a key; statistics have none."""
+    kinds = {key.partition(" ")[0] for key in TERMS if key not in STATISTICS}
+    assert kinds == KINDS.keys() - {""}
 
 
 def test_every_explanation_leads_to_a_place_that_exists(client: Client, db: None) -> None:

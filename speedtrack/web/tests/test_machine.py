@@ -6,11 +6,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from speedtrack.accounts.models import AuditEntry
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Branch, Commit
 from speedtrack.runs import canary, queue, results, tracking
-from speedtrack.runs.models import CanaryCheck, Machine, MachineEvent, Run, Series
+from speedtrack.runs.models import Canary, CanaryCheck, Machine, MachineEvent, Run, Series
 from speedtrack.stats.canary import FEWEST, IN_A_ROW
 from speedtrack.tests import builders
 from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot
@@ -90,9 +91,24 @@ def test_a_machine_shows_what_moved_with_it_and_not_with_the_code(client: Client
     assert (shift["sha"], shift["ratio"], shift["benchmark"]) == (commit.sha, 1.05, series.benchmark.name)
 
 
-def test_a_machine_without_canary_says_how_to_give_it_one(client: Client, kvd: World) -> None:
-    assert "manage.py machine canary kvd-m1" in html_of(client.get(PAGE))
+def test_an_operator_chooses_the_canary_of_a_machine(client: Client, kvd: World) -> None:
+    address, chosen = "/settings/machines/kvd-m1/freeze", {"project": "kvd", "commit": kvd.shas[1]}
+    page = html_of(client.get(PAGE))
+    assert "an operator may choose" in page and "Choose its canary" not in page
     assert client.get("/machines/none/").status_code == 404
+    ada = User.objects.create_superuser("ada")
+    client.force_login(ada)
+    assert "Choose its canary" in html_of(client.get(PAGE))
+    for wrong, why in (({"commit": "no-such"}, "no-such"), ({"benchmarks": "none"}, "none"), ({"project": "x"}, "x")):
+        assert why in html_of(client.post(address, chosen | wrong, follow=True)).partition("Not done:")[2]
+    client.post(address, chosen | {"preview": "yes"})
+    assert not Canary.objects.exists()
+    client.post(address, chosen | {"benchmarks": "set-p1"})
+    made = Canary.objects.get()
+    assert (made.commit.sha, str(made.benchmark_set)) == (kvd.shas[1], "set-p1")
+    assert Run.objects.get(canary=made).status == "queued"
+    assert MachineEvent.objects.get(kind="canary").who == ada
+    assert AuditEntry.objects.filter(action="machine.freeze").exists()
 
 
 def test_a_quarantine_is_seen_wherever_the_machine_is(client: Client, quarantined: Machine) -> None:

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from speedtrack.projects.models import Project, PullRequest
+from speedtrack.projects.models import Project, PullRequest, Tag
 from speedtrack.runs import pullrequests, pushes
 from speedtrack.runs.models import Deferral, Machine, PlanningPolicy, Run, Status
 from speedtrack.tests import builders
@@ -97,6 +97,14 @@ def test_the_page_queues_a_range_after_saying_what_that_means(ada: Client, kvd: 
     assert "3 runs of 3 commits queued" in followed(ada, "/p/kvd/measure/", **form)
     assert waiting() == 3
     assert "cannot be measured" in followed(ada, "/p/kvd/measure/", **form | {"every": 0})
+
+
+def test_the_page_queues_the_releases_that_are_known(ada: Client, kvd: World) -> None:
+    for place, name in ((0, "v1.0.0"), (1, "v1.0.1"), (2, "v1.1.0"), (3, "v2.0.0")):
+        Tag.objects.create(project=kvd.project, name=name, sha=kvd.shas[place])
+    form = {"range": "v1.*", "every": 1, "order": "newest", "releases": "on"}
+    assert "2 runs of 2 commits queued" in followed(ada, "/p/kvd/measure/", **form), "1.0.1 and 1.1.0"
+    assert "no release of kvd matches" in followed(ada, "/p/kvd/measure/", **form | {"range": "v3.*"})
 
 
 def test_a_run_is_raised_cancelled_and_retried_on_its_page(ada: Client, kvd: World) -> None:

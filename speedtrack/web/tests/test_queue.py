@@ -18,7 +18,7 @@ from speedtrack.web.tests.world import World, html_of, queries, world
 
 
 def test_without_machines_it_says_how_to_begin(client: Client, db: None) -> None:
-    assert "manage.py machine add" in html_of(client.get("/queue/"))
+    assert 'href="/settings/machines/"' in html_of(client.get("/queue/"))
 
 
 def seen(**ago: float) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import pytest
 from django.test import Client
@@ -43,6 +44,14 @@ def test_each_release_is_compared_with_the_one_before_and_with_the_first(
     assert page.index(">1.10</a>") < page.index(">1.2</a>"), "the newest first"
     assert "Mean of 2 benchmarks" in page and "▼ slower" in page
     assert "/p/kvd/compare/?base=1.1&amp;head=1.2&amp;machine=kvd-m1" in page
+
+
+def test_the_totals_are_of_all_benchmarks(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    tag(made, v1_0=1, v1_2=6)
+    page = html_of(client.get(f"{ADDRESS}?benchmark=get-p1"))
+    assert "Benchmarks: 1 of 2" in page and "Mean of 2 benchmarks" in page
+    assert re.search(r'<td class="number worse">2</td>', page), "both benchmarks are slower, of which one is shown"
 
 
 def test_the_csv_has_a_row_for_each_benchmark_and_release(client: Client, kvd: World) -> None:

@@ -30,9 +30,18 @@ def test_each_kind_is_found(client: Client, slow: tuple[World, Alert]) -> None:
         assert found(client, text)[0] == ("alert", f"/alerts/{alert.pk}/")
     assert ("machine", "/machines/kvd-m1/") in found(client, "KVD-")
     assert ("project", "/p/kvd/") in found(client, "kvd")
-    assert found(client, "kvd get") == [("benchmark", "/p/kvd/timeline/get-p1/server_cpu_ns_per_request")]
+    benchmark = ("benchmark", "/p/kvd/timeline/get-p1/server_cpu_ns_per_request")
+    assert found(client, "kvd get") == [("alert", f"/alerts/{alert.pk}/"), benchmark]
     assert ("commit", f"/p/kvd/c/{made.shas[1]}/") in found(client, "NUMBER 2 change")
-    assert found(client, "quotes single") == [commit]
+    assert found(client, "quotes single") == [("alert", f"/alerts/{alert.pk}/"), commit]
+
+
+def test_alerts_are_found_by_what_they_are_about(client: Client, slow: tuple[World, Alert]) -> None:
+    _, alert = slow
+    for text in ("get-p1", "server cpu", "kvd-m1 set", "CONFIRMED", "open kvd", "script alert", "kvd get cpu"):
+        assert ("alert", f"/alerts/{alert.pk}/") in found(client, text), text
+    for text in ("kvd", "fixed", "get p99", "improvement", "kvd no-such", "c"):
+        assert "alert" not in dict(found(client, text)), text
 
 
 def test_what_is_hostile_finds_nothing_and_breaks_nothing(client: Client, slow: tuple[World, Alert]) -> None:
