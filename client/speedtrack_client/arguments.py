@@ -17,6 +17,7 @@ exit codes:
 environment:
   SPEEDTRACK_URL, SPEEDTRACK_TOKEN  win over `speedtrack login`
   SPEEDTRACK_PROJECT                the project, as --project
+  SPEEDTRACK_REPOSITORY             the repository, where there is no checkout
   HTTPS_PROXY, NO_PROXY             proxies
   SSL_CERT_FILE                     certificates of your own authority
   NO_COLOR                          no colours
