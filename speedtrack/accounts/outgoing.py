@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Collection
 from functools import partial
+from ipaddress import ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +14,7 @@ from requests.adapters import HTTPAdapter
 from speedtrack import addresses
 
 LOOK_UP_S = 5.0
-ALL = (addresses.ip_network("0.0.0.0/0"), addresses.ip_network("::/0"))
+ALL = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
 class Refused(requests.RequestException):
