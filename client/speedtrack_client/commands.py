@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from speedtrack_client import arguments, gates, logins, repositories, sending, waiting
 from speedtrack_client.calls import Api, plain
@@ -21,9 +22,11 @@ LONGEST_WAITED = 1000  # runs
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    given = arguments.parser().parse_args(words)
-    printer = Printer(given.json)
+    words = sys.argv[1:] if words is None else words
+    printer = Printer("--json" in words)
     try:
+        given = arguments.parser().parse_args(words)
+        printer = Printer(given.json)
         code = COMMANDS[given.command](given, printer)
         sys.stdout.flush()
         return code
@@ -431,7 +434,7 @@ def sides_of(api: Api, place: Place, what: str, given: Given) -> Document | None
     """What was measured of both ends of a range, or of a commit and its first parent; None without a parent."""
     base, dots, head = what.partition("..")
     if not dots:
-        commit = api.get(f"projects/{place.slug}/commits/{what.replace('/', '%2F')}")
+        commit = api.get(f"projects/{place.slug}/commits/{quote(what, safe='')}")
         if not commit["parents"]:
             return None
         base, head = commit["parents"][0], commit["sha"]

@@ -38,3 +38,5 @@ def test_runner_and_server_of_one_checkout_talk() -> None:
     text = (BASE_DIR / "runners" / "__init__.py").read_text()
     said = dict(re.findall(r'^(\w+) = "?([\d.]+)', text, re.M))
     assert said == {"__version__": speedtrack.__version__, "PROTOCOL": str(versions.PROTOCOL)}
+    client = (BASE_DIR / "client" / "speedtrack_client" / "__init__.py").read_text()
+    assert f'__version__ = "{speedtrack.__version__}"' in client
