@@ -31,9 +31,9 @@ def remotes() -> list[str]:
 
 
 def addresses() -> list[str]:
-    """By which the project is found: what the environment states, as in a job without a checkout, or the remotes."""
+    """By which the project is found: what the environment states, as in a job without a checkout, then the remotes."""
     stated = os.environ.get(REPOSITORY, "")
-    return [normal(stated)] if stated else remotes()
+    return list(dict.fromkeys([*([normal(stated)] if stated else []), *remotes()]))
 
 
 def normal(url: str) -> str:

@@ -219,7 +219,9 @@ def test_projects_are_found_by_remotes(tmp_path: Path, monkeypatch: pytest.Monke
         ["remote", "add", "origin", same[1]],
     ):
         subprocess.run(["git", *words], check=True)
-    assert repositories.remotes() == ["github.com/a/b", "f.org/me/b"]
+    assert repositories.addresses() == repositories.remotes() == ["github.com/a/b", "f.org/me/b"]
+    monkeypatch.setenv("SPEEDTRACK_REPOSITORY", "https://f.org/me/b.git")  # as a job without a checkout has it
+    assert repositories.addresses() == ["f.org/me/b", "github.com/a/b"]
     tracked = [{"slug": "fork", "repository": "https://f.org/me/b"}, {"slug": "b", "repository": same[0]}]
     found = repositories.project_of(repositories.remotes(), tracked)
     assert found and found["slug"] == "b"
