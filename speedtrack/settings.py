@@ -215,6 +215,7 @@ if IS_HTTPS:  # browsers take a cookie of such a name from this host only, and b
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
 
 INSTALLED_APPS = [
+    "speedtrack.web",  # first, as its commands and templates replace those of others
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -231,8 +232,6 @@ INSTALLED_APPS = [
     "speedtrack.notices",
     "speedtrack.retention",
     "speedtrack.monitoring",
-    "speedtrack.web",
-    # After the pages, whose templates come before theirs.
     "allauth",
     "allauth.account",
     "allauth.mfa",

@@ -1,3 +1,3 @@
 """The command ``speedtrack``: a client of SpeedTrack's API that stands alone."""
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"

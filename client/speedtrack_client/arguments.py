@@ -4,8 +4,10 @@ import argparse
 import math
 import re
 import textwrap
+from typing import NoReturn
 
 from speedtrack_client import __version__
+from speedtrack_client.failures import misused
 
 CODES = """\
 exit codes:
@@ -17,6 +19,7 @@ exit codes:
 environment:
   SPEEDTRACK_URL, SPEEDTRACK_TOKEN  win over `speedtrack login`
   SPEEDTRACK_PROJECT                the project, as --project
+  SPEEDTRACK_REPOSITORY             the repository, where there is no checkout
   HTTPS_PROXY, NO_PROXY             proxies
   SSL_CERT_FILE                     certificates of your own authority
   NO_COLOR                          no colours
@@ -63,9 +66,16 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def common() -> argparse.ArgumentParser:
+class Words(argparse.ArgumentParser):
+    """Wrong words are a failure like others, which `--json` shows as JSON. Its subparsers are of this class, too."""
+
+    def error(self, message: str) -> NoReturn:
+        raise misused(f"{message}. `{self.prog} --help` describes it")
+
+
+def common() -> Words:
     """What every command takes."""
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = Words(add_help=False)
     group = parser.add_argument_group("for every command")
     group.add_argument("--json", action="store_true", help="print JSON with documented keys")
     group.add_argument(
@@ -74,8 +84,8 @@ def common() -> argparse.ArgumentParser:
     return parser
 
 
-def of_project() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False)
+def of_project() -> Words:
+    parser = Words(add_help=False)
     parser.add_argument(
         "--project",
         metavar="NAME",
@@ -84,8 +94,8 @@ def of_project() -> argparse.ArgumentParser:
     return parser
 
 
-def of_measuring() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False)
+def of_measuring() -> Words:
+    parser = Words(add_help=False)
     parser.add_argument(
         "--benchmarks", type=names, default=[], metavar="A,B", help="only these; default: the usual ones"
     )
@@ -105,8 +115,8 @@ def of_measuring() -> argparse.ArgumentParser:
     return parser
 
 
-def parser() -> argparse.ArgumentParser:
-    whole = argparse.ArgumentParser(
+def parser() -> Words:
+    whole = Words(
         prog="speedtrack",
         description="Ask a SpeedTrack server: measure commits, gate pull requests, send results, read alerts.",
         epilog=CODES + "\n`speedtrack COMMAND --help` describes a command.",
@@ -115,7 +125,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=f"speedtrack {__version__}")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    def add(name: str, short: str, text: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    def add(name: str, short: str, text: str, *parents: Words) -> Words:
         return commands.add_parser(
             name,
             help=short,
@@ -203,7 +213,7 @@ def parser() -> argparse.ArgumentParser:
     return whole
 
 
-def add_results(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_results(commands: "argparse._SubParsersAction[Words]") -> None:
     results = commands.add_parser("results", help="send results that were measured elsewhere")
     verbs = results.add_subparsers(dest="verb", metavar="push", required=True)
     push = verbs.add_parser(

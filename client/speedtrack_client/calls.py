@@ -1,5 +1,6 @@
 """Calls of the API. What may succeed a second time is tried again, with the same Idempotency-Key."""
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -103,13 +104,16 @@ class Api:
         return Failure(said, CODES.get(answer.status_code, Exit.USAGE))
 
     def unknown_operation(self, answer: httpx.Response) -> Failure:
-        """An operation that the server lacks: it is older than this client, or is no SpeedTrack at all."""
+        """An operation that the server lacks: it is of another release than this client, or no SpeedTrack at all."""
         if answer.url.path.endswith("/api/v1/"):
             return self.not_speedtrack(f"HTTP {answer.status_code}")
-        version = self.installation()["version"]
+        version = plain(str(self.installation()["version"]))
+        remedy = "Install the client of its release"
+        if is_older(version, __version__):
+            remedy = "It is older than this client: upgrade it, or install the client of its release"
         return Failure(
-            f"{self.login.url} runs SpeedTrack {version}, which cannot do this: it is older than this client "
-            f"({__version__}). Upgrade the server, or install the client of its release",
+            f"{self.login.url} runs SpeedTrack {version}, which cannot do what this client ({__version__}) asks for. "
+            f"{remedy}",
             Exit.SERVER,
         )
 
@@ -122,6 +126,11 @@ class Api:
         if not isinstance(found, dict) or found.get("name") != "SpeedTrack":
             raise self.not_speedtrack("something else answers")
         return found
+
+
+def is_older(version: str, other: str) -> bool:
+    first, second = ([int(number) for number in re.findall(r"\d+", text)[:3]] for text in (version, other))
+    return first < second
 
 
 def reason_of(error: Exception) -> str:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from speedtrack_client import arguments, gates, logins, repositories, sending, waiting
 from speedtrack_client.calls import Api, plain
@@ -21,9 +22,11 @@ LONGEST_WAITED = 1000  # runs
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    given = arguments.parser().parse_args(words)
-    printer = Printer(given.json)
+    words = sys.argv[1:] if words is None else words
+    printer = Printer("--json" in words)
     try:
+        given = arguments.parser().parse_args(words)
+        printer = Printer(given.json)
         code = COMMANDS[given.command](given, printer)
         sys.stdout.flush()
         return code
@@ -112,16 +115,18 @@ class Place:
 
     def __init__(self, api: Api, given: Given) -> None:
         name = given.project or os.environ.get(PROJECT)
-        remotes = repositories.remotes()
-        if name:
-            self.project: Document = api.get(f"projects/{segment(name)}")
-            self.is_here = repositories.normal(self.project["repository"]) in remotes
-            return
-        found = repositories.project_of(remotes, api.some("projects", tracked="true"))
+        self.project: Document = api.get(f"projects/{segment(name)}") if name else self.found(api)
+        self.is_here = repositories.normal(self.project["repository"]) in repositories.remotes()
+
+    @staticmethod
+    def found(api: Api) -> Document:
+        """The project of this directory's repository. Raises Failure."""
+        addresses = repositories.addresses()
+        found = repositories.project_of(addresses, api.some("projects", tracked="true"))
         if found is None:
-            what = "tracks a git remote of this directory" if remotes else "can be found, as this is no git repository"
-            raise misused(f"no project of {api.login.url} {what}: give --project NAME")
-        self.project, self.is_here = found, True
+            what = f"tracks {' or '.join(addresses)}" if addresses else "can be found, as this is no git repository"
+            raise misused(f"no project of {api.login.url} {plain(what)}: give --project NAME")
+        return found
 
     @property
     def slug(self) -> str:
@@ -164,10 +169,9 @@ def page(api: Api, path: str) -> str:
 
 def status(given: Given, printer: Printer) -> Exit:
     api = Api(logins.chosen(given.url))
-    remotes = repositories.remotes()
     if not (given.project or os.environ.get(PROJECT)):
         projects = list(api.some("projects", tracked="true"))
-        if repositories.project_of(remotes, projects) is None:
+        if repositories.project_of(repositories.addresses(), projects) is None:
             return list_projects(projects, printer)
     return show_project(api, Place(api, given).project, printer)
 
@@ -430,7 +434,7 @@ def sides_of(api: Api, place: Place, what: str, given: Given) -> Document | None
     """What was measured of both ends of a range, or of a commit and its first parent; None without a parent."""
     base, dots, head = what.partition("..")
     if not dots:
-        commit = api.get(f"projects/{place.slug}/commits/{what.replace('/', '%2F')}")
+        commit = api.get(f"projects/{place.slug}/commits/{quote(what, safe='')}")
         if not commit["parents"]:
             return None
         base, head = commit["parents"][0], commit["sha"]

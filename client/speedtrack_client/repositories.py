@@ -1,10 +1,12 @@
 """The git repository of the current directory: which project it is of, and which commits names mean there."""
 
+import os
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+REPOSITORY = "SPEEDTRACK_REPOSITORY"
 FIRST = ("origin", "upstream")
 OWN = ("HEAD", "@")  # names that mean something else, or nothing, in the server's copy
 
@@ -26,6 +28,12 @@ def remotes() -> list[str]:
     ]
     found.sort(key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
     return list(dict.fromkeys(normal(url) for _, url in found))
+
+
+def addresses() -> list[str]:
+    """By which the project is found: what the environment states, as in a job without a checkout, then the remotes."""
+    stated = os.environ.get(REPOSITORY, "")
+    return list(dict.fromkeys([*([normal(stated)] if stated else []), *remotes()]))
 
 
 def normal(url: str) -> str:

@@ -130,7 +130,7 @@ def test_a_write_is_repeated_with_the_same_key(server: Server, run: Run) -> None
         ((403, {"detail": "You are no \x1b[31mmember."}), Exit.REFUSED, "You are no [31mmember."),
         ((404, {"detail": "There is no project 'kvd'."}), Exit.USAGE, "There is no project 'kvd'."),
         ((409, {"detail": "Not comparable."}), Exit.NOT_DONE, "Not comparable."),
-        ((404, "<html>not found"), Exit.SERVER, "runs SpeedTrack 0.9, which cannot do this: it is older"),
+        ((404, "<html>not found"), Exit.SERVER, "It is older than this client: upgrade it"),
         ((500, "<html>"), Exit.SERVER, "cannot answer now (HTTP 500)"),
         ((200, "<html>"), Exit.SERVER, "its answer is not JSON"),
         ([None] * 4, Exit.SERVER, "does not answer: it ended the connection"),
@@ -143,6 +143,32 @@ def test_failures_are_one_line_and_a_code(server: Server, run: Run, answer: Any,
     assert said in err and "\x1b" not in err
     document = json.loads(run("status", "--project", "../x", "--json")[1])
     assert document["exit_code"] == 2 and document["error"]["kind"] == "usage"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nosuch"], "invalid choice: 'nosuch'"),
+        (["compare", "--timeout", "soon"], "'soon' is no duration"),
+        (["alerts", "--limit", "x"], "invalid int value: 'x'"),
+        (["results", "push"], "required: FILE"),
+        (["status", "--nosuch"], "unrecognized arguments: --nosuch"),
+    ],
+)
+def test_wrong_arguments_are_json_too(run: Run, words: list[str], said: str) -> None:
+    code, out, err = run(*words, "--json")
+    document = json.loads(out)
+    assert code == document["exit_code"] == Exit.USAGE and document["error"]["kind"] == "usage"
+    assert said in document["error"]["message"] and "--help" in err and err.count("\n") == 1
+    assert run(*words)[0] == Exit.USAGE
+
+
+@pytest.mark.parametrize(("version", "is_older"), [("0.9", True), ("0.10.0", True), ("99.0.0", False)])
+def test_a_server_of_another_release(server: Server, run: Run, version: str, is_older: bool) -> None:
+    server.answers["/api/v1/"] = (200, {**INSTALLATION, "version": version})
+    code, _, err = run("status", "--project", "kvd")
+    assert code == Exit.SERVER and f"SpeedTrack {version}, which cannot do what this client" in err
+    assert ("It is older than this client" in err, "of its release" in err) == (is_older, True)
 
 
 def test_something_else_at_the_address(server: Server, run: Run) -> None:
@@ -193,7 +219,9 @@ def test_projects_are_found_by_remotes(tmp_path: Path, monkeypatch: pytest.Monke
         ["remote", "add", "origin", same[1]],
     ):
         subprocess.run(["git", *words], check=True)
-    assert repositories.remotes() == ["github.com/a/b", "f.org/me/b"]
+    assert repositories.addresses() == repositories.remotes() == ["github.com/a/b", "f.org/me/b"]
+    monkeypatch.setenv("SPEEDTRACK_REPOSITORY", "https://f.org/me/b.git")  # as a job without a checkout has it
+    assert repositories.addresses() == ["f.org/me/b", "github.com/a/b"]
     tracked = [{"slug": "fork", "repository": "https://f.org/me/b"}, {"slug": "b", "repository": same[0]}]
     found = repositories.project_of(repositories.remotes(), tracked)
     assert found and found["slug"] == "b"

@@ -18,7 +18,7 @@ from django.http import HttpRequest
 from django.shortcuts import render
 from django.urls import reverse
 
-from speedtrack.accounts import mailing, second_step, sessions, signup
+from speedtrack.accounts import mailing, outgoing, second_step, sessions, signup
 from speedtrack.sealed import Secret
 
 MISMATCH = "User name and password do not match."
@@ -80,6 +80,11 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         found = _build_apps_from_settings(provider=provider, client_id=client_id)
         return [app for apps in found.values() for app in apps]
 
+    def get_requests_session(self) -> requests.Session:
+        """For all calls of a login: what servers name leads to no inner address but their own."""
+        issuers = [app.settings["server_url"] for app in self.list_apps(None) if "server_url" in app.settings]
+        return outgoing.session_to([*issuers, GitHubOAuth2Adapter.access_token_url, GitHubOAuth2Adapter.api_url])
+
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
         if settings.SIGNUP == "invited" and signup.is_restricted(sociallogin.account.provider):
             return True  # who passes the restriction is invited by it
@@ -109,7 +114,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         address = f"{GitHubOAuth2Adapter.api_url}/user/memberships/orgs/{organisation}"
         try:
             with self.get_requests_session() as session:
-                answer = session.get(address, headers=headers, allow_redirects=False)
+                answer = session.get(address, headers=headers)
                 return bool(answer.status_code == 200 and answer.json().get("state") == "active")
         except (requests.RequestException, ValueError) as e:
             log.warning("GitHub does not say who is a member of %s: %s", organisation, e)

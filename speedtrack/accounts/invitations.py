@@ -55,10 +55,13 @@ def digest_of(code: str) -> str:
 
 
 def find(code: str, address: str | None) -> Invitation:
-    """The invitation with this code, if it still admits somebody. Raises Closed or TooMany."""
-    check_rate(address)
+    """The invitation with this code, if it still admits somebody. Raises Closed or TooMany.
+
+    Only wrong codes are counted and held up: nobody can close the links of others by guessing.
+    """
     found = Invitation.objects.filter(digest=digest_of(code)).select_related("project", "made_by").first()
     if found is None:
+        check_rate(address)
         WrongInvitation.objects.create(address=address)
         raise Unknown("There is no such invitation: copy the whole link, or ask for another one.")
     require_open(found)

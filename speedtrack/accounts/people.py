@@ -44,12 +44,26 @@ def add(name: str, email: str = "", password: str | None = None) -> User:
         raise NotPossible(f"another account has the address {email}")
     user = User.objects.create_user(name, email, password)
     if email:
-        EmailAddress.objects.create(user=user, email=email.lower(), primary=True, verified=True)
+        set_address(user, email)
     return user
 
 
 def owner_of(email: str) -> User | None:
     return User.objects.filter(Q(email__iexact=email) | Q(emailaddress__email__iexact=email)).first()
+
+
+def addresses_of(user: User) -> set[str]:
+    """In lower case."""
+    known = EmailAddress.objects.filter(user=user).values_list("email", flat=True)
+    return {address.lower() for address in (user.email, *known) if address}
+
+
+@transaction.atomic
+def set_address(user: User, email: str) -> None:
+    """Give the account this one address, which counts as confirmed: it logs in, and gets mails for a lost password."""
+    EmailAddress.objects.filter(user=user).delete()
+    EmailAddress.objects.create(user=user, email=email.lower(), primary=True, verified=True)
+    User.objects.filter(pk=user.pk).update(email=email)
 
 
 @transaction.atomic
@@ -83,7 +97,7 @@ def remove(user: User) -> str:
     """End an account for ever; the name under which its history stays. Raises NotPossible.
 
     What belongs to the person alone goes (tokens, memberships, addresses, subscriptions). What only says who did
-    something stays: the row of the user remains for it, without anything personal.
+    something stays: the row of the user remains for it, without anything personal. ``notices.leaving`` calls this.
     """
     user = User.objects.select_for_update().get(pk=user.pk)
     require_another_operator(user)
@@ -93,18 +107,29 @@ def remove(user: User) -> str:
             " make somebody else an owner, or make it public"
         )
     sessions.end_all(user)
-    AccessAttempt.objects.filter(username__iexact=user.username).delete()
+    for tried in {user.username, *addresses_of(user)}:
+        AccessAttempt.objects.filter(username__iexact=tried).delete()
     for relation in User._meta.related_objects:
         if relation.on_delete is models.CASCADE and relation.field.model._meta.managed:
             relation.related_model._base_manager.filter(**{relation.field.name: user}).delete()
     name = f"{FORMER} {user.pk}"
-    AuditEntry.objects.filter(user=user).update(name=name)
+    rename_in_audit_log(user, name)
     user.username, user.email, user.first_name, user.last_name = name, "", "", ""
     user.is_active = user.is_superuser = user.is_staff = False
     user.last_login = None
     user.set_unusable_password()
     user.save()
     return name
+
+
+def rename_in_audit_log(user: User, name: str) -> None:
+    """Of what the person did, and of what was done to the account, neither name nor addresses remain."""
+    AuditEntry.objects.filter(user=user).update(name=name)
+    AuditEntry.objects.filter(user=user, action="session.end").update(target="a session")
+    of_people = Q(action__startswith="account.") | Q(action__startswith="member.") | Q(action="invitation.accept")
+    about = AuditEntry.objects.filter(of_people, target=user.username)
+    about.filter(action="account.email").update(changes={})
+    about.update(target=name)
 
 
 def require_another_operator(user: User) -> None:

@@ -117,15 +117,21 @@ def add_json_results(request: HttpRequest, caller: Caller) -> str:
 
 
 def add(caller: Caller, items: list[dict[str, Any]]) -> None:
-    """Store the results that are right. Raises BadResult for the first one that is not."""
+    """Store the results that are right, of each project. Raises BadResult for the first one that is not."""
     for item in items:
         codespeed.check(item)
+    kept, refusal = 0, ""
     for project, own in by_project(caller, items):
-        report = take(caller, project, own)
+        try:
+            report = take(caller, project, own)
+        except BadResult as e:
+            refusal = refusal or str(e)
+            continue
+        kept += report.taken + report.unchanged
         if report.refused:
-            kept = report.taken + report.unchanged
-            also = f" ({kept} other results of this request are stored)" if kept else ""
-            raise BadResult(words_of(report, own) + also)
+            refusal = refusal or words_of(report, own)
+    if refusal:
+        raise BadResult(refusal + (f" ({kept} other results of this request are stored)" if kept else ""))
 
 
 def by_project(caller: Caller, items: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Project, list[Mapping[str, Any]]]]:

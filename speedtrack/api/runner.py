@@ -96,7 +96,7 @@ def beat(request: MachineRequest, beat: Beat) -> Answer:
 
 @api.post("claim", response={200: Job, 204: None})
 def claim(request: MachineRequest, claim: Claim) -> HttpResponse:
-    versions.check(claim.version, claim.protocol)
+    versions.check(claim.version or request.auth.runner_version, claim.protocol)
     run = queue.claim(request.auth, claim.instance)
     failpoints.reach("claim.after_commit")
     return JsonResponse(jobs.job_document(run)) if run else HttpResponse(status=204)

@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 
+from speedtrack.accounts import people
 from speedtrack.notices.models import Notice, Subscriber, Subscription
 from speedtrack.projects.models import Project
 from speedtrack.runs.tracking import NoSuchThing
@@ -115,16 +116,17 @@ def managed_by(token: str) -> Subscriber | None:
 
 @transaction.atomic
 def give_address(user_name: str, email: str) -> None:
-    """Set the address of an account, and of what it is subscribed to. Raises NoSuchThing."""
+    """Set the address of an account, to log in by, too, and of what it is subscribed to. Raises NoSuchThing."""
     check_addresses([email])
     user = User.objects.filter(username=user_name).first()
     if user is None:
         raise NoSuchThing(f"there is no account {user_name!r}: `manage.py user add {user_name}` makes one")
-    if Subscriber.objects.filter(email__iexact=email).exclude(user=user).exclude(user=None).exists():
+    is_taken = Subscriber.objects.filter(email__iexact=email).exclude(user=user).exclude(user=None).exists()
+    if is_taken or people.owner_of(email) not in (None, user):
         raise NoSuchThing(f"{email} belongs to another account")
     if Subscriber.objects.filter(email__iexact=email, user=None).exists() and hasattr(user, "subscriber"):
         raise NoSuchThing(f"{email} is subscribed without an account: unsubscribe it first, by the link in its mails")
-    User.objects.filter(pk=user.pk).update(email=email)
+    people.set_address(user, email)
     Subscriber.objects.filter(user=user).update(email=email)
 
 

@@ -1,8 +1,8 @@
 """Which runners this server works with.
 
-The protocol is a number: it rises with every change of the calls that an older side would misunderstand, and both sides
-must have the same. The version of the program is MAJOR.MINOR.PATCH: of one major version, neighbouring minor versions
-work together, so that servers and machines need not be updated at the same moment.
+The version of the program is MAJOR.MINOR.PATCH: of one major version, neighbouring minor versions work together, so
+that servers and machines need not be updated at the same moment. The protocol is a number: it rises with every change
+of the calls that an older server would misunderstand. This server takes the calls of those that are listed here.
 """
 
 import re
@@ -10,6 +10,10 @@ import re
 from speedtrack import __version__
 
 PROTOCOL = 2
+UNSAID = 1  # that of runners which say none
+# 1 (version 1.0): a claim has no version, which "hello" has told; an idle runner is known by its claims, not by beats;
+# what a machine cannot measure fails a run; tokens are not replaced. 2 added to the calls, and changed none.
+UNDERSTOOD = frozenset({UNSAID, PROTOCOL})
 NEIGHBOURS = 1  # minor versions apart
 VERSION = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})\.[0-9A-Za-z.+-]{1,30}")
 
@@ -26,13 +30,14 @@ def check(version: str, protocol: int | None) -> None:
 
 def refusal_of(version: str, protocol: int | None) -> str:
     """Why a runner is refused; empty if it is not."""
-    runner = f"the runner is version {version or 'unknown'} (protocol {'unknown' if protocol is None else protocol})"
-    server = f"this server is version {__version__} (protocol {PROTOCOL})"
-    if protocol == PROTOCOL and are_neighbours(version, __version__):
+    spoken = UNSAID if protocol is None else protocol
+    if spoken in UNDERSTOOD and are_neighbours(version, __version__):
         return ""
-    older = "server" if protocol is not None and protocol > PROTOCOL else "runner"
+    older = "server" if spoken > PROTOCOL else "runner"
+    taken = " or ".join(map(str, sorted(UNDERSTOOD)))
     return (
-        f"{runner}, and {server}: both need the same protocol, the same major version, and minor versions at most "
+        f"the runner is version {version or 'unknown'} (protocol {spoken}), and this server is version {__version__} "
+        f"(protocol {taken}): both need a common protocol, the same major version, and minor versions at most "
         f"{NEIGHBOURS} apart. Update the {older}: `pip install ./runners` from the checkout of the server's version"
     )
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import pytest
@@ -117,9 +118,21 @@ def steps_of_action() -> list[str]:
     return [step["run"] for step in action["runs"]["steps"] if "compare" in step.get("run", "")]
 
 
-def steps_of_gitlab() -> list[str]:
+def job_of_gitlab(ci: Ci, place: Path, **of_gitlab: str) -> "subprocess.CompletedProcess[str]":
+    """As the shipped job runs: in an image that has no git, and without a checkout, as its strategy is none."""
     job = yaml.safe_load((CLIENT / "gitlab-ci.yml").read_text())["speedtrack"]
-    return [line for line in job["script"] if "pip install" not in line]
+    assert job["variables"]["GIT_STRATEGY"] == "none" and "slim" in job["image"]
+    place.mkdir()
+    programs = place.with_suffix(".bin")
+    programs.mkdir()
+    (programs / "rm").symlink_to("/bin/rm")
+    (programs / "speedtrack").symlink_to(ci.checkout.place.parent / "bin" / "speedtrack")
+    of_gitlab |= {"CI_PROJECT_URL": str(ci.system.repository)}
+    variables = {name: Template(value).substitute(of_gitlab) for name, value in job["variables"].items()}
+    environment = ci.checkout.environment | {"PATH": str(programs)} | variables | of_gitlab
+    script = "\n".join(line for line in job["script"] if "pip install" not in line)
+    argv = ["/bin/bash", "-eo", "pipefail", "-c", script]
+    return subprocess.run(argv, cwd=place, env=environment, capture_output=True, text=True, timeout=400)
 
 
 def test_a_pull_request_passes_or_not(ci: Ci, tmp_path: Path) -> None:
@@ -147,16 +160,48 @@ def test_a_pull_request_passes_or_not(ci: Ci, tmp_path: Path) -> None:
     checkout.git("commit", "--quiet", "-m", "Write notes")
     checkout.git("push", "--quiet", "origin", "documented")
     of_gitlab = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": base, "CI_COMMIT_SHA": checkout.git("rev-parse", "HEAD")}
-    of_gitlab |= {"SPEEDTRACK_FAIL_ON_REGRESSION": "3%", "SPEEDTRACK_OPTIONS": "--metric server_cpu_ns_per_request"}
-    script = "\n".join(steps_of_gitlab())
-    equal = ci.played(lambda: checkout.run("bash", "-eo", "pipefail", "-c", script, **of_gitlab))
+    of_gitlab |= {"SPEEDTRACK_OPTIONS": "--metric server_cpu_ns_per_request"}
+    empty = tmp_path / "builds"
+    equal = ci.played(lambda: job_of_gitlab(ci, empty, **of_gitlab))
     assert equal.returncode == 0, (equal.stdout, equal.stderr)
-    assert "✅ SpeedTrack: nothing got worse" in (checkout.place / "speedtrack.md").read_text()
+    assert "✅ SpeedTrack: nothing got worse" in (empty / "speedtrack.md").read_text()
     read_again(checkout)
-    without_secrets = checkout.run(
-        "bash", "-eo", "pipefail", "-c", steps_of_action()[0], **of_action, SPEEDTRACK_TOKEN=""
+
+
+@pytest.mark.parametrize(
+    ("more", "sides", "said"),
+    [
+        ({}, "One Three", ""),
+        ({"BASE_SHA": "0" * 40}, "Two Three", ""),  # a new branch was pushed
+        ({"BASE_SHA": ""}, "Two Three", ""),  # by hand or by the clock: there is no other side
+        ({"SPEEDTRACK_TOKEN": ""}, None, "::error::"),
+        ({"SPEEDTRACK_TOKEN": "", "HEAD_REPOSITORY": "stranger/kvd"}, "", "::notice::"),
+        ({"SPEEDTRACK_TOKEN": "", "HEAD_REPOSITORY": ""}, "", "::notice::"),  # the fork was deleted
+        ({"SPEEDTRACK_TOKEN": "", "GITHUB_EVENT_NAME": "push", "HEAD_REPOSITORY": ""}, None, "::error::"),
+        ({"SPEEDTRACK_TOKEN": "", "ACTOR": "dependabot[bot]"}, "", "::notice::"),
+    ],
+)
+def test_what_the_action_asks(tmp_path: Path, more: dict[str, str], sides: str | None, said: str) -> None:
+    """None: it fails, as a token is missing where GitHub would give one."""
+    checkout = Checkout(tmp_path, {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    program = tmp_path / "speedtrack"
+    program.write_text(
+        '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\ngit log --no-walk=unsorted --format=%s "$2" "$3"\n'
     )
-    assert without_secrets.returncode == 0 and "not measured" in summary.read_text()
+    program.chmod(0o755)
+    checkout.git("init", "--quiet", "-b", "main")
+    for subject in ("One", "Two", "Three"):
+        checkout.git("commit", "--quiet", "--allow-empty", "-m", subject)
+    checkout.git("branch", "topic")
+    checkout.git("reset", "--quiet", "--hard", "HEAD~1")
+    of_action = {"GITHUB_STEP_SUMMARY": "summary.md", "TIMEOUT": "1m", "GITHUB_EVENT_NAME": "pull_request"}
+    of_action |= {"SPEEDTRACK_TOKEN": "stpt_x", "BASE_SHA": "main~1", "HEAD_SHA": "topic", "DEFAULT_BRANCH": "main"}
+    of_action |= dict.fromkeys(("PROJECT", "BENCHMARKS", "MACHINE", "METRICS", "FAIL_ON_REGRESSION"), "")
+    of_action |= {"GITHUB_REPOSITORY": "redis/kvd", "HEAD_REPOSITORY": "redis/kvd", "ACTOR": "ada"} | more
+    (script,) = steps_of_action()
+    done = checkout.run("bash", "-eo", "pipefail", "-c", script, **of_action)
+    assert done.returncode == (1 if sides is None else 0), (done.stdout, done.stderr)
+    assert said in done.stdout and (said or done.stdout.split() == (sides or "").split())
 
 
 def read_again(checkout: Checkout) -> None:

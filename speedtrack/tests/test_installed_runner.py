@@ -63,15 +63,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(wheel, tmp_path_factory.mktemp("installed"))
+
+
+def install(wheel: Path, room: Path) -> Path:
     """The interpreter of an environment with the wheel and what it declares, in the locked versions."""
-    room = tmp_path_factory.mktemp("installed")
     lock = (devstack.BASE_DIR / "requirements.txt").read_text()
     (room / "locked.txt").write_text("\n".join(re.findall(r"^[a-z].*(?= \\$)", lock, re.MULTILINE)))  # no hashes
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(room / "venv")], check=True, timeout=INSTALL_S)
     python = room / "venv" / "bin" / "python"
-    install = ["--python", str(python), "install", "--no-compile", "--constraint", str(room / "locked.txt"), str(wheel)]
+    words = ["--python", str(python), "install", "--no-compile", "--constraint", str(room / "locked.txt"), str(wheel)]
     done = subprocess.run(
-        [sys.executable, *PIP, *install],
+        [sys.executable, *PIP, *words],
         capture_output=True,
         text=True,
         timeout=INSTALL_S,

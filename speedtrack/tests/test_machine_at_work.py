@@ -227,6 +227,7 @@ def test_a_runner_of_another_version_gets_no_work_and_the_reason(room: Room, mon
     room.enrolled()
     run = track(room)
     monkeypatch.setattr(versions, "PROTOCOL", versions.PROTOCOL + 1)
+    monkeypatch.setattr(versions, "UNDERSTOOD", {versions.PROTOCOL})
     done = room.call("--once")
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]

@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from speedtrack import bodylimits, devstack
+from speedtrack import bodylimits, browserheaders, devstack
 from speedtrack.tests.test_webserver import HALF_BODY, HALF_HEADER, free_port, wait_for
 
 pytestmark = pytest.mark.caddy
@@ -195,6 +195,20 @@ def test_bodies_are_limited_where_the_web_server_limits_them(behind: Behind, tmp
             assert client.post(path, content=bytes(limit)).text == "complete"
             assert client.post(path, content=bytes(limit + 1)).is_error
             assert client.post(path, content=iter([bytes(bodylimits.MEGABYTE)] * 30)).is_error
+
+
+def test_what_the_proxy_answers_by_itself_is_as_safe_for_browsers(behind: Behind, tmp_path: Path) -> None:
+    with proxying(behind, tmp_path) as proxy, httpx.Client(base_url=proxy.url, timeout=60) as client:
+        long = client.post("/login/", content=bytes(bodylimits.PAGES + 1))
+        behind.shutdown()
+        behind.server_close()
+        away = client.post("/login/")
+    assert long.status_code in (413, 502) and away.status_code == 502  # releases of Caddy differ
+    with proxying(behind, tmp_path, "runners.Caddyfile") as proxy:
+        nothing = httpx.get(f"{proxy.url}/login/")
+    for answer in (long, away, nothing):
+        found = {name: answer.headers.get_list(name) for name in browserheaders.WITHOUT_PAGE}
+        assert found == {name: [value] for name, value in browserheaders.WITHOUT_PAGE.items()}, answer.status_code
 
 
 def test_the_web_server_is_told_who_asks_by_the_proxy_alone(proxy: Proxy) -> None:

@@ -16,6 +16,7 @@ PARTS = (
     "Addresses of inner services (SSRF)",
     "Code that is built and measured",
     "Machines and tokens",
+    "Accounts",
     "Secrets, logs, mail and pages",
     "Browsers",
     "What failed elsewhere",

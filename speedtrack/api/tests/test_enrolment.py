@@ -32,7 +32,7 @@ def test_a_machine_is_enrolled_without_a_token_and_works_with_the_one_it_made(db
 def test_a_wrong_code_or_token_is_refused_and_guesses_are_throttled(db: None, client: Client) -> None:
     code, token = enrolment.make_code("m7"), MachineToken.new_text().text
     assert enroll(client, code, "strn_1_weak").status_code == 401
-    assert enroll(client, code, token, protocol=1).status_code == 426
+    assert enroll(client, code, token, protocol=0).status_code == 426
     for _ in range(10):
         answer = enroll(client, "GUESS", token)
         assert answer.status_code == 403 and "unknown enrolment code" in error(answer)
@@ -60,12 +60,18 @@ def test_a_runner_replaces_its_token_when_it_is_asked(runner: Runner, tracked: A
     assert runner.post("token", {"token": "weak"}, new).status_code == 401
 
 
-@pytest.mark.parametrize("said", [{}, {"version": "1.0.0"}, {"version": "0.9.0", "protocol": 2}, {"protocol": 2}])
+@pytest.mark.parametrize("said", [{}, {"version": "0.9.0"}, {"version": "0.9.0", "protocol": 2}, {"protocol": 2}])
 def test_another_version_gets_no_work_and_the_reason(runner: Runner, tracked: Any, said: dict[str, Any]) -> None:
     answer = runner.post("claim", said)
     assert answer.status_code == 426
-    assert f"and this server is version {__version__} (protocol 2)" in error(answer)
+    assert f"and this server is version {__version__} (protocol 1 or 2)" in error(answer)
     assert not Run.objects.active().exists()
+
+
+def test_a_runner_that_says_no_protocol_is_known_by_what_it_said_when_it_started(runner: Runner, tracked: Any) -> None:
+    assert runner.post("hello", {"version": "1.0.0", "boot_id": "b", "facts": {}}).status_code == 200
+    assert runner.post("claim", {"instance": "box"}).status_code == 200
+    assert Run.objects.active().count() == 1
 
 
 def test_a_runner_without_space_is_an_alarm_until_it_works_again(runner: Runner, tracked: Any) -> None:

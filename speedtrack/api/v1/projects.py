@@ -123,7 +123,7 @@ def within_dates(rows: QuerySet[Position], since: datetime | None, before: datet
     return rows.filter(commit__committed_at__lt=before) if before else rows
 
 
-@router.get("projects/{slug}/commits/{revision}", response=CommitDocument, summary="Read a commit")
+@router.get("projects/{slug}/commits/{path:revision}", response=CommitDocument, summary="Read a commit")
 def read_commit(request: Call, slug: str, revision: str) -> CommitDocument:
     """A commit by its id (6 digits or more), a tag or a branch; its position is that on the default branch."""
     project = project_or_404(request, slug)

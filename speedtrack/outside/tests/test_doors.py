@@ -213,6 +213,10 @@ def test_codespeeds_clients_work_unchanged(live_server: Any, settings: Any, proj
     assert codespeed.add_all("")[1] == "No key 'json' in POST payload"
     partly = codespeed.add_all([codespeed_result(shas[2]), codespeed_result("23")])
     assert partly[0] == 400 and partly[1].endswith("(1 other results of this request are stored)")
+    other = Project.objects.create(slug="other", name="other", url="https://example.org/other.git", suite="tiny")
+    Membership.objects.create(project=other, user=User.objects.get(), role=Role.MAINTAINER)
+    both = codespeed.add_all([codespeed_result("23", project="other"), codespeed_result(shas[2])])
+    assert both[0] == 400 and both[1].endswith("(1 other results of this request are stored)")
     assert Measurement.objects.count() == 5
 
 

@@ -145,7 +145,9 @@ def post(path: str, body: Any, token: str = MACHINE_TOKEN) -> Any:
 
 
 @pytest.mark.parametrize("upgraded", WITH_CALLS, indirect=True)
-def test_a_runner_of_that_release_finishes_its_run_and_is_told_to_update(upgraded: Installation) -> None:
+def test_a_runner_of_that_release_finishes_its_run_and_gets_the_next_one_or_is_told_to_update(
+    upgraded: Installation,
+) -> None:
     run = Run.objects.active().get()
     *under_way, claim, hello = upgraded.calls
     for call in under_way:
@@ -155,11 +157,31 @@ def test_a_runner_of_that_release_finishes_its_run_and_is_told_to_update(upgrade
     assert run.status == Status.SUCCEEDED
     assert Measurement.objects.filter(attempt__run=run, accepted=True).exists()
     assert LogChunk.objects.filter(attempt__run=run).count() == 2
-    for call in (claim, hello):
-        refusal = versions.refusal_of(call["body"].get("version", ""), call["body"].get("protocol"))
+    refusal = versions.refusal_of(hello["body"]["version"], hello["body"].get("protocol"))
+    for call in (hello, claim):
         answer = post(call["path"], call["body"])
-        assert (answer.status_code == 426, refusal in answer.content.decode()) == (bool(refusal), True)
-    assert not (refusal and Run.objects.active().exists())  # no run is given to a runner that cannot do it
+        assert (answer.status_code, refusal in answer.content.decode()) == (426 if refusal else 200, True)
+    assert Run.objects.active().exists() == (not refusal)  # no run is given to a runner that cannot do it
+    if not refusal:
+        work_on(Run.objects.active().get(), answer.json(), under_way)
+
+
+def work_on(run: Run, job: Any, calls: list[dict[str, Any]]) -> None:
+    """The runner does the job that it was given, by the calls that it made for the one before."""
+    assert (job["run"], job["token"]) == (run.pk, run.lease_token)
+    builders.send_build(run, run.commit)
+    for call in calls:
+        name = call["path"].rpartition("/")[2]
+        body = call["body"] | {"token": run.lease_token}
+        if name == "measurement":
+            body |= {"sha": run.commit.sha, "artifacts": {"kvd": builders.digest_of_binary(run.commit.sha)}}
+        for benchmark in job["benchmarks"] if name == "measurement" else [None]:
+            if benchmark:
+                body["benchmark"] = {"name": benchmark["name"], "digest": benchmark["digest"]}
+            answer = post(f"/api/runner/runs/{run.pk}/{name}", body)
+            assert (name, answer.status_code) == (name, 200), answer.content
+    run.refresh_from_db()
+    assert run.status == Status.SUCCEEDED
 
 
 def test_its_machine_measures_on_with_the_token_it_has(upgraded: Installation) -> None:

@@ -88,7 +88,7 @@ SCOPE_WORDS = {
     Scope.TRIAGE: "decide on alerts, annotate, mute",
     Scope.RUNS: "queue, cancel and retry runs",
     Scope.RESULTS: "send results measured elsewhere",
-    Scope.SETTINGS: "change settings, policies and members",
+    Scope.SETTINGS: "track repositories, if you are an operator",
 }
 
 
@@ -199,8 +199,10 @@ def removed(request: HttpRequest, user: User) -> HttpResponse:
     """Delete the account of who asks for it. Raises NotPossible."""
     if request.POST.get("name", "").strip() != user.username:
         raise people.NotPossible(f"type {user.username}, exactly")
+    from speedtrack.notices import leaving  # not at the start of every process: it brings numpy
+
     with transaction.atomic():
-        name = people.remove(user)
+        name = leaving.leave(user)
         audit.note(person(User.objects.get(pk=user.pk)), "account.remove", name)
     logout(request)
     messages.success(request, f"Your account is deleted. What you have decided and noted stays, by “{name}”.")

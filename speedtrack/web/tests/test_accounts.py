@@ -15,6 +15,7 @@ import pytest
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
+from axes.models import AccessAttempt
 from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.core.management import CommandError, call_command
@@ -22,11 +23,13 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from speedtrack.accounts import access, firstowner, invitations, people, second_step, sessions, signup, tokens
+from speedtrack.accounts import access, audit, firstowner, invitations, people, second_step, sessions, signup, tokens
 from speedtrack.accounts.models import AuditEntry, Membership, OwnerLink, PersonToken, Role, Scope
-from speedtrack.notices.models import Subscriber
+from speedtrack.notices.models import Outbox, Subscriber
 from speedtrack.notices.tests.servers import Mailbox, serving
 from speedtrack.projects.models import Annotation, Project
+from speedtrack.runs import quarantine
+from speedtrack.runs.models import Alarm, Import, MachineEvent
 from speedtrack.web.accounts.browsers import words
 from speedtrack.web.tests.world import World, html_of
 
@@ -124,7 +127,9 @@ def test_a_link_makes_the_first_operator_once(client: Client, db: None) -> None:
     ada = User.objects.get()
     assert ada.is_superuser and ada.password.startswith("argon2$") and is_in(client)
     assert EmailAddress.objects.get().email == "ada@example.org"
-    assert AuditEntry.objects.get().action == "account.add" and PASSWORD not in str(AuditEntry.objects.values())
+    entries = AuditEntry.objects.order_by("pk")
+    assert [one.action for one in entries] == ["account.owner-link", "account.owner-link", "account.add"]
+    assert PASSWORD not in str(entries.values()) and link.split("/")[-2] not in str(entries.values())
     for spent in (link, another):
         answer = Client().post(spent, form | {"username": "eve"})
         assert answer.status_code == 410 and "has an operator already" in html_of(answer)
@@ -453,7 +458,8 @@ def test_who_leaves_is_forgotten_but_not_what_they_did(ada: User, client: Client
     note = Annotation.objects.create(project=kvd.project, commit=kvd.commit(1), text="a new compiler", author=ada)
     AuditEntry.objects.create(user=ada, name="ada", door="page", action="alert.decide", target="alert 1")
     _, text = tokens.issue(ada, "mine", [Scope.READ], 90)
-    Subscriber.objects.create(email=ada.email, user=ada)
+    command("address", "ada", "ada@new.example.net")
+    leave_traces(ada, kvd)
     Membership.objects.create(project=kvd.project, user=ada, role=Role.OWNER)
     Project.objects.update(is_public=False)
     elsewhere = Client()
@@ -465,6 +471,7 @@ def test_who_leaves_is_forgotten_but_not_what_they_did(ada: User, client: Client
     Membership.objects.create(project=kvd.project, user=bob, role=Role.OWNER)
     assert "type ada, exactly" in html_of(client.post("/accounts/delete/", {"name": "Ada"}))
     assert client.post("/accounts/delete/", {"name": "ada"})["Location"] == "/"
+    assert rows_with(r"\mada(@|\M)|192\.0\.2\.77") == []
     assert not is_in(client) and not is_in(elsewhere) and log_in(client).status_code == 200
     with pytest.raises(tokens.UnknownToken):
         tokens.find(text, None)
@@ -472,12 +479,47 @@ def test_who_leaves_is_forgotten_but_not_what_they_did(ada: User, client: Client
     assert note.author == former and former.username == f"former user {ada.pk}"
     for model in User._meta.related_objects:
         assert not model.related_model._base_manager.filter(**{model.field.name: former}).exists(), model
-    assert set(AuditEntry.objects.values_list("name", flat=True)) == {former.username}
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT * FROM auth_user")
-        assert "example.org" not in str(cursor.fetchall())
     with pytest.raises(CommandError, match="gone for ever"):
         command("user", "activate", former.username)
+
+
+def leave_traces(ada: User, kvd: World) -> None:
+    """In tables that point to nobody, and in texts."""
+    Subscriber.objects.create(email="ada@new.example.net", user=ada)
+    Subscriber.objects.create(email="Ada@example.org")
+    EmailAddress.objects.create(user=ada, email="ada@example.org", verified=True)
+    AccessAttempt.objects.create(username="Ada@example.org", ip_address="192.0.2.77", failures_since_start=1)
+    alarm = Alarm.objects.create(machine=kvd.machines[0], kind=Alarm.Kind.UNABLE)
+    Outbox.objects.create(recipient="ada@new.example.net", alarm=alarm, event="begin")
+    Import.objects.create(project=kvd.project, door="api", by=ada, name="ada")
+    quarantine.record_event(kvd.machines[0], MachineEvent.Kind.ENROLLED, "by a code of ada", ada)
+    caller = access.Caller(ada)
+    audit.note(caller, "account.email", ada, changes={"email": ("ada@example.org", "ada@new.example.net")})
+    audit.note(caller, "session.end", "Firefox at 192.0.2.77")
+    audit.note(None, "member.add", ada, kvd.project, {"role": (None, "owner")})
+
+
+def rows_with(pattern: str) -> list[str]:
+    """Rows of any table but that of commits, whose authors are git's."""
+    found: list[str] = []
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names(cursor):
+            if table != "projects_commit":
+                cursor.execute(f'SELECT t::text FROM "{table}" t WHERE t::text ~* %s', [pattern])
+                found += [f"{table}: {row}" for (row,) in cursor.fetchall()]
+    return found
+
+
+def test_the_address_that_an_operator_gives_is_that_of_the_account(ada: User, client: Client) -> None:
+    """For logging in and lost passwords, too; the former one opens nothing any more."""
+    people.add("bob", "bob@example.org", PASSWORD)
+    with pytest.raises(CommandError, match="belongs to another account"):
+        command("address", "ada", "Bob@example.org")
+    command("address", "ada", "Ada@new.example.net")
+    assert log_in(client, name="ada@example.org").status_code == 200
+    assert log_in(client, name="ada@new.example.net").status_code == 302
+    (address,) = EmailAddress.objects.filter(user=ada)
+    assert (address.email, address.primary, address.verified) == ("ada@new.example.net", True, True)
 
 
 def test_an_operator_adds_lets_out_and_makes_others_operators(ada: User, client: Client) -> None:
@@ -511,6 +553,18 @@ def test_an_operator_adds_lets_out_and_makes_others_operators(ada: User, client:
     assert re.search(r"^ada +operator +0 tokens  last login \d{4}-", listed, re.M)
     for action in ("add", "deactivate", "activate", "operator", "remove"):
         assert AuditEntry.objects.filter(door="command", action=f"account.{action}").exists(), action
+
+
+def test_an_operator_that_djangos_command_makes_is_one_like_others(ada: User, client: Client) -> None:
+    """Known by the address, too, and in the audit log, as is the link for the first one."""
+    assert owner_link() and AuditEntry.objects.filter(door="command", action="account.owner-link").exists()
+    with pytest.raises(CommandError, match="another account has"):
+        command("createsuperuser", "--noinput", "--username", "bob", "--email", "ADA@example.org")
+    command("createsuperuser", "--noinput", "--username", "bob", "--email", "bob@example.org")
+    bob = User.objects.get(username="bob")
+    assert EmailAddress.objects.get(user=bob).verified and bob.is_superuser
+    entry = AuditEntry.objects.get(action="account.add", target="bob")
+    assert (entry.door, entry.changes) == ("command", {"operator": [None, True]})
 
 
 def test_older_passwords_are_hashed_anew_by_a_login(client: Client, ada: User) -> None:

@@ -9,7 +9,7 @@ from django.test import Client
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.alerts.models import Alert
 from speedtrack.api.v1.tests.conftest import Program, evidence_of, program
-from speedtrack.projects.models import Project, Tag
+from speedtrack.projects.models import Branch, Project, Tag
 from speedtrack.runs import packing
 from speedtrack.runs.models import Measurement, Result, Run
 from speedtrack.tests.latencies import encoded
@@ -125,6 +125,14 @@ def test_a_page_is_stable_while_rows_come(kvd: World, anybody: Program) -> None:
     problem = anybody.refused("GET", "projects/kvd/commits?cursor=nonsense")
     assert problem["errors"][0]["parameter"] == "cursor"
     assert anybody.refused("GET", "projects/kvd/commits?limit=1001")["errors"][0]["parameter"] == "limit"
+
+
+def test_a_branch_with_a_slash_in_its_name_names_a_commit(kvd: World, anybody: Program) -> None:
+    main = Branch.objects.get(project=kvd.project)
+    Branch.objects.create(project=kvd.project, name="fix/a#1", head=main.head)
+    for name in ("fix/a%231", "fix%2Fa%231"):
+        assert anybody.read(f"projects/kvd/commits/{name}")["sha"] == kvd.shas[-1]
+    assert "no branch, tag or commit 'fix/b'" in anybody.refused("GET", "projects/kvd/commits/fix/b")["detail"]
 
 
 def test_pages_of_releases_are_full(kvd: World, anybody: Program) -> None:

@@ -13,6 +13,7 @@ from django.core.management.base import CommandError
 from django.db.models import Count, Q
 
 from speedtrack.accounts import audit, people, second_step
+from speedtrack.notices import leaving
 from speedtrack.web.management.plaincommand import PlainCommand
 
 Options = dict[str, Any]
@@ -51,7 +52,7 @@ def activate(name: str, options: Options) -> str:
 
 
 def remove(name: str, options: Options) -> str:
-    former = people.remove(people.named(name))
+    former = leaving.leave(people.named(name))
     audit.note(None, "account.remove", former)
     return f"account {name} is gone; what it has decided and noted stays, by {former}"
 

@@ -1,0 +1,86 @@
+"""Calls to the servers by which people log in: to checked addresses only, without redirects or a proxy."""
+
+import ssl
+from collections.abc import Collection
+from functools import partial
+from ipaddress import ip_network
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from django.conf import settings
+from requests.adapters import HTTPAdapter
+
+from speedtrack import addresses
+
+LOOK_UP_S = 5.0
+ALL = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+
+
+class Refused(requests.RequestException):
+    """The address may not be called, or is none; the message says why."""
+
+
+class Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Follow none."""
+
+
+def session_to(servers: Collection[str]) -> requests.Session:
+    """A session for calls to these origins, which the operator has set, and to public addresses that they name.
+
+    Only the former may be inside of the network, and may be called by http.
+    """
+    made = Session()
+    made.trust_env = False
+    for scheme in ("http://", "https://"):
+        made.mount(scheme, Pinned({origin_of(server) for server in servers}))
+    made.request = partial(made.request, timeout=settings.SOCIALACCOUNT_REQUESTS_TIMEOUT)  # type: ignore[method-assign]
+    return made
+
+
+def origin_of(url: str) -> tuple[str, str, int]:
+    """Raises Refused."""
+    try:
+        parts = urlsplit(url)
+        scheme, host = parts.scheme, parts.hostname or ""
+        port = parts.port or (443 if scheme == "https" else 80)
+    except ValueError as e:
+        raise Refused("the server of a login names what is no address") from e
+    if not addresses.is_host(host) or "@" in parts.netloc:
+        raise Refused(f"{host!r} is no address of a server, or goes with a password")
+    return scheme, host, port
+
+
+class Pinned(HTTPAdapter):
+    """Connects to the address that was checked, whatever the name says by then. TLS still verifies the name."""
+
+    def __init__(self, origins: Collection[tuple[str, str, int]]) -> None:
+        super().__init__()
+        self.origins = origins
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Trusts the authorities of this machine, or those of SSL_CERT_FILE, too."""
+        super().init_poolmanager(*args, **kwargs | {"ssl_context": ssl.create_default_context()})
+
+    def get_connection_with_tls_context(self, request: Any, verify: Any, proxies: Any = None, cert: Any = None) -> Any:
+        scheme, host, port = origin_of(request.url)
+        address = self.address_of(scheme, host, port)
+        where, how = self.build_connection_pool_key_attributes(request, verify, cert)
+        request.headers["Host"] = urlsplit(request.url).netloc
+        if scheme == "https":
+            how |= {"server_hostname": host, "assert_hostname": host}
+        return self.poolmanager.connection_from_host(**where | {"host": str(address)}, pool_kwargs=how)
+
+    def address_of(self, scheme: str, host: str, port: int) -> addresses.Address:
+        """Raises Refused."""
+        is_set = (scheme, host, port) in self.origins
+        if scheme != "https" and not is_set:
+            raise Refused(f"{scheme}://{host}:{port} is not called: only https is")
+        try:
+            found = addresses.look_up(host, port, LOOK_UP_S)
+            for address in found:
+                addresses.is_public(host, address, ALL if is_set else (), "no setting")
+        except (addresses.Unresolved, addresses.NotPublic) as e:
+            raise Refused(str(e)) from e
+        return found[0]
