@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from speedtrack.projects.models import Branch, Position, Project
 from speedtrack.runs import alarms
-from speedtrack.runs.models import Alarm, Run, Status
+from speedtrack.runs.models import Alarm, Deferral, Run, Status
 
 LOOK_EVERY = timedelta(minutes=5)
 
@@ -48,7 +48,9 @@ def is_watched(branch: Branch) -> bool:
 
 
 def head_number(branch: Branch) -> int | None:
-    return branch.positions.filter(commit=branch.head_id).values_list("number", flat=True).first()
+    """The position of the newest commit that is to be measured: not one that its policy leaves out or puts off."""
+    deferred = Deferral.objects.filter(branch=branch, commit=OuterRef("commit"))
+    return branch.positions.exclude(Exists(deferred)).order_by("-number").values_list("number", flat=True).first()
 
 
 def is_measured(branch: Branch, number: int) -> bool:
