@@ -5,7 +5,6 @@ from datetime import timedelta
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from speedtrack.projects.models import Branch, Position, Project
 from speedtrack.runs import alarms
@@ -73,7 +72,7 @@ def raise_if_late(branch: Branch) -> None:
     hours = branch.project.lag_alarm_hours
     if not hours:
         alarms.end(Alarm.Kind.LAG, "the project's settings have no limit any more", branch=branch)
-    elif branch.awaited_since and timezone.now() - branch.awaited_since >= timedelta(hours=hours):
+    elif Branch.objects.filter(pk=branch.pk, awaited_since__lte=Now() - timedelta(hours=hours)).exists():
         alarms.begin(Alarm.Kind.LAG, why_late(branch), branch=branch)
 
 
