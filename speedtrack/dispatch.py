@@ -25,12 +25,14 @@ from speedtrack import pgsession
 from speedtrack.alerts import floors
 from speedtrack.alerts.models import AlertEvent, Bisection, ChangePoint
 from speedtrack.celery import BROKER_ERRORS, app
+from speedtrack.monitoring import tasktimes
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
+from speedtrack.monitoring.models import TaskTime
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.models import CommitStatus, Notice, Outbox
 from speedtrack.projects.models import Project
 from speedtrack.retention import nightly
-from speedtrack.runs import canary, choosing, lag, order, pools, queue
+from speedtrack.runs import canary, choosing, lag, order, pools, pushes, queue
 from speedtrack.runs.models import Alarm, Approval, Import, Machine, MachineEvent, PairedComparison, Run, Series
 from speedtrack.wakeups import CHANNEL
 
@@ -41,6 +43,7 @@ log = logging.getLogger(__name__)
 TICK_S = 5.0
 REST_S = 0.1  # least time between two looks, however many notifications come
 STOP_S = 1.0  # interval of checks whether to stop, and pause after a server did not answer
+AFTER_FAILURE_S = 60.0  # pause of a duty of the dispatcher's own that has failed
 LEADER_LOCK = 0x5339  # advisory: one dispatcher at a time
 DATABASE_ERRORS = (OperationalError, InterfaceError)
 LOOK_FOR_WORK = "speedtrack.look_for_work"
@@ -49,7 +52,7 @@ UPKEEP: dict[str, Callable[[], object]] = {
     "reap": queue.reap,
     "retry": queue.retry_given_up,
     "attend": canary.attend_all,
-    "fill": choosing.fill_gaps,
+    "fill": pushes.fill_gaps,
     "lag": lag.look,
     "relieve": pools.relieve,
 }
@@ -103,7 +106,7 @@ def run_until_stopped(stopping: Callable[[], bool]) -> None:
     while not stopping():
         try:
             if session.lead():
-                tick(question=session.question)
+                tick(question=session.question, upkeep=session.upkeep)
                 session.life.beat()
             session.wait(stopping)
         except BROKER_ERRORS as e:
@@ -122,6 +125,7 @@ class Session:
         self.leading: Any = None  # the connection that holds the lock
         self.question: Question | None = None
         self.life = Beating(DISPATCHER, every_s=TICK_S)
+        self.upkeep = Upkeep()
 
     @property
     def connection(self) -> Any:
@@ -157,12 +161,35 @@ class Session:
             return bool(list(self.connection.notifies(timeout=0)))
 
 
-def tick(celery: Celery = app, question: Question | None = None) -> None:
+class Upkeep:
+    """The duties of the dispatcher's own. One that fails is logged and counted, rests, and holds up nothing else."""
+
+    def __init__(self) -> None:
+        self.rests_until: dict[str, float] = {}  # by duty, on time.monotonic's clock
+
+    def do(self, found: set[str]) -> bool:
+        """Do those of the found duties that do not rest. Were there any?"""
+        due = [duty for duty in UPKEEP if duty in found and self.rests_until.get(duty, 0) <= time.monotonic()]
+        for duty in due:
+            self.attempt(duty)
+        return bool(due)
+
+    def attempt(self, duty: str) -> None:
+        begun = time.monotonic()
+        try:
+            UPKEEP[duty]()
+        except DATABASE_ERRORS:
+            raise
+        except Exception:  # the top of the loop over all duties
+            log.exception("the duty %s has failed: it is tried again after %.0f s", duty, AFTER_FAILURE_S)
+            self.rests_until[duty] = time.monotonic() + AFTER_FAILURE_S
+            tasktimes.add(duty, TaskTime.Outcome.FAILED, time.monotonic() - begun)
+
+
+def tick(celery: Celery = app, question: Question | None = None, upkeep: Upkeep | None = None) -> None:
     """Do the upkeep that is due, then nudge every process that has work and no message in its queue."""
     found = duties_with_work(question)
-    if due := [verb for duty, verb in UPKEEP.items() if duty in found]:
-        for verb in due:
-            verb()
+    if (upkeep or Upkeep()).do(found):
         found = duties_with_work(question)
     if nudges := nudges_for(found):
         with celery.connection_for_write() as broker, broker.channel() as channel:

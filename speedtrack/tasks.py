@@ -1,9 +1,12 @@
 """All Celery tasks, so everything that happens automatically. Each finds its own work, and may run twice at once."""
 
+import logging
+from collections.abc import Callable
 from functools import partial
 
 from celery import shared_task
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 
 from speedtrack.alerts import bisecting, confirm, detection, floors, profiling
 from speedtrack.monitoring import tasktimes  # noqa: F401 - it listens to Celery's signals
@@ -14,6 +17,23 @@ from speedtrack.outside import storing
 from speedtrack.projects.models import Project
 from speedtrack.retention import nightly
 from speedtrack.runs import comparing, pullrequests, pushes
+
+log = logging.getLogger(__name__)
+
+
+def take_each(*steps: Callable[[], object]) -> None:
+    """Take all steps of a duty, whatever becomes of the others. Raises what the first that failed has raised."""
+    failures: list[Exception] = []
+    for step in steps:
+        try:
+            step()
+        except (OperationalError, InterfaceError):
+            raise  # the database is away, also for the others
+        except Exception as e:  # a step that fails must not hold up the others
+            log.exception("%s has failed", step.__name__)
+            failures.append(e)
+    if failures:
+        raise failures[0]
 
 
 @shared_task
@@ -31,19 +51,20 @@ def poll() -> None:
 @shared_task
 def pulls() -> None:
     """Queue the runs of approved pull requests, and of paired comparisons whose commits have to be fetched."""
-    pullrequests.plan_approved()
-    comparing.plan_asked()
+    take_each(pullrequests.plan_approved, comparing.plan_asked)
 
 
 @shared_task
 def detect() -> None:
     """Find suspected changes in new measurements, settle those measured again, bisect, store floors, plan profiles."""
-    storing.mark_held()
-    detection.detect()
-    confirm.step()
-    bisecting.step()
-    floors.store_due()
-    profiling.plan_missing_profiles()
+    take_each(
+        storing.mark_held,
+        detection.detect,
+        confirm.step,
+        bisecting.step,
+        floors.store_due,
+        profiling.plan_missing_profiles,
+    )
 
 
 @shared_task
@@ -55,12 +76,14 @@ def calibrate() -> None:
 @shared_task
 def notify() -> None:
     """Put notices into the outbox, post commit statuses, and send what is due."""
-    tell_subscribers()
-    tell_operators()
-    tell_of_alarms()
-    tell_of_tokens()
-    statuses.update_statuses()
-    send_due()
+    take_each(
+        tell_subscribers,
+        tell_operators,
+        tell_of_alarms,
+        tell_of_tokens,
+        statuses.update_statuses,
+        send_due,
+    )
 
 
 @shared_task

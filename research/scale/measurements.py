@@ -1,10 +1,11 @@
 """Measurements with their samples, and trials with their documents."""
 
-import base64
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,15 @@ from research.scale.runs import Ended, EndedRun, make_ended
 from research.scale.shape import TRIALS
 from research.scale.world import METRICS, Story, golden
 from speedtrack.runs import packing
+from speedtrack.stats.histogram import Histogram, decode
+from speedtrack.tests.latencies import encoded_counts, place_of
 
 AT_ONCE = 200_000  # measurements
 BETWEEN, WITHIN = 0.008, 0.004  # relative standard deviation of runs, and of the trials of a run
 STEP_EVERY = 40  # measured commits
 STOPPING = json.dumps({"reason": "target", "half_width": 0.0123, "target": 0.01, "trials": TRIALS, "thrown_out": 0})
 HISTOGRAM = "HISTFAAA"  # how each latency histogram begins
+HISTOGRAMS = 200  # different ones; trials of one result, which are compressed together, seldom have the same
 FLAGGED_SHARE = 0.01
 
 
@@ -188,17 +192,31 @@ def varied_parts(pattern: dict[str, Any], rng: np.random.Generator) -> dict[str,
 
 
 def varied(value: Any, rng: np.random.Generator) -> Any:
-    """The document with each fraction changed by about a per cent.
-
-    Histograms are replaced by as many random bytes: no two are the same, and they are compressed already.
-    """
+    """The document with each fraction changed by about a per cent, and another histogram."""
     if isinstance(value, dict):
         return {key: varied(inner, rng) for key, inner in value.items()}
     if isinstance(value, list):
         return [varied(inner, rng) for inner in value]
     if isinstance(value, str) and value.startswith(HISTOGRAM):
-        return HISTOGRAM + base64.b64encode(rng.bytes(len(value) * 3 // 4)).decode()
+        return histograms()[rng.integers(HISTOGRAMS)]
     return round(value * (1 + 0.01 * rng.normal()), 5) if isinstance(value, float) else value
+
+
+@cache
+def histograms() -> list[str]:
+    """The golden histogram, each time a little faster or slower, with counts as another trial would have them."""
+    rng = np.random.default_rng(HISTOGRAMS)
+    known = decode(golden()["trials"][0]["driver"]["tests"][-1]["latency_hdr_v2"])
+    return [encoded_counts(varied_counts(known, rng)) for _ in range(HISTOGRAMS)]
+
+
+def varied_counts(known: Histogram, rng: np.random.Generator) -> Counter[int]:
+    values = (known.values * np.exp(0.02 * rng.normal())).astype(int).tolist()
+    found: Counter[int] = Counter()
+    for value, count in zip(values, rng.poisson(known.counts).tolist(), strict=True):
+        if count:
+            found[place_of(value)] += count
+    return found
 
 
 def watched_metrics(story: Story) -> list[str]:

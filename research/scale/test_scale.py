@@ -7,9 +7,10 @@ import pytest
 from django.db import connection
 from django.urls import get_resolver
 
-from research.scale import filling, pages, work
+from research.scale import filling, pages, work, world
 from research.scale.shape import shape_of
-from speedtrack.runs.models import Attempt, Measurement, Run, Samples, Series, Trial
+from speedtrack.runs import latencies
+from speedtrack.runs.models import Attempt, Measurement, Result, Run, Samples, Series, Trial
 from speedtrack.stats.summary import summarize
 
 ROWS = 2000
@@ -53,6 +54,16 @@ def test_measurements_summarise_their_samples_as_the_product_does(filled: None) 
             assert measurement.value == pytest.approx(estimate.value)
             assert (measurement.low, measurement.high) == (estimate.low, estimate.high)
             assert measurement.n == estimate.n
+
+
+def test_every_trial_with_a_document_has_a_latency_histogram_that_can_be_drawn(filled: None) -> None:
+    results = list(Result.objects.all())
+    found = [latencies.of_results([one]).trials for one in results]
+    assert results and all(len(some) == len(list(one.unpacked())) for one, some in zip(results, found, strict=True))
+    ((_, golden),) = latencies.measured_tests(world.golden()["trials"][0])
+    for one in (found[0][0], found[-1][-1]):
+        assert one.total == pytest.approx(golden.total, rel=0.05)
+        assert one.quantiles([0.5, 0.99]) == pytest.approx(golden.quantiles([0.5, 0.99]), rel=0.15)
 
 
 def test_every_row_of_the_histories_is_there_in_proportion(filled: None) -> None:

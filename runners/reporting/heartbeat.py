@@ -40,6 +40,7 @@ class Heartbeat:
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._closed = False
+        self._rotating: threading.Thread | None = None
         self._last: dict[str, Message] = {}  # the messages that a new process needs, by kind
 
     def start(self) -> None:
@@ -137,10 +138,15 @@ class Heartbeat:
             case "refused":
                 log.error("%s", message["text"])
             case "rotate":
-                if self.heard.rotate:
-                    self.heard.rotate()
+                self._rotate()
             case kind:
                 if kind == "renewed" and (hold := self._last.get("hold")):
                     hold |= {"lease_s": message["lease_s"], "renewed_at": message["at"]}
-                if self.heard.of_run:
-                    self.heard.of_run(message)
+                if of_run := self.heard.of_run:  # `drop` may end it at any moment
+                    of_run(message)
+
+    def _rotate(self) -> None:
+        """Has the token replaced by a thread of its own: renewals are to be heard however long that call takes."""
+        if self.heard.rotate and not (self._rotating and self._rotating.is_alive()):
+            self._rotating = threading.Thread(target=self.heard.rotate, name="rotate", daemon=True)
+            self._rotating.start()

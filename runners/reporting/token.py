@@ -51,6 +51,10 @@ class TokenFile:
         write_durably(self.next, f"{token}\n".encode(), PRIVATE)
         return token
 
+    def discard(self) -> None:
+        """The server has refused the successor: the next one is another."""
+        self.next.unlink(missing_ok=True)
+
     def accept(self) -> None:
         """The successor is the token from now on."""
         self.next.rename(self.file)

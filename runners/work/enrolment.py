@@ -54,7 +54,7 @@ def enroll(url: str, code: str, environ: Mapping[str, str]) -> str:
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         connection = Connection(url, stored.successor())
-        machine = introduce(connection, code)
+        machine = introduce(connection, code, stored)
         stored.accept()
         write_durably(file, settings_text(url, stored.file).encode(), PRIVATE)
     except OSError as error:
@@ -63,11 +63,12 @@ def enroll(url: str, code: str, environ: Mapping[str, str]) -> str:
     return NEXT.format(machine=machine, url=url, file=file, warning=warning)
 
 
-def introduce(connection: Connection, code: str) -> str:
+def introduce(connection: Connection, code: str, stored: TokenFile) -> str:
     """The name under which the server knows this machine now."""
     try:
         return connection.enroll(code).machine
     except Permanent as error:
+        stored.discard()
         raise RunnerError(str(error).rpartition("was refused with ")[2].partition(": ")[2] or str(error)) from error
     finally:
         connection.close()

@@ -1,7 +1,8 @@
 """Which commits of a push are queued now, which are put off, and which are left out, by the policy of their branch.
 
 What is put off is a Deferral: it becomes a run once fewer commits wait than the policy allows and some machine of the
-project has no history to measure (``fill_gaps``, a duty of the dispatcher), from the middle of the widest gap first.
+project has no history to measure (``pushes.fill_gaps``, a duty of the dispatcher), from the middle of the widest gap
+first.
 A newer head sends waiting commits back in the same way. Tagged commits are never put off.
 """
 
@@ -180,17 +181,10 @@ def due_policies() -> QuerySet[PlanningPolicy]:
     return PlanningPolicy.objects.filter(long_ago, limits, Exists(put_off), Exists(without_work))
 
 
-def fill_gaps() -> int:
-    """Queue put-off commits where there is room. Return the number of runs. As safe as ``queue.reap``."""
-    queued = 0
-    for pk in due_policies().values_list("pk", flat=True):
-        with transaction.atomic():
-            locked = PlanningPolicy.objects.select_for_update(skip_locked=True, of=("self",))
-            policy = locked.select_related("project").filter(pk=pk).first()
-            if policy:
-                PlanningPolicy.objects.filter(pk=pk).update(filled_at=Now())
-                queued += sum(fill_branch(branch, policy) for branch in policies.branches_of(policy))
-    return queued
+@transaction.atomic
+def fill_gaps_of(policy: PlanningPolicy) -> int:
+    """Queue put-off commits of its branches where there is room. Return the number of runs."""
+    return sum(fill_branch(branch, policy) for branch in policies.branches_of(policy))
 
 
 def fill_branch(branch: Branch, policy: PlanningPolicy) -> int:

@@ -9,7 +9,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from speedtrack.runs import pools, tokens, tracking
 from speedtrack.runs.models import EnrolmentCode, Machine, MachineEvent, MachineToken, WrongCode
@@ -82,7 +81,7 @@ def check_rate(address: str | None) -> None:
 
 @transaction.atomic
 def exchange(code: str, token: TokenText) -> Machine:
-    row = EnrolmentCode.objects.select_for_update().filter(digest=digest_of(code)).first()
+    row = EnrolmentCode.objects.select_for_update().annotate(now=Now()).filter(digest=digest_of(code)).first()
     again = "make another one with `manage.py machine enroll-code NAME`, or on the page Settings, Machines"
     if row is None:
         raise CodeRefused(f"unknown enrolment code: check that all of it was typed, or {again}")
@@ -93,14 +92,13 @@ def exchange(code: str, token: TokenText) -> Machine:
             f"this enrolment code was used at {row.used_at:%H:%M} UTC, for machine {row.name}: if that was not you, "
             f"revoke the machine's tokens (`manage.py machine revoke {row.name}`); {again}"
         )
-    if row.expires_at <= timezone.now():
+    if row.expires_at <= row.now:
         raise CodeRefused(f"this enrolment code has expired, {VALID.seconds // 60} minutes after it was made: {again}")
     if MachineToken.objects.filter(Q(key=token.key) | Q(digest=token.digest)).exists():
         raise CodeRefused("another machine has this token: run the command again, which makes a new one")
     machine = admit(row)
     MachineToken.store(machine, token, row.days)
-    row.used_at, row.used_with = timezone.now(), token.digest
-    row.save(update_fields=["used_at", "used_with"])
+    EnrolmentCode.objects.filter(pk=row.pk).update(used_at=Now(), used_with=token.digest)
     why = "by a code" + (f" of {row.who.username}" if row.who else "")
     record_event(machine, MachineEvent.Kind.ENROLLED, why, row.who)
     return machine

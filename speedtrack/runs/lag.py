@@ -5,11 +5,10 @@ from datetime import timedelta
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from speedtrack.projects.models import Branch, Position, Project
 from speedtrack.runs import alarms
-from speedtrack.runs.models import Alarm, Run, Status
+from speedtrack.runs.models import Alarm, Deferral, Run, Status
 
 LOOK_EVERY = timedelta(minutes=5)
 
@@ -48,7 +47,9 @@ def is_watched(branch: Branch) -> bool:
 
 
 def head_number(branch: Branch) -> int | None:
-    return branch.positions.filter(commit=branch.head_id).values_list("number", flat=True).first()
+    """The position of the newest commit that is to be measured: not one that its policy leaves out or puts off."""
+    deferred = Deferral.objects.filter(branch=branch, commit=OuterRef("commit"))
+    return branch.positions.exclude(Exists(deferred)).order_by("-number").values_list("number", flat=True).first()
 
 
 def is_measured(branch: Branch, number: int) -> bool:
@@ -71,7 +72,7 @@ def raise_if_late(branch: Branch) -> None:
     hours = branch.project.lag_alarm_hours
     if not hours:
         alarms.end(Alarm.Kind.LAG, "the project's settings have no limit any more", branch=branch)
-    elif branch.awaited_since and timezone.now() - branch.awaited_since >= timedelta(hours=hours):
+    elif Branch.objects.filter(pk=branch.pk, awaited_since__lte=Now() - timedelta(hours=hours)).exists():
         alarms.begin(Alarm.Kind.LAG, why_late(branch), branch=branch)
 
 

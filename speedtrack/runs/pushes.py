@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 
 from django.db.models import F
 from django.db.models.functions import Now
@@ -12,8 +13,11 @@ from speedtrack.projects.errors import Interrupted, RepositoryError
 from speedtrack.projects.models import Branch, Commit, Delivery, Project, ProjectQuerySet
 from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, project_lock, sync
 from speedtrack.runs import choosing, ladders, planning
+from speedtrack.runs.models import PlanningPolicy
 
 log = logging.getLogger(__name__)
+
+FILL_AGAIN = timedelta(minutes=10)  # after a failure
 
 
 def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Project], object]) -> None:
@@ -44,6 +48,25 @@ def look_noting_failure(project: Project, look: Callable[[Project], object]) -> 
     except Exception as e:  # a defect that one project triggers must not stop the loop over the others
         log.exception("%s: the look at its repository failed", project)
         note_failure(project, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
+
+
+def fill_gaps() -> int:
+    """Queue put-off commits where there is room. Return the number of runs. Safe to run any number of times at once.
+
+    A failure is stored on its project, and tried again after FILL_AGAIN.
+    """
+    queued = 0
+
+    def fill(project: Project) -> None:
+        nonlocal queued
+        queued += choosing.fill_gaps_of(policy)
+        PlanningPolicy.objects.filter(pk=policy.pk).update(filled_at=Now())
+
+    for policy in choosing.due_policies().select_related("project"):
+        if choosing.due_policies().filter(pk=policy.pk).update(filled_at=Now() + FILL_AGAIN):
+            with bound_contextvars(project=policy.project.slug):
+                look_noting_failure(policy.project, fill)
+    return queued
 
 
 def look_for_news(project: Project) -> None:

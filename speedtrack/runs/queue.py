@@ -181,6 +181,12 @@ def note_progress(machine: Machine, run: Run, renewal: Renewal) -> None:
         alarms.end(Alarm.Kind.UNABLE, f"it took run {run.pk}", machine=machine)
 
 
+def note_end(machine: Machine, run: Run) -> None:
+    """Its runner says how the work ended, so it is not stuck any more."""
+    if (run.progress or {}).get("overdue"):
+        alarms.end(Alarm.Kind.STALLED, f"run {run.pk} has ended", machine=machine)
+
+
 @transaction.atomic
 def keep_log(machine: Machine, run_id: int, piece: LogPiece) -> None:
     """Store a piece of the log; the same piece again changes nothing. Raises LeaseLost.
@@ -218,6 +224,7 @@ def complete(machine: Machine, run_id: int, token: int, out_of_reach: Mapping[st
     if already_ended(machine, run_id, token, Status.SUCCEEDED):
         return
     run = held_run(machine, run_id, token)
+    note_end(machine, run)
     attempt = attempt_of(run)
     if run.linked:
         accept_measurements(run)
@@ -262,6 +269,7 @@ def fail(machine: Machine, run_id: int, failure: Failure) -> None:
     if already_ended(machine, run_id, failure.token, Status.FAILED) or already_requeued(machine, run_id, failure):
         return
     run = held_run(machine, run_id, failure.token)
+    note_end(machine, run)
     if failure.kind == "permanent":
         accept_measurements(run)
         end_run(run, Status.FAILED, failure.error)

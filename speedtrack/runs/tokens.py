@@ -1,5 +1,7 @@
 """Tokens of machines as verbs: given, replaced by the runner itself, asked to be replaced, revoked."""
 
+from datetime import timedelta
+
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
@@ -7,6 +9,8 @@ from speedtrack.runs.models import Machine, MachineEvent, MachineToken
 from speedtrack.runs.models.tokens import MOST_DAYS
 from speedtrack.runs.quarantine import record_event
 from speedtrack.tokentexts import TokenText
+
+ASK_AGAIN = timedelta(minutes=1)  # for a runner that did not hear that its new token is known
 
 
 class WrongToken(Exception):
@@ -47,8 +51,8 @@ def ask_to_rotate(machine: Machine) -> int:
 def rotate(old: MachineToken, successor: TokenText) -> None:
     """Store the token that the runner has made to replace its own; both are valid until the new one is used.
 
-    The same call again changes nothing, so a runner that did not hear the answer may repeat it. Raises WrongToken if
-    another token has its key.
+    The same call again changes nothing, so a runner that did not hear the answer may repeat it: it is asked again until
+    it uses the new one. Raises WrongToken if another token has its key.
     """
     known = MachineToken.objects.filter(key=successor.key).first()
     if known and (known.machine_id, known.digest) == (old.machine_id, successor.digest):
@@ -58,5 +62,5 @@ def rotate(old: MachineToken, successor: TokenText) -> None:
             MachineToken.store(old.machine, successor, old.days)
     except IntegrityError:
         raise WrongToken("another token has this key: make a new one") from None
-    MachineToken.objects.filter(pk=old.pk).update(rotate_at=None)
+    MachineToken.objects.filter(pk=old.pk).update(rotate_at=Now() + ASK_AGAIN)
     record_event(old.machine, MachineEvent.Kind.ROTATED, "by its runner; the old one ends when the new one is used")

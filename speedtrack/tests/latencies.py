@@ -13,7 +13,11 @@ HALF = 10  # bits of a half of a bucket, with three significant digits
 
 def encoded(latencies_ns: Iterable[float]) -> str:
     """``latency_hdr_v2`` of these latencies."""
-    counts = Counter(place_of(int(value)) for value in latencies_ns)
+    return encoded_counts(Counter(place_of(int(value)) for value in latencies_ns))
+
+
+def encoded_counts(counts: Counter[int]) -> str:
+    """``latency_hdr_v2`` of so many latencies at each place."""
     numbers: list[int] = []
     after = 0
     for place in sorted(counts):

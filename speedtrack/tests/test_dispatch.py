@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from speedtrack import devstack, dispatch
 from speedtrack.celery import BROKER_TRANSPORT, app
+from speedtrack.monitoring.models import TaskTime
 from speedtrack.projects import intake
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs import choosing, pullrequests, queue, rules
@@ -98,6 +99,41 @@ def test_put_off_commits_are_queued_once_the_machine_has_nothing_else(
         assert Run.objects.filter(status=Status.QUEUED).count() == waiting
         builders.work(machine, lambda *_: 5000.0)
     assert Run.objects.filter(status=Status.SUCCEEDED).count() == 3
+
+
+def test_a_suite_with_a_mistake_is_noted_on_its_project_and_stops_nothing_else(
+    celery: Celery, broker_url: str, machine: Machine, settings: Any
+) -> None:
+    project = Project.objects.get()
+    rules.save_policy(project, rules.WantedPolicy(most_waiting=1))
+    choosing.plan_pushed(project.branches.get(), project.commits.all())
+    Run.objects.filter(status=Status.QUEUED).delete()
+    (settings.SUITES / "tiny.toml").write_text("name = 1")
+    PlanningPolicy.objects.update(filled_at=None)
+    dispatch.tick(celery)
+    project.refresh_from_db()
+    assert "tiny" in project.error and project.failures == 1
+    assert "fill" not in dispatch.duties_with_work(), "it rests, and is tried again"
+
+
+def test_a_duty_that_fails_holds_up_no_other(
+    celery: Celery, broker_url: str, machine: Machine, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise ValueError("a defect")
+
+    run = queue.claim(machine)
+    assert run is not None
+    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(days=1))
+    Project.objects.update(lag_looked_at=timezone.now() - timedelta(days=1))
+    monkeypatch.setattr(dispatch, "UPKEEP", {"lag": fail, "reap": queue.reap})
+    upkeep = dispatch.Upkeep()
+    for _ in range(3):
+        dispatch.tick(celery, upkeep=upkeep)
+    assert Run.objects.get(pk=run.pk).status == "queued"
+    assert messages(broker_url, machine.queue) == 1
+    assert caplog.text.count("ValueError: a defect") == 1, "it rests after a failure"
+    assert TaskTime.objects.get(task="lag").outcome == TaskTime.Outcome.FAILED
 
 
 def test_an_approval_nudges_the_git_worker(celery: Celery, broker_url: str, machine: Machine) -> None:

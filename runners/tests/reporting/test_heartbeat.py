@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -105,6 +106,28 @@ def test_it_stops_renewing_when_it_is_told_or_the_lease_is_lost(heartbeat: Heart
     heartbeat.unable("no space")
     until(lambda: {"unable": "no space"} in api.bodies("beat"))
     assert len(api.of("/renew")) == count
+
+
+def test_renewals_are_heard_while_a_token_is_replaced(heartbeat: Heartbeat, api: Api) -> None:
+    """The server may take longer to answer that call than a lease lasts."""
+    heard: list[dict[str, object]] = []
+    began, answered = threading.Event(), threading.Event()
+    times: list[int] = []
+
+    def replace() -> None:
+        times.append(1)
+        began.set()
+        answered.wait(LIMIT_S)
+
+    heartbeat.heard.of_run, heartbeat.heard.rotate = heard.append, replace
+    api.rules = [lambda call: (200, {"lease_s": 2, "cancel": False, "rotate": True})]
+    heartbeat.hold(lease(), ONE_CPU)
+    until(began.is_set)
+    before = len(heard)
+    until(lambda: len(heard) > before + 1)
+    assert len(times) == 1, "one at a time"
+    answered.set()
+    until(lambda: len(times) > 1)
 
 
 def test_work_that_outlasts_its_limits_hangs() -> None:

@@ -46,6 +46,10 @@ def test_a_refusal_is_the_servers_sentence(api: Api, environ: dict[str, str]) ->
     with pytest.raises(RunnerError) as refused:
         enroll(api.url, "CODE", environ)
     assert str(refused.value) == "this enrolment code has expired: make another"
+    with pytest.raises(RunnerError):
+        enroll(api.url, "OTHER", environ)
+    first, second = (body["token"] for body in api.bodies("enroll"))
+    assert first != second, "the server may have refused the token"
 
 
 @pytest.mark.parametrize("url", ["speed.example.org", "ftp://x", "", "http://"])

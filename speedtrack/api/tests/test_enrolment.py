@@ -104,6 +104,13 @@ def test_progress_that_is_overdue_is_an_alarm_and_hung_work_is_not_renewed(runne
     assert Alarm.objects.open().get().why.startswith(why)
     renew(3)
     assert Alarm.objects.get().ended_at
+    renew(150)
+    assert Alarm.objects.open().exists()
+    failure = {"token": run.lease_token, "kind": "transient", "error": "the build was ended after 900 s"}
+    assert runner.post(f"runs/{run.pk}/fail", failure).status_code == 200
+    assert not Alarm.objects.open().exists(), "its runner goes on"
+    Run.objects.update(not_before=Now())
+    run.lease_token = runner.claim()["token"]
     renew(4)
     builders.expire_lease(run)
     renew(900, hung="its work hangs")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from speedtrack.projects import git
+from speedtrack.projects import git, sync
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Run
 from speedtrack.runs.tracking import Tracked
@@ -59,6 +59,16 @@ def test_a_git_that_does_not_answer_is_asked_again(
     answer = runner.get(f"runs/{run.pk}/source/{run.commit.sha}?token={run.lease_token}")
     assert answer.status_code == 503
     assert "git rev-parse" in error(answer)
+
+
+def test_a_mirror_that_is_made_anew_is_waited_for(runner: Runner, run: Run) -> None:
+    """As after a restore: the commits are known from the database, and their files come with the next look."""
+    address = f"runs/{run.pk}/source/{run.commit.sha}?token={run.lease_token}"
+    for prepare in (git.remove_mirror, git.make_mirror):
+        prepare(run.project.slug)
+        assert runner.get(address).status_code == 503
+    sync.sync(run.project)
+    assert content(runner.get(address))
 
 
 def test_an_old_lease_gets_no_source(runner: Runner, run: Run) -> None:

@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
 
-from speedtrack import doctor
+from speedtrack import doctor, tasks
 from speedtrack.notices.models import Outbox, Subscriber
 from speedtrack.notices.tests.history import subscribed
 from speedtrack.notices.tests.test_sending import waiting
@@ -25,6 +25,18 @@ def test_what_was_given_up_is_listed_and_sent_again(db: None, capsys: pytest.Cap
     call_command("outbox", "again")
     row.refresh_from_db()
     assert (row.given_up_at, row.attempts) == (None, 0)
+
+
+def test_notices_that_cannot_be_written_hold_up_no_mail(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell_subscribers() -> None:
+        raise ValueError("a defect")
+
+    row = waiting("a@example.org")[0]
+    monkeypatch.setattr(tasks, "tell_subscribers", tell_subscribers)
+    with pytest.raises(ValueError, match="a defect"):  # the task counts as failed
+        tasks.notify()
+    row.refresh_from_db()
+    assert row.sent_at
 
 
 def test_an_account_gets_an_address(db: None) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from speedtrack.runs import enrolment, machines, tokens, tracking
 from speedtrack.runs.enrolment import CodeRefused, TooManyCodes
@@ -38,6 +39,16 @@ def test_a_code_is_valid_once_and_not_for_long(db: None) -> None:
     with pytest.raises(CodeRefused, match="has expired, 10 minutes after it was made"):
         enrolment.enrol(code, MachineToken.new_text(), HERE)
     assert not Machine.objects.filter(name="m2").exists()
+
+
+def test_a_web_server_with_a_wrong_clock_judges_codes_by_the_databases(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = enrolment.make_code("m1")
+    late = timezone.now() + timedelta(hours=2)
+    monkeypatch.setattr(timezone, "now", lambda: late)
+    enrolment.enrol(code, MachineToken.new_text(), HERE)
+    assert EnrolmentCode.objects.filter(used_at__lt=Now() + timedelta(minutes=1)).exists()
 
 
 def test_a_machine_that_is_enrolled_anew_has_one_token(db: None) -> None:

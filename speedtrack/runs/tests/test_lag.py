@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from speedtrack import tasks
 from speedtrack.dispatch import duties_with_work
 from speedtrack.projects.models import Branch, Project
-from speedtrack.runs import lag, pushes
+from speedtrack.runs import lag, pushes, rules
 from speedtrack.runs.models import Alarm, Machine
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
@@ -106,3 +106,19 @@ def test_the_dispatcher_looks_every_five_minutes(project: Project) -> None:
     assert "lag" in duties_with_work()
     lag.look()
     assert "lag" not in duties_with_work()
+
+
+def test_a_head_that_its_policy_leaves_out_is_not_awaited(
+    project: Project, repository: Repository, machine: Machine
+) -> None:
+    rules.save_policy(project, rules.WantedPolicy(every=100))
+    repository.commits(1)
+    pushes.sync_and_plan(project)
+    assert project.deferrals.count() == 1
+    hours_pass(0)
+    hours_pass(1000)
+    assert alarms() == []
+    rules.save_policy(project, rules.WantedPolicy())
+    hours_pass(0)
+    hours_pass(25)
+    assert alarms() == [("repository main", True)]

@@ -59,7 +59,7 @@ def deferred() -> dict[int, str]:
 
 def fill() -> int:
     PlanningPolicy.objects.update(filled_at=None)
-    return choosing.fill_gaps()
+    return pushes.fill_gaps()
 
 
 def test_every_nth_commit_by_its_place_whatever_the_pushes(project: Project, repository: Repository) -> None:

@@ -5,6 +5,7 @@ import sys
 from datetime import timedelta
 
 import pytest
+from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -60,11 +61,16 @@ def test_a_token_of_an_odd_life_is_refused(machine: Machine, days: int) -> None:
 def test_a_rotated_token_and_its_successor_are_valid_until_the_new_one_is_used(machine: Machine) -> None:
     first = tokens.give(machine, days=90)
     successor = MachineToken.new_text()
+    machines.rotate(machine)
+    assert MachineToken.of(first).rotation_due
     for _ in range(2):  # a runner that did not hear the answer asks again
         tokens.rotate(MachineToken.of(first), successor)
     new = MachineToken.of(successor.text)
     assert MachineToken.of(first).machine == new.machine == machine and new.days == 90
     assert machine.events.filter(kind="rotated").count() == 1
+    assert not MachineToken.of(first).rotation_due
+    MachineToken.objects.update(rotate_at=F("rotate_at") - timedelta(minutes=2))
+    assert MachineToken.of(first).rotation_due, "its runner did not hear the answer: it is asked again"
     new.note_call("192.0.2.1")
     left = row(first).expires_at - timezone.now()  # type: ignore[operator]
     assert timedelta(0) < left <= OVERLAP
