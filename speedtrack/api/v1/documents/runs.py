@@ -224,8 +224,7 @@ class RunsOrder(Order):
         None,
         min_length=1,
         max_length=100,
-        description="a pattern of tags: of those that match, the newest patch of each minor version",
-        examples=["7.*"],
+        description="a pattern of tags, such as `7.*`: of those that match, the newest patch of each minor version",
     )
     pull_request: int | None = Field(
         None, ge=1, le=2**63 - 1, description="its head, in pairs against the merge base; this approves the head"
