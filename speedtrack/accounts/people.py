@@ -53,9 +53,9 @@ def owner_of(email: str) -> User | None:
 
 
 def addresses_of(user: User) -> set[str]:
-    """In lower case."""
-    known = EmailAddress.objects.filter(user=user).values_list("email", flat=True)
-    return {address.lower() for address in (user.email, *known) if address}
+    """In lower case; without those that the person has given but not proven, which may be somebody else's."""
+    known = {address.email.lower(): address.verified for address in EmailAddress.objects.filter(user=user)}
+    return {address for address in {user.email.lower(), *known} if address and known.get(address, True)}
 
 
 @transaction.atomic

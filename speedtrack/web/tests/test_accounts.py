@@ -472,6 +472,7 @@ def test_who_leaves_is_forgotten_but_not_what_they_did(ada: User, client: Client
     assert "type ada, exactly" in html_of(client.post("/accounts/delete/", {"name": "Ada"}))
     assert client.post("/accounts/delete/", {"name": "ada"})["Location"] == "/"
     assert rows_with(r"\mada(@|\M)|192\.0\.2\.77") == []
+    assert Subscriber.objects.get().email == "bob@example.org", "an address that was not proven is somebody else's"
     assert not is_in(client) and not is_in(elsewhere) and log_in(client).status_code == 200
     with pytest.raises(tokens.UnknownToken):
         tokens.find(text, None)
@@ -487,6 +488,8 @@ def leave_traces(ada: User, kvd: World) -> None:
     """In tables that point to nobody, and in texts."""
     Subscriber.objects.create(email="ada@new.example.net", user=ada)
     Subscriber.objects.create(email="Ada@example.org")
+    Subscriber.objects.create(email="bob@example.org")
+    EmailAddress.objects.create(user=ada, email="bob@example.org", verified=False)
     EmailAddress.objects.create(user=ada, email="ada@example.org", verified=True)
     AccessAttempt.objects.create(username="Ada@example.org", ip_address="192.0.2.77", failures_since_start=1)
     alarm = Alarm.objects.create(machine=kvd.machines[0], kind=Alarm.Kind.UNABLE)
