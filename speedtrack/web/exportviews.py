@@ -43,9 +43,12 @@ def to_programs(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResp
 def project_seen(request: HttpRequest, slug: str) -> Project:
     """The project, if the caller may read it. Raises Http404 and UnknownToken."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    if kind and (kind.lower() != "bearer" or UNSTORABLE.search(token)):
+    if kind.lower() != "bearer":  # such as a password that is for a proxy
+        caller = access.person(request.user)
+    elif UNSTORABLE.search(token):
         raise UnknownToken("the header must be `Authorization: Bearer stpt_...`, with a token of your settings")
-    caller = tokens.find(token.strip(), client_address(request)) if kind else access.person(request.user)
+    else:
+        caller = tokens.find(token.strip(), client_address(request))
     found = access.visible(caller).filter(slug=slug).first() if Scope.READ in caller.scopes else None
     if found is None:
         raise Http404(f"There is no project {slug!r}.")

@@ -168,7 +168,7 @@ def mute(request: Call, slug: str, order: MuteOrder) -> Answer:
     try:
         made = muting.mute(project, asked, user_of(request))
     except ValueError as e:
-        raise Invalid(str(e)) from None
+        raise Invalid(str(e), field="benchmark" if order.reason.strip() else "reason") from None
     audit.note(request.auth, "mute.create", made, project, {"days": (None, order.days), "reason": (None, order.reason)})
     return CREATED, MuteDocument.of(Mute.objects.select_related("project", "machine", "who").get(pk=made.pk))
 

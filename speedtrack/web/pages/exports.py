@@ -6,8 +6,9 @@ anything from one stretch to the next, and what was cut off goes on behind the l
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -141,15 +142,13 @@ def moment(query: QueryDict, name: str) -> datetime | None:
     """A date, or a time with its zone."""
     if not (text := query.get(name, "")):
         return None
-    try:
+    with suppress(ValueError, OverflowError):
         found = parse_datetime(text)
         if found is None and (day := parse_date(text)):
             found = datetime.fromisoformat(f"{day}T00:00:00+00:00")
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise Http404(f"{name}={text[:40]}: give a date such as 2026-11-23, or a time such as 2026-11-23T12:00:00Z.")
-    return found
+        if found is not None and found.tzinfo is not None:
+            return found.astimezone(UTC)  # PostgreSQL refuses a time that only its zone keeps within the years
+    raise Http404(f"{name}={text[:40]}: give a date such as 2026-11-23, or a time such as 2026-11-23T12:00:00Z.")
 
 
 def rows(choice: Choice) -> Iterator[Row]:

@@ -55,12 +55,14 @@ class Rule:
 
     ``whole``: a change and its entry in the audit log are one transaction. Not where the view talks to other servers
     or looks into repositories meanwhile: there the verbs have transactions of their own.
+    ``takes_tokens``: the view checks the token of a request that has one.
     """
 
     read: Need | Role = Need.SIGHT
     change: Need | Role = Need.SIGHT
     of: Owned | None = None
     whole: bool = True
+    takes_tokens: bool = False
 
 
 ALERT = Owned(Alert, "project_id", lambda pk: f"There is no alert {pk}.")
@@ -94,7 +96,7 @@ RULES: dict[str, Rule] = {
     **rules(Rule(), "releases", "releases-feed", "releases-values", "compare", "compare-values"),
     **rules(Rule(), "alerts", "alerts-values", "alerts-feed", "changes-feed", "sensitivity", "sensitivity-values"),
     **rules(Rule(), "badge", "embed", "timeline-picture", "project-picture", "pulls"),
-    **rules(all_of(Need.NOTHING), "export", "openmetrics"),  # the view also takes a token
+    **rules(Rule(takes_tokens=True), "export", "openmetrics"),
     "alert": Rule(change=Role.TRIAGER, of=ALERT),
     **rules(Rule(of=ALERT), "alert-picture", "alert-values"),
     **rules(all_of(Role.TRIAGER, ALERT), "alert-move", "alert-split", "alert-merge"),
@@ -294,6 +296,8 @@ def guard(view: View, rule: Rule) -> View:
         permit = Permit(request, rule, named)
         request.permit = permit  # type: ignore[attr-defined]
         need = rule.read if request.method in SAFE else rule.change
+        if rule.takes_tokens and "Authorization" in request.headers:
+            need = Need.NOTHING
         if refusal := permit.check(need):
             return refusal
         is_change = request.method not in SAFE and rule.whole

@@ -218,7 +218,11 @@ class AnnotationOrder(Order):
     """A new annotation: of a commit, or of a moment."""
 
     commit: Sent | None = Field(
-        None, max_length=250, description="a commit id (6 digits or more), branch or tag", examples=["main"]
+        None,
+        min_length=1,
+        max_length=250,
+        description="a commit id (6 digits or more), branch or tag",
+        examples=["main"],
     )
     moment: Time | None = Field(None, description="a moment that has passed")
     text: Sent = Field(

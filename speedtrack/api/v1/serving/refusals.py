@@ -33,14 +33,13 @@ RETRY_AFTER_S = 10
 
 
 class Invalid(ValueError):
-    """A parameter or a field has a value that cannot be; raised where pydantic cannot know it."""
+    """A parameter or a field has a value that cannot be; raised where pydantic cannot know it. Without either, the
+    whole body is at fault."""
 
     def __init__(self, detail: str, *, field: str = "", parameter: str = "") -> None:
         super().__init__(detail)
-        self.errors: Errors = []
-        if field or parameter:
-            place = {"parameter": parameter} if parameter else {"pointer": f"/{field}"}
-            self.errors = [{**place, "detail": detail}]
+        place = {"parameter": parameter} if parameter else {"pointer": f"/{field}" if field else ""}
+        self.errors: Errors = [{**place, "detail": detail}]
 
 
 class NoneTaken(Exception):

@@ -49,7 +49,13 @@ def test_alerts_mutes_and_annotations(slow: tuple[World, Alert], anybody: Progra
     mute = triager.write("POST", "projects/kvd/mutes", {"benchmark": "get-p1", "reason": "noise", "days": 3}, 201)
     assert triager.write("DELETE", f"mutes/{mute['id']}")["ended_at"]
     assert triager.refused("DELETE", f"mutes/{mute['id']}")["status"] == 409
-    for wrong, place in (({"benchmark": "no"}, "/benchmark"), ({"machine": "no"}, "/machine"), ({"days": 0}, "/days")):
+    for wrong, place in (
+        ({"benchmark": "no"}, "/benchmark"),
+        ({"benchmark": ""}, "/benchmark"),
+        ({"machine": "no"}, "/machine"),
+        ({"days": 0}, "/days"),
+        ({"reason": " "}, "/reason"),
+    ):
         problem = triager.refused(
             "POST", "projects/kvd/mutes", {"benchmark": "get-p1", "reason": "x", "days": 3} | wrong
         )
@@ -62,7 +68,12 @@ def test_alerts_mutes_and_annotations(slow: tuple[World, Alert], anybody: Progra
     assert anybody.read(f"projects/kvd/annotations?commit={made.shas[-1]}")["items"][0]["id"] == note["id"]
     assert triager.write("DELETE", note["url"])["author"] == "ada"
     future = (timezone.now() + timedelta(days=1)).isoformat()
-    for wrong, place in (({}, "/commit"), ({"moment": future}, "/moment"), ({"commit": "no"}, "/commit")):
+    for wrong, place in (
+        ({}, "/commit"),
+        ({"moment": future}, "/moment"),
+        ({"commit": "no"}, "/commit"),
+        ({"commit": ""}, "/commit"),
+    ):
         assert (
             triager.refused("POST", "projects/kvd/annotations", {"text": "x", **wrong})["errors"][0]["pointer"] == place
         )
