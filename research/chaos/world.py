@@ -135,10 +135,9 @@ class World:
     def restart_postgresql(self) -> None:
         """As after a crash of it: no checkpoint, and every session is lost."""
         connection.close()
-        where = ("-D", str(self.postgresql.pgdata))
-        arguments = ("-w", "-m", "immediate", *where, "stop")
+        where = ("-D", str(self.postgresql.pgdata), "-l", str(self.postgresql.log))
+        arguments = ("-w", "-t", "300", "-m", "immediate", *where, "restart")  # recovery takes long on a busy machine
         pgexec("pg_ctl", arguments, self.postgresql.bin_path, user=self.postgresql.system_user)
-        self.postgresql.ensure_postgres_running()
 
     def broker_process(self) -> psutil.Process:
         socket = str(self.broker.unix_socket_path)

@@ -38,18 +38,16 @@ class Agent:
         self.client: Client = tools.client
         self.stopping = stopping
         self.draining = threading.Event()
-        self.at_work = False
+        self.at_work = False  # from the moment when its cores are free: before, nothing is lost if it ends
         self.after_run = after_run
         self.space = space
 
     def work(self) -> int:
         """Executes runs until there is none; returns how many. Raises Unreachable, Unauthorized and WrongVersion."""
         self.tools.heartbeat.start()
-        self.at_work = True
         try:
             return self._work()
         finally:
-            self.at_work = False
             if self.draining.is_set():
                 self.stopping.set()
 
@@ -60,6 +58,7 @@ class Agent:
             if not self._has_space():
                 return done
             with ExitStack() as cores:
+                cores.callback(self._rest)
                 claimed = self.client.retried(lambda: self._claim(cores))
                 if claimed is None:
                     return done
@@ -84,6 +83,7 @@ class Agent:
         with ExitStack() as held:
             if not held.enter_context(self.tools.hold(self.stopping)):
                 return None
+            self.at_work = True
             claimed_at = boottime()
             document = self.client.claim()
             if document is None:
@@ -91,6 +91,9 @@ class Agent:
             failpoints.reach("claim.received")
             cores.enter_context(held.pop_all())
             return document, claimed_at
+
+    def _rest(self) -> None:
+        self.at_work = False
 
     def _take(self, document: dict[str, Any], claimed_at: float) -> None:
         try:

@@ -187,6 +187,19 @@ def test_progress_is_told_and_the_queue_moves(live: Live, run: Run) -> None:
     assert known.next("state").data["version"] not in (before, again.id), "what the viewer has is not sent again"
 
 
+def test_a_run_that_is_deleted_ends_its_stream_and_no_other(live: Live, run: Run) -> None:
+    send(run, 0, "one\n")
+    of_run, of_queue = Stream(live, f"/live/runs/{run.pk}"), Stream(live, "/live/queue")
+    assert of_run.texts() == [(1, "one")]
+    before = of_queue.next("state").data["version"]
+    Run.objects.filter(pk=run.pk).delete()
+    with pytest.raises(EOFError):
+        of_run.next("never")
+    assert httpx.get(f"{live.url}/live/runs/{run.pk}").status_code == 404
+    Machine.objects.update(paused=True)
+    assert of_queue.next("state").data["version"] != before
+
+
 def test_a_viewer_far_behind_gets_the_end_of_the_log(live: Live, run: Run) -> None:
     send(run, 0, "".join(f"{n}\n" for n in range(1, 3001)))
     texts = Stream(live, f"/live/runs/{run.pk}").texts()

@@ -283,13 +283,16 @@ def test_a_second_runner_of_the_host_waits_before_its_claim_and_logs_the_holder(
     assert [call.path for call in api.of("/complete")] == ["runs/18/complete"]
 
 
-def test_a_runner_that_waits_for_cores_can_be_stopped(start: Start, api: Api, home: Path, tmp_path: Path) -> None:
-    api.jobs = [long_job()]
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_a_runner_that_waits_for_cores_can_be_stopped(
+    start: Start, api: Api, home: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    api.jobs = [long_job(), make_job(run=18, trials=1)]
     start("--poll")
     during_a_trial(api, home)
     (tmp_path / "second").mkdir()
     second = start("--poll", SPEEDTRACK_RUNNER_HOME=str(tmp_path / "second"))
     assert second.stdout is not None
     assert any("waiting for core" in line for line in second.stdout)
-    second.terminate()
+    second.send_signal(number)
     assert ended(second)[0] == 0 and len(api.of("claim")) == 1
