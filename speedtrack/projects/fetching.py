@@ -1,4 +1,4 @@
-"""Update the mirror from the remote: the tracked branches, and the tags of mirrored commits.
+"""Update the mirror from the remote: the tracked branches, the tags of mirrored commits, and all releases.
 
 An object that git refuses affects only the references that need it: a fetch that fails because of an object is
 repeated in halves. Branches that nobody tracks are not fetched.
@@ -14,6 +14,7 @@ from django.conf import settings
 
 from speedtrack.projects import git
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.releases import version_of
 from speedtrack.projects.remotes import Remote
 from speedtrack.projects.ways import way_to
 
@@ -54,7 +55,7 @@ def head_ref(branch: str) -> str:
 
 
 def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
-    """Update the mirror to these branches of the remote, and to the remote's tags of mirrored commits.
+    """Update the mirror to these branches of the remote, and to the remote's releases and tags of mirrored commits.
 
     One call at a time per project. Raises RepositoryError if nothing can be fetched at all.
     """
@@ -75,12 +76,15 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
 
 
 def tags_to_fetch(slug: str, remote: dict[str, str]) -> dict[str, str]:
-    """The remote's tags of commits that the mirror has, by reference name; not names longer than LONGEST_TAG."""
+    """The remote's releases, and its tags of commits that the mirror has, by reference name.
+
+    Not names longer than LONGEST_TAG. A release may lie on a branch that nobody tracks; other tags there are left.
+    """
     longest = len("refs/tags/") + git.LONGEST_TAG
     tags = [ref for ref in remote if ref.startswith("refs/tags/") and not ref.endswith("^{}") and len(ref) <= longest]
     commit_of = {ref: remote.get(f"{ref}^{{}}", remote[ref]) for ref in tags}
     present = git.commits_among(slug, commit_of.values())
-    return {ref: remote[ref] for ref in tags if commit_of[ref] in present}
+    return {ref: remote[ref] for ref in tags if commit_of[ref] in present or version_of(ref.removeprefix("refs/tags/"))}
 
 
 def fetch_refs(slug: str, remote: Remote, refs: Sequence[str]) -> dict[str, str]:
