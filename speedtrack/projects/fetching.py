@@ -181,17 +181,23 @@ def break_old_locks(mirror: Path) -> None:
             lock.unlink(missing_ok=True)
 
 
-def fetch_pull_request(slug: str, remote: Remote, number: int) -> str:
+def fetch_pull_request(slug: str, remote: Remote, number: int, branch: str = "") -> str:
     """Fetch the head of a pull or merge request from the repository it is for. Return its commit id.
 
+    ``branch``: where it comes from, if that is a branch of the same repository: Bitbucket Cloud makes no reference of
+    it. A fork is another repository, of whose address nobody but its forge has spoken: it is not fetched from.
     Raises RepositoryError.
     """
     names = [form.format(number) for form in PULL_REFS]
     listed = git.parse_refs(git.ask(remote, patterns=names))
     ref = next((name for name in names if name in listed), None)
+    if ref is None and branch:
+        listed = git.remote_refs(remote)
+        ref = head_ref(branch) if head_ref(branch) in listed else None
     if ref is None:
         raise RepositoryError(
-            f"{remote.url} has no reference of pull request {number}, such as {names[0]}: is it still there?"
+            f"{remote.url} has no reference of pull request {number}, such as {names[0]}: is it still there? Bitbucket "
+            "Cloud makes none: there a pull request is measured if it comes from a branch of the repository itself"
         )
     git.make_mirror(slug)
     fetch_asked(slug, remote, ref, listed[ref])
