@@ -511,8 +511,10 @@ CODESPEED_ANONYMOUS = env_bool("CODESPEED_ANONYMOUS", False)
 # an address without a token; 0: any number.
 API_RATE = env_int("API_RATE", 1200)
 API_RATE_ANONYMOUS = env_int("API_RATE_ANONYMOUS", 300)
-if min(API_RATE, API_RATE_ANONYMOUS) < 0:
-    raise ImproperlyConfigured("API_RATE and API_RATE_ANONYMOUS: give requests per minute, or 0 for any number")
+# How many calls of one webhook a minute brings; 0: any number.
+HOOK_RATE = env_int("HOOK_RATE", 600)
+if min(API_RATE, API_RATE_ANONYMOUS, HOOK_RATE) < 0:
+    raise ImproperlyConfigured("API_RATE, API_RATE_ANONYMOUS, HOOK_RATE: give requests per minute, or 0 for any number")
 
 # A run whose runner is silent for this long is taken from it; after this many attempts it fails.
 LEASE_S = env_int("LEASE_S", 60)

@@ -2,12 +2,14 @@
 
 import logging
 
+from django.conf import settings
 from django.http import HttpRequest, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 from structlog.contextvars import bind_contextvars
 
+from speedtrack.calls import rates
 from speedtrack.monitoring.counters import DELIVERIES
 from speedtrack.projects import intake
 from speedtrack.projects.forges.providers import provider_of
@@ -21,8 +23,17 @@ log = logging.getLogger(__name__)
 @csrf_exempt
 @require_POST
 def hook(request: HttpRequest, hook_id: str) -> JsonResponse:
-    """202 for every call that is signed, also for what is ignored: some forges end a webhook that answers 4xx."""
+    """202 for every call that is signed, also for what is ignored: some forges end a webhook that answers 4xx.
+
+    429, before the body is read, for more than HOOK_RATE calls a minute: polling finds what was pushed meanwhile.
+    """
     project = get_object_or_404(Project.objects.tracked(), hook_id=hook_id)
+    if settings.HOOK_RATE:
+        standing = rates.take(f"hook {project.pk}", settings.HOOK_RATE)
+        if not standing.is_allowed:
+            DELIVERIES.labels(named_provider(request), "limited").inc()
+            said = f"more than {settings.HOOK_RATE} calls a minute: the repository is looked at in any case"
+            return JsonResponse({"error": said}, status=429, headers={"Retry-After": str(standing.wait_s)})
     try:
         # Not request.body: the request would keep it until the garbage collector finds the cycles it is part of.
         delivery = intake.receive(project, request.headers, request.read())

@@ -1,4 +1,4 @@
-"""Update the mirror from the remote: the tracked branches, and the tags of mirrored commits.
+"""Update the mirror from the remote: the tracked branches, the tags of mirrored commits, and all releases.
 
 An object that git refuses affects only the references that need it: a fetch that fails because of an object is
 repeated in halves. Branches that nobody tracks are not fetched.
@@ -14,6 +14,7 @@ from django.conf import settings
 
 from speedtrack.projects import git
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.releases import version_of
 from speedtrack.projects.remotes import Remote
 from speedtrack.projects.ways import way_to
 
@@ -54,7 +55,7 @@ def head_ref(branch: str) -> str:
 
 
 def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
-    """Update the mirror to these branches of the remote, and to the remote's tags of mirrored commits.
+    """Update the mirror to these branches of the remote, and to the remote's releases and tags of mirrored commits.
 
     One call at a time per project. Raises RepositoryError if nothing can be fetched at all.
     """
@@ -75,12 +76,15 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
 
 
 def tags_to_fetch(slug: str, remote: dict[str, str]) -> dict[str, str]:
-    """The remote's tags of commits that the mirror has, by reference name; not names longer than LONGEST_TAG."""
+    """The remote's releases, and its tags of commits that the mirror has, by reference name.
+
+    Not names longer than LONGEST_TAG. A release may lie on a branch that nobody tracks; other tags there are left.
+    """
     longest = len("refs/tags/") + git.LONGEST_TAG
     tags = [ref for ref in remote if ref.startswith("refs/tags/") and not ref.endswith("^{}") and len(ref) <= longest]
     commit_of = {ref: remote.get(f"{ref}^{{}}", remote[ref]) for ref in tags}
     present = git.commits_among(slug, commit_of.values())
-    return {ref: remote[ref] for ref in tags if commit_of[ref] in present}
+    return {ref: remote[ref] for ref in tags if commit_of[ref] in present or version_of(ref.removeprefix("refs/tags/"))}
 
 
 def fetch_refs(slug: str, remote: Remote, refs: Sequence[str]) -> dict[str, str]:
@@ -177,17 +181,23 @@ def break_old_locks(mirror: Path) -> None:
             lock.unlink(missing_ok=True)
 
 
-def fetch_pull_request(slug: str, remote: Remote, number: int) -> str:
+def fetch_pull_request(slug: str, remote: Remote, number: int, branch: str = "") -> str:
     """Fetch the head of a pull or merge request from the repository it is for. Return its commit id.
 
+    ``branch``: where it comes from, if that is a branch of the same repository: Bitbucket Cloud makes no reference of
+    it. A fork is another repository, of whose address nobody but its forge has spoken: it is not fetched from.
     Raises RepositoryError.
     """
     names = [form.format(number) for form in PULL_REFS]
     listed = git.parse_refs(git.ask(remote, patterns=names))
     ref = next((name for name in names if name in listed), None)
+    if ref is None and branch:
+        listed = git.remote_refs(remote)
+        ref = head_ref(branch) if head_ref(branch) in listed else None
     if ref is None:
         raise RepositoryError(
-            f"{remote.url} has no reference of pull request {number}, such as {names[0]}: is it still there?"
+            f"{remote.url} has no reference of pull request {number}, such as {names[0]}: is it still there? Bitbucket "
+            "Cloud makes none: there a pull request is measured if it comes from a branch of the repository itself"
         )
     git.make_mirror(slug)
     fetch_asked(slug, remote, ref, listed[ref])

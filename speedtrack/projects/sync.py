@@ -21,6 +21,7 @@ from speedtrack.projects.remotes import remote_of
 LONGEST_BRANCH = 250  # as Branch.name
 MOST_BRANCHES = 50  # of a project that patterns bring
 ADOPTED = 1  # newest commits of such a branch that are measured at once
+NEW_FOR = timedelta(days=30)  # before the last look: commits of a tag that is only seen now, and still new
 LEFT_OUT_AGAIN = timedelta(days=1)  # after which references that could not be fetched are tried again in any case
 
 
@@ -42,12 +43,17 @@ def project_lock(project: Project, wait: bool = False) -> AbstractContextManager
     return pgsession.holding(SYNC_LOCK, project.pk, wait)
 
 
-def sync(project: Project, then: Callable[[BranchChange], object] = lambda moved: None) -> list[BranchChange]:
+def sync(
+    project: Project,
+    then: Callable[[BranchChange], object] = lambda moved: None,
+    tagged: Callable[[set[str]], object] = lambda shas: None,
+) -> list[BranchChange]:
     """Fetch the repository and update branches, commits, positions and tags.
 
-    ``then`` is called for each branch in the same transaction: if it raises, or the process dies, the next look finds
-    the same changes again. Looks at one project never overlap: the second one waits. A branch or tag that cannot be
-    fetched stays as it was, and ``project.left_out`` says why. Raises RepositoryError, and then changes nothing.
+    ``then`` is called for each branch, and ``tagged`` with the commits of new tags, in the same transaction: if one
+    raises, or the process dies, the next look finds the same changes again. Looks at one project never overlap: the
+    second one waits. A branch or tag that cannot be fetched stays as it was, and ``project.left_out`` says why. Raises
+    RepositoryError, and then changes nothing.
     """
     with project_lock(project, wait=True):
         adopt_branches(project)
@@ -55,10 +61,11 @@ def sync(project: Project, then: Callable[[BranchChange], object] = lambda moved
         fetched = fetching.fetch(project.slug, remote_of(project), [branch.name for branch in branches])
         with transaction.atomic():
             moved = [update_branch(branch, fetched) for branch in branches]
-            update_tags(project)
-            mark_unreachable(project, {sha for one in moved for sha in one.removed})
+            new_tags, old_tags = update_tags(project, {sha for one in moved if one.first for sha in one.added})
+            mark_unreachable(project, old_tags | {sha for one in moved for sha in one.removed})
             for one in moved:
                 then(one)
+            tagged(new_tags)
             failpoints.reach("sync.before_commit")
         failpoints.reach("sync.after_commit")
         left_out = {ref: {"sha": fetched.remote[ref], "why": why} for ref, why in fetched.faults.items()}
@@ -159,7 +166,8 @@ def update_branch(branch: Branch, fetched: FetchResult) -> BranchChange:
 def mark_unreachable(project: Project, removed: set[str]) -> None:
     """Mark what no branch and no tag leads to any more, and take the mark from what one leads to again.
 
-    Looked at are the commits that have just left a branch, those of deleted branches, and those that are marked.
+    Looked at are the commits that have just left a branch or lost a tag, those of deleted branches, and those that
+    are marked.
     """
     commits = Commit.objects.filter(project=project)
     marked = commits.filter(unreachable_since__isnull=False)
@@ -183,17 +191,31 @@ def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
     return {c.sha: c for c in Commit.objects.filter(project=project, sha__in=shas)}
 
 
-def update_tags(project: Project) -> None:
-    """Update the project's tags from the mirror, moved ones as well."""
+def update_tags(project: Project, first_seen: set[str]) -> tuple[set[str], set[str]]:
+    """Update the project's tags from the mirror, moved ones as well.
+
+    Return the commits of new tags, and those that have lost one. ``first_seen``: the history of branches that are
+    looked at for the first time.
+    """
     now = git.tags_by_name(project.slug)
-    is_new = Project.objects.filter(pk=project.pk, synced_at__isnull=False).exists()
     before = dict(project.tags.values_list("name", "sha"))
+    made = {name: sha for name, sha in now.items() if before.get(name) != sha}
     stale = [name for name, sha in before.items() if now.get(name) != sha]
+    new = newly_tagged(project, set(made.values()), first_seen)
     project.tags.filter(name__in=stale).delete()
-    Tag.objects.bulk_create(
-        [
-            Tag(project=project, name=name, sha=sha, is_new=is_new)
-            for name, sha in now.items()
-            if before.get(name) != sha
-        ]
-    )
+    Tag.objects.bulk_create([Tag(project=project, name=name, sha=sha, is_new=sha in new) for name, sha in made.items()])
+    return new, {before[name] for name in stale}
+
+
+def newly_tagged(project: Project, shas: set[str], first_seen: set[str]) -> set[str]:
+    """Those of these commits whose tags were made after the look before this one; none at the first look.
+
+    A tag that is only seen now, as its branch is new here or nobody tracks it, is as old as its commit.
+    """
+    synced_at = Project.objects.values_list("synced_at", flat=True).get(pk=project.pk)
+    if synced_at is None or not shas:
+        return set()
+    placed = Commit.objects.filter(project=project, sha__in=shas, positions__isnull=False)
+    on_branches = set(placed.values_list("sha", flat=True)) - first_seen
+    rows = store_commits(project, sorted(shas - on_branches))
+    return on_branches | {sha for sha, row in rows.items() if row.committed_at > synced_at - NEW_FOR}

@@ -11,7 +11,7 @@ from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 from django.db import transaction
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -19,7 +19,7 @@ from speedtrack.benchmarks.storing import store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.projects.models import Branch, Commit, MachinePolicy, Project
+from speedtrack.projects.models import Branch, Commit, MachinePolicy, Position, Project
 from speedtrack.runs import gaps, planning, policies, queue
 from speedtrack.runs.models import Assignment, Deferral, Machine, PlanningPolicy, Reason, Run, RunQuerySet, Status
 from speedtrack.runs.order import PRIORITY
@@ -53,7 +53,7 @@ def plan_pushed(
     positions = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number"))
     seen = seen_commits(branch.project, policy, positions)
     left_out = policies.judge(policy, seen)
-    if with_head:
+    if with_head and branch.head_id:
         left_out.pop(branch.head_id, None)
     chosen = {pk: number for pk, number in positions.items() if pk not in left_out}
     always = {pk for pk in chosen if seen[pk].is_tagged} | ({branch.head_id} & chosen.keys())
@@ -161,6 +161,28 @@ def plan_tagged(project: Project) -> int:
     for one in tagged:
         by_branch.setdefault(one.branch, []).append(one.commit_id)
     return sum(plan_deferred(branch, ids) for branch, ids in by_branch.items())
+
+
+def plan_new_tags(project: Project, shas: Iterable[str]) -> int:
+    """Queue the commits of new tags that have no run yet, whatever the policies say. Return the number of runs.
+
+    One that is on no tracked branch, such as a release on a branch that nobody tracks, goes by the project's own
+    policy.
+    """
+    commits = project.commits.filter(sha__in=set(shas))
+    elsewhere = set(commits.values_list("pk", flat=True))
+    if not elsewhere:
+        return 0
+    queued = 0
+    tracked = project.branches.filter(tracked=True, deleted_at=None).select_related("project")
+    for branch in tracked.filter(positions__commit__in=elsewhere).distinct():
+        of_branch = commits.filter(positions__branch=branch)
+        queued += planning.plan_branch(branch, of_branch, Reason.PUSH)
+        elsewhere -= set(of_branch.values_list("pk", flat=True))
+    newest = Position.objects.filter(branch__project=project).aggregate(newest=Max("number"))["newest"] or 0
+    policy = policies.own_policy(project)
+    plan = planning.usual_plan(policy, Reason.PUSH)
+    return queued + planning.plan_commits(plan, dict.fromkeys(elsewhere, newest), policies.machines_of(policy))
 
 
 def due_policies() -> QuerySet[PlanningPolicy]:

@@ -13,7 +13,7 @@ from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmar
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs import policies, queue
-from speedtrack.runs.models import ROUTINE, Machine, Reason, Run, RunEvent, Status
+from speedtrack.runs.models import ROUTINE, Machine, PlanningPolicy, Reason, Run, RunEvent, Status
 from speedtrack.runs.order import PRIORITY
 
 BACKLOG_CAP = 200  # commits of one plan, evenly spread, that keep their priority; the others are measured later
@@ -117,8 +117,7 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
     Waiting runs of commits that are no longer the head of a branch lose their priority: people want the newest first.
     """
     project, policy = branch.project, policies.policy_of(branch)
-    definition = load_suite(policies.suite_of(policy))
-    suite, benchmarks = store_suite(project, definition)
+    plan = usual_plan(policy, reason)
     ranks = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number").order_by("number"))
     if not ranks:
         return 0
@@ -128,9 +127,14 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
         Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"]).exclude(
             commit__in=heads
         ).update(priority=PRIORITY["rest"])
-    usual = store_set(suite, usual_benchmarks(definition, benchmarks))
-    plan = Plan(project, suite, usual, reason)
     return plan_commits(plan, ranks, policies.machines_of(policy), head)
+
+
+def usual_plan(policy: PlanningPolicy, reason: Reason) -> Plan:
+    """What is measured of a commit by a policy. Raises DefinitionError."""
+    definition = load_suite(policies.suite_of(policy))
+    suite, benchmarks = store_suite(policy.project, definition)
+    return Plan(policy.project, suite, store_set(suite, usual_benchmarks(definition, benchmarks)), reason)
 
 
 def cancel_unreachable(branch: Branch, shas: list[str]) -> int:

@@ -53,6 +53,11 @@ def policy_of_range(project: Project, expression: str, newest: str) -> PlanningP
     best = min(found, key=lambda one: (one.name != named, one.name != project.default_branch, one.pk), default=None)
     if best:
         return policy_of(best)
+    return own_policy(project)
+
+
+def own_policy(project: Project) -> PlanningPolicy:
+    """The policy of all branches that no other one names, and of commits on no branch."""
     return project.policies.filter(branches="").first() or PlanningPolicy(project=project)
 
 

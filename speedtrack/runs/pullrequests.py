@@ -84,7 +84,8 @@ def plan(approval: Approval) -> int:
     """
     pull, project = approval.pull_request, approval.pull_request.project
     remote = remote_of(project)
-    fetched = fetching.fetch_pull_request(project.slug, remote, pull.number)
+    branch = "" if pull.from_fork else pull.head_ref
+    fetched = fetching.fetch_pull_request(project.slug, remote, pull.number, branch)
     if len(approval.head_sha) < SHORTEST_SHA or not fetched.startswith(approval.head_sha):
         raise NotApprovable(
             f"the repository's reference of {pull} is at {fetched[:10]}, not at the approved {approval.head_sha[:10]}: "

@@ -95,7 +95,13 @@ def sync_and_plan(project: Project) -> int:
         if moved.added or moved.removed:
             words.append(f"{moved.branch}: {len(moved.added)} new, {len(moved.removed)} gone, {new} runs queued")
 
-    sync(project, then=plan)
+    def plan_tags(shas: set[str]) -> None:
+        nonlocal queued
+        if new := choosing.plan_new_tags(project, shas):
+            queued += new
+            words.append(f"new tags: {new} runs queued")
+
+    sync(project, then=plan, tagged=plan_tags)
     queued += ladders.plan_ladders(project) + choosing.plan_tagged(project) + choosing.plan_extended(project)
     words += [f"{ref} was left out: {fault['why']}" for ref, fault in project.left_out.items()]
     Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED, received_at__lte=started_at).update(

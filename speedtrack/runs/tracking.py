@@ -120,7 +120,7 @@ def track_branch(project: Project, branch_name: str, request: TrackingRequest) -
     project.save(update_fields=["suite", "mail_history_verdicts", "untracked_at"])
     branch, made = Branch.objects.update_or_create(project=project, name=branch_name, defaults={"tracked": True})
     project.machines.add(*Machine.objects.filter(IN_SERVICE))
-    sync(project, then=pushes.plan_moved)
+    sync(project, then=pushes.plan_moved, tagged=partial(choosing.plan_new_tags, project))
     if made:
         check_fetched(project, branch)
     branch.refresh_from_db()

@@ -46,10 +46,20 @@ def test_a_delivery_is_stored_and_answered_without_git_and_broker(
     assert not (tmp_path / "mirrors").exists()
 
 
-def test_a_delivery_makes_two_statements_beside_its_transaction(
+def test_too_many_calls_of_a_webhook_are_refused_for_a_while(project: Project, client: Client, settings: Any) -> None:
+    settings.HOOK_RATE = 2
+    answers = [call(project, client, str(number).encode(), **{"X-GitHub-Delivery": str(number)}) for number in range(3)]
+    assert [one.status_code for one in answers] == [202, 202, 429]
+    assert 0 < int(answers[2].headers["Retry-After"]) <= 30
+    assert Delivery.objects.count() == 2
+    other = Project.objects.create(slug="b", url="b", suite="tiny", hook_secret=Secret.of("s3cret"))
+    assert call(other, client, b"{}").status_code == 202
+
+
+def test_a_delivery_makes_three_statements_beside_its_transaction(
     project: Project, client: Client, django_assert_max_num_queries: Any
 ) -> None:
-    with django_assert_max_num_queries(4):
+    with django_assert_max_num_queries(5):
         call(project, client, b"{}")
 
 

@@ -1,6 +1,18 @@
 """All operations of the API, by subject."""
 
-from speedtrack.api.v1 import alerts, annotations, comparing, evidence, files, gates, measuring, projects, results, runs
+from speedtrack.api.v1 import (
+    alerts,
+    annotations,
+    comparing,
+    evidence,
+    files,
+    gates,
+    measuring,
+    operating,
+    projects,
+    results,
+    runs,
+)
 from speedtrack.api.v1.serving.service import make_service
 
 #: in the order of the page that documents them
@@ -12,6 +24,7 @@ ROUTERS = (
     gates.router,
     alerts.router,
     runs.router,
+    operating.router,
     annotations.router,
     results.router,
     files.router,

@@ -60,6 +60,15 @@ def approve(request: Call, project: Project, number: int, head: str) -> QueuedRu
     return QueuedRuns(queued=0, commits=0, runs=[], approved_head=approval.head_sha)
 
 
+def tried(request: Call, project: Project, order: RunsOrder) -> str:
+    """Do what is asked for, for a dry run. Return a message. Raises as ``queue`` and ``approve``."""
+    if order.pull_request is not None:
+        approve(request, project, order.pull_request, order.head or "")
+        return f"pull request {order.pull_request} is approved; its runs are queued once its head is fetched"
+    found = queue(project, order)
+    return f"{found.queued} runs of {found.commits} commits queued"
+
+
 def words_of(order: RunsOrder) -> str:
     """What was asked for, for the audit log."""
     return order.range or order.branch or order.releases or ", ".join(order.commits or [])

@@ -11,7 +11,8 @@ from pydantic import Field
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.api.v1 import asking
-from speedtrack.api.v1.documents.common import Id, Time
+from speedtrack.api.v1.documents.common import Id, Time, Tried
+from speedtrack.api.v1.documents.operating import Outcome
 from speedtrack.api.v1.documents.runs import (
     LogDocument,
     LogLine,
@@ -31,6 +32,7 @@ from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import ACCEPTED, CREATED, OK, Answer, write
 from speedtrack.runs import logs, tracking
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
+from speedtrack.runs.outlook import outlook
 from speedtrack.runs.tracking import NoSuchThing
 
 router = Router(tags=["Runs"])
@@ -144,16 +146,19 @@ def queued(
     )
 
 
-@router.post("projects/{slug}/runs", response={201: QueuedRuns, 202: QueuedRuns}, summary="Queue runs")
+@router.post("projects/{slug}/runs", response={200: Outcome, 201: QueuedRuns, 202: QueuedRuns}, summary="Queue runs")
 @write
 def queue_runs(request: Call, slug: str, order: RunsOrder) -> Answer:
     """Queue runs of commits, a range, a branch's head, releases or a pull request. Needs scope `runs`, role maintainer.
 
     What the server has not fetched yet is refused: push it to a tracked branch first, or ask for a paired comparison,
-    which fetches. Of a pull request the answer is 202: its runs are queued once its head is fetched.
+    which fetches. Of a pull request the answer is 202: its runs are queued once its head is fetched. Of a dry run it is
+    200: what would be queued, and how long that takes.
     """
     project = project_or_404(request, slug)
     require(request, Role.MAINTAINER, project, Scope.RUNS)
+    if order.dry_run:
+        return OK, Outcome.of(outlook(lambda: asking.tried(request, project, order)))
     if order.pull_request is not None:
         found = asking.approve(request, project, order.pull_request, order.head or "")
         changes = {"head": (None, found.approved_head), "reason": (None, order.reason)}
@@ -165,11 +170,13 @@ def queue_runs(request: Call, slug: str, order: RunsOrder) -> Answer:
     return CREATED, found
 
 
-def act(request: Call, run_id: int, what: str, verb: Callable[[int], str]) -> Answer:
+def act(request: Call, run_id: int, what: str, verb: Callable[[int], str], order: Tried | None) -> Answer:
     found = run_or_404(request, run_id)
     require(request, Role.MAINTAINER, found.project, Scope.RUNS)
     before = found.status
     try:
+        if order and order.dry_run:
+            return OK, RunAction(message=str(outlook(lambda: verb(found.pk))), run=RunDocument.of(found))
         message = verb(found.pk)
     except NoSuchThing as e:
         raise Conflict(str(e)) from None
@@ -180,20 +187,20 @@ def act(request: Call, run_id: int, what: str, verb: Callable[[int], str]) -> An
 
 @router.post("runs/{run_id}/cancel", response=RunAction, summary="Cancel a run")
 @write
-def cancel_run(request: Call, run_id: Path[Id]) -> Answer:
+def cancel_run(request: Call, run_id: Path[Id], order: Tried | None = None) -> Answer:
     """A run under way ends as soon as its runner hears of it. Needs the scope `runs` and the role maintainer."""
-    return act(request, run_id, "cancel", tracking.cancel_run)
+    return act(request, run_id, "cancel", tracking.cancel_run, order)
 
 
 @router.post("runs/{run_id}/retry", response=RunAction, summary="Retry a run")
 @write
-def retry_run(request: Call, run_id: Path[Id]) -> Answer:
+def retry_run(request: Call, run_id: Path[Id], order: Tried | None = None) -> Answer:
     """Queue a failed or cancelled run again. Needs the scope `runs` and the role maintainer."""
-    return act(request, run_id, "retry", tracking.retry_run)
+    return act(request, run_id, "retry", tracking.retry_run, order)
 
 
 @router.post("runs/{run_id}/raise", response=RunAction, summary="Let a run be the next")
 @write
-def raise_run(request: Call, run_id: Path[Id]) -> Answer:
+def raise_run(request: Call, run_id: Path[Id], order: Tried | None = None) -> Answer:
     """A waiting run becomes the next of its machine. Needs the scope `runs` and the role maintainer."""
-    return act(request, run_id, "raise", tracking.raise_run)
+    return act(request, run_id, "raise", tracking.raise_run, order)

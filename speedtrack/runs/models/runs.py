@@ -8,7 +8,7 @@ from django.db.models import Case, Exists, F, OuterRef, Q, Value, When
 from django.db.models.functions import Length, Now, Replace
 
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
-from speedtrack.projects.models import Commit, Position, Project
+from speedtrack.projects.models import Commit, Position, Project, Tag
 from speedtrack.runs.models.canaries import Canary
 from speedtrack.runs.models.machines import Machine
 from speedtrack.wakeups import Wakes
@@ -88,10 +88,12 @@ class RunQuerySet(models.QuerySet["Run"]):
         a person asked for them or, of unreachable commits, the project keeps them.
         """
         on_a_branch = Exists(Position.objects.filter(commit=OuterRef("commit")))
+        has_a_tag = Exists(Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("commit__sha")))
         is_kept = Q(commit__unreachable_since=None) | Q(project__cancel_unreachable=False)
         by_hand = ~Q(reason__in=ROUTINE)
         in_service = Q(project__untracked_at=None, machine__retired_at=None)
-        return self.filter(by_hand | Q(on_a_branch) & is_kept, in_service, status=Status.FAILED, retry_at__lte=Now())
+        needed = by_hand | (on_a_branch | has_a_tag) & is_kept
+        return self.filter(needed, in_service, status=Status.FAILED, retry_at__lte=Now())
 
 
 class Run(models.Model):

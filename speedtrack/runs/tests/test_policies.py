@@ -1,6 +1,6 @@
 """Policies of branches: what a push queues, what is put off, and when that is measured after all."""
 
-from datetime import time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,9 @@ import pytest
 from django.utils import timezone
 
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects import git
 from speedtrack.projects.models import Project
+from speedtrack.projects.sync import has_news
 from speedtrack.runs import changing, choosing, order, pushes, queue, rules, tracking
 from speedtrack.runs.models import Deferral, Machine, PlanningPolicy, Reason, Run, Status
 from speedtrack.runs.policies import BadPolicy
@@ -214,6 +216,41 @@ def test_tagged_commits_are_always_measured(project: Project, repository: Reposi
     pushes.sync_and_plan(project)
     assert waiting() == [4, 6]
     assert len(deferred()) == 3
+
+
+def test_a_new_tag_measures_a_commit_that_was_never_planned(repository: Repository, machine: Machine) -> None:
+    old = repository.commits(3)[0]
+    repository.git("tag", "v0.9", old)
+    project = builders.track(repository, last=1).project
+    pushes.sync_and_plan(project)
+    assert waiting() == [4], "a tag that was there before is history"
+    repository.git("tag", "v1.0", old)
+    pushes.sync_and_plan(project)
+    assert waiting() == [2, 4]
+    pushes.sync_and_plan(project)
+    assert waiting() == [2, 4]
+
+
+def test_a_release_on_a_branch_that_nobody_tracks_is_measured(project: Project, repository: Repository) -> None:
+    repository.git("checkout", "--quiet", "-b", "1.x")
+    [release, candidate] = repository.commits(2)
+    pushes.sync_and_plan(project)
+    repository.git("tag", "v1.0.1", release)
+    repository.git("tag", "some-day", candidate)
+    assert has_news(project)
+    Project.objects.update(synced_at=datetime.fromtimestamp(1_700_000_000, UTC))  # the time of the commits
+    pushes.sync_and_plan(project)
+    run = Run.objects.get(status=Status.QUEUED)
+    assert (run.commit.sha, run.suite.name, run.reason) == (release, "tiny", Reason.PUSH)
+    assert not has_news(project) and not git.commits_among(project.slug, [candidate])
+    repository.git("tag", "-d", "v1.0.1")
+    pushes.sync_and_plan(project)
+    run.refresh_from_db()
+    assert run.status == Status.CANCELLED, "nothing leads to its commit any more"
+    repository.git("tag", "v0.5", release)
+    pushes.sync_and_plan(project)
+    run.refresh_from_db()
+    assert not project.tags.get(name="v0.5").is_new, "it was there before, and only not seen"
 
 
 def test_a_branch_has_the_policy_of_the_longest_pattern_with_its_suite_and_machines(

@@ -106,6 +106,21 @@ def test_a_head_that_moved_before_it_was_fetched_is_not_measured(project: Projec
     assert not Run.objects.filter(reason=Reason.PULL).exists()
 
 
+def test_a_forge_without_references_of_pull_requests_shows_those_of_its_own_branches(
+    project: Project, repository: Repository
+) -> None:
+    """As Bitbucket Cloud, whose calls abbreviate the head."""
+    sha = pull(repository, "refs/heads/topic")
+    found = known(project, sha[:12], from_fork=True, head_ref="topic")
+    refused = pullrequests.approve(found, sha[:12], None)
+    assert pullrequests.plan_approved() == 0
+    refused.refresh_from_db()
+    assert "comes from a branch of the repository itself" in refused.error
+    pullrequests.approve(known(project, sha[:12], from_fork=False, head_ref="topic"), sha[:12], None)
+    assert pullrequests.plan_approved() == 1
+    assert Run.objects.get(reason=Reason.PULL).commit.sha == sha
+
+
 def test_a_failure_is_told_and_another_approval_tries_again(project: Project, repository: Repository) -> None:
     found = known(project, "a" * 40)
     approval = pullrequests.approve(found, "a" * 40, None)

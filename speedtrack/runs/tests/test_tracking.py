@@ -218,7 +218,7 @@ def test_what_no_tracked_branch_has_can_be_measured_by_name(machine: Machine, re
     new = repository.commit()
     tracking.queue_by_hand(tracking.choose("repository", "release", [], None))
     assert manual.order_by("pk").last().commit.sha == new
-    assert list(git.local_refs("repository")) == ["refs/heads/main"]
+    assert list(git.local_refs("repository")) == ["refs/heads/main", "refs/tags/v1.2"]
 
 
 def test_a_branch_tracked_later_is_fetched_then(machine: Machine, repository: Repository) -> None:

@@ -111,6 +111,7 @@ TOPICS: dict[str, dict[str, str]] = {
     "Programs": {
         "API_RATE": "calls of the API in a minute with one token; 0: any number",
         "API_RATE_ANONYMOUS": "the same from one address without a token",
+        "HOOK_RATE": "calls of one webhook in a minute; 0: any number",
         "CODESPEED_ANONYMOUS": "the Codespeed addresses take results from anybody",
     },
     "Monitoring": {

@@ -34,6 +34,14 @@ class Order(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Tried(Order):
+    """An order that may be tried first."""
+
+    dry_run: bool = Field(
+        False, description="change nothing, and answer what would be changed and queued, and how long that takes"
+    )
+
+
 def storable(text: str) -> str:
     """Raises ValueError for a text that PostgreSQL cannot hold."""
     if UNSTORABLE.search(text):

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
+from speedtrack.api.v1.documents.common import Document, Sent, Text, Time, Tried
 from speedtrack.runs.models import Attempt, Build, Run, RunEvent
 
 MOST_COMMITS = 200
@@ -210,7 +210,7 @@ class Queue(Document):
     machines: list[QueuedMachine]
 
 
-class RunsOrder(Order):
+class RunsOrder(Tried):
     """What is to be measured, also what was measured before: exactly one of the first five says it."""
 
     range: Sent | None = Field(

@@ -8,6 +8,7 @@ from django.core.management.base import CommandError
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs import pullrequests, tracking
 from speedtrack.web.management.plaincommand import PlainCommand
+from speedtrack.web.management.tried import add_dry_run, said
 
 
 class Command(PlainCommand):
@@ -21,6 +22,7 @@ class Command(PlainCommand):
         parser.add_argument("project", help="name of a tracked project")
         parser.add_argument("number", nargs="?", type=int, help="of the pull request to approve")
         parser.add_argument("--head", metavar="SHA", help="the commit that you have looked at; needed to approve")
+        add_dry_run(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -31,16 +33,19 @@ class Command(PlainCommand):
             pull = pull_numbered(project, options["number"])
             if not options["head"]:
                 raise CommandError(f"name the head that you have looked at: --head {pull.head_sha}")
-            approval = pullrequests.approve(pull, options["head"], None)
+            self.stdout.write(said(lambda: approve(pull, options["head"]), options["dry_run"]))
         except (tracking.NoSuchThing, pullrequests.NotApprovable) as e:
             raise CommandError(str(e)) from e
-        self.stdout.write(f"{approval} is approved: the process `git` fetches it and queues its runs")
 
     def list_open(self, project: Project) -> None:
         for pull in project.pull_requests.filter(state=PullRequest.State.OPEN).order_by("-number"):
             approved = pull.approvals.filter(head_sha__startswith=pull.head_sha).exists()
             state = "approved" if approved else "waits for approval"
             self.stdout.write(f"{pull.number:6} {pull.head_sha} {state:18} {pull.title}")
+
+
+def approve(pull: PullRequest, head: str) -> str:
+    return f"{pullrequests.approve(pull, head, None)} is approved: the process `git` fetches it and queues its runs"
 
 
 def pull_numbered(project: Project, number: int) -> PullRequest:
