@@ -30,7 +30,7 @@ class Scope(models.TextChoices):
     TRIAGE = "triage"  #: states of alerts, annotations, mutes
     RUNS = "runs"  #: queue, cancel and retry runs
     RESULTS = "results"  #: send results measured elsewhere
-    SETTINGS = "settings"  #: track repositories, as an operator may
+    SETTINGS = "settings"  #: policies, webhooks; track repositories and operate machines, as an operator may
 
 
 class Membership(models.Model):

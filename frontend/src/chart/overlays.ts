@@ -187,7 +187,7 @@ function drawMark(ctx: draw.Canvas, one: Change, place: MarkPlace, colours: Colo
   ctx.globalAlpha = 0.55;
   if (place.lined && !settled) draw.line(ctx, place.x, place.top + 24, place.x, place.bottom, confirmed ? [] : [5, 4]);
   ctx.globalAlpha = 1;
-  draw.triangle(ctx, place.x, place.top + 13, one.worse, confirmed);
+  draw.triangle(ctx, place.x, place.top + 13, one.worse, confirmed && !settled);
   if (settled) draw.line(ctx, place.x - 8, place.top + 20, place.x + 8, place.top + 6);
   const text = `${change(one.ratio)}${settled ? ` ${one.alert_state}` : ""}`;
   if (ctx.measureText(text).width + 10 > place.room) return;

@@ -39,6 +39,7 @@ export function offerLines(form: HTMLFormElement, chosen: (line: string) => void
     show();
   };
   const choose = async () => {
+    clearTimeout(waiting); // a later question would leave the one below without its answer
     if (answered !== input.value) await ask(); // who types fast means what was typed last
     const line = offers[marked]?.line ?? input.value.trim();
     if (line) chosen(line);

@@ -88,7 +88,7 @@ SCOPE_WORDS = {
     Scope.TRIAGE: "decide on alerts, annotate, mute",
     Scope.RUNS: "queue, cancel and retry runs",
     Scope.RESULTS: "send results measured elsewhere",
-    Scope.SETTINGS: "track repositories, if you are an operator",
+    Scope.SETTINGS: "policies, webhooks and their deliveries; for operators, tracking and machines",
 }
 
 

@@ -371,7 +371,7 @@ def change_marks(document: Document, frame: PlotFrame) -> Iterator[str]:
         tip = 1 if one["worse"] else -1
         y = frame.top + 12
         corners = stroke([(x - 6, y - 6 * tip), (x + 6, y - 6 * tip), (x, y + 5 * tip)])
-        fill = colour if confirmed else frame.colours["surface"]
+        fill = colour if confirmed and not settled else frame.colours["surface"]
         yield f'<path d="{corners}Z" fill="{fill}" stroke="{colour}" stroke-width="1.5"/>'
         if settled:
             yield f'<path d="M{x - 8:.1f} {y + 7}L{x + 8:.1f} {y - 7}" stroke="{colour}" stroke-width="1.5"/>'

@@ -132,6 +132,10 @@ class CommitAlert(NamedTuple):
     alert: Alert
     roles: list[str]
 
+    @property
+    def is_work(self) -> bool:
+        return self.alert.status in Alert.OPEN and not self.alert.improvement
+
 
 class FileLink(NamedTuple):
     """A changed file; ``url`` is empty where the forge is not known."""

@@ -136,7 +136,7 @@ def values(made: World, alert: Alert) -> dict[str, Any]:
         "suite name": made.project.suite,
         "alert pk": alert.pk,
         "run pk": run.pk,
-        **{f"{name} pk": run.pk for name in ("run-log", "run-log-lines", "run-log-text")},
+        **{f"{name} pk": run.pk for name in ("run-values", "run-log", "run-log-lines", "run-log-text")},
         "annotation pk": Annotation.objects.latest("pk").pk,
         "bisection pk": Bisection.objects.latest("pk").pk,
         "channel pk": Channel.objects.latest("pk").pk,

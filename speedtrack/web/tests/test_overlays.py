@@ -259,3 +259,20 @@ def test_the_colours_of_pictures_are_those_of_the_pages() -> None:
     for theme, text in (("light", light), ("dark", dark)):
         for name, colour in THEMES[theme].items():
             assert f"--{name}: {colour};" in text, (theme, name)
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of ``#rrggbb`` by WCAG 2."""
+    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_lines_and_edges_are_told_from_what_is_behind_them() -> None:
+    style = (Path(configured.BASE_DIR) / "frontend/src/style/base.css").read_text()
+    drawn = ("soft", "edge", "accent", "worse", "better", "doubt", *(f"series-{i}" for i in range(1, 5)))
+    for text in style.split("(prefers-color-scheme: dark)")[:2]:
+        colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", text))
+        for name, behind in itertools.product(drawn, ("surface", "ground")):
+            dark, light = sorted(map(luminance, (colours[name], colours[behind])))
+            assert (light + 0.05) / (dark + 0.05) >= 3, (name, behind)

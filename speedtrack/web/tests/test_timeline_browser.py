@@ -14,6 +14,15 @@ from speedtrack.web.tests.world import CPU, World
 pytestmark = pytest.mark.browser
 
 LINE = f"/p/kvd/timeline/get-p1/{CPU}"
+HAS_COLOUR = """
+    wanted => {
+        const canvas = document.querySelector("canvas#chart");
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        for (let i = 0; i < data.length; i += 4)
+            if (wanted.every((part, at) => data[i + at] === part)) return true;
+        return false;
+    }
+"""
 PLACES = range(6, 98, 2)  # percent of a chart's width
 
 
@@ -200,4 +209,27 @@ def test_lines_and_axes_are_chosen(shown: tuple[World, Alert, str], chromium: Br
     phone.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     phone.locator("#pins article").wait_for()
     assert phone.evaluate(OVERFLOW) <= 0
+
+    # In the dark it is drawn in other colours; on paper never.
+    for media, scheme, blue in (("screen", "dark", [116, 170, 255]), ("print", "dark", [27, 95, 208])):
+        phone.emulate_media(media=media, color_scheme=scheme)  # type: ignore[arg-type]
+        phone.wait_for_function(HAS_COLOUR, arg=blue)
+    phone.emulate_media(media="screen", color_scheme="light")
+
+    # Two fingers that part zoom.
+    fingers = context.new_cdp_session(phone)
+    box = box_of(phone.locator("canvas#chart"))
+    middle = box["x"] + box["width"] * 0.7
+
+    def touch(kind: str, *apart: float) -> None:
+        places = [{"x": middle + by, "y": box["y"] + box["height"] / 2, "id": i} for i, by in enumerate(apart)]
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": places})
+
+    touch("touchStart", -15, 15)
+    for by in (25, 40, 60):
+        touch("touchMove", -by, by)
+    touch("touchEnd")
+    first, last = shown_range(phone, made)
+    assert 0 < first < last
+    assert phone.locator("#pins article").count() == 1
     assert complaints == []
