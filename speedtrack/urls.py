@@ -87,6 +87,7 @@ urlpatterns = [
     path(f"embed/{LINE}", doorviews.embed, name="embed"),
     path(f"cards/{LINE}.png", doorviews.timeline_card, name="timeline-picture"),
     path("cards/p/<slug:slug>.png", doorviews.project_card, name="project-picture"),
+    path("cards/p/<slug:slug>/compare.png", doorviews.compare_card, name="compare-picture"),
     path("cards/alerts/<int:pk>.png", doorviews.alert_card, name="alert-picture"),
     path("p/<slug:slug>/channels/", channels.list_channels, name="channels"),
     path("p/<slug:slug>/channels/add/<str:kind>/", channels.add_channel, name="channel-add"),

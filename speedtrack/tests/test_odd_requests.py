@@ -137,6 +137,7 @@ QUERIES: dict[str, list[str]] = {
     "releases-values": ["metric", "machine", "benchmark"],
     "compare": ["base_project", "base", "head", "machine", "base_machine", "metric", "verdict", "q", "benchmark"],
     "compare-values": [],
+    "compare-picture": ["base_project", "base", "head", "machine", "base_machine"],
     "compare-measure": ["base", "head"],
     "bisect": ["before", "commit", "machine", "metric", "benchmark"],
     **{key: [] for key in ("bisection", "bisection-stop")},

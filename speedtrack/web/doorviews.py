@@ -13,6 +13,7 @@ from speedtrack.web.pages import cards as cards_page
 from speedtrack.web.pages import embeds as embeds_page
 from speedtrack.web.pages.timeline.view import view_of
 from speedtrack.web.requests.formats import format_or_404
+from speedtrack.web.requests.permissions import access_of
 
 BADGE_S, PICTURE_S = 300, 3600  # for so long others may keep it
 #: That of a page that any page may frame; there is nothing in it to click but one link.
@@ -60,6 +61,11 @@ def alert_card(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 def project_card(request: HttpRequest, slug: str) -> HttpResponse:
     return picture(cards_page.project_card(slug))
+
+
+@require_safe
+def compare_card(request: HttpRequest, slug: str) -> HttpResponse:
+    return picture(cards_page.compare_card(slug, request.GET, access_of(request)))
 
 
 def picture(card: LinkPicture) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""What the pictures of links show: a timeline, the worst change of an alert, or a project."""
+"""What the pictures of links show: a timeline, the worst change of an alert, a project, or a comparison."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -7,16 +7,18 @@ from functools import partial
 
 from django.http import Http404, QueryDict
 
+from speedtrack.accounts.access import Access
 from speedtrack.alerts import lines
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.projects.models import Branch, Position
 from speedtrack.runs.models import Series
 from speedtrack.text import visible
 from speedtrack.web.drawing.cards import LinkPicture
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import changes, home
+from speedtrack.web.pages.compare import page as compare_page
 from speedtrack.web.scope import project_or_404, scope_of
 
 SITE = "SpeedTrack"
@@ -102,3 +104,24 @@ def project_card(slug: str) -> LinkPicture:
     fact = numbers.quantity(card.metric, card.newest) if card.newest else "not measured yet"
     subtitle = f"{card.metric.title}, {count} on {card.machine}" if card.trends else card.metric.title
     return LinkPicture(SITE, visible(card.project.name), subtitle, fact, "same", card.line, label=label_of(card.metric))
+
+
+def compare_card(slug: str, query: QueryDict, access: Access) -> LinkPicture:
+    """The ratios of one metric in the order of their size; those that differ are marked."""
+    page = compare_page.load(slug, query, access)
+    if page.sides is None or not page.totals:
+        return LinkPicture(SITE, visible(page.project.name), "compared", "not measured yet", "same", [])
+    total = next((one for one in page.totals if one.metric.name == HEADLINE), page.totals[0])
+    rows = sorted((row for row in page.found.rows if row.metric == total.metric), key=lambda row: row.ratio)
+    base, head = page.sides.labels
+    mean = f"{numbers.change(total.mean.ratio)} in the mean, " if total.mean else ""
+    return LinkPicture(
+        SITE,
+        visible(f"{page.project.name}: {head} against {base}"),
+        f"{total.metric.title} of {len(rows)} benchmark{'' if len(rows) == 1 else 's'}, by size of the change",
+        f"{mean}{total.counts['worse']} worse, {total.counts['better']} better",
+        total.look,
+        [row.ratio if math.isfinite(row.ratio) else None for row in rows],
+        [(place, row.look) for place, row in enumerate(rows) if row.look != "same"],
+        numbers.change,
+    )

@@ -22,7 +22,7 @@ REMEDIES = {
     r"environment cannot be named": "Follow the message: nothing is measured whose environment is unknown.",
     r"schema is|was refused with": "Server and runner differ in version: update the older one.",
     r"no image|Docker": "Pull or build the image on the machine, and check that the runner may use Docker.",
-    r"canary": "`manage.py machine canary NAME` freezes a new one.",
+    r"canary": "An operator freezes a new one on the machine's page.",
 }
 OTHERWISE = "The log below ends with what happened last; `manage.py doctor` checks the server."
 

@@ -33,13 +33,10 @@ class MeasureForm(forms.Form):
         max_length=500,
         label="Commits",
         widget=forms.TextInput(PLAIN | {"placeholder": "v1.2..main"}),
-        help_text="a commit id, tag or branch, or A..B, which leaves out A",
+        help_text="a commit id, tag or branch, or A..B, which leaves out A; or a pattern of releases, of which the"
+        " newest patch of each minor version is measured",
     )
-    releases = forms.BooleanField(
-        required=False,
-        label="All releases whose tags match",
-        help_text="a pattern stands above, such as v7.*; of each minor version the newest patch is measured",
-    )
+    releases = forms.BooleanField(required=False, label="All releases that match, such as v7.*")
     every = forms.IntegerField(label="One commit in", initial=1, help_text="counted from the newest; 1: all")
     order = forms.ChoiceField(
         label="Order",

@@ -61,7 +61,8 @@ def link_preview(context: template.Context) -> SafeString:
     if request is None or match is None or shown is None:
         return SafeString("")
     title, description, picture = shown(context, **match.kwargs)
-    kept = {key: request.GET[key] for key in ("branch", "machine") if key in request.GET}
+    sides = ("base", "head", "base_project", "base_machine") if match.url_name == "compare" else ()
+    kept = {key: request.GET[key] for key in ("branch", "machine", *sides) if key in request.GET}
     address = f"{settings.URL}{picture}{'?' if kept else ''}{urlencode(kept)}"
     return format_html_join(
         "",
@@ -89,8 +90,12 @@ def project_preview(context: template.Context, slug: str, **_: Any) -> Preview:
 
 def compare_preview(context: template.Context, slug: str, **_: Any) -> Preview:
     name = getattr(context.get("project"), "name", slug)
-    ends = " with ".join(context["request"].GET.get(key, "")[:40] for key in ("base", "head"))
-    return f"{name}: {ends} compared", f"What differs in the speed of {name}.", reverse("project-picture", args=[slug])
+    page, title, description = context.get("page"), f"{name} compared", f"What differs in the speed of {name}."
+    if page and page.sides:
+        base, head = page.sides.labels
+        title = f"{name}: {head[:60]} against {base[:60]}"
+        description = ", ".join(f"{count} {verdict}" for verdict, count in page.verdicts)
+    return title, description, reverse("compare-picture", args=[slug])
 
 
 def timeline_preview(context: template.Context, slug: str, benchmark: str, metric: str, **_: Any) -> Preview:

@@ -128,7 +128,7 @@ def sensitivity_cells(project: Project, one: ShownSensitivity) -> tuple[str, ...
         timeline_path(project.slug, one.benchmark, one.metric.name),
         one.machine,
         one.benchmark,
-        one.metric.title,
+        explained(f"metric {one.metric.name}", one.metric.title),
         one.machine,
         change_seen(row.smallest) if row.smallest else "–",
         f"{within} commit{'' if within == 1 else 's'}" if within else "–",

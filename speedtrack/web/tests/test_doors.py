@@ -96,11 +96,12 @@ def test_the_snippets_of_a_project_lead_somewhere(client: Client, kvd: World) ->
 
 
 def test_links_have_a_title_and_a_picture(client: Client, slow: tuple[World, Alert]) -> None:
-    _, alert = slow
+    made, alert = slow
     pages = {
         "/p/kvd/": "kvd",
         f"/{LINE}?machine=kvd-m1": "kvd: get-p1",
         f"/alerts/{alert.pk}/": f"Alert {alert.pk} of kvd",
+        f"/p/kvd/compare/?base={made.shas[1]}&head={made.shas[6]}": f"kvd: {made.shas[6]} against {made.shas[1]}",
     }
     for address, title in pages.items():
         page = html_of(client.get(address))

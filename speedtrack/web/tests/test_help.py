@@ -9,10 +9,11 @@ from django.test import Client
 from speedtrack.accounts.models import Role
 from speedtrack.alerts.models import Alert, ChangePoint, Verdict
 from speedtrack.benchmarks.metrics import METRICS, voiding_flags
+from speedtrack.projects.models import Tag
 from speedtrack.runs.models import Alarm, CanaryCheck, MachineEvent, Reason, Run, Status
 from speedtrack.web.help import KINDS, STATISTICS, TERMS
 from speedtrack.web.pages import documents
-from speedtrack.web.tests.world import World, html_of
+from speedtrack.web.tests.world import CPU, World, html_of
 
 ALWAYS = ("machine_drift",)  # flags that no metric lists: they void all
 
@@ -84,3 +85,23 @@ def test_states_explain_themselves(client: Client, kvd: World) -> None:
     page = client.get(f"/runs/{run.pk}/").content.decode()
     explained = r'<a class="term" href="/help/[\w/#-]+" title="All its measurements are accepted\.">succeeded</a>'
     assert re.search(explained, page)
+
+
+def test_pages_explain_their_words(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    for place, name in ((1, "v1.0"), (6, "v1.1")):
+        Tag.objects.create(project=made.project, name=name, sha=made.shas[place])
+    cpu = METRICS[CPU].title
+    expected = {
+        "/": {cpu, "geometric mean", "never seen", "since"},
+        "/p/kvd/": {cpu, "Since", "confirmed", "unreliable", "same program", "nothing that shows"},
+        f"/p/kvd/timeline/get-p1/{CPU}": {cpu, "median", "95% interval", "unreliable", "suspected", "new environment"},
+        f"/p/kvd/c/{made.shas[6]}/": {cpu, "Change", "95% interval", "push", "succeeded"},
+        "/p/kvd/compare/?base=v1.0&head=v1.1": {cpu, "Geometric mean", "95% interval", "uncertain", "Change"},
+        "/p/kvd/releases/": {cpu, "Mean", "95% interval"},
+        "/p/kvd/sensitivity/": {cpu, "Smallest change", "A/A runs"},
+        "/ladders/": {"95% intervals", "unreliable"},
+    }
+    for address, words in expected.items():
+        explained = re.findall(r'<a class="term"[^>]*>\s*(.*?)\s*</a>', client.get(address).content.decode(), re.DOTALL)
+        assert words - {" ".join(one.split()) for one in explained} == set(), address
