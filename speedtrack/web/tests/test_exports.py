@@ -106,6 +106,9 @@ def test_a_row_says_what_its_values_mean(measured: World, client: Client) -> Non
     assert (found["unit"], found["better"], found["samples"]) == ("s", "lower", [1.5, None])
     assert found["measured_at"] == "2026-03-01T12:00:00+00:00"
     assert found["benchmark_digest"].startswith("sha256:")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT measured_at FROM export_points WHERE benchmark = 'sort'")
+        assert cursor.fetchone()[0].isoformat() == found["measured_at"]
     [cells] = csv.DictReader(StringIO(text_of(client, "/p/kvd/export.csv?benchmark=sort&samples=1")))
     assert (cells["unit"], cells["better"], cells["samples"]) == ("s", "lower", "1.5 nan")
     assert cells["benchmark_digest"] == found["benchmark_digest"] and cells["measured_at"] == found["measured_at"]
