@@ -50,7 +50,7 @@ check: check-server check-driver check-pages ## style, types and the arrows betw
 check-server: $(VENV)/.development
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/djangofmt --quiet --check speedtrack
+	$(VENV)/bin/djangofmt --check speedtrack  # names the files
 	$(VENV)/bin/mypy
 	PYTHONPATH=client $(VENV)/bin/lint-imports --no-logo
 	$(PY) manage.py makemigrations --check --dry-run
