@@ -14,7 +14,7 @@ def do_or_preview(request: HttpRequest, verb: Callable[[], object]) -> str:
     Raises what it raises.
     """
     if request.POST.get("preview"):
-        messages.info(request, " ".join(f"{line.removesuffix('.')}." for line in outlook(verb).lines))
+        messages.info(request, "; ".join(line.removesuffix(".") for line in outlook(verb).lines) + ".")
         return ""
     done = str(verb())
     messages.success(request, done)

@@ -132,7 +132,7 @@ def replace_secret(project: Project, days: int, given: str, made: list[str]) -> 
     """``made`` gets the secret: what is returned is a message, and the secret may be in none."""
     made.append(hooks.rotate(project, days, given))
     former = f"valid for {days} day{'s' * (days != 1)}" if days else "refused"
-    return f"The webhook of {project.name} has a new secret; the former one is {former}."
+    return f"{project.name} has a new secret; the former one is {former}."
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
