@@ -11,8 +11,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.projects.models import PullRequest
 from speedtrack.runs import pullrequests, tracking
+from speedtrack.runs.models import Approval
 from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.web import scope
 from speedtrack.web.pages import measure as page
@@ -88,13 +88,15 @@ def approve_pull(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     assert isinstance(request.user, User)
     pull = pulls_page.pull_or_404(scope.project_or_404(slug), number)
     head = request.POST.get("head", "")[:64]
+    approve = pullrequests.approve_as_fetched if request.POST.get("preview") else pullrequests.approve
+    verb = partial(approve, pull, head, request.user)
     try:
-        if do_or_preview(request, partial(approve_head, pull, head, request.user)):
+        if do_or_preview(request, lambda: approved(verb())):
             note(request, "pull.approve", f"{pull} at {head[:10]}", pull.project)
     except pullrequests.NotApprovable as e:
         messages.error(request, f"Not approved: {e}.")
     return redirect("pulls", slug=slug)
 
 
-def approve_head(pull: PullRequest, head: str, who: User) -> str:
-    return f"{pullrequests.approve(pull, head, who)} is approved: its pairs are queued as soon as it is fetched."
+def approved(approval: Approval) -> str:
+    return f"{approval} is approved: its pairs are queued as soon as it is fetched."

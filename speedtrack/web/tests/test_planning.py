@@ -235,7 +235,9 @@ def test_a_head_of_a_pull_request_is_approved_on_the_page(ada: Client, kvd: Worl
     assert "has another head now" in followed(ada, "/p/kvd/pulls/3/approve", head="b" * 40)
     asked = followed(ada, "/p/kvd/pulls/3/approve", head=sha, preview="yes")
     assert f"Nothing was done. It would be: kvd #3 at {sha[:10]} is approved" in asked
-    assert not Approval.objects.exists() and not AuditEntry.objects.exists()
+    assert "on kvd-m1: 1 run queued" in asked and f"commits: {sha[:10]}" in asked
+    assert "on kvd-m1: 1 run queued" in said("pulls", "kvd", "3", "--head", sha, "--dry-run")
+    assert not Approval.objects.exists() and not AuditEntry.objects.exists() and waiting() == 0
     assert "is approved" in followed(ada, "/p/kvd/pulls/3/approve", head=sha)
     assert ada.post("/p/kvd/pulls/4/approve").status_code == 404
     pullrequests.plan_approved()
