@@ -21,8 +21,12 @@ def list_deliveries(request: HttpRequest, slug: str) -> HttpResponse:
     """The calls; a POST does one of ACTIONS, or says what that would change."""
     project = scope.project_or_404(slug)
     if request.method == "POST":
-        return act(request, project)
-    return render(request, "web/deliveries.html", {"project": project, "page": page.load(project, request.GET)})
+        act(request, project)
+        if not request.POST.get("preview"):
+            return redirect("deliveries", slug=project.slug)
+    context = {"project": project, "page": page.load(project, request.GET)}
+    context |= {"selected": numbers_of(request.POST), "days": request.POST.get("days", "30")[:5]}
+    return render(request, "web/deliveries.html", context)
 
 
 @require_safe
@@ -31,7 +35,7 @@ def show_delivery(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     return render(request, "web/delivery.html", {"project": project, "page": page.load_one(project, pk)})
 
 
-def act(request: HttpRequest, project: Project) -> HttpResponse:
+def act(request: HttpRequest, project: Project) -> None:
     action = ACTIONS.get(request.POST.get("act", ""))
     try:
         if action is None:
@@ -40,11 +44,10 @@ def act(request: HttpRequest, project: Project) -> HttpResponse:
             note(request, f"delivery.{request.POST['act']}", done, project)
     except deliveries.NotPossible as e:
         messages.error(request, f"Not done: {e}.")
-    return redirect("deliveries", slug=project.slug)
 
 
 def replay(project: Project, form: QueryDict) -> str:
-    numbers = [int(one) for one in form.getlist("delivery") if is_number(one)]
+    numbers = numbers_of(form)
     if not numbers:
         raise deliveries.NotPossible("select one delivery or more")
     count = deliveries.replay(project, deliveries.chosen(project, numbers))
@@ -58,6 +61,10 @@ def purge(project: Project, form: QueryDict) -> str:
     if not is_sure(form):
         raise deliveries.NotPossible("confirm that nothing brings them back")
     return f"{deliveries.purge(project, int(days))} are deleted."
+
+
+def numbers_of(form: QueryDict) -> list[int]:
+    return [int(one) for one in form.getlist("delivery") if is_number(one)]
 
 
 def is_number(text: str) -> bool:
