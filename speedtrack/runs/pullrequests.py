@@ -17,7 +17,7 @@ from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.fetching import head_ref
-from speedtrack.projects.models import Branch, PullRequest
+from speedtrack.projects.models import Branch, Commit, PullRequest
 from speedtrack.projects.remotes import remote_of
 from speedtrack.projects.sync import project_lock, store_commits
 from speedtrack.runs import planning, policies, queue
@@ -51,6 +51,33 @@ def approve(pull_request: PullRequest, head_sha: str, by: User | None) -> Approv
         pull_request=pull_request, head_sha=head_sha, defaults={"error": ""}, create_defaults={"by": by}
     )
     return approval
+
+
+@transaction.atomic
+def approve_as_fetched(pull_request: PullRequest, head_sha: str, by: User | None) -> Approval:
+    """Approve, and queue at once what is queued when the head has been fetched. Only for a dry run, to be rolled back.
+
+    The head's commit is made up if it is not known, and its base is the newest known commit of the branch that it is
+    for; without one, nothing is queued. Raises NotApprovable.
+    """
+    approval = approve(pull_request, head_sha, by)
+    pull, project = approval.pull_request, approval.pull_request.project
+    target = project.branches.select_related("head").filter(name=pull.base_ref).first()
+    if approval.planned_at or target is None or target.head is None:
+        return approval
+    if target.commits.filter(sha=head_sha).exists():
+        raise adds_nothing(pull)
+    made_up = {"subject": pull.title, "authored_at": pull.updated_at, "committed_at": pull.updated_at}
+    head, _ = Commit.objects.get_or_create(project=project, sha=head_sha, defaults=made_up)
+    try:
+        queue_pairs(approval, target.head, head)
+    except DefinitionError as e:
+        raise NotApprovable(str(e)) from e
+    return approval
+
+
+def adds_nothing(pull: PullRequest) -> NotApprovable:
+    return NotApprovable(f"{pull} adds nothing to {pull.base_ref}: its head is in that branch already")
 
 
 def plan_approved() -> int:
@@ -94,8 +121,17 @@ def plan(approval: Approval) -> int:
     target = fetching.find_commit(project.slug, remote, head_ref(pull.base_ref))
     base = git.merge_base(project.slug, target, fetched)
     if base == fetched:
-        raise NotApprovable(f"{pull} adds nothing to {pull.base_ref}: its head is in that branch already")
+        raise adds_nothing(pull)
     commits = store_commits(project, [base, fetched])
+    return queue_pairs(approval, commits[base], commits[fetched])
+
+
+def queue_pairs(approval: Approval, base: Commit, head: Commit) -> int:
+    """Queue the pairs of an approved head against this base. Return the number of runs.
+
+    Raises DefinitionError or NotApprovable.
+    """
+    pull, project = approval.pull_request, approval.pull_request.project
     policy = policies.policy_of(Branch(project=project, name=pull.base_ref))
     definition = load_suite(policies.suite_of(policy))
     machines = policies.machines_of(policy)
@@ -108,17 +144,15 @@ def plan(approval: Approval) -> int:
             suite=suite,
             benchmark_set=store_set(suite, usual_benchmarks(definition, benchmarks)),
             reason=Reason.PULL,
-            base=commits[base],
+            base=base,
             trials=planning.PAIRS,
             metrics=planning.METRICS_OF_PAIRS,
         )
         queue.cancel_waiting(
             Run.objects.filter(reason=Reason.PULL, commit__in=heads_before(approval)), "a newer head was approved"
         )
-        queued = planning.plan_commits(pairs, {commits[fetched].pk: 0}, machines)
-        Approval.objects.filter(pk=approval.pk).update(
-            planned_at=Now(), head=commits[fetched], base=commits[base], head_sha=fetched
-        )
+        queued = planning.plan_commits(pairs, {head.pk: 0}, machines)
+        Approval.objects.filter(pk=approval.pk).update(planned_at=Now(), head=head, base=base, head_sha=head.sha)
     return queued
 
 

@@ -10,7 +10,7 @@ from django.http import Http404
 
 from speedtrack.api.v1.documents.runs import QueuedRuns, RunsOrder
 from speedtrack.api.v1.serving.callers import Call, user_of
-from speedtrack.projects.models import Project
+from speedtrack.projects.models import Project, PullRequest
 from speedtrack.projects.sync import store_commits
 from speedtrack.runs import pullrequests, tracking
 from speedtrack.runs.models import Reason, Run, Status
@@ -53,17 +53,22 @@ def chosen(project: Project, order: RunsOrder) -> Choice:
 
 def approve(request: Call, project: Project, number: int, head: str) -> QueuedRuns:
     """Let the machines measure a head of a pull request. Raises Http404 and NotApprovable."""
-    pull = project.pull_requests.filter(number=number).first()
-    if pull is None:
-        raise Http404(f"{project.slug} has no pull request {number}, or its forge has not told of it.")
-    approval = pullrequests.approve(pull, head, user_of(request))
+    approval = pullrequests.approve(pull_or_404(project, number), head, user_of(request))
     return QueuedRuns(queued=0, commits=0, runs=[], approved_head=approval.head_sha)
+
+
+def pull_or_404(project: Project, number: int) -> PullRequest:
+    found = project.pull_requests.filter(number=number).first()
+    if found is None:
+        raise Http404(f"{project.slug} has no pull request {number}, or its forge has not told of it.")
+    return found
 
 
 def tried(request: Call, project: Project, order: RunsOrder) -> str:
     """Do what is asked for, for a dry run. Return a message. Raises as ``queue`` and ``approve``."""
     if order.pull_request is not None:
-        approve(request, project, order.pull_request, order.head or "")
+        pull = pull_or_404(project, order.pull_request)
+        pullrequests.approve_as_fetched(pull, order.head or "", user_of(request))
         return f"pull request {order.pull_request} is approved; its runs are queued once its head is fetched"
     found = queue(project, order)
     return f"{found.queued} runs of {found.commits} commits queued"

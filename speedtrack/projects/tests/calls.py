@@ -208,6 +208,20 @@ def server_pull(**changes: Any) -> dict[str, Any]:
     return {"eventKey": "pr:opened", "pullRequest": pull | changes}
 
 
+def generic_pull(**changes: Any) -> dict[str, Any]:
+    pull = {
+        "number": 12,
+        "title": "Make GET faster",
+        "state": "open",
+        "head_sha": NEW,
+        "head_ref": "fast",
+        "head_repository": "ada/server",
+        "base_ref": "main",
+        "updated_at": "2026-11-01T10:00:00Z",
+    }
+    return pull | changes
+
+
 PULLS = {
     "github": GITHUB.saying(github_pull(), **{"X-GitHub-Event": "pull_request"}),
     "gitea": GITEA.saying(github_pull(), **{"X-Gitea-Event": "pull_request"}),
@@ -215,4 +229,6 @@ PULLS = {
     "gitlab": GITLAB.saying(gitlab_pull(), **{"X-Gitlab-Event": "Merge Request Hook"}),
     "bitbucket": CLOUD.saying(cloud_pull(), **{"X-Event-Key": "pullrequest:created"}),
     "bitbucket-dc": DATA_CENTER.saying(server_pull(), **{"X-Event-Key": "pr:opened"}),
+    "generic": GENERIC.saying(generic_pull(), **{"X-SpeedTrack-Event": "pull_request"}),
+    "generic-standard": GENERIC_STANDARD.saying(generic_pull(), **{"X-SpeedTrack-Event": "pull_request"}),
 }

@@ -119,6 +119,9 @@ def github_push(ref: str, before: str, after: str, **more: Any) -> SampleCall:
     return CALLS["github"].saying({"ref": ref, "before": before, "after": after, **more})
 
 
+TAG = {"X-SpeedTrack-Event": "tag"}
+
+
 def cloud_push(kind: str, old: str, new: str, forced: bool = False) -> SampleCall:
     sides = {
         side: {"type": kind, "name": "x", "target": {"hash": sha}} if sha else None
@@ -158,6 +161,9 @@ def cloud_push(kind: str, old: str, new: str, forced: bool = False) -> SampleCal
         ),
         (CALLS["bitbucket"].saying({"push": {"changes": []}}), "a push"),
         (CALLS["bitbucket-dc"].saying({"changes": [{"refId": "refs/heads/x", "toHash": 5}] * 9}), "4 more"),
+        (CALLS["generic"].saying({"name": "8.0.1", "sha": NEW}, **TAG), "tag 8.0.1 at b2b2b2b2b2"),
+        (CALLS["generic-standard"].saying({"name": "8.0.1", "sha": "main"}, **TAG), "tag 8.0.1"),
+        (CALLS["generic"].saying([], **TAG), "a tag"),
         (CALLS["github"].saying({}), "a push"),
         (CALLS["github"].saying([]), "a push"),
         (CALLS["github"].saying({"ref": 5, "before": {}, "after": None}), "a push"),
@@ -181,6 +187,8 @@ def test_whatever_moves_a_branch_or_tag_causes_a_look(project: Project, call: Sa
         (CALLS["bitbucket"].saying({}, **{"X-Event-Key": "repo:fork"}), "event 'repo:fork' is not"),
         (CALLS["generic"].saying({}, **{"X-SpeedTrack-Event": "ping"}), "a test call"),
         (CALLS["generic"].saying({}, **{"X-SpeedTrack-Event": "nap"}), "event 'nap' is not"),
+        (PULLS["generic"].saying(calls.generic_pull(state="locked")), "the state of a pull request is open, closed or"),
+        (PULLS["generic"].saying(calls.generic_pull(head_sha="main")), "the report of a pull request lacks its number"),
         (CALLS["github"].saying({"action": "archived"}, **{"X-GitHub-Event": "repository"}), "a repository was arch"),
         (CALLS["bitbucket"].saying({"changes": {}}, **{"X-Event-Key": "repo:updated"}), "a repository was changed"),
         (CALLS["github"].saying({"action": "renamed"}, **{"X-GitHub-Event": "repository"}), "the report of a new name"),
@@ -222,6 +230,8 @@ def pull_call(**changes: Any) -> SampleCall:
         (PULLS["bitbucket-dc"].saying(calls.server_pull(state="MERGED")), "merged"),
         (PULLS["bitbucket-dc"].saying(calls.server_pull(), **{"X-Event-Key": "pr:deleted"}), "closed"),
         (pull_call(state={"a": 1}), "closed"),
+        (PULLS["generic"].saying(calls.generic_pull(state="merged")), "merged"),
+        (PULLS["generic-standard"].saying(calls.generic_pull(state="closed")), "closed"),
     ],
 )
 def test_the_state_of_a_pull_request(project: Project, call: SampleCall, state: str) -> None:
@@ -233,6 +243,8 @@ def test_a_pull_request_from_its_own_repository_is_from_no_fork(project: Project
     own = {"ref": "fast", "sha": NEW, "repo": {"full_name": "KV/server"}}
     take(project, pull_call(head=own))
     assert not PullRequest.objects.get().from_fork
+    take(project, PULLS["generic-standard"].saying(calls.generic_pull(number=13, head_repository=None)))
+    assert not PullRequest.objects.get(number=13).from_fork
 
 
 def test_a_pull_request_whose_repository_is_not_named_is_from_a_fork(project: Project) -> None:

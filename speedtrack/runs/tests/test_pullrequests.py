@@ -10,6 +10,7 @@ from speedtrack.alerts import pulls
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs import pullrequests, pushes
 from speedtrack.runs.models import Approval, Machine, Measurement, Reason, Run, Status
+from speedtrack.runs.outlook import outlook
 from speedtrack.runs.pullrequests import NotApprovable
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
@@ -77,6 +78,12 @@ def test_what_is_measured_of_a_pull_request_is_on_no_line(
         ("get-p1", "worse", 1.2, 15),
         ("set-p1", "worse", 1.2, 15),
     }
+    found = known(project, "b2" * 20)
+    (on_machine,) = outlook(lambda: pullrequests.approve_as_fetched(found, "b2" * 20, None)).machines
+    assert on_machine.queued == 1 and on_machine.seconds and not project.commits.filter(sha="b2" * 20).exists()
+    head = repository.git("rev-parse", "main")
+    with pytest.raises(NotApprovable, match="adds nothing to main"):
+        pullrequests.approve_as_fetched(known(project, head), head, None)
 
 
 def test_a_new_push_needs_a_new_approval_and_cancels_what_waits(project: Project, repository: Repository) -> None:
@@ -89,6 +96,9 @@ def test_a_new_push_needs_a_new_approval_and_cancels_what_waits(project: Project
     found = known(project, second)
     with pytest.raises(NotApprovable, match="has another head now"):
         pullrequests.approve(found, first, None)
+    (on_machine,) = outlook(lambda: pullrequests.approve_as_fetched(found, second, None)).machines
+    assert (on_machine.queued, on_machine.gone) == (1, 1)
+    assert Approval.objects.get().head_sha == first and not project.commits.filter(sha=second).exists()
     pullrequests.approve(found, second, None)
     assert pullrequests.plan_approved() == 1
     status = dict(Run.objects.filter(reason=Reason.PULL).values_list("commit__sha", "status"))

@@ -3,15 +3,24 @@
 from collections.abc import Callable
 
 from django.contrib import messages
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 
 from speedtrack.runs.outlook import outlook
 
 
-def do_or_preview(request: HttpRequest, verb: Callable[[], object]) -> bool:
-    """Call a verb and show its answer, or what it would answer and change. Was it done? Raises what it raises."""
+def do_or_preview(request: HttpRequest, verb: Callable[[], object]) -> str:
+    """Call a verb, show its answer and return it; or show what it would answer and change, and return nothing.
+
+    Raises what it raises.
+    """
     if request.POST.get("preview"):
-        messages.info(request, ". ".join(outlook(verb).lines) + ".")
-    else:
-        messages.success(request, str(verb()))
-    return not request.POST.get("preview")
+        messages.info(request, "; ".join(line.removesuffix(".") for line in outlook(verb).lines) + ".")
+        return ""
+    done = str(verb())
+    messages.success(request, done)
+    return done
+
+
+def is_sure(form: QueryDict) -> bool:
+    """Is it confirmed? A preview needs no confirmation."""
+    return bool(form.get("sure") or form.get("preview"))

@@ -1,6 +1,7 @@
 """The webhook calls of a project: look at them, replay and delete them."""
 
 from collections.abc import Callable
+from functools import partial
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -12,15 +13,20 @@ from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.pages import deliveries as page
 from speedtrack.web.requests.permissions import note
+from speedtrack.web.requests.previews import do_or_preview, is_sure
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def list_deliveries(request: HttpRequest, slug: str) -> HttpResponse:
-    """The calls; a POST does one of ACTIONS."""
+    """The calls; a POST does one of ACTIONS, or says what that would change."""
     project = scope.project_or_404(slug)
     if request.method == "POST":
-        return act(request, project)
-    return render(request, "web/deliveries.html", {"project": project, "page": page.load(project, request.GET)})
+        act(request, project)
+        if not request.POST.get("preview"):
+            return redirect("deliveries", slug=project.slug)
+    context = {"project": project, "page": page.load(project, request.GET)}
+    context |= {"selected": numbers_of(request.POST), "days": request.POST.get("days", "30")[:5]}
+    return render(request, "web/deliveries.html", context)
 
 
 @require_safe
@@ -29,21 +35,19 @@ def show_delivery(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     return render(request, "web/delivery.html", {"project": project, "page": page.load_one(project, pk)})
 
 
-def act(request: HttpRequest, project: Project) -> HttpResponse:
+def act(request: HttpRequest, project: Project) -> None:
     action = ACTIONS.get(request.POST.get("act", ""))
     try:
         if action is None:
             raise deliveries.NotPossible(f"choose one of {', '.join(ACTIONS)}")
-        done = action(project, request.POST)
-        note(request, f"delivery.{request.POST['act']}", done, project)
-        messages.success(request, done)
+        if done := do_or_preview(request, partial(action, project, request.POST)):
+            note(request, f"delivery.{request.POST['act']}", done, project)
     except deliveries.NotPossible as e:
         messages.error(request, f"Not done: {e}.")
-    return redirect("deliveries", slug=project.slug)
 
 
 def replay(project: Project, form: QueryDict) -> str:
-    numbers = [int(one) for one in form.getlist("delivery") if is_number(one)]
+    numbers = numbers_of(form)
     if not numbers:
         raise deliveries.NotPossible("select one delivery or more")
     count = deliveries.replay(project, deliveries.chosen(project, numbers))
@@ -54,9 +58,13 @@ def purge(project: Project, form: QueryDict) -> str:
     days = form.get("days", "").strip()
     if not is_number(days):
         raise deliveries.NotPossible("give a number of days")
-    if not form.get("sure"):
+    if not is_sure(form):
         raise deliveries.NotPossible("confirm that nothing brings them back")
     return f"{deliveries.purge(project, int(days))} are deleted."
+
+
+def numbers_of(form: QueryDict) -> list[int]:
+    return [int(one) for one in form.getlist("delivery") if is_number(one)]
 
 
 def is_number(text: str) -> bool:

@@ -1,6 +1,6 @@
 """Add machines, replace their tokens, pause, retire and return them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -140,21 +140,25 @@ def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse
 
 @require_POST
 def plan_time(request: HttpRequest, name: str) -> HttpResponse:
-    """Set when a machine takes work by itself, and what its time is for."""
+    """Set when a machine takes work by itself, and what its time is for; or say what that would change."""
     assert isinstance(request.user, User)
     machine = machine_page.machine_or_404(name)
     texts = request.POST.get("windows", "")[:2000].splitlines()
     zone = request.POST.get("zone", "").strip()[:64] or "UTC"
     try:
         machines.check_has_runner(machine)
-        with transaction.atomic():
-            said = [rules.set_windows(machine, texts, zone, request.user)]
-            said.append(rules.set_shares(machine, shares_of(request.POST), request.user))
-        note(request, "machine.plan", f"{name}: {'. '.join(said)}")
-        messages.success(request, ". ".join(said) + ".")
+        shares = shares_of(request.POST)
+        if done := do_or_preview(request, partial(set_time, machine, texts, zone, shares, request.user)):
+            note(request, "machine.plan", f"{name}: {done}")
     except (BadWindow, BadShares, machines.NotPossible) as e:
         messages.error(request, f"Nothing was changed: {e}.")
     return redirect("machine", name=name)
+
+
+@transaction.atomic
+def set_time(machine: Machine, windows: Sequence[str], zone: str, shares: Mapping[str, int], who: User) -> str:
+    said = [rules.set_windows(machine, windows, zone, who), rules.set_shares(machine, shares, who)]
+    return ". ".join(said) + "."
 
 
 def shares_of(entered: QueryDict) -> dict[str, int]:

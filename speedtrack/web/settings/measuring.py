@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import pullrequests, tracking
+from speedtrack.runs.models import Approval
 from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.web import scope
 from speedtrack.web.pages import measure as page
@@ -83,13 +84,19 @@ def list_pulls(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 def approve_pull(request: HttpRequest, slug: str, number: int) -> HttpResponse:
-    """Let the machines measure the head that the page showed."""
+    """Let the machines measure the head that the page showed, or say what that would change."""
     assert isinstance(request.user, User)
     pull = pulls_page.pull_or_404(scope.project_or_404(slug), number)
+    head = request.POST.get("head", "")[:64]
+    approve = pullrequests.approve_as_fetched if request.POST.get("preview") else pullrequests.approve
+    verb = partial(approve, pull, head, request.user)
     try:
-        approval = pullrequests.approve(pull, request.POST.get("head", "")[:64], request.user)
-        note(request, "pull.approve", approval, pull.project)
-        messages.success(request, f"{approval} is approved: its pairs are queued as soon as it is fetched.")
+        if do_or_preview(request, lambda: approved(verb())):
+            note(request, "pull.approve", f"{pull} at {head[:10]}", pull.project)
     except pullrequests.NotApprovable as e:
         messages.error(request, f"Not approved: {e}.")
     return redirect("pulls", slug=slug)
+
+
+def approved(approval: Approval) -> str:
+    return f"{approval} is approved: its pairs are queued as soon as it is fetched."

@@ -22,7 +22,7 @@ from speedtrack.web.pages import project_settings as page
 from speedtrack.web.pages.project_access import AccessForm
 from speedtrack.web.pages.project_settings import ProjectForm, TrackForm
 from speedtrack.web.requests.permissions import access_of, note, permit_of
-from speedtrack.web.requests.previews import do_or_preview
+from speedtrack.web.requests.previews import do_or_preview, is_sure
 
 
 @require_safe
@@ -105,23 +105,34 @@ def settings_page(
 
 @require_POST
 def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
-    """Give the webhook a new secret, and show it in the answer: it is stored in no session or message."""
+    """Give the webhook a new secret, and show it in the answer: it is stored in no session or message.
+
+    Or say what that would change.
+    """
     project = scope.project_or_404(slug)
     days, given = request.POST.get("days", str(hooks.FORMER_DAYS)), request.POST.get("given", "").strip()
     try:
-        if not request.POST.get("sure"):
+        if not is_sure(request.POST):
             raise hooks.UnfitSecret("confirm that the forge gets the new secret while the former one is valid")
         if not (days.isascii() and days.isdecimal() and len(days) < 5):
             raise hooks.UnfitSecret("give a number of days")
-        secret = hooks.rotate(project, int(days), given)
-        note(request, "hook.rotate", project, project, {"days": (None, int(days))})
+        made: list[str] = []
+        done = do_or_preview(request, lambda: replace_secret(project, int(days), given, made))
+        if done:
+            note(request, "hook.rotate", project, project, {"days": (None, int(days))})
     except hooks.UnfitSecret as e:
         messages.error(request, f"Not changed: {e}.")
         return redirect("project-settings", slug=slug)
-    if given:
-        messages.success(request, "The secret that the forge has made is valid now.")
+    if given or not done:
         return redirect("project-settings", slug=slug)
-    return settings_page(request, project, ProjectForm(project, None), secret)
+    return settings_page(request, project, ProjectForm(project, None), made[-1])
+
+
+def replace_secret(project: Project, days: int, given: str, made: list[str]) -> str:
+    """``made`` gets the secret: what is returned is a message, and the secret may be in none."""
+    made.append(hooks.rotate(project, days, given))
+    former = f"valid for {days} day{'s' * (days != 1)}" if days else "refused"
+    return f"{project.name} has a new secret; the former one is {former}."
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.db.models.functions import Now
 from django.test import Client
 
+from speedtrack.accounts.models import AuditEntry
 from speedtrack.projects import hooks, intake
 from speedtrack.projects.forges.signing import BadSignature
 from speedtrack.projects.models import Delivery, Project, Refusal
@@ -91,6 +92,9 @@ def test_calls_are_paged_with_few_queries(ada: Client, kvd: World) -> None:
 def test_one_and_several_are_replayed(ada: Client, kvd: World) -> None:
     rows = [call(kvd, number) for number in range(3)]
     Delivery.objects.update(status="processed")
+    asked = act(ada, "replay", delivery=[row.pk for row in rows[1:]], preview="yes")
+    assert "Nothing was done. It would be: 2 deliveries are" in asked and asked.count("checked") == 2
+    assert Delivery.objects.filter(status="processed", copies=1).count() == 3 and not AuditEntry.objects.exists()
     assert "1 delivery is replayed" in act(ada, "replay", delivery=rows[0].pk)
     assert "2 deliveries are replayed" in act(ada, "replay", delivery=[row.pk for row in rows[1:]])
     assert Delivery.objects.filter(status="received").count() == 3
@@ -105,7 +109,10 @@ def test_old_calls_are_deleted_once_that_is_confirmed(ada: Client, kvd: World) -
     call(kvd, 1, "ping")
     assert "confirm" in act(ada, "purge", days="0")
     assert "number of days" in act(ada, "purge", days="-1", sure="yes")
-    assert Delivery.objects.exists()
+    asked = act(ada, "purge", days="0", preview="yes")
+    assert "Nothing was done. It would be: 1 deliveries and 0 counts" in asked and "no run would be queued" in asked
+    assert 'value="0"' in asked and "number of days" in act(ada, "purge", days="-1", preview="yes")
+    assert Delivery.objects.exists() and not AuditEntry.objects.exists()
     assert "1 deliveries and 0 counts" in act(ada, "purge", days="0", sure="yes")
     assert not Delivery.objects.exists()
 
@@ -118,6 +125,11 @@ def test_somebody_who_is_not_logged_in_does_nothing(kvd: World, client: Client) 
 
 
 def test_a_former_secret_is_shown_with_its_last_use_and_ended(ada: Client, kvd: World) -> None:
+    asked = html_of(ada.post("/p/kvd/settings/secret", {"days": "3", "preview": "yes"}, follow=True))
+    assert "Nothing was done" in asked and "the former one is valid for 3 days" in asked
+    assert "new secret of the webhook" not in asked and not AuditEntry.objects.exists()
+    assert Project.objects.get().hook_secret.reveal() == kvd.project.hook_secret.reveal()
+    assert "confirm" in html_of(ada.post("/p/kvd/settings/secret", {"days": "3"}, follow=True))
     page = html_of(ada.post("/p/kvd/settings/secret", {"sure": "yes", "days": "3"}))
     assert "are accepted until" in page and "The former secret is valid until" in page
     old = kvd.project.hook_secret.reveal()
@@ -132,7 +144,7 @@ def test_a_former_secret_is_shown_with_its_last_use_and_ended(ada: Client, kvd: 
 def test_a_secret_of_the_forge_is_entered_and_not_shown(ada: Client, kvd: World) -> None:
     given = "made-by-the-forge-1234"
     page = html_of(ada.post("/p/kvd/settings/secret", {"sure": "yes", "days": "0", "given": given}, follow=True))
-    assert "is valid now" in page and given not in page
+    assert "has a new secret; the former one is refused" in page and given not in page
     assert Project.objects.get().hook_secret.reveal() == given
 
 

@@ -9,9 +9,10 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
+from speedtrack.accounts.models import AuditEntry
 from speedtrack.projects.models import Project, PullRequest, Tag
 from speedtrack.runs import pullrequests, pushes
-from speedtrack.runs.models import Deferral, Machine, PlanningPolicy, Run, Status
+from speedtrack.runs.models import Approval, Deferral, Machine, PlanningPolicy, Run, Status
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, html_of
 
@@ -174,6 +175,10 @@ def test_windows_and_shares_are_shown_and_changed_on_the_page_of_a_machine(ada: 
     assert "It takes work at any time" in page and "with pushes, after them" in page
     address = "/settings/machines/kvd-m1/plan/"
     form = {"windows": "mon-fri 22:00-06:00\nsat 00:00-24:00", "zone": "Europe/Rome", "share-backfill": "10"}
+    asked = followed(ada, address, **form, preview="yes")
+    assert "Nothing was done. It would be: machine kvd-m1: it takes work in mon-fri 22:00-06:00" in asked
+    assert "history 10%" in asked and (Machine.objects.get().windows, Machine.objects.get().shares) == ([], {})
+    assert not AuditEntry.objects.exists()
     page = followed(ada, address, **form)
     assert "mon-fri 22:00-06:00, sat 00:00-24:00 (Europe/Rome)" in page and ">10%<" in page.replace(" ", "")
     for wrong, why in (
@@ -228,6 +233,11 @@ def test_a_head_of_a_pull_request_is_approved_on_the_page(ada: Client, kvd: Worl
     page = html_of(ada.get("/p/kvd/pulls/"))
     assert "#3 A &lt;b&gt;" in page and f"Approve {sha[:10]}" in page
     assert "has another head now" in followed(ada, "/p/kvd/pulls/3/approve", head="b" * 40)
+    asked = followed(ada, "/p/kvd/pulls/3/approve", head=sha, preview="yes")
+    assert f"Nothing was done. It would be: kvd #3 at {sha[:10]} is approved" in asked
+    assert "on kvd-m1: 1 run queued" in asked and f"commits: {sha[:10]}" in asked
+    assert "on kvd-m1: 1 run queued" in said("pulls", "kvd", "3", "--head", sha, "--dry-run")
+    assert not Approval.objects.exists() and not AuditEntry.objects.exists() and waiting() == 0
     assert "is approved" in followed(ada, "/p/kvd/pulls/3/approve", head=sha)
     assert ada.post("/p/kvd/pulls/4/approve").status_code == 404
     pullrequests.plan_approved()

@@ -123,6 +123,12 @@ def test_runs(kvd: World) -> None:
     problem = maintainer.refused("POST", "projects/kvd/runs", {"pull_request": 7, "head": "f" * 40})
     assert problem["status"] == 409
     asked = {"pull_request": 7, "head": kvd.shas[0]}
+    problem = maintainer.refused("POST", "projects/kvd/runs", asked | {"dry_run": True})
+    assert (problem["status"], "adds nothing to main" in problem["detail"]) == (409, True)
+    PullRequest.objects.update(head_sha="f" * 40)
+    outcome = maintainer.write("POST", "projects/kvd/runs", asked | {"head": "f" * 40, "dry_run": True}, 200)
+    assert (outcome["machines"][0]["queued"], Approval.objects.count()) == (1, 0)
+    PullRequest.objects.update(head_sha=kvd.shas[0])
     assert maintainer.write("POST", "projects/kvd/runs", asked, 202)["approved_head"] == kvd.shas[0]
     assert Approval.objects.get().pull_request == pull
     triager = program("bob", project=kvd.project, role=Role.TRIAGER)

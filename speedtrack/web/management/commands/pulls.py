@@ -7,6 +7,7 @@ from django.core.management.base import CommandError
 
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs import pullrequests, tracking
+from speedtrack.runs.models import Approval
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, said
 
@@ -33,7 +34,8 @@ class Command(PlainCommand):
             pull = pull_numbered(project, options["number"])
             if not options["head"]:
                 raise CommandError(f"name the head that you have looked at: --head {pull.head_sha}")
-            self.stdout.write(said(lambda: approve(pull, options["head"]), options["dry_run"]))
+            approve = pullrequests.approve_as_fetched if options["dry_run"] else pullrequests.approve
+            self.stdout.write(said(lambda: approved(approve(pull, options["head"], None)), options["dry_run"]))
         except (tracking.NoSuchThing, pullrequests.NotApprovable) as e:
             raise CommandError(str(e)) from e
 
@@ -44,8 +46,8 @@ class Command(PlainCommand):
             self.stdout.write(f"{pull.number:6} {pull.head_sha} {state:18} {pull.title}")
 
 
-def approve(pull: PullRequest, head: str) -> str:
-    return f"{pullrequests.approve(pull, head, None)} is approved: the process `git` fetches it and queues its runs"
+def approved(approval: Approval) -> str:
+    return f"{approval} is approved: the process `git` fetches it and queues its runs"
 
 
 def pull_numbered(project: Project, number: int) -> PullRequest:
