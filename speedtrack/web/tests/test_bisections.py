@@ -9,6 +9,7 @@ from django.test import Client
 
 from speedtrack.alerts import bisecting
 from speedtrack.alerts.models import Bisection
+from speedtrack.runs import tracking
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, html_of, queries, world
@@ -47,7 +48,7 @@ def test_a_form_begins_one_and_its_page_shows_the_way(client: Client, made: Worl
     bisection = Bisection.objects.get()
     assert answer.redirect_chain[-1][0] == f"/bisections/{bisection.pk}/"
     assert bisection.asked_by == user and bisection.benchmark_set.names == ["get-p1", "set-p1"]
-    assert "<strong>Measuring.</strong> At most 4 more commits" in page
+    assert "<strong>Measuring:</strong> about " in page and ", 4 steps at most; each step measures one commit." in page
     assert "get-p1 waits for the pairs of both ends" in page
     finish(made)
     page = html_of(client.get(f"/bisections/{bisection.pk}/"))
@@ -59,6 +60,36 @@ def test_a_form_begins_one_and_its_page_shows_the_way(client: Client, made: Worl
     assert 'class="new possible"' in page and 'class="old"' in page
     listed = html_of(client.get("/p/kvd/bisect/"))
     assert f'<a href="/bisections/{bisection.pk}/">' in listed and "done" in listed
+
+
+def test_the_expected_end_counts_the_steps_and_what_waits(client: Client, made: World) -> None:
+    for run in Run.objects.all():
+        builders.take_time(run, build_s=0, trial_s=20, between_s=0, around_s=60)
+    bisection = bisecting.start(made.commit(0), made.commit(-1), made.machines[0], ["get-p1"])
+    (step,) = bisection.runs.all()
+    step_s = 60 + step.trials * 2 * 20  # a pair takes as long as two trials
+    address = f"/bisections/{bisection.pk}/"
+
+    def expected_s() -> float:
+        seconds = bisecting.expected(bisection, bisecting.stored_searches(bisection)).seconds
+        assert seconds is not None
+        return seconds
+
+    assert expected_s() == pytest.approx(4 * step_s, abs=5)
+    assert f"about {round(4 * step_s / 60)} min, 4 steps at most;" in html_of(client.get(address))
+    queue_of = tracking.choose("kvd", made.shas[3], ["get-p1"], None, fetches=False)
+    assert tracking.queue_by_hand(queue_of) == 1
+    other = Run.objects.latest("pk")
+    other_s = 60 + other.trials * 20
+    assert expected_s() == pytest.approx(4 * step_s + other_s, abs=5), "it waits behind this step, before the next"
+    tracking.raise_run(other.pk)
+    assert expected_s() == pytest.approx(4 * step_s + other_s, abs=5), "and is counted once"
+    assert builders.claim(made.machines[0]) == other
+    assert expected_s() == pytest.approx(4 * step_s + other_s, abs=5)
+    made.machines[0].paused = True
+    made.machines[0].save()
+    page = html_of(client.get(address))
+    assert "<strong>Measuring:</strong> 4 steps at most; each step measures one commit. kvd-m1 takes no work now." in page
 
 
 def test_an_improvement_is_no_slowdown(client: Client, made: World, user: User) -> None:
