@@ -118,12 +118,23 @@ def path_between(before: Commit, commit: Commit) -> list[int]:
     return list(between.order_by("number").values_list("commit_id", flat=True))
 
 
+def told(bisection: Bisection) -> str:
+    """What was begun, and how long it takes. Its number is no part of it: a dry run uses up numbers."""
+    ends = f"{bisection.before.short}..{bisection.commit.short}"
+    names = ", ".join(bisection.benchmark_set.names)
+    return (
+        f"a bisection of {ends} on {bisection.machine} by {names}: {expected(bisection, searches_of(bisection)).words}"
+    )
+
+
 @transaction.atomic
-def stop(bisection: Bisection, why: str) -> None:
-    """End a bisection, and cancel what is queued or measured for it alone."""
-    bisection = Bisection.objects.select_for_update().get(pk=bisection.pk)
-    if bisection.ended_at is None:
-        end(bisection, why)
+def stop(bisection: Bisection, why: str) -> str:
+    """End a bisection, and cancel what is queued or measured for it alone. Return a sentence."""
+    bisection = Bisection.objects.select_for_update(of=("self",)).get(pk=bisection.pk)
+    if bisection.ended_at is not None:
+        return f"{bisection} has ended already"
+    end(bisection, why)
+    return f"{bisection} has ended"
 
 
 def step() -> int:
