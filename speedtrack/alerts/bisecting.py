@@ -15,27 +15,26 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Avg, ExpressionWrapper, F, fields
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from speedtrack.alerts import pairing
 from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.alerts.measuring import MOST_BENCHMARKS, NotMeasurable
 from speedtrack.alerts.models import Bisection, BisectionAnswer
 from speedtrack.alerts.trouble import DATABASE_AWAY
-from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Commit, Position
-from speedtrack.runs import planning, queue
-from speedtrack.runs.models import Machine, Reason, Run, Side, Status
+from speedtrack.runs import estimates, planning, queue
+from speedtrack.runs.models import ACTIVE, Machine, Reason, Run, Side, Status
 from speedtrack.runs.order import PRIORITY
+from speedtrack.runs.progress import about
 from speedtrack.stats import bisect, compare, narrow, sequential
 from speedtrack.stats.bisect import CommitRange
 from speedtrack.stats.narrow import CommitLevel
@@ -119,12 +118,23 @@ def path_between(before: Commit, commit: Commit) -> list[int]:
     return list(between.order_by("number").values_list("commit_id", flat=True))
 
 
+def told(bisection: Bisection) -> str:
+    """What was begun, and how long it takes. Its number is no part of it: a dry run uses up numbers."""
+    ends = f"{bisection.before.short}..{bisection.commit.short}"
+    names = ", ".join(bisection.benchmark_set.names)
+    return (
+        f"a bisection of {ends} on {bisection.machine} by {names}: {expected(bisection, searches_of(bisection)).words}"
+    )
+
+
 @transaction.atomic
-def stop(bisection: Bisection, why: str) -> None:
-    """End a bisection, and cancel what is queued or measured for it alone."""
-    bisection = Bisection.objects.select_for_update().get(pk=bisection.pk)
-    if bisection.ended_at is None:
-        end(bisection, why)
+def stop(bisection: Bisection, why: str) -> str:
+    """End a bisection, and cancel what is queued or measured for it alone. Return a sentence."""
+    bisection = Bisection.objects.select_for_update(of=("self",)).get(pk=bisection.pk)
+    if bisection.ended_at is not None:
+        return f"{bisection} has ended already"
+    end(bisection, why)
+    return f"{bisection} has ended"
 
 
 def step() -> int:
@@ -381,16 +391,37 @@ class Expected:
 
     @property
     def words(self) -> str:
-        return numbers.duration(self.seconds) if self.seconds else ""
+        """Such as: about 25 min, 3 steps at most."""
+        steps = f"{self.steps} step{'' if self.steps == 1 else 's'} at most"
+        return steps if self.seconds is None else f"about {about(self.seconds)}, {steps}"
 
 
 def expected(bisection: Bisection, searches: Sequence[Search]) -> Expected:
     """What is left to do. Benchmarks that change at one place share their steps."""
+    if bisection.ended_at is not None:
+        return Expected(0, None)
     ranges = [(one, left) for one in searches if (left := one.is_at(bisection))]
     known = bool(searches) and not any(is_open(one.answers.get(bisection.commit_id)) for one in searches)
     steps = max((bisect.steps_left(one.levels(bisection), left) for one, left in ranges), default=0)
     if not known:
         steps = max(steps, 1 + math.ceil(math.log2(len(bisection.path))))
-    took = ExpressionWrapper(F("ended_at") - F("started_at"), fields.DurationField())
-    usual: timedelta | None = bisection.runs.filter(status=Status.SUCCEEDED).aggregate(usual=Avg(took))["usual"]
-    return Expected(steps, steps * usual.total_seconds() if usual else None)
+    steps = max(steps, 1)  # a commit that is measured again was counted already
+    return Expected(steps, seconds_of(bisection, steps))
+
+
+def seconds_of(bisection: Bisection, steps: int) -> float | None:
+    """How long so many steps take, each like the one under way, with the runs that go before them; None: not known."""
+    own = bisection.runs.unfinished().select_related("machine").order_by("pk")
+    run = own.filter(status__in=ACTIVE).first() or own.first()  # the others are for what may come after it
+    times = estimates.expected_times(run) if run else None
+    if run is None or times is None or times.ends_at is None or not bisection.machine.takes_work:
+        return None
+    first_s = (times.ends_at - timezone.now()).total_seconds()
+    if steps == 1:
+        return first_s
+    by_hand = Run.objects.filter(status=Status.QUEUED, machine=bisection.machine_id, priority__gte=run.priority)
+    others = by_hand.exclude(bisections=bisection)  # they go before a run that is queued after them
+    if run.status == Status.QUEUED:
+        others = others.exclude(pk__in=estimates.runs_ahead(run).values("pk"))
+    waiting_s = estimates.total_s(estimates.learn([run.machine_id]), others).get(run.machine_id, 0.0)
+    return None if waiting_s is None else first_s + waiting_s + (steps - 1) * times.phases.seconds

@@ -1,4 +1,4 @@
-"""How long runs will take, by phase: from the newest runs of the same suite on the same machine.
+"""How long runs will take, by phase, and when they begin and end: from the newest runs of that suite on that machine.
 
 A run builds its sides, measures trials or pairs of each benchmark, and spends some time on what is around: fetching the
 source, setting up, reporting. Of each of these the median of the newest runs is taken, so one odd run says nothing.
@@ -16,9 +16,12 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import BooleanField, Count, ExpressionWrapper, Min, Q
+from django.utils import timezone
 
 from speedtrack.benchmarks.models import SetMember
-from speedtrack.runs.models import ACTIVE, Build, Reason, Run, RunQuerySet
+from speedtrack.runs import windows
+from speedtrack.runs.models import ACTIVE, Build, Reason, Run, RunQuerySet, Status
+from speedtrack.runs.order import PRIORITY
 
 LEARNED = 24  # newest runs of a machine that are learned from
 WITHIN = timedelta(days=30)
@@ -267,3 +270,48 @@ def left_s(run: Run, expected: Estimate, now: datetime) -> float:
         return float(expected.trials_s * (1 - done / total) + expected.around_s / 2)  # half of it was before the trials
     passed = (now - run.started_at).total_seconds() if run.started_at else 0.0
     return max(0.0, expected.seconds - passed)
+
+
+@dataclass(frozen=True)
+class ExpectedTimes:
+    """``starts_at``: None once it has started; both None if its machine takes no work now."""
+
+    phases: Estimate
+    starts_at: datetime | None
+    ends_at: datetime | None
+
+
+def runs_ahead(run: Run) -> RunQuerySet:
+    """The waiting runs that the machine would take before this one now."""
+    more = Q(priority__gt=run.priority)
+    newer = Q(priority=run.priority, rank__gt=run.rank)
+    older = Q(priority=run.priority, rank=run.rank, pk__lt=run.pk)
+    found: RunQuerySet = Run.objects.filter(more | newer | older, machine=run.machine, status=Status.QUEUED)
+    return found
+
+
+def expected_times(run: Run) -> ExpectedTimes | None:
+    """When a run is expected to begin and to end; None once it has ended, or while its machine takes no work."""
+    if run.done:
+        return None
+    learned = learn([run.machine_id])
+    active = Run.objects.active().filter(machine=run.machine)
+    ids = [run.pk, *active.values_list("pk", flat=True)]
+    phases = {pk: learned.estimate(work) for pk, work in works_of(Run.objects.filter(pk__in=ids)).items()}
+    own, now = phases[run.pk], timezone.now()
+    if own is None:
+        return None
+    if run.status in ACTIVE:
+        return ExpectedTimes(own, None, now + timedelta(seconds=left_s(run, own, now)))
+    first_s = 0.0
+    for one in active:
+        expected = phases.get(one.pk)
+        first_s += left_s(one, expected, now) if expected else 0.0
+    ahead_s = total_s(learned, runs_ahead(run)).get(run.machine_id, 0.0)
+    if ahead_s is None or not run.machine.takes_work:
+        return ExpectedTimes(own, None, None)
+    opens_at = windows.opens_at(run.machine.windows, run.machine.zone, now)
+    is_by_hand = run.priority >= PRIORITY["manual"]
+    begins = opens_at if opens_at and not is_by_hand else now + timedelta(seconds=first_s)
+    starts_at = begins + timedelta(seconds=ahead_s)
+    return ExpectedTimes(own, starts_at, starts_at + timedelta(seconds=own.seconds))

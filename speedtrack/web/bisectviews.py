@@ -1,5 +1,7 @@
 """Bisections by hand: the list of a project with the form that begins one, one of them, and its end."""
 
+from functools import partial
+
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
@@ -12,6 +14,7 @@ from speedtrack.alerts.models import Bisection
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.web.pages import bisection as bisection_page
 from speedtrack.web.requests.permissions import note
+from speedtrack.web.requests.previews import do_or_preview
 from speedtrack.web.scope import project_or_404
 
 
@@ -25,18 +28,26 @@ def bisect(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def begin(request: HttpRequest, slug: str) -> HttpResponse:
-    assert isinstance(request.user, User)
+    user = request.user
+    assert isinstance(user, User)
     project = project_or_404(slug)
+    made: list[Bisection] = []
     try:
         asked = bisection_page.read_form(project, request.POST)
-        made = bisecting.start(
-            asked.before, asked.commit, asked.machine, asked.names, metric=asked.metric, asked_by=request.user
-        )
+
+        def verb() -> str:
+            made.append(asked.begin(user))
+            return bisecting.told(made[-1])
+
+        is_done = do_or_preview(request, verb)
     except (NotMeasurable, DefinitionError) as e:
         messages.error(request, f"Nothing was queued: {e}.")
         return redirect("bisect", slug=slug)
-    note(request, "bisection.begin", f"bisection {made.pk}: {made.before.short}..{made.commit.short}", project)
-    return redirect("bisection", pk=made.pk)
+    if not is_done:
+        return redirect(f"{request.path}?{bisection_page.preset_by(request.POST).urlencode()}")
+    one = made[-1]
+    note(request, "bisection.begin", f"bisection {one.pk}: {one.before.short}..{one.commit.short}", project)
+    return redirect("bisection", pk=one.pk)
 
 
 @require_safe
@@ -50,7 +61,7 @@ def stop_bisection(request: HttpRequest, pk: int) -> HttpResponse:
     """End a bisection, and cancel what it has queued. GET: back to its page."""
     found = get_object_or_404(Bisection, pk=pk)
     if request.method == "POST":
-        bisecting.stop(found, f"stopped by {request.user.get_username()}")
-        note(request, "bisection.stop", f"bisection {pk}", found.project)
-        messages.success(request, "The bisection has ended.")
+        stop = partial(bisecting.stop, found, f"stopped by {request.user.get_username()}")
+        if do_or_preview(request, stop):
+            note(request, "bisection.stop", f"bisection {pk}", found.project)
     return redirect("bisection", pk=pk)

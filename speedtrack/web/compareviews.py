@@ -16,9 +16,9 @@ from speedtrack.alerts import measuring
 from speedtrack.alerts.measuring import AskedPairs, NotMeasurable
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.runs import estimates
 from speedtrack.web.pages import latency as latency_page
 from speedtrack.web.pages import queue as queue_page
-from speedtrack.web.pages import run as run_page
 from speedtrack.web.pages.compare import document
 from speedtrack.web.pages.compare import page as compare_page
 from speedtrack.web.pages.compare.sides import BothSides, ComparedSide
@@ -97,9 +97,9 @@ def sentence_of(asked: AskedPairs, access: Access) -> str:
     health = queue_page.work_of(run.machine, access).health
     if health in ("quarantine", "paused", "silent", "never seen"):
         return f"{what}. The machine takes no work now: {health}."
-    expected = run_page.expected_times(run)
+    expected = estimates.expected_times(run)
     if expected is None or expected.ends_at is None:
-        ahead = run_page.runs_ahead(run).count()
+        ahead = estimates.runs_ahead(run).count()
         return f"{what}, with {ahead} run{'' if ahead == 1 else 's'} before it."
     left_s = (expected.ends_at - timezone.now()).total_seconds()
     return f"{what}. It will be done in about {numbers.duration(left_s)}, at {expected.ends_at:%H:%M} UTC."

@@ -3,6 +3,7 @@
 from speedtrack.api.v1 import (
     alerts,
     annotations,
+    bisections,
     comparing,
     evidence,
     files,
@@ -21,6 +22,7 @@ ROUTERS = (
     measuring.router,
     comparing.router,
     evidence.router,
+    bisections.router,
     gates.router,
     alerts.router,
     runs.router,

@@ -1,4 +1,4 @@
-"""What stands behind numbers and verdicts: imports, bisections, checks of canaries, profiles, latencies, noise."""
+"""What stands behind numbers and verdicts: imports, checks of canaries, profiles, latencies, noise."""
 
 from typing import Annotated
 
@@ -8,21 +8,17 @@ from ninja import Path, Query, Router, Schema
 from pydantic import Field
 
 from speedtrack.accounts import access
-from speedtrack.alerts import bisecting, lines
-from speedtrack.alerts.models import Bisection, SeriesSensitivity
+from speedtrack.alerts import lines
+from speedtrack.alerts.models import SeriesSensitivity
 from speedtrack.api.v1.documents.common import Id
 from speedtrack.api.v1.documents.evidence import (
-    BisectionDetails,
-    BisectionDocument,
     CanaryCheckDocument,
     ImportDocument,
     LatencyDocument,
     ProfileDetails,
     ProfileDocument,
     Quantile,
-    SearchDocument,
     SensitivityDocument,
-    bisection_fields,
 )
 from speedtrack.api.v1.measuring import SeriesFilters, machine_or_404
 from speedtrack.api.v1.revisions import commit_given
@@ -30,7 +26,6 @@ from speedtrack.api.v1.runs import run_or_404
 from speedtrack.api.v1.serving.callers import Call, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.benchmarks.metrics import HEADLINE
-from speedtrack.projects.models import Commit
 from speedtrack.runs import latencies
 from speedtrack.runs.models import CanaryCheck, Import, Profile, Result
 
@@ -61,30 +56,6 @@ def known_imports() -> QuerySet[Import]:
 
 def runs_of(one: Import) -> int:
     return int(one.count_of_runs)  # type: ignore[attr-defined]  # of the query
-
-
-@router.get("projects/{slug}/bisections", response=Page[BisectionDocument], summary="List bisections")
-def list_bisections(request: Call, slug: str, paging: Query[Paging]) -> Page[BisectionDocument]:
-    """Searches for the commit of a change that people asked for, the newest first."""
-    rows = known_bisections().filter(project=project_or_404(request, slug))
-    return page_of(request, rows, paging, lambda some: map(BisectionDocument.of, some))
-
-
-@router.get("bisections/{bisection_id}", response=BisectionDetails, summary="Read a bisection")
-def read_bisection(request: Call, bisection_id: Path[Id]) -> BisectionDetails:
-    """A bisection with what is known of each benchmark."""
-    found = known_bisections().filter(pk=bisection_id, project__in=access.visible(request.auth)).first()
-    if found is None:
-        raise Http404(f"There is no bisection {bisection_id}, or its project is private.")
-    shas = dict(Commit.objects.filter(pk__in=[found.before_id, *found.path]).values_list("pk", "sha"))
-    searches = [SearchDocument.of(one, found, shas) for one in bisecting.stored_searches(found)]
-    runs = list(found.runs.order_by("pk").values_list("pk", flat=True))
-    return BisectionDetails(**bisection_fields(found), searches=searches, runs=runs)
-
-
-def known_bisections() -> QuerySet[Bisection]:
-    related = Bisection.objects.select_related("project", "machine", "before", "commit", "asked_by", "benchmark_set")
-    return related.defer("machine__facts")
 
 
 @router.get("machines/{name}/canary-checks", response=Page[CanaryCheckDocument], summary="List checks of canaries")

@@ -16,11 +16,12 @@ from django.db.models import QuerySet
 from speedtrack.accounts import access
 from speedtrack.accounts.access import Caller
 from speedtrack.alerts.models import Alert, Bisection, Mute
-from speedtrack.projects.models import Annotation, Project
+from speedtrack.projects.models import Annotation, Delivery, Position, Project
 from speedtrack.runs.models import Import, Machine, Measurement, PairedComparison, Profile, Run, Series, Status
 
 Schema = dict[str, Any]
 TOKEN = "$SPEEDTRACK_TOKEN"  # noqa: S105 - the name of a variable
+OLDER = 9  # commits: the older end of an example lies so many before the newest, or less
 DEEPEST = 6  # documents within documents, in examples
 LONGEST_LINE = 100  # characters
 ENDLESS = 2**31 - 1  # a bound from here on is that of a column, not worth a word
@@ -187,7 +188,7 @@ class Examples:
             .first()
         )
         self.project: Project | None = measured.project if measured else visible.order_by("slug").first()
-        machine = Machine.objects.order_by("name").values_list("name", flat=True).first()
+        machine = Machine.objects.filter(outside=False).order_by("name").values_list("name", flat=True).first()
         self.branch = self.project.default_branch if self.project else "main"
         self.known: dict[str, Any] = {
             "slug": self.project.slug if self.project else None,
@@ -209,17 +210,24 @@ class Examples:
             "base": f"{self.branch}",
             "head": self.branch,
         }
+        line = Position.objects.filter(branch__project=self.project, branch__name=self.branch).order_by("-number")
+        before = line.values_list("commit__sha", flat=True)[1:OLDER]
+        delivery = newest(Delivery.objects.filter(project=self.project))
+        #: Instead of the examples of fields, which name what is nowhere.
+        self.values = {"before": next(iter(list(before)[::-1]), "BEFORE"), "deliveries": [delivery or 1]}
         waiting = Run.objects.filter(project=self.project, status=Status.QUEUED)
         ended = Run.objects.filter(project=self.project, status__in=(Status.FAILED, Status.CANCELLED))
-        self.runs = {
-            "cancel_run": newest(waiting),
-            "retry_run": newest(ended),
-            "raise_run": waiting.order_by("pk").values_list("pk", flat=True).first(),
+        self.of_operations = {
+            "cancel_run": {"run_id": newest(waiting)},
+            "retry_run": {"run_id": newest(ended)},
+            "raise_run": {"run_id": waiting.order_by("pk").values_list("pk", flat=True).first()},
+            "end_bisection": {"bisection_id": newest(Bisection.objects.measuring().filter(project=self.project))},
         }
 
     def line(self, method: str, path: str, operation: Schema, body: Schema) -> str:
         """A line for a shell, whose environment has the token."""
-        known = self.known | {"run_id": self.runs.get(operation["operationId"]) or self.known["run_id"]}
+        own = self.of_operations.get(operation["operationId"], {})
+        known = self.known | {name: pk for name, pk in own.items() if pk}
         query = {}
         for one in operation["parameters"]:
             value = known.get(one["name"]) or one["name"].upper()
@@ -229,7 +237,8 @@ class Examples:
                 query[one["name"]] = value
         address = f"{settings.URL}{path}{f'?{urlencode(query)}' if query else ''}"
         words = ["curl --fail-with-body -sS"]
-        if method != "GET" or (self.project and not self.project.is_public):
+        needs_role = "Needs the role" in operation.get("description", "")
+        if method != "GET" or needs_role or (self.project and not self.project.is_public):
             words.append(f'-H "Authorization: Bearer {TOKEN}"')
         if method != "GET":
             words.append(f"-X {method}")
@@ -243,6 +252,7 @@ class Examples:
     def body(self, schema: Schema) -> dict[str, Any]:
         """The fields of a body that have examples; ``main`` stands for the default branch."""
         shown = {name: one["examples"][0] for name, one in schema["properties"].items() if "examples" in one}
+        shown |= {name: value for name, value in self.values.items() if name in shown}
         return {
             name: value.replace("main", self.branch) if name in ("head", "base", "branch", "commit") else value
             for name, value in shown.items()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from django.contrib.auth.models import User
 from django.db.models import Prefetch
 from django.http import Http404, QueryDict
 
@@ -72,6 +73,14 @@ def load(slug: str, query: QueryDict) -> BisectPage:
     )
 
 
+def preset_by(form: QueryDict) -> QueryDict:
+    """The address that presets the form with what was sent."""
+    query = form.copy()
+    for name in form.keys() - {"before", "commit", "machine", "metric", "benchmark"}:
+        del query[name]
+    return query
+
+
 @dataclass(frozen=True)
 class AskedBisection:
     """What a form asks for."""
@@ -82,26 +91,31 @@ class AskedBisection:
     names: list[str]
     metric: str
 
+    def begin(self, asked_by: User | None) -> Bisection:
+        """Raises NotMeasurable, or DefinitionError for an invalid suite."""
+        return bisecting.start(self.before, self.commit, self.machine, self.names, self.metric, asked_by)
+
 
 def read_form(project: Project, form: QueryDict) -> AskedBisection:
     """Raises NotMeasurable for what the project does not have."""
-    named = [form.get(key, "").strip() for key in ("before", "commit")]
-    ends = []
-    if not all(named):
-        raise NotMeasurable("name both commits")
-    for name, place in zip(named, places_of((project, name) for name in named), strict=True):
+    ends = [form.get(key, "").strip() for key in ("before", "commit")]
+    return asked_for(project, ends, form.get("machine", ""), form.getlist("benchmark"), form.get("metric", ""))
+
+
+def asked_for(project: Project, ends: list[str], machine: str, names: list[str], metric: str) -> AskedBisection:
+    """What these names mean; ``ends``: the older one first. Raises NotMeasurable for what the project does not have."""
+    if not all(ends):
+        raise NotMeasurable("name both commits, the older one first")
+    commits = []
+    for name, place in zip(ends, places_of((project, name) for name in ends), strict=True):
         if place is None:
-            raise NotMeasurable(
-                f"{project.name} has no commit, branch or tag {name!r}" if name else "name both commits"
-            )
-        ends.append(Commit.objects.get(pk=place.commit_id))
-    machines = {machine.name: machine for machine in machines_of(project) if machine.retired_at is None}
-    name = form.get("machine", "")
-    if name not in machines:
-        raise NotMeasurable(f"no machine {name!r} measures {project.name}")
-    return AskedBisection(
-        ends[0], ends[1], machines[name], form.getlist("benchmark"), form.get("metric", "") or HEADLINE
-    )
+            raise NotMeasurable(f"{project.name} has no commit, branch or tag {name!r}")
+        commits.append(Commit.objects.get(pk=place.commit_id))
+    machines = {one.name: one for one in machines_of(project) if one.retired_at is None}
+    if machine not in machines:
+        raise NotMeasurable(f"no machine {machine!r} measures {project.name}")
+    before, commit = commits
+    return AskedBisection(before, commit, machines[machine], names, metric or HEADLINE)
 
 
 @dataclass(frozen=True)

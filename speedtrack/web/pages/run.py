@@ -2,21 +2,19 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.http import Http404
-from django.utils import timezone
 
 from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.retention import policies
-from speedtrack.runs import estimates, logs, reproduce, states, windows
-from speedtrack.runs.estimates import Estimate
+from speedtrack.runs import estimates, logs, reproduce, states
+from speedtrack.runs.estimates import ExpectedTimes
 from speedtrack.runs.logs import Line
 from speedtrack.runs.models import (
-    ACTIVE,
     Attempt,
     Build,
     Import,
@@ -25,10 +23,8 @@ from speedtrack.runs.models import (
     Result,
     Run,
     RunEvent,
-    RunQuerySet,
     Status,
 )
-from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.progress import Progress, progress_of
 from speedtrack.runs.rates import members_of
 from speedtrack.web.pages.facts import FactGroups
@@ -62,15 +58,6 @@ class MeasurementRow(NamedTuple):
     n: int
     flags: list[str]
     accepted: bool
-
-
-@dataclass(frozen=True)
-class ExpectedTimes:
-    """``starts_at``: None once it has started; both None if its machine takes no work now."""
-
-    phases: Estimate
-    starts_at: datetime | None
-    ends_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -176,8 +163,8 @@ def load(pk: int, access: Access) -> RunPage:
         run=run,
         live=not run.done,
         progress=progress_of([run]).get(pk),
-        ahead=runs_ahead(run).count() if run.status == Status.QUEUED else 0,
-        expected=expected_times(run),
+        ahead=estimates.runs_ahead(run).count() if run.status == Status.QUEUED else 0,
+        expected=estimates.expected_times(run),
         benchmarks=len(members_of(run.benchmark_set_id)),
         log=log,
         log_lines=log_lines,
@@ -226,42 +213,6 @@ def deletions_in_words(run: Run, lacking: Collection[str]) -> list[str]:
     """A sentence for each policy that has deleted what an ended run lacks."""
     deletions = policies.deletions(run.ended_at) if run.done and lacking else {}
     return [f"{LACKING[name]} {deletions[name]}." for name in lacking if name in deletions]
-
-
-def runs_ahead(run: Run) -> RunQuerySet:
-    """The waiting runs that the machine would take before this one now."""
-    more = Q(priority__gt=run.priority)
-    newer = Q(priority=run.priority, rank__gt=run.rank)
-    older = Q(priority=run.priority, rank=run.rank, pk__lt=run.pk)
-    found: RunQuerySet = Run.objects.filter(more | newer | older, machine=run.machine, status=Status.QUEUED)
-    return found
-
-
-def expected_times(run: Run) -> ExpectedTimes | None:
-    """When a run is expected to begin and to end; None once it has ended, or while its machine takes no work."""
-    if run.done:
-        return None
-    learned = estimates.learn([run.machine_id])
-    active = Run.objects.active().filter(machine=run.machine)
-    ids = [run.pk, *active.values_list("pk", flat=True)]
-    phases = {pk: learned.estimate(work) for pk, work in estimates.works_of(Run.objects.filter(pk__in=ids)).items()}
-    own, now = phases[run.pk], timezone.now()
-    if own is None:
-        return None
-    if run.status in ACTIVE:
-        return ExpectedTimes(own, None, now + timedelta(seconds=estimates.left_s(run, own, now)))
-    first_s = 0.0
-    for one in active:
-        expected = phases.get(one.pk)
-        first_s += estimates.left_s(one, expected, now) if expected else 0.0
-    ahead_s = estimates.total_s(learned, runs_ahead(run)).get(run.machine_id, 0.0)
-    if ahead_s is None or not run.machine.takes_work:
-        return ExpectedTimes(own, None, None)
-    opens_at = windows.opens_at(run.machine.windows, run.machine.zone, now)
-    is_by_hand = run.priority >= PRIORITY["manual"]
-    begins = opens_at if opens_at and not is_by_hand else now + timedelta(seconds=first_s)
-    starts_at = begins + timedelta(seconds=ahead_s)
-    return ExpectedTimes(own, starts_at, starts_at + timedelta(seconds=own.seconds))
 
 
 def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:

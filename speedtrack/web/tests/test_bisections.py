@@ -1,14 +1,18 @@
 """The pages of bisections: the form, the path as a strip, what is known and how long it will take."""
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
 from django.test import Client
 
+from speedtrack.accounts.models import AuditEntry
 from speedtrack.alerts import bisecting
 from speedtrack.alerts.models import Bisection
+from speedtrack.runs import tracking
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, html_of, queries, world
@@ -47,7 +51,7 @@ def test_a_form_begins_one_and_its_page_shows_the_way(client: Client, made: Worl
     bisection = Bisection.objects.get()
     assert answer.redirect_chain[-1][0] == f"/bisections/{bisection.pk}/"
     assert bisection.asked_by == user and bisection.benchmark_set.names == ["get-p1", "set-p1"]
-    assert "<strong>Measuring.</strong> At most 4 more commits" in page
+    assert "<strong>Measuring:</strong> about " in page and ", 4 steps at most; each step measures one commit." in page
     assert "get-p1 waits for the pairs of both ends" in page
     finish(made)
     page = html_of(client.get(f"/bisections/{bisection.pk}/"))
@@ -59,6 +63,36 @@ def test_a_form_begins_one_and_its_page_shows_the_way(client: Client, made: Worl
     assert 'class="new possible"' in page and 'class="old"' in page
     listed = html_of(client.get("/p/kvd/bisect/"))
     assert f'<a href="/bisections/{bisection.pk}/">' in listed and "done" in listed
+
+
+def test_the_expected_end_counts_the_steps_and_what_waits(client: Client, made: World) -> None:
+    for run in Run.objects.all():
+        builders.take_time(run, build_s=0, trial_s=20, between_s=0, around_s=60)
+    bisection = bisecting.start(made.commit(0), made.commit(-1), made.machines[0], ["get-p1"])
+    (step,) = bisection.runs.all()
+    step_s = 60 + step.trials * 2 * 20  # a pair takes as long as two trials
+    address = f"/bisections/{bisection.pk}/"
+
+    def expected_s() -> float:
+        seconds = bisecting.expected(bisection, bisecting.stored_searches(bisection)).seconds
+        assert seconds is not None
+        return seconds
+
+    assert expected_s() == pytest.approx(4 * step_s, abs=5)
+    assert f"about {round(4 * step_s / 60)} min, 4 steps at most;" in html_of(client.get(address))
+    queue_of = tracking.choose("kvd", made.shas[3], ["get-p1"], None, fetches=False)
+    assert tracking.queue_by_hand(queue_of) == 1
+    other = Run.objects.latest("pk")
+    other_s = 60 + other.trials * 20
+    assert expected_s() == pytest.approx(4 * step_s + other_s, abs=5), "it waits behind this step, before the next"
+    tracking.raise_run(other.pk)
+    assert expected_s() == pytest.approx(4 * step_s + other_s, abs=5), "and is counted once"
+    assert builders.claim(made.machines[0]) == other
+    assert expected_s() == pytest.approx(4 * step_s + other_s, abs=5)
+    made.machines[0].paused = True
+    made.machines[0].save()
+    page = html_of(client.get(address))
+    assert "<strong>Measuring:</strong> 4 steps at most; each" in page and "kvd-m1 takes no work now." in page
 
 
 def test_an_improvement_is_no_slowdown(client: Client, made: World, user: User) -> None:
@@ -86,6 +120,63 @@ def test_what_cannot_be_bisected_is_refused_with_a_reason(
     answer = client.post("/p/kvd/bisect/", asked(made, **changes), follow=True)
     assert why in html_of(answer) and "Nothing was queued" in html_of(answer)
     assert not Bisection.objects.exists()
+
+
+def test_the_page_says_first_what_would_happen(client: Client, made: World, user: User) -> None:
+    tried = client.post("/p/kvd/bisect/", asked(made, preview="yes"), follow=True)
+    page = html_of(tried)
+    assert "Nothing was done. It would be: a bisection of" in page and "by get-p1, set-p1: about" in page
+    assert "4 steps at most" in page and "on kvd-m1: 1 run queued" in page
+    assert f'name="before" value="{made.shas[0]}"' in page and "<option selected> set-p1" in page, "it is kept"
+    assert not Bisection.objects.exists() and not Run.objects.unfinished().exists()
+    bisection = bisecting.start(made.commit(0), made.commit(-1), made.machines[0])
+    page = html_of(client.post(f"/bisections/{bisection.pk}/stop", {"preview": "yes"}, follow=True))
+    assert "1 waiting run taken from the queue" in page and "<strong>Measuring:</strong>" in page
+    assert not AuditEntry.objects.exists()
+
+
+def said(*words: str) -> str:
+    out = io.StringIO()
+    call_command("bisect", "kvd", *words, stdout=out)
+    return out.getvalue()
+
+
+def test_a_command_begins_tries_and_ends_one(made: World) -> None:
+    ends = f"{made.shas[0]}..main"
+    tried = said(ends, "--benchmarks", "get-p1", "--dry-run")
+    assert "Nothing was done. It would be: a bisection of" in tried and "4 steps at most" in tried
+    assert "on kvd-m1: 1 run queued, which take" in tried and "/bisections/" not in tried
+    assert not Bisection.objects.exists() and not AuditEntry.objects.exists()
+    answer = said(ends, "--benchmarks", "get-p1")
+    bisection = Bisection.objects.get()
+    assert answer.startswith("a bisection of") and answer.endswith(f"/bisections/{bisection.pk}/\n")
+    assert bisection.benchmark_set.names == ["get-p1"] and bisection.asked_by is None
+    assert said(ends, "--benchmarks", "get-p1") == answer, "it is under way already"
+    assert "1 waiting run taken from the queue" in said("--end", str(bisection.pk), "--dry-run")
+    assert Run.objects.unfinished().count() == 1
+    assert "has ended" in said("--end", str(bisection.pk))
+    bisection.refresh_from_db()
+    assert bisection.note == "stopped by a command" and not Run.objects.unfinished().exists()
+    noted = AuditEntry.objects.order_by("pk").values_list("action", "project__slug")
+    assert list(noted) == [*[("bisection.begin", "kvd")] * 2, ("bisection.stop", "kvd")]
+    with pytest.raises(CommandError, match="has ended already"):
+        said("--end", str(bisection.pk))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["main"], "name both commits"),
+        (["nowhere..main"], "no commit, branch or tag 'nowhere'"),
+        (["main..main"], "is both ends"),
+        (["main..main", "--machine", "other"], "no machine 'other' measures"),
+        (["--end", "7"], "kvd has no bisection 7"),
+        ([], "one of the arguments"),
+    ],
+)
+def test_a_command_refuses_with_a_reason(made: World, words: list[str], why: str) -> None:
+    with pytest.raises(CommandError, match=why):
+        said(*words)
 
 
 def test_only_who_has_a_login_begins_or_ends_one(client: Client, made: World) -> None:

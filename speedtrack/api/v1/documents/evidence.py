@@ -7,8 +7,8 @@ from pydantic import Field
 
 from speedtrack.alerts.bisecting import Search
 from speedtrack.alerts.models import Bisection, BisectionAnswer, SeriesSensitivity
-from speedtrack.api.v1.documents.common import Document, Text, Time
-from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.api.v1.documents.common import Document, Sent, Text, Time, Tried
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS
 from speedtrack.runs.models import CanaryCheck, Import, Profile
 
 
@@ -81,6 +81,18 @@ def bisection_fields(one: Bisection) -> dict[str, Any]:
     }
 
 
+class BisectionOrder(Tried):
+    """Between which two commits to search, on what grounds."""
+
+    before: Sent = Field(
+        min_length=1, max_length=250, description="the older end: a commit id, tag or branch", examples=["8.0.0"]
+    )
+    commit: Sent = Field(min_length=1, max_length=250, description="the newer end, likewise", examples=["main"])
+    machine: Sent | None = Field(None, max_length=50, description="null: the first one of the project")
+    benchmarks: list[Sent] = Field([], max_length=100, description="none: the usual ones, of which 8 are measured")
+    metric: Sent = Field(HEADLINE, max_length=100, description="of these benchmarks")
+
+
 class BisectionAnswerDocument(Document):
     """What all pairs of the older end and a commit say of a benchmark."""
 
@@ -133,6 +145,8 @@ class BisectionDetails(BisectionDocument):
 
     searches: list[SearchDocument]
     runs: list[int] = Field(description="ids of the paired runs, oldest first")
+    steps_left: int = Field(description="how many commits will be measured at most")
+    seconds_left: float | None = Field(description="about how long that takes; null: it has ended, or not known")
 
 
 class CanaryCheckDocument(Document):

@@ -80,13 +80,13 @@ class RotateOrder(Tried):
 class ReplayOrder(Tried):
     """Which calls are taken as if they had just arrived."""
 
-    deliveries: list[Id] = Field(min_length=1, max_length=1000, description="their ids")
+    deliveries: list[Id] = Field(min_length=1, max_length=1000, description="their ids", examples=[[1]])
 
 
 class PurgeOrder(Tried):
     """Which calls are deleted."""
 
-    older_than_days: int = Field(ge=0, le=36_500)
+    older_than_days: int = Field(ge=0, le=36_500, examples=[90])
     status: Annotated[str, Field(pattern="^(processed|ignored|)$", description="only these; empty: all")] = ""
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from speedtrack.accounts.models import AuditEntry, Role, Scope
+from speedtrack.alerts.models import Bisection
 from speedtrack.api.v1.tests.conftest import Program, program
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.runs import choosing
@@ -146,3 +147,31 @@ def test_owners_untrack(kvd: World) -> None:
     owner.write("POST", "projects/kvd/untrack")
     assert Project.objects.get().untracked_at is not None
     assert owner.refused("POST", "projects/kvd/untrack")["status"] == 409
+
+
+def test_bisections_are_begun_and_ended(kvd: World, maintainer: Program) -> None:
+    order = {"before": kvd.shas[0], "commit": "main", "benchmarks": ["get-p1"]}
+    path = "projects/kvd/bisections"
+    tried = maintainer.write("POST", path, order | {"dry_run": True})
+    assert tried["dry_run"] and tried["message"].endswith("3 steps at most")
+    assert tried["machines"][0]["queued"] == 1 and tried["machines"][0]["seconds"] > 0
+    assert not Bisection.objects.exists() and not AuditEntry.objects.exists()
+    made = maintainer.write("POST", path, order, status=201)
+    assert (made["before"], made["commit"], made["commits"]) == (kvd.shas[0], kvd.shas[3], 3)
+    assert made["asked_by"] == "mia" and made["ended_at"] is None
+    assert maintainer.write("POST", path, order, status=201) == made, "it is under way already"
+    read = maintainer.read(f"bisections/{made['id']}")
+    assert read["steps_left"] == 3 and read["seconds_left"] > 0 and len(read["runs"]) == 1
+    end = f"bisections/{made['id']}/end"
+    assert maintainer.write("POST", end, {"dry_run": True})["machines"][0]["gone"] == 1
+    assert Run.objects.unfinished().count() == 1
+    assert "has ended" in maintainer.write("POST", end)["message"]
+    assert not Run.objects.unfinished().exists()
+    read = maintainer.read(f"bisections/{made['id']}")
+    assert read["note"] == "stopped by mia" and read["steps_left"] == 0 and read["seconds_left"] is None
+    assert maintainer.refused("POST", end)["status"] == 409
+    assert [one.action for one in AuditEntry.objects.order_by("pk")][-1] == "bisection.stop"
+    for wrong in ({"before": "nowhere"}, {"before": "main"}, {"machine": "none"}, {"benchmarks": ["gone"]}):
+        assert maintainer.refused("POST", path, order | wrong)["status"] == 422
+    for other in (program("tia", project=kvd.project, role=Role.TRIAGER), program("rob", Scope.READ)):
+        assert other.refused("POST", path, order)["status"] == other.refused("POST", end)["status"] == 403

@@ -1,0 +1,112 @@
+"""Bisections: what they found, and how programs begin and end them."""
+
+from functools import partial
+
+from django.db.models import QuerySet
+from django.http import Http404
+from ninja import Path, Query, Router
+
+from speedtrack.accounts import access, audit
+from speedtrack.accounts.models import Role, Scope
+from speedtrack.alerts import bisecting
+from speedtrack.alerts.measuring import NotMeasurable
+from speedtrack.alerts.models import Bisection
+from speedtrack.api.v1.documents.common import Id, Tried
+from speedtrack.api.v1.documents.evidence import (
+    BisectionDetails,
+    BisectionDocument,
+    BisectionOrder,
+    SearchDocument,
+    bisection_fields,
+)
+from speedtrack.api.v1.documents.operating import Outcome
+from speedtrack.api.v1.operating import done
+from speedtrack.api.v1.revisions import commit_given
+from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
+from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.api.v1.serving.refusals import Conflict, Invalid
+from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
+from speedtrack.projects.models import Commit, Project
+from speedtrack.runs import tracking
+from speedtrack.runs.outlook import outlook
+
+router = Router(tags=["Evidence"])
+
+
+@router.get("projects/{slug}/bisections", response=Page[BisectionDocument], summary="List bisections")
+def list_bisections(request: Call, slug: str, paging: Query[Paging]) -> Page[BisectionDocument]:
+    """Searches for the commit of a change that people asked for, the newest first."""
+    rows = known_bisections().filter(project=project_or_404(request, slug))
+    return page_of(request, rows, paging, lambda some: map(BisectionDocument.of, some))
+
+
+@router.get("bisections/{bisection_id}", response=BisectionDetails, summary="Read a bisection")
+def read_bisection(request: Call, bisection_id: Path[Id]) -> BisectionDetails:
+    """A bisection with what is known of each benchmark."""
+    found = bisection_or_404(request, bisection_id)
+    shas = dict(Commit.objects.filter(pk__in=[found.before_id, *found.path]).values_list("pk", "sha"))
+    stored = bisecting.stored_searches(found)
+    left = bisecting.expected(found, stored)
+    return BisectionDetails(
+        **bisection_fields(found),
+        searches=[SearchDocument.of(one, found, shas) for one in stored],
+        runs=list(found.runs.order_by("pk").values_list("pk", flat=True)),
+        steps_left=left.steps,
+        seconds_left=left.seconds,
+    )
+
+
+def bisection_or_404(request: Call, bisection_id: int) -> Bisection:
+    found: Bisection | None = (
+        known_bisections().filter(pk=bisection_id, project__in=access.visible(request.auth)).first()
+    )
+    if found is None:
+        raise Http404(f"There is no bisection {bisection_id}, or its project is private.")
+    return found
+
+
+def known_bisections() -> QuerySet[Bisection]:
+    related = Bisection.objects.select_related("project", "machine", "before", "commit", "asked_by", "benchmark_set")
+    return related.defer("machine__facts")
+
+
+@router.post("projects/{slug}/bisections", response={200: Outcome, 201: BisectionDocument}, summary="Begin a bisection")
+@write
+def begin_bisection(request: Call, slug: str, order: BisectionOrder) -> Answer:
+    """Search by pairs for the commit at which benchmarks changed. Needs the scope `runs` and the role maintainer.
+
+    If the same is under way, that one is the answer. Of a dry run the answer is 200: what would be queued first, and
+    about how long the whole takes.
+    """
+    project = project_or_404(request, slug)
+    require(request, Role.MAINTAINER, project, Scope.RUNS)
+    try:
+        if order.dry_run:
+            return OK, Outcome.of(outlook(lambda: bisecting.told(begun(request, project, order))))
+        made = begun(request, project, order)
+    except NotMeasurable as e:
+        raise Invalid(str(e)) from None
+    audit.note(
+        request.auth, "bisection.begin", f"bisection {made.pk}: {made.before.short}..{made.commit.short}", project
+    )
+    return CREATED, BisectionDocument.of(made)
+
+
+def begun(request: Call, project: Project, order: BisectionOrder) -> Bisection:
+    """Raises Invalid, NotMeasurable, NoSuchThing or DefinitionError."""
+    before = commit_given(project, order.before, field="before")
+    commit = commit_given(project, order.commit, field="commit")
+    machine = tracking.machines_to_measure(project, order.machine)[0]
+    return bisecting.start(before, commit, machine, order.benchmarks, order.metric, user_of(request))
+
+
+@router.post("bisections/{bisection_id}/end", response=Outcome, summary="End a bisection")
+@write
+def end_bisection(request: Call, bisection_id: Path[Id], order: Tried | None = None) -> Answer:
+    """What waits for it alone is cancelled; its answers stay. Needs the scope `runs` and the role maintainer."""
+    found = bisection_or_404(request, bisection_id)
+    require(request, Role.MAINTAINER, found.project, Scope.RUNS)
+    if found.ended_at is not None:
+        raise Conflict(f"bisection {bisection_id} has ended already")
+    verb = partial(bisecting.stop, found, f"stopped by {user_of(request).get_username()}")
+    return done(request, order or Tried(), "bisection.stop", f"bisection {bisection_id}", verb, found.project)
