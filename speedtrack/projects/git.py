@@ -180,7 +180,7 @@ def run_git(
     except FileNotFoundError as e:
         raise RepositoryError("git is not installed on this machine: install it and try again") from e
     except subprocess.TimeoutExpired as e:
-        is_usual = limit_s == settings.GIT_TIMEOUT_S
+        is_usual = timeout_s is None and limit_s == settings.GIT_TIMEOUT_S
         remedy = ": raise GIT_TIMEOUT_S for so large a repository" if is_usual else ""
         raise RepositoryUnreachable(f"git {arguments[0]} took longer than {e.timeout:.0f} s{remedy}") from e
     if returncode:
