@@ -43,6 +43,7 @@ ODD = {
         "%2e",
     ],
 }
+ODD["path"] = ODD["str"]
 TEXTS = [
     "%00",
     "a%00b",
@@ -290,6 +291,7 @@ def clients(
             "metric": CPU,
             "form": "json",
             "sha": made.shas[5],
+            "revision": made.shas[5],
             "run_id": str(run.pk),
             "alerts pk": str(alert.pk),
             "cards pk": str(alert.pk),
