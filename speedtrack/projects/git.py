@@ -145,7 +145,7 @@ deadline: ContextVar[float | None] = ContextVar("deadline", default=None)  # of 
 
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Let the gits of the block ask a remote for these seconds in all: somebody waits for an answer."""
+    """Limit how long, in seconds altogether, git commands of this block may wait for a remote."""
     token = deadline.set(time.monotonic() + seconds)
     try:
         yield
