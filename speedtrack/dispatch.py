@@ -103,19 +103,27 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
 def run_until_stopped(stopping: Callable[[], bool]) -> None:
     """Look for work until told to stop. While the broker or the database does not answer, log that and wait."""
     session = Session()
-    while not stopping():
-        try:
-            if session.lead():
-                tick(question=session.question, upkeep=session.upkeep)
-                session.life.beat()
-            session.wait(stopping)
-        except BROKER_ERRORS as e:
-            log.warning("the broker does not answer (%s): nudges wait, nothing is lost", e)
-            time.sleep(STOP_S)
-        except DATABASE_ERRORS as e:
-            log.warning("the database does not answer: %s", str(e).strip())
-            connections.close_all()
-            time.sleep(STOP_S)
+    try:
+        while not stopping():
+            look(session, stopping)
+    finally:
+        pgsession.session().close()  # with it goes the lock: the next one need not wait for this process to end
+
+
+def look(session: "Session", stopping: Callable[[], bool]) -> None:
+    """Look for work once, and wait for the next time to look."""
+    try:
+        if session.lead():
+            tick(question=session.question, upkeep=session.upkeep)
+            session.life.beat()
+        session.wait(stopping)
+    except BROKER_ERRORS as e:
+        log.warning("the broker does not answer (%s): nudges wait, nothing is lost", e)
+        time.sleep(STOP_S)
+    except DATABASE_ERRORS as e:
+        log.warning("the database does not answer: %s", str(e).strip())
+        connections.close_all()
+        time.sleep(STOP_S)
 
 
 class Session:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from celery import Celery
 from django.db import connection
@@ -194,3 +195,5 @@ def test_without_a_broker_the_loop_goes_on(machine: Machine, caplog: Any, monkey
     rounds = iter([False, False, True])
     dispatch.run_until_stopped(lambda: next(rounds))
     assert caplog.text.count("nothing is lost") == 2
+    with psycopg.connect(**connection.get_connection_params()) as other:
+        assert other.execute("SELECT pg_try_advisory_lock(%s, 0)", [dispatch.LEADER_LOCK]).fetchone() == (True,)

@@ -143,11 +143,8 @@ class Dispatcher:
         self.thread = threading.Thread(target=self.work)
 
     def work(self) -> None:
-        try:
-            with connection.execute_wrapper(self.note):
-                dispatch.run_until_stopped(self.ends.is_set)
-        finally:
-            connection.close()
+        with connection.execute_wrapper(self.note):
+            dispatch.run_until_stopped(self.ends.is_set)
 
     def note(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         self.statements.append(sql)
