@@ -88,8 +88,8 @@ def track(server: str, repository: str, commits: int, releases: bool) -> "Projec
     asked = tracking.TrackingRequest(repository, server, name=server, last=commits, mail_history_verdicts=True)
     project = tracking.track(asked).project
     if releases:
-        choice = tracking.choose(server, RELEASES[server], [], None, releases=True)
-        print(f"{server}: {tracking.queue_by_hand(choice)} releases queued")
+        selection = tracking.choose(server, RELEASES[server], [], None, releases=True)
+        print(f"{server}: {tracking.queue_by_hand(selection)} releases queued")
     return project
 
 

@@ -17,7 +17,7 @@ PROTOCOLS = ("resp", "memcached")
 MOST_PROBLEMS = 3  # of one document that an error names
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
-Document = TypeVar("Document")
+Parsed = TypeVar("Parsed")
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")]  # may be a part of a path
 Count = Annotated[int, Field(ge=1)]
 
@@ -32,7 +32,7 @@ def digest_of(value: Any) -> str:
     return "sha256:" + hashlib.sha256(canonical(value)).hexdigest()
 
 
-def parse(kind: type[Document], content: Any, document: str, path: str = "") -> Document:
+def parse(kind: type[Parsed], content: Any, document: str, path: str = "") -> Parsed:
     """The typed content of a document, or of the part of it at `path`. Unknown fields are ignored.
 
     Raises Permanent with the document, and the path and problem of each field that is missing or wrong.

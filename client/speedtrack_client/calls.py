@@ -9,7 +9,7 @@ from uuid import uuid4
 import httpx
 
 from speedtrack_client import __version__
-from speedtrack_client.failures import Away, Exit, Failure, NoneTaken, misused
+from speedtrack_client.failures import Exit, Failure, NoneTaken, ServerAway, misused
 from speedtrack_client.logins import Login
 
 PAUSES_S = (0.5, 2.0, 5.0)  # between the attempts of one call
@@ -64,7 +64,7 @@ class Api:
                 raise misused(f"{self.login.url}: {e}") from None
             except httpx.HTTPError as e:
                 if pause_s is None:
-                    raise Away(f"{self.login.url} does not answer: {reason_of(e)}") from None
+                    raise ServerAway(f"{self.login.url} does not answer: {reason_of(e)}") from None
             else:
                 if answer.status_code not in BUSY or pause_s is None:
                     return self.document_of(answer)
@@ -84,7 +84,7 @@ class Api:
         if answer.headers.get("Content-Type", "").partition(";")[0] == "application/problem+json":
             raise self.refusal_of(answer)
         if answer.status_code in BUSY or answer.status_code >= 500:
-            raise Away(f"{self.login.url} cannot answer now (HTTP {answer.status_code}): try again later")
+            raise ServerAway(f"{self.login.url} cannot answer now (HTTP {answer.status_code}): try again later")
         raise self.unknown_operation(answer)
 
     def refusal_of(self, answer: httpx.Response) -> Failure:
@@ -96,7 +96,7 @@ class Api:
         except (ValueError, KeyError, TypeError, AttributeError):
             said = f"HTTP {answer.status_code}"
         if answer.status_code >= 500 or answer.status_code == 429:
-            return Away(said)
+            return ServerAway(said)
         if answer.status_code == 405 or (answer.status_code == 404 and "nothing at this address" in said):
             return self.unknown_operation(answer)
         if answer.status_code == 401 and not self.login.token:

@@ -15,7 +15,7 @@ from speedtrack_client.failures import Exit, Failure, misused
 from speedtrack_client.printing import Printer, ago, is_interactive, silence_pipe
 
 Given = argparse.Namespace
-Document = dict[str, Any]
+JsonObject = dict[str, Any]
 PROJECT = "SPEEDTRACK_PROJECT"
 SHOWN_RUNS = 20
 LONGEST_WAITED = 1000  # runs
@@ -103,7 +103,7 @@ def whoami(given: Given, printer: Printer) -> Exit:
     return Exit.FINE
 
 
-def who(url: str, found: Document) -> Document:
+def who(url: str, found: JsonObject) -> JsonObject:
     return {"url": url, "version": found["version"], "user": found["user"], "scopes": found["scopes"]}
 
 
@@ -115,11 +115,11 @@ class Place:
 
     def __init__(self, api: Api, given: Given) -> None:
         name = given.project or os.environ.get(PROJECT)
-        self.project: Document = api.get(f"projects/{segment(name)}") if name else self.found(api)
+        self.project: JsonObject = api.get(f"projects/{segment(name)}") if name else self.found(api)
         self.is_here = repositories.normal(self.project["repository"]) in repositories.remotes()
 
     @staticmethod
-    def found(api: Api) -> Document:
+    def found(api: Api) -> JsonObject:
         """The project of this directory's repository. Raises Failure."""
         addresses = repositories.addresses()
         found = repositories.project_of(addresses, api.some("projects", tracked="true"))
@@ -176,7 +176,7 @@ def status(given: Given, printer: Printer) -> Exit:
     return show_project(api, Place(api, given).project, printer)
 
 
-def list_projects(projects: list[Document], printer: Printer) -> Exit:
+def list_projects(projects: list[JsonObject], printer: Printer) -> Exit:
     if printer.as_json:
         printer.json({"projects": projects})
     if not projects:
@@ -186,7 +186,7 @@ def list_projects(projects: list[Document], printer: Printer) -> Exit:
     return Exit.FINE
 
 
-def show_project(api: Api, project: Document, printer: Printer) -> Exit:
+def show_project(api: Api, project: JsonObject, printer: Printer) -> Exit:
     slug = project["slug"]
     commits = [] if not project["synced_at"] else list(api.some(f"projects/{slug}/commits", most=1))
     runs = list(api.some(f"projects/{slug}/runs", most=LONGEST_WAITED, status="unfinished"))
@@ -226,7 +226,7 @@ def alerts(given: Given, printer: Printer) -> Exit:
     return Exit.FINE
 
 
-def alert_row(one: Document, with_project: bool) -> list[str]:
+def alert_row(one: JsonObject, with_project: bool) -> list[str]:
     changes = one["changes"]
     what = "–"
     if changes:
@@ -275,7 +275,7 @@ def nothing_to_compare(given: Given, printer: Printer, head: str) -> Exit:
     return Exit.FINE
 
 
-def follow(api: Api, place: Place, asked: Document, given: Given, printer: Printer) -> Exit:
+def follow(api: Api, place: Place, asked: JsonObject, given: Given, printer: Printer) -> Exit:
     """A paired comparison that was asked for: wait for it if that is wanted, and say what it says."""
     again = f"speedtrack compare --project {place.slug} --id {asked['id']} --wait"
     if given.wait or given.fail_on_regression is not None:
@@ -293,10 +293,10 @@ def follow(api: Api, place: Place, asked: Document, given: Given, printer: Print
     return report(api, asked, asked["rows"], given, printer)
 
 
-def wait_for(api: Api, place: Place, asked: Document, given: Given, printer: Printer, again: str) -> Document:
+def wait_for(api: Api, place: Place, asked: JsonObject, given: Given, printer: Printer, again: str) -> JsonObject:
     path = f"projects/{place.slug}/comparisons/{asked['id']}"
 
-    def words(one: Document) -> str:
+    def words(one: JsonObject) -> str:
         done = sum(run["status"] in ("succeeded", "failed", "cancelled") for run in one["runs"])
         return f"Comparison {one['id']} is {one['state']}, {done} of {len(one['runs'])} runs have ended"
 
@@ -319,11 +319,11 @@ class ExplainedInterrupt:
             raise Failure(f"interrupted; the server goes on, as shows: {self.again}", Exit.INTERRUPTED)
 
 
-def measured_rows(found: Document) -> list[Document]:
+def measured_rows(found: JsonObject) -> list[JsonObject]:
     return [{**row, "machine": found["machine"] or ""} for row in found["rows"]]
 
 
-def report(api: Api, document: Document, rows: list[Document], given: Given, printer: Printer) -> Exit:
+def report(api: Api, document: JsonObject, rows: list[JsonObject], given: Given, printer: Printer) -> Exit:
     """Show the rows, and say whether they pass."""
     kept = [row for row in rows if not given.metric or row["metric"] in given.metric]
     gate = gates.gate_of(kept, given.fail_on_regression)
@@ -337,12 +337,12 @@ def report(api: Api, document: Document, rows: list[Document], given: Given, pri
     return code
 
 
-def say_result(printer: Printer, document: Document | None, gate: Document | None, code: Exit) -> None:
+def say_result(printer: Printer, document: JsonObject | None, gate: JsonObject | None, code: Exit) -> None:
     if printer.as_json:
         printer.json({"comparison": document, "gate": gate, "exit_code": int(code)})
 
 
-def show_rows(rows: list[Document], printer: Printer) -> None:
+def show_rows(rows: list[JsonObject], printer: Printer) -> None:
     several = len({row["machine"] for row in rows}) > 1
     titles = ["verdict", "benchmark", "metric", *(["machine"] if several else []), ">change", ">95% interval"]
     cells = [
@@ -373,7 +373,7 @@ def measure(given: Given, printer: Printer) -> Exit:
     api = Api(logins.chosen(given.url))
     place = Place(api, given)
     what = place.range(given.what)
-    key: Document = {"range": what} if ".." in what else {"commits": [what]}
+    key: JsonObject = {"range": what} if ".." in what else {"commits": [what]}
     order = {**key, "benchmarks": given.benchmarks, "machine": given.machine, "every": given.every}
     queued = api.post(f"projects/{place.slug}/runs", order)
     words = f"{queued['queued']} runs of {queued['commits']} commits are queued."
@@ -387,9 +387,9 @@ def measure(given: Given, printer: Printer) -> Exit:
     return judge_measured(api, place, what, {**queued, "ended": ended_runs}, given, printer)
 
 
-def wait_for_runs(api: Api, numbers: list[int], given: Given, printer: Printer) -> list[Document]:
+def wait_for_runs(api: Api, numbers: list[int], given: Given, printer: Printer) -> list[JsonObject]:
     """All of them, once they have ended. Raises Failure."""
-    found: dict[int, Document] = {}
+    found: dict[int, JsonObject] = {}
     again = "speedtrack status"
 
     def ask() -> int:
@@ -409,7 +409,7 @@ def wait_for_runs(api: Api, numbers: list[int], given: Given, printer: Printer) 
     return [found[number] for number in numbers]
 
 
-def judge_measured(api: Api, place: Place, what: str, measured: Document, given: Given, printer: Printer) -> Exit:
+def judge_measured(api: Api, place: Place, what: str, measured: JsonObject, given: Given, printer: Printer) -> Exit:
     failed = [run for run in measured["ended"] if run["status"] != "succeeded"]
     for run in failed:
         printer.say(f"run {run['id']} of {run['sha'][:12]} on {run['machine']} {run['status']}: {plain(run['error'])}")
@@ -430,7 +430,7 @@ def judge_measured(api: Api, place: Place, what: str, measured: Document, given:
     return code
 
 
-def sides_of(api: Api, place: Place, what: str, given: Given) -> Document | None:
+def sides_of(api: Api, place: Place, what: str, given: Given) -> JsonObject | None:
     """What was measured of both ends of a range, or of a commit and its first parent; None without a parent."""
     base, dots, head = what.partition("..")
     if not dots:
@@ -438,7 +438,7 @@ def sides_of(api: Api, place: Place, what: str, given: Given) -> Document | None
         if not commit["parents"]:
             return None
         base, head = commit["parents"][0], commit["sha"]
-    found: Document = api.get(f"projects/{place.slug}/compare", base=base, head=head, machine=given.machine)
+    found: JsonObject = api.get(f"projects/{place.slug}/compare", base=base, head=head, machine=given.machine)
     return found
 
 
@@ -448,7 +448,7 @@ def sides_of(api: Api, place: Place, what: str, given: Given) -> Document | None
 def results(given: Given, printer: Printer) -> Exit:
     api = Api(logins.chosen(given.url))
     place = Place(api, given)
-    said: Document = {
+    said: JsonObject = {
         "format": given.format,
         "commit": stated_commit(given, place),
         "machine": given.machine,

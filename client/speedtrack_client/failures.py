@@ -32,7 +32,7 @@ class NoneTaken(Failure):
         self.refused = refused
 
 
-class Away(Failure):
+class ServerAway(Failure):
     """The server does not answer now; it may do so later."""
 
     def __init__(self, message: str) -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from speedtrack_client.failures import Away, Exit, Failure
+from speedtrack_client.failures import Exit, Failure, ServerAway
 
 FIRST_S, LONGEST_S, GROWTH = 1.0, 15.0, 1.3
 PATIENCE_S = 300.0  # with a server that does not answer
@@ -20,7 +20,7 @@ def until(
     while True:
         try:
             found = ask()
-        except Away:
+        except ServerAway:
             away_since = away_since or time.monotonic()
             if time.monotonic() - away_since > PATIENCE_S:
                 raise

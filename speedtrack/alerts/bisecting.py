@@ -295,24 +295,26 @@ def write_answers(bisection: Bisection, searches: Sequence[Search]) -> None:
 
 
 @dataclass
-class Asked:
+class WantedPairs:
     """What to measure of a commit: how many pairs, and which benchmarks."""
 
     pairs: int
     benchmarks: list[Benchmark]
 
 
-def wanted_next(bisection: Bisection, searches: Sequence[Search]) -> dict[int, Asked]:
+def wanted_next(bisection: Bisection, searches: Sequence[Search]) -> dict[int, WantedPairs]:
     """What to measure next, by commit: the ends, else what the clearest open change needs. Empty: all is known."""
     first = [one for one in searches if is_open(one.answers.get(bisection.commit_id))]
     if first:
         most = max(pairs_for_ends(bisection, one) for one in first)
-        return {bisection.commit_id: Asked(most, [one.benchmark for one in first])}
+        return {bisection.commit_id: WantedPairs(most, [one.benchmark for one in first])}
     for search in searches:
         if found := next_of(bisection, search):
             sharing = [one for one in searches if one is search or one.is_at(bisection)]
             return {
-                commit: Asked(pairs, [one.benchmark for one in sharing if one is search or commit not in one.answers])
+                commit: WantedPairs(
+                    pairs, [one.benchmark for one in sharing if one is search or commit not in one.answers]
+                )
                 for commit, pairs in found.items()
             }
     return {}
@@ -353,7 +355,7 @@ def has_time(bisection: Bisection) -> bool:
     return not others.exclude(bisections=bisection).exists()
 
 
-def plan_pairs(bisection: Bisection, commit: int, asked: Asked) -> Run:
+def plan_pairs(bisection: Bisection, commit: int, asked: WantedPairs) -> Run:
     whole = {one.pk for one in asked.benchmarks} == set(bisection.benchmark_set.benchmarks.values_list("pk", flat=True))
     plan = planning.Plan(
         project=bisection.project,
@@ -383,7 +385,7 @@ def end(bisection: Bisection, note: str) -> None:
 
 
 @dataclass(frozen=True)
-class Expected:
+class RemainingTime:
     """``steps``: how many commits will be measured at most; ``seconds``: about how long that takes, if it is known."""
 
     steps: int
@@ -396,17 +398,17 @@ class Expected:
         return steps if self.seconds is None else f"about {about(self.seconds)}, {steps}"
 
 
-def expected(bisection: Bisection, searches: Sequence[Search]) -> Expected:
+def expected(bisection: Bisection, searches: Sequence[Search]) -> RemainingTime:
     """What is left to do. Benchmarks that change at one place share their steps."""
     if bisection.ended_at is not None:
-        return Expected(0, None)
+        return RemainingTime(0, None)
     ranges = [(one, left) for one in searches if (left := one.is_at(bisection))]
     known = bool(searches) and not any(is_open(one.answers.get(bisection.commit_id)) for one in searches)
     steps = max((bisect.steps_left(one.levels(bisection), left) for one, left in ranges), default=0)
     if not known:
         steps = max(steps, 1 + math.ceil(math.log2(len(bisection.path))))
     steps = max(steps, 1)  # a commit that is measured again was counted already
-    return Expected(steps, seconds_of(bisection, steps))
+    return RemainingTime(steps, seconds_of(bisection, steps))
 
 
 def seconds_of(bisection: Bisection, steps: int) -> float | None:

@@ -43,7 +43,7 @@ from speedtrack.runs.models import (
     Side,
 )
 from speedtrack.runs.order import PRIORITY
-from speedtrack.runs.tracking import Choice
+from speedtrack.runs.tracking import RunSelection
 from speedtrack.stats.floor import counts_floor, noise_floor
 
 AA_PAIRS = 10  # of a run: their standard deviation is known to a quarter
@@ -140,14 +140,16 @@ def environment_changed(run: Run, newest: Measurement) -> bool:
     return bool(known) and ended is not None and ended > run.created and newest.series.environment_id not in known
 
 
-def measure_noise(choice: Choice) -> int:
+def measure_noise(selection: RunSelection) -> int:
     """Queue A/A runs by hand, before all waiting runs; returns how many."""
-    both = planning.Plan(choice.project, choice.suite, choice.benchmark_set, Reason.AA, priority=PRIORITY["manual"])
-    plans = plans_for(both, definition_of(choice.suite.pk), choice.benchmark_set.benchmarks.all())
-    commits = choice.project.commits.in_bulk(choice.ranks)
-    for commit, machine, plan in product(commits.values(), choice.machines, plans):
+    both = planning.Plan(
+        selection.project, selection.suite, selection.benchmark_set, Reason.AA, priority=PRIORITY["manual"]
+    )
+    plans = plans_for(both, definition_of(selection.suite.pk), selection.benchmark_set.benchmarks.all())
+    commits = selection.project.commits.in_bulk(selection.ranks)
+    for commit, machine, plan in product(commits.values(), selection.machines, plans):
         plan_next_round(replace(plan, base=commit), commit.pk, machine)
-    return len(commits) * len(choice.machines) * len(plans)
+    return len(commits) * len(selection.machines) * len(plans)
 
 
 def runs_due() -> RunQuerySet:

@@ -12,7 +12,7 @@ from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Commit
 from speedtrack.runs import planning
 from speedtrack.runs.models import Machine, Reason, Run
-from speedtrack.runs.tracking import Choice, queue_by_hand
+from speedtrack.runs.tracking import RunSelection, queue_by_hand
 
 MOST_BENCHMARKS = 8  # of one paired run: each takes about two minutes
 
@@ -81,5 +81,5 @@ def measure_commit(commit: Commit, machine_id: int | None = None) -> AskedPairs:
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     usual = store_set(suite, usual_benchmarks(definition, benchmarks))
-    queue_by_hand(Choice(project, suite, usual, machines, {commit.pk: 0}))
+    queue_by_hand(RunSelection(project, suite, usual, machines, {commit.pk: 0}))
     return AskedPairs(own.latest("id"), is_new=True)

@@ -24,7 +24,7 @@ from speedtrack.runs.documents import (
     Failure,
     Hello,
     LogPiece,
-    ProfileDocument,
+    ProfileReport,
     Renewal,
     ResultDocument,
     Succession,
@@ -129,7 +129,7 @@ def measurement(request: MachineRequest, run_id: int, result: ResultDocument) ->
 
 
 @api.post("runs/{run_id}/profile", response=Nothing)
-def profile(request: MachineRequest, run_id: int, profile: ProfileDocument) -> Answer:
+def profile(request: MachineRequest, run_id: int, profile: ProfileReport) -> Answer:
     profiles.accept_profile(request.auth, run_id, profile)
     return {}
 

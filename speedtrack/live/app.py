@@ -31,7 +31,7 @@ STREAM = [
 ALWAYS = [(b"vary", b"Origin")]  # beside those of browserheaders.py, which the server adds
 
 
-class Asked(NamedTuple):
+class StreamRequest(NamedTuple):
     """Which thing, the id of the last event that the viewer has, and the user that a ticket names."""
 
     number: int
@@ -97,7 +97,9 @@ class Application:
             await send({"type": "http.response.start"} | start)
             await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
-    async def stream(self, asked: Asked, allowed: list[tuple[bytes, bytes]], receive: Receive, send: Send) -> None:
+    async def stream(
+        self, asked: StreamRequest, allowed: list[tuple[bytes, bytes]], receive: Receive, send: Send
+    ) -> None:
         self.viewers += 1
         thing = self.streams.enter(asked.number)
         try:
@@ -113,7 +115,7 @@ class Application:
             self.streams.leave(asked.number)
             self.viewers -= 1
 
-    async def pump(self, thing: Thing, asked: Asked, send: Send) -> None:
+    async def pump(self, thing: Thing, asked: StreamRequest, send: Send) -> None:
         """Send events until there are no more, or the viewer stops to read."""
         async for piece in self.streams.events(thing, asked.last, asked.viewer):
             async with asyncio.timeout(SEND_S):
@@ -143,15 +145,15 @@ def cross_origin(origin: str) -> list[tuple[bytes, bytes]]:
     return []
 
 
-def asked_of(scope: Scope, headers: dict[str, str]) -> Asked:
+def asked_of(scope: Scope, headers: dict[str, str]) -> StreamRequest:
     """What the address says; a page that connects anew says the id of the last event that it has in ``at``."""
     query = parse_qs(scope["query_string"].decode("latin-1")[:200])
     last = headers.get("last-event-id") or query.get("at", [""])[0]
     last = last if POSITION.fullmatch(last) else ""
     if scope["path"] == "/live/queue":
-        return Asked(QUEUE, last, None)
+        return StreamRequest(QUEUE, last, None)
     if run := RUN.fullmatch(scope["path"]):
-        return Asked(int(run[1]), last, viewer_of(run[2], int(run[1])) if run[2] else None)
+        return StreamRequest(int(run[1]), last, viewer_of(run[2], int(run[1])) if run[2] else None)
     raise Refused(404, "There is no such stream.")
 
 

@@ -9,13 +9,13 @@ from django.contrib.auth.models import User
 from speedtrack.accounts.models import Membership
 from speedtrack.projects.models import Project
 from speedtrack.runs import estimates, logs, states
-from speedtrack.runs.estimates import Estimate
+from speedtrack.runs.estimates import DurationEstimate
 from speedtrack.runs.logs import LogIndex
 from speedtrack.runs.models import ACTIVE, Run
 from speedtrack.runs.progress import Progress, progress_of
 
 SHOWN = (*states.OF_RUN, "machine_id", "benchmark_set_id", "lease_token", "reason", "project_id")
-expected: dict[int, Estimate | None] = {}
+expected: dict[int, DurationEstimate | None] = {}
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[A
     return Answer(found, queue, logs.extend(known) | fresh.keys()), fresh
 
 
-def expected_of(runs: list[Run]) -> dict[int, Estimate | None]:
+def expected_of(runs: list[Run]) -> dict[int, DurationEstimate | None]:
     """The estimates of active runs, computed once for each: that costs more than all other queries."""
     active = {run.pk for run in runs if run.status in ACTIVE}
     for gone in expected.keys() - active:

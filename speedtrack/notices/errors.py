@@ -9,11 +9,11 @@ class TemporaryFailure(Exception):
         self.after_s = after_s
 
 
-class Away(TemporaryFailure):
+class ReceiverAway(TemporaryFailure):
     """The receiver does not answer, or refuses everything. All rows for it wait."""
 
 
-class Unanswered(Away):
+class Unanswered(ReceiverAway):
     """The receiver got the whole message but did not answer. The row is retried only once."""
 
 

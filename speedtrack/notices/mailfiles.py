@@ -8,7 +8,7 @@ from django.core.mail import EmailMessage
 from django.core.mail.backends.base import BaseEmailBackend
 
 from speedtrack import privatefiles
-from speedtrack.notices.errors import Away
+from speedtrack.notices.errors import ReceiverAway
 
 
 class MailFileBackend(BaseEmailBackend):
@@ -22,5 +22,5 @@ class MailFileBackend(BaseEmailBackend):
             try:
                 privatefiles.replace(directory / f"{name}.eml", content.as_bytes())
             except OSError as e:
-                raise Away(f"cannot write {directory}: {e.strerror}: check EMAIL_FILES") from e
+                raise ReceiverAway(f"cannot write {directory}: {e.strerror}: check EMAIL_FILES") from e
         return len(email_messages)

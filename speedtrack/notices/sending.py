@@ -17,7 +17,7 @@ from django.db.models.functions import Greatest, Now
 
 from speedtrack import failpoints, pgsession
 from speedtrack.notices.channels.sending import deliver
-from speedtrack.notices.errors import Away, PermanentFailure, TemporaryFailure, Unanswered
+from speedtrack.notices.errors import PermanentFailure, ReceiverAway, TemporaryFailure, Unanswered
 from speedtrack.notices.mail import message_of
 from speedtrack.notices.models import Outbox
 from speedtrack.runs.tracking import NoSuchThing
@@ -92,7 +92,7 @@ def attempt_row(row: Outbox, sender: Sender) -> bool | None:
     except TemporaryFailure as e:
         log.warning("outbox row %s to %s: %s", row.pk, row.receiver, e)
         postpone(row, e)
-        return None if isinstance(e, Away) else False
+        return None if isinstance(e, ReceiverAway) else False
     except PermanentFailure as e:
         log.warning("outbox row %s to %s is given up: %s", row.pk, row.receiver, e)
         give_up_row(row, str(e))
@@ -117,7 +117,7 @@ def postpone(row: Outbox, error: TemporaryFailure) -> None:
         Outbox.objects.filter(pk=row.pk).update(
             error=str(error)[:2000], unanswered=unanswered, not_before=Now() + pause_of(row, error)
         )
-    if isinstance(error, Away):
+    if isinstance(error, ReceiverAway):
         rest = Now() + min(pause_of(row, error), timedelta(seconds=max(600, error.after_s or 0)))
         Outbox.objects.due().of_lane(row.lane).update(not_before=Greatest(F("not_before"), rest))
 

@@ -14,7 +14,7 @@ from django.core.mail.backends import smtp
 from django.core.mail.utils import DNS_NAME
 from django.utils.functional import cached_property
 
-from speedtrack.notices.errors import Away, PermanentFailure, TemporaryFailure, Unanswered
+from speedtrack.notices.errors import PermanentFailure, ReceiverAway, TemporaryFailure, Unanswered
 
 START_DATA = 354
 
@@ -55,7 +55,7 @@ class SmtpBackend(smtp.EmailBackend):
         return context
 
     def open(self) -> bool:
-        """Connect, encrypt and log in. Raises Away, since a refusal here applies to every mail."""
+        """Connect, encrypt and log in. Raises ReceiverAway, since a refusal here applies to every mail."""
         if self.connection and self.connection.sock:
             return False
         where = f"mail server {self.host}:{self.port}"
@@ -64,16 +64,16 @@ class SmtpBackend(smtp.EmailBackend):
                 self.greet()
         except ssl.SSLCertVerificationError as e:
             self.drop()
-            raise Away(
+            raise ReceiverAway(
                 f"{where}: its certificate is not trusted ({e.verify_message}): EMAIL_HOST must be the name in it, and"
                 " EMAIL_CA_FILE can name a private authority"
             ) from e
         except smtplib.SMTPAuthenticationError as e:
             self.drop()
-            raise Away(f"{where} refuses the login: check EMAIL_HOST_USER and its password: {reply(e)}") from e
+            raise ReceiverAway(f"{where} refuses the login: check EMAIL_HOST_USER and its password: {reply(e)}") from e
         except (OSError, ValueError) as e:  # SMTPException is an OSError
             self.drop()
-            raise Away(f"{where}: {self.words(e)}") from e
+            raise ReceiverAway(f"{where}: {self.words(e)}") from e
         return True
 
     def greet(self) -> None:
@@ -107,12 +107,12 @@ class SmtpBackend(smtp.EmailBackend):
             code, text = next(iter(e.recipients.values()))
             raise error_of_reply(code, text) from e
         except smtplib.SMTPSenderRefused as e:
-            raise Away(f"the mail server refuses the sender {e.sender}: check EMAIL_FROM: {reply(e)}") from e
+            raise ReceiverAway(f"the mail server refuses the sender {e.sender}: check EMAIL_FROM: {reply(e)}") from e
         except smtplib.SMTPResponseException as e:
             raise error_of_reply(e.smtp_code, e.smtp_error) from e
         except OSError as e:
             self.drop()
-            kind = Unanswered if conversation.unanswered else Away
+            kind = Unanswered if conversation.unanswered else ReceiverAway
             raise kind(f"mail server {self.host}:{self.port}: {self.words(e)}") from e
 
     def words(self, error: Exception) -> str:
@@ -160,7 +160,7 @@ def error_of_reply(code: int, text: bytes | str) -> Exception:
     """The error for an answer to a recipient or to a message. 421 ends the connection for every mail."""
     words = f"the mail server says {code} {as_text(text)}"
     if code == 421:
-        return Away(words)
+        return ReceiverAway(words)
     return PermanentFailure(f"{words}: check the address") if code >= 500 else TemporaryFailure(words)
 
 

@@ -78,11 +78,11 @@ CommitName = Annotated[Text, Field(min_length=1, max_length=250)]
 Date = Annotated[AwareDatetime, BeforeValidator(check_date), Field(ge=EARLIEST)]
 
 
-class Document(BaseModel):
+class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
 
-class Shared(Document):
+class Shared(StrictModel):
     """What a result says, or its batch for all of its results."""
 
     commit: CommitName | None = Field(

@@ -10,7 +10,7 @@ from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects import submodules
 from speedtrack.projects.models import Commit
 from speedtrack.runs import canary, quarantine, queue, results
-from speedtrack.runs.documents import BuildDocument, BuildReport
+from speedtrack.runs.documents import BuildReport, ReportedBuild
 from speedtrack.runs.models import (
     ROUTINE,
     Attempt,
@@ -61,14 +61,14 @@ def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | No
     return linked
 
 
-def error_of(build: BuildDocument, commit: Commit) -> str:
+def error_of(build: ReportedBuild, commit: Commit) -> str:
     """Why the build failed; with the submodules that its sources lack, which may be the cause."""
     if build.succeeded:
         return build.error or ""
     return ". ".join(filter(None, (build.error, submodules.lacking(commit.project, commit.sha))))
 
 
-def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environment: Environment) -> None:
+def store_series(attempt: Attempt, commit: Commit, build: ReportedBuild, environment: Environment) -> None:
     """Store a point of each series of the build; of its time only if it was really built, not taken from the store."""
     values = {"binary_bytes": float(sum(one.size for one in build.artifacts.values()))}
     if not build.cached:
@@ -116,7 +116,7 @@ def build_benchmark(run: Run) -> Benchmark:
     return benchmark
 
 
-def measured_parent(attempt: Attempt, commit: Commit, build: BuildDocument, environment: Environment) -> Run | None:
+def measured_parent(attempt: Attempt, commit: Commit, build: ReportedBuild, environment: Environment) -> Run | None:
     """The run that measured identical artifacts of the first parent: same benchmarks, machine and environment."""
     run = attempt.run
     parents = Commit.objects.filter(project=run.project, sha__in=commit.parents[:1], positions__isnull=False)

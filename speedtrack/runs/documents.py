@@ -118,43 +118,43 @@ CpuList = Annotated[str, Field(pattern=r"^[0-9,-]{0,4000}$")]
 Flag = Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")]
 
 
-class Document(BaseModel):
+class RunnerDocument(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Hello(Document):
+class Hello(RunnerDocument):
     version: Text = Field(max_length=40)
     protocol: int | None = Field(None, ge=0, le=LARGEST_INTEGER)
     boot_id: Text = Field(max_length=100)
     facts: Facts
 
 
-class Claim(Document):
+class Claim(RunnerDocument):
     instance: str = Field("", pattern=r"^[^\x00-\x1f]{0,64}$")
     version: Text = Field("", max_length=40)
     protocol: int | None = Field(None, ge=0, le=LARGEST_INTEGER)
 
 
-class Enrolment(Document):
+class Enrolment(RunnerDocument):
     code: Text = Field(max_length=100)
     token: Text = Field(max_length=100)
     version: Text = Field("", max_length=40)
     protocol: int | None = Field(None, ge=0, le=LARGEST_INTEGER)
 
 
-class Succession(Document):
+class Succession(RunnerDocument):
     """A runner's new token, which it has made itself."""
 
     token: Text = Field(max_length=100)
 
 
-class Beat(Document):
+class Beat(RunnerDocument):
     """An idle runner is there; ``unable``: why it takes no work, empty if it does."""
 
     unable: Text = Field("", max_length=1000)
 
 
-class ProgressDocument(Document):
+class ReportedProgress(RunnerDocument):
     """``age_s``: since this was last true anew; after ``overdue_s`` without progress, people are told."""
 
     done: Count
@@ -169,7 +169,7 @@ class ProgressDocument(Document):
         return self.age_s > self.overdue_s
 
 
-class Leased(Document):
+class Leased(RunnerDocument):
     """Every call about a run carries the lease token of its claim."""
 
     token: int = Field(ge=0, le=LARGEST_TOKEN)
@@ -178,7 +178,7 @@ class Leased(Document):
 class Renewal(Leased):
     """``hung``: why the work cannot go on, although its heartbeat does; empty if it can."""
 
-    progress: ProgressDocument | None = None
+    progress: ReportedProgress | None = None
     hung: Text = Field("", max_length=1000)
 
     def trouble(self) -> str:
@@ -198,7 +198,7 @@ class LogPiece(Leased):
     text: Text = Field(max_length=1_000_000)
 
 
-class ArtifactDocument(Document):
+class ReportedArtifact(RunnerDocument):
     digest: Digest
     bytes: Size
     loaded_bytes: Size | None = None
@@ -209,32 +209,32 @@ class ArtifactDocument(Document):
         return self.bytes if self.loaded_bytes is None else self.loaded_bytes
 
 
-class CompilerCacheDocument(Document):
+class ReportedCompilerCache(RunnerDocument):
     hits: Count
     misses: Count
 
 
-class BuildDocument(Document):
+class ReportedBuild(RunnerDocument):
     side: Literal["head", "base"]
     sha: Sha
     succeeded: bool
     cached: bool
     seconds: Seconds
-    artifacts: dict[ArtifactName, ArtifactDocument] = Field(max_length=100)
-    ccache: CompilerCacheDocument | None = None
+    artifacts: dict[ArtifactName, ReportedArtifact] = Field(max_length=100)
+    ccache: ReportedCompilerCache | None = None
     recipe_digest: Digest
     error: Text | None = Field(None, max_length=20_000)
 
 
-class EnvironmentDocument(Document):
+class ReportedEnvironment(RunnerDocument):
     digest: Digest
     series: Facts
     recorded: Facts
 
 
 class BuildReport(Leased):
-    build: BuildDocument
-    environment: EnvironmentDocument | None = None
+    build: ReportedBuild
+    environment: ReportedEnvironment | None = None
 
 
 class Failure(Leased):
@@ -250,17 +250,17 @@ class Completion(Leased):
     )
 
 
-class BenchmarkRef(Document):
+class BenchmarkRef(RunnerDocument):
     name: Text = Field(max_length=100)
     digest: Digest
 
 
-class LoadRecipe(Document):
+class LoadRecipe(RunnerDocument):
     argv: list[Word] = Field(min_length=1, max_length=200)
     workload: Details | None
 
 
-class RecipeDocument(Document):
+class ReportedRecipe(RunnerDocument):
     """How to repeat a trial by hand. Placeholders are in braces."""
 
     server: list[Word] = Field(min_length=1, max_length=1000)
@@ -271,7 +271,7 @@ class RecipeDocument(Document):
     memory_nodes: CpuList
 
 
-class TrialDocument(Document):
+class ReportedTrial(RunnerDocument):
     trial: int = Field(ge=0, le=9999)
     order: Count
     started_at: Date
@@ -281,11 +281,11 @@ class TrialDocument(Document):
     pairing: Details | None = None
     quiet: Details = Field(default_factory=dict)
     server: Details = Field(default_factory=dict)
-    reproduce: RecipeDocument | None = None
+    reproduce: ReportedRecipe | None = None
     driver: Details
 
 
-class Stopping(Document):
+class Stopping(RunnerDocument):
     """Why no more trials of a side were made. Widths are shares of the median of the headline metric."""
 
     reason: Literal["target", "cap", "fixed", "failed"]
@@ -295,7 +295,7 @@ class Stopping(Document):
     thrown_out: Count
 
 
-class ProfileDocument(Leased):
+class ProfileReport(Leased):
     """The profile of one side's server under one benchmark, by sampling or by counting instructions."""
 
     kind: Literal["samples", "instructions"] = "samples"
@@ -317,8 +317,8 @@ class ResultDocument(Leased):
     side: Literal["head", "base"]
     sha: Sha
     benchmark: BenchmarkRef
-    environment: EnvironmentDocument
+    environment: ReportedEnvironment
     artifacts: dict[ArtifactName, Digest] = Field(max_length=100)
     stopping: Stopping | None = None
-    trials: list[TrialDocument] = Field(min_length=1, max_length=1000)
+    trials: list[ReportedTrial] = Field(min_length=1, max_length=1000)
     once: Metrics = Field(default_factory=dict)

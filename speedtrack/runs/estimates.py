@@ -83,7 +83,7 @@ class Work(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Estimate:
+class DurationEstimate:
     """The expected phases of a run, in seconds. ``pairs``: its trials are pairs."""
 
     build_s: float
@@ -122,7 +122,7 @@ class Learned:
     built_s: dict[tuple[int, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     cached_s: dict[tuple[int, str], list[float]] = field(default_factory=lambda: defaultdict(list))
 
-    def estimate(self, work: Work) -> Estimate | None:
+    def estimate(self, work: Work) -> DurationEstimate | None:
         """How long a run will take; None if the machine has done nothing like it."""
         place = work.machine_id, work.suite
         like = [(self.usual[*place, kind], times) for kind, times in INSTEAD[work.kind] if (*place, kind) in self.usual]
@@ -132,8 +132,8 @@ class Learned:
         pairs = SIDES[work.kind] == 2
         trials_s = trials_of(work, like)
         if trials_s is None:  # they were deleted, or it is a profile run, which has none
-            return Estimate(0.0, 0.0, median(first.spans), pairs)
-        return Estimate(self.build_s(work), trials_s, median(first.around or [0.0]), pairs)
+            return DurationEstimate(0.0, 0.0, median(first.spans), pairs)
+        return DurationEstimate(self.build_s(work), trials_s, median(first.around or [0.0]), pairs)
 
     def build_s(self, work: Work) -> float:
         place = work.machine_id, work.suite
@@ -255,14 +255,14 @@ def total_s(learned: Learned, runs: RunQuerySet) -> dict[int, float | None]:
     return totals
 
 
-def of_runs(runs: RunQuerySet) -> dict[int, Estimate | None]:
+def of_runs(runs: RunQuerySet) -> dict[int, DurationEstimate | None]:
     """By run: how long it takes, from its claim to its end."""
     works = works_of(runs)
     learned = learn({work.machine_id for work in works.values()})
     return {pk: learned.estimate(work) for pk, work in works.items()}
 
 
-def left_s(run: Run, expected: Estimate, now: datetime) -> float:
+def left_s(run: Run, expected: DurationEstimate, now: datetime) -> float:
     """How long a run that is being measured still takes: by its progress once trials are done, else by its start."""
     progress: Mapping[str, Any] = run.progress or {}
     done, total = progress.get("done", 0), progress.get("total", 0)
@@ -276,7 +276,7 @@ def left_s(run: Run, expected: Estimate, now: datetime) -> float:
 class ExpectedTimes:
     """``starts_at``: None once it has started; both None if its machine takes no work now."""
 
-    phases: Estimate
+    phases: DurationEstimate
     starts_at: datetime | None
     ends_at: datetime | None
 

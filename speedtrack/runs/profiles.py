@@ -14,7 +14,7 @@ from django.db import transaction
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import planning, queue, results
-from speedtrack.runs.documents import ProfileDocument
+from speedtrack.runs.documents import ProfileReport
 from speedtrack.runs.models import Machine, Profile, Reason, Run, Status
 from speedtrack.runs.order import PRIORITY
 
@@ -47,7 +47,7 @@ def change_of_run(run: Run) -> ProfiledChange:
 
 
 @transaction.atomic
-def accept_profile(machine: Machine, run_id: int, document: ProfileDocument) -> None:
+def accept_profile(machine: Machine, run_id: int, document: ProfileReport) -> None:
     """Store a profile of one side under one benchmark. The same document again changes nothing.
 
     Raises queue.LeaseLost, results.ResultError, or results.Contradiction for a second, different profile.

@@ -8,7 +8,7 @@ from typing import Any
 from django.utils import timezone
 
 from speedtrack.runs import estimates
-from speedtrack.runs.estimates import Estimate
+from speedtrack.runs.estimates import DurationEstimate
 from speedtrack.runs.models import ACTIVE, Run
 
 MINUTE, HOUR = 60, 3600
@@ -56,7 +56,9 @@ def about(seconds: float) -> str:
     return f"{round(seconds / HOUR)} h"
 
 
-def progress_of(runs: Sequence[Run], expected: Mapping[int, Estimate | None] | None = None) -> dict[int, Progress]:
+def progress_of(
+    runs: Sequence[Run], expected: Mapping[int, DurationEstimate | None] | None = None
+) -> dict[int, Progress]:
     """By run, of those that are active. ``expected``: how long they take; if not given, it is learned here."""
     active = {run.pk: run for run in runs if run.status in ACTIVE}
     if active and expected is None:
@@ -65,7 +67,7 @@ def progress_of(runs: Sequence[Run], expected: Mapping[int, Estimate | None] | N
     return {pk: told(run, (expected or {}).get(pk), now) for pk, run in active.items()}
 
 
-def told(run: Run, expected: Estimate | None, at: datetime) -> Progress:
+def told(run: Run, expected: DurationEstimate | None, at: datetime) -> Progress:
     """What the runner reported, and what follows from the phases that are expected."""
     reported: dict[str, Any] = run.progress or {}
     done, total = reported.get("done", 0), reported.get("total", 0)

@@ -14,7 +14,7 @@ from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Commit
 from speedtrack.runs import packing, queue
-from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, ResultDocument, TrialDocument
+from speedtrack.runs.documents import ProfileReport, ReportedEnvironment, ReportedTrial, ResultDocument
 from speedtrack.runs.models import Environment, Machine, Result, Run, Samples, Series
 from speedtrack.runs.rates import Member, members_of
 from speedtrack.stats.summary import Estimate, summarize
@@ -129,7 +129,7 @@ def check_frozen(run: Run, result: ResultDocument) -> None:
         raise ResultError(f"artifacts: run {run.pk} is of a canary, frozen as {run.canary.artifacts}: drop the work")
 
 
-def benchmark_in_run(run: Run, result: ResultDocument | ProfileDocument) -> Member:
+def benchmark_in_run(run: Run, result: ResultDocument | ProfileReport) -> Member:
     """The benchmark that a document names. Raises ResultError if its run does not measure it."""
     name, digest = result.benchmark.name, result.benchmark.digest
     for one in members_of(run.benchmark_set_id):
@@ -138,7 +138,7 @@ def benchmark_in_run(run: Run, result: ResultDocument | ProfileDocument) -> Memb
     raise ResultError(f"run {run.pk} does not measure {name} with digest {digest}")
 
 
-def check_trials(trials: Sequence[TrialDocument]) -> list[str]:
+def check_trials(trials: Sequence[ReportedTrial]) -> list[str]:
     """The metrics that all trials have. Raises ResultError if there is none, or if a trial number occurs twice."""
     numbers = [t.trial for t in trials]
     if len(set(numbers)) != len(numbers):
@@ -149,7 +149,7 @@ def check_trials(trials: Sequence[TrialDocument]) -> list[str]:
     return sorted(metrics)
 
 
-def check_clock(latest: datetime, trials: Sequence[TrialDocument]) -> None:
+def check_clock(latest: datetime, trials: Sequence[ReportedTrial]) -> None:
     """Raise ResultError if a trial began in the future by the database's clock."""
     for t in trials:
         if t.started_at > latest:
@@ -196,14 +196,14 @@ def check_repetition(sent: Result, result: ResultDocument, samples: Mapping[str,
         raise Contradiction(f"this attempt has sent another {what}, which stays: measure again in another run")
 
 
-def check_digest(document: EnvironmentDocument) -> None:
+def check_digest(document: ReportedEnvironment) -> None:
     """Raise ResultError if an environment's digest is not that of its facts."""
     digest = json_digest(document.series)
     if digest != document.digest:
         raise ResultError(f"environment.digest is {document.digest}, but the facts under series have {digest}")
 
 
-def store_environment(machine_id: int, document: EnvironmentDocument) -> Environment:
+def store_environment(machine_id: int, document: ReportedEnvironment) -> Environment:
     """The environment's row, made if it is missing. Raises ResultError if the digest is not that of the facts."""
     check_digest(document)
     facts = {"series": document.series, "recorded": document.recorded}
@@ -214,12 +214,12 @@ def store_environment(machine_id: int, document: EnvironmentDocument) -> Environ
 TRIAL_COLUMNS = ("number", "order", "started_at", "seconds", "flags")
 
 
-def trial_columns(t: TrialDocument) -> tuple[int, int, datetime, float, list[str]]:
+def trial_columns(t: ReportedTrial) -> tuple[int, int, datetime, float, list[str]]:
     """A trial as its row has it, in the order of TRIAL_COLUMNS."""
     return t.trial, t.order, t.started_at, t.seconds, t.flags
 
 
-def trial_document(t: TrialDocument) -> dict[str, Any]:
+def trial_document(t: ReportedTrial) -> dict[str, Any]:
     """What is stored of a trial beside its row."""
     found = {"trial": t.trial, "pairing": t.pairing, "quiet": t.quiet, "server": t.server, "driver": t.driver}
     if t.reproduce:
@@ -227,7 +227,7 @@ def trial_document(t: TrialDocument) -> dict[str, Any]:
     return {part: value for part, value in found.items() if value or part == "trial"}
 
 
-def by_number(trials: Iterable[TrialDocument]) -> list[TrialDocument]:
+def by_number(trials: Iterable[ReportedTrial]) -> list[ReportedTrial]:
     return sorted(trials, key=lambda t: t.trial)
 
 

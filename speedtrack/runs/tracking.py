@@ -164,7 +164,7 @@ def valid_slug(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RunSelection:
     """What an operator chose: benchmarks of a project's suite, machines, and commits with their ranks."""
 
     project: Project
@@ -209,7 +209,7 @@ def choose(
     releases: bool = False,
     thinning: Thinning = Thinning(),
     fetches: bool = True,
-) -> Choice:
+) -> RunSelection:
     """Look up what the operator named.
 
     ``extended``: with the extended benchmarks, which else must be named; ladders always are. ``releases``: the
@@ -235,7 +235,7 @@ def choose(
     machines = machines_to_measure(project, machine_name, policy)
     commits = store_commits(project, shas)
     ranks = {commits[sha].pk: rank for sha, rank in zip(shas, thinning.ranks(len(shas)), strict=True)}
-    return Choice(project, suite, store_set(suite, chosen), machines, ranks)
+    return RunSelection(project, suite, store_set(suite, chosen), machines, ranks)
 
 
 def machines_to_measure(project: Project, name: str | None, policy: PlanningPolicy | None = None) -> list[Machine]:
@@ -282,13 +282,13 @@ def tags_of_remote(remote: Remote) -> list[str]:
     return [ref.removeprefix("refs/tags/") for ref in git.remote_refs(remote) if ref.startswith("refs/tags/")]
 
 
-def queue_by_hand(choice: Choice) -> int:
+def queue_by_hand(selection: RunSelection) -> int:
     """Queue commits by hand, also those measured before. Return the number of runs."""
-    manual = Run.objects.filter(project=choice.project, reason=Reason.MANUAL, commit__in=choice.ranks)
+    manual = Run.objects.filter(project=selection.project, reason=Reason.MANUAL, commit__in=selection.ranks)
     last = manual.aggregate(last=Max("round"))["last"]
     round = 0 if last is None else last + 1
-    plan = planning.Plan(choice.project, choice.suite, choice.benchmark_set, Reason.MANUAL, round=round)
-    return planning.plan_commits(plan, choice.ranks, choice.machines)
+    plan = planning.Plan(selection.project, selection.suite, selection.benchmark_set, Reason.MANUAL, round=round)
+    return planning.plan_commits(plan, selection.ranks, selection.machines)
 
 
 def retry_run(number: int) -> str:

@@ -20,7 +20,7 @@ from speedtrack.notices import subscribing
 from speedtrack.projects import intake
 from speedtrack.projects.models import Commit, Delivery, Project
 from speedtrack.runs import builds, jobs, profiles, pushes, queue, results, tracking
-from speedtrack.runs.documents import BuildReport, ProfileDocument, Renewal, ResultDocument
+from speedtrack.runs.documents import BuildReport, ProfileReport, Renewal, ResultDocument
 from speedtrack.runs.models import Machine, Reason, Run, Trial
 from speedtrack.runs.tracking import Tracked, TrackingRequest
 
@@ -283,7 +283,7 @@ def send_profile(run: Run, benchmark: str, commit: Commit, **changes: Any) -> No
         "unavailable": "",
         **changes,
     }
-    profiles.accept_profile(run.machine, run.pk, ProfileDocument.model_validate(document))
+    profiles.accept_profile(run.machine, run.pk, ProfileReport.model_validate(document))
 
 
 def measured(run: Run) -> list[str]:

@@ -17,7 +17,7 @@ from django.db import connection
 
 from speedtrack import devstack
 from speedtrack.runs import queue
-from speedtrack.runs.documents import LogPiece, ProgressDocument, Renewal
+from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
 from speedtrack.tests import builders
 from speedtrack.tests.installation import database_url
@@ -128,7 +128,7 @@ def send(run: Run, seq: int, text: str, phase: str = "measure") -> None:
 
 
 def report(run: Run, done: int, now: str = "get-p1, trial 1") -> None:
-    progress = ProgressDocument(done=done, total=10, now=now)
+    progress = ReportedProgress(done=done, total=10, now=now)
     queue.renew(run.machine, run.pk, Renewal(token=run.lease_token, progress=progress))
 
 

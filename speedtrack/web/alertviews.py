@@ -50,7 +50,7 @@ def alerts_values(request: HttpRequest, form: str, slug: str | None = None) -> H
 
 
 def listed_alerts(request: HttpRequest, project: Project | None) -> AlertsPage:
-    return alerts_page.load(project, alerts_page.AlertFilters.of(request.GET), access_of(request))
+    return alerts_page.load(project, alerts_page.AlertListQuery.of(request.GET), access_of(request))
 
 
 def decide_alerts(request: HttpRequest) -> HttpResponse:

@@ -59,12 +59,12 @@ def project_seen(request: HttpRequest, slug: str) -> Project:
 def export(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     """All points of a branch, or those that the query chooses."""
     format_or_404(form, "an export", FORMS)
-    choice = exports.choice_of(project_seen(request, slug), request.GET)
+    filters = exports.filters_of(project_seen(request, slug), request.GET)
     if form == "csv":
-        return csv_response(f"{slug}-points", exports.csv_rows(choice))
+        return csv_response(f"{slug}-points", exports.csv_rows(filters))
     if form == "json":
-        return attachment(exports.document(choice), "application/json", f"{slug}-points.json")
-    return attachment(exports.ndjson(choice), "application/x-ndjson", f"{slug}-points.ndjson")
+        return attachment(exports.document(filters), "application/json", f"{slug}-points.json")
+    return attachment(exports.ndjson(filters), "application/x-ndjson", f"{slug}-points.ndjson")
 
 
 def attachment(pieces: Iterator[str], kind: str, name: str) -> StreamingHttpResponse:
@@ -76,5 +76,5 @@ def attachment(pieces: Iterator[str], kind: str, name: str) -> StreamingHttpResp
 @to_programs
 def openmetrics(request: HttpRequest, slug: str) -> HttpResponse:
     """The newest value of each series."""
-    choice = exports.choice_of(project_seen(request, slug), request.GET)
-    return HttpResponse(exports.openmetrics(choice), content_type=CONTENT_TYPE_LATEST)
+    filters = exports.filters_of(project_seen(request, slug), request.GET)
+    return HttpResponse(exports.openmetrics(filters), content_type=CONTENT_TYPE_LATEST)

@@ -67,7 +67,7 @@ def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
 
 
 def asked_commit(request: HttpRequest, slug: str, sha: str) -> commit_page.CommitPage:
-    asked = commit_page.Asked(*(request.GET.get(key) for key in ("branch", "machine", "metric")))
+    asked = commit_page.CommitPageQuery(*(request.GET.get(key) for key in ("branch", "machine", "metric")))
     return commit_page.load(slug, sha, asked)
 
 

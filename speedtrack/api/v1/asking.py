@@ -14,22 +14,22 @@ from speedtrack.projects.models import Project, PullRequest
 from speedtrack.projects.sync import store_commits
 from speedtrack.runs import pullrequests, tracking
 from speedtrack.runs.models import Reason, Run, Status
-from speedtrack.runs.tracking import Choice, Thinning
+from speedtrack.runs.tracking import RunSelection, Thinning
 
 MOST_IDS = 1000
 
 
 def queue(project: Project, order: RunsOrder) -> QueuedRuns:
     """Queue what is asked for. Raises NoSuchThing, RepositoryError or DefinitionError."""
-    choice = chosen(project, order)
+    selection = chosen(project, order)
     last = Run.objects.aggregate(last=Max("pk"))["last"] or 0
-    queued = tracking.queue_by_hand(choice)
-    own = Run.objects.filter(project=project, reason=Reason.MANUAL, base=None, commit__in=choice.ranks, pk__gt=last)
+    queued = tracking.queue_by_hand(selection)
+    own = Run.objects.filter(project=project, reason=Reason.MANUAL, base=None, commit__in=selection.ranks, pk__gt=last)
     ids = list(own.order_by("pk").values_list("pk", flat=True)[:MOST_IDS])
-    return QueuedRuns(queued=queued, commits=len(choice.ranks), runs=ids, approved_head=None)
+    return QueuedRuns(queued=queued, commits=len(selection.ranks), runs=ids, approved_head=None)
 
 
-def chosen(project: Project, order: RunsOrder) -> Choice:
+def chosen(project: Project, order: RunsOrder) -> RunSelection:
     """Without fetching: a thread of the web server may not wait for minutes."""
     first, *others = order.commits or [order.range or order.branch or order.releases or ""]
     thinning = Thinning(order.every, halves=order.halves) if order.range else Thinning()

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from speedtrack.addresses import Address, NotPublic, Unresolved, is_host, is_public, look_up
-from speedtrack.notices.errors import Away, PermanentFailure
+from speedtrack.notices.errors import PermanentFailure, ReceiverAway
 
 LONGEST_URL = 2000
 PORTS = {"http": 80, "https": 443}
@@ -53,14 +53,14 @@ def destination(url: str) -> Destination:
 
 
 def allowed_addresses(where: Destination, within_s: float) -> list[Address]:
-    """The addresses of the destination. Raises Refused if one of them is not allowed, Away if there is none."""
+    """The addresses of the destination. Raises Refused if one of them is not allowed, ReceiverAway if there is none."""
     if where.port not in settings.CHANNEL_PORTS:
         ports = ", ".join(map(str, sorted(settings.CHANNEL_PORTS)))
         raise Refused(f"port {where.port} is not allowed: CHANNEL_PORTS allows {ports}")
     try:
         found = look_up(where.host, where.port, within_s)
     except Unresolved as e:
-        raise Away(str(e)) from e
+        raise ReceiverAway(str(e)) from e
     for address in found:
         refuse_private(where, address)
     return found

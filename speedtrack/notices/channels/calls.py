@@ -14,7 +14,7 @@ import httpcore
 
 from speedtrack.addresses import Address
 from speedtrack.notices.channels.addresses import allowed_addresses, destination
-from speedtrack.notices.errors import Away, PermanentFailure, Unanswered
+from speedtrack.notices.errors import PermanentFailure, ReceiverAway, Unanswered
 
 CONNECT_S, WHOLE_S = 5.0, 15.0  # to connect; from the look-up of the name to the last byte of the answer
 MOST_BYTES = 64 * 1024
@@ -69,11 +69,11 @@ class Response:
         return 200 <= self.status < 300
 
     def document(self) -> Any:
-        """The body as JSON. Raises Away if it is not: then the URL does not lead to the API."""
+        """The body as JSON. Raises ReceiverAway if it is not: then the URL does not lead to the API."""
         try:
             return json.loads(self.body)
         except ValueError as e:
-            raise Away("the answer is not the JSON of an API: is the URL that of the server itself?") from e
+            raise ReceiverAway("the answer is not the JSON of an API: is the URL that of the server itself?") from e
 
     def wait_s(self) -> float | None:
         """How long the receiver asks to wait, if it says so."""
@@ -100,7 +100,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def call(what: Call) -> Response:
-    """Make the call. Raises Refused (addresses.py) if the address is not allowed, Away if nothing answers."""
+    """Make the call. Raises Refused (addresses.py) if the address is not allowed, ReceiverAway if nothing answers."""
     deadline = time.monotonic() + WHOLE_S
     where = destination(what.url)
     addresses = allowed_addresses(where, CONNECT_S)
@@ -131,9 +131,11 @@ def call(what: Call) -> Response:
     except httpcore.ReadTimeout as e:
         raise Unanswered(f"{where.origin} did not answer within {WHOLE_S:.0f} s") from e
     except httpcore.TimeoutException as e:
-        raise Away(f"{where.origin} did not take the call within {CONNECT_S:.0f} s: is it up, and reachable?") from e
+        raise ReceiverAway(
+            f"{where.origin} did not take the call within {CONNECT_S:.0f} s: is it up, and reachable?"
+        ) from e
     except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as e:
-        raise Away(f"{where.origin} cannot be reached: {e or type(e).__name__}") from e
+        raise ReceiverAway(f"{where.origin} cannot be reached: {e or type(e).__name__}") from e
 
 
 def read_bounded(pieces: Iterable[bytes], most: int) -> bytes:
@@ -147,13 +149,13 @@ def read_bounded(pieces: Iterable[bytes], most: int) -> bytes:
 
 
 def require_success(answer: Response, who: str) -> Response:
-    """The answer if it is a success; otherwise raises PermanentFailure or Away with cause and remedy."""
+    """The answer if it is a success; otherwise raises PermanentFailure or ReceiverAway with cause and remedy."""
     if answer.is_good:
         return answer
     wait_s, status = answer.wait_s(), answer.status
     sentence = f"{who} answered {status}{WORDS.get(status) or WORDS.get(status // 100 * 100, '')}"
     if status in (408, 425, 429) or status >= 500 or (status == 403 and wait_s):
-        raise Away(sentence, wait_s)
+        raise ReceiverAway(sentence, wait_s)
     raise (Gone if status == 410 else PermanentFailure)(sentence)
 
 

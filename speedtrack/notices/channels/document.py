@@ -18,15 +18,15 @@ from speedtrack.text import plain, plain_values
 SCHEMA = "speedtrack.alert/1"
 MOST_COMMITS, MOST_CHANGES = 10, 50
 
-Document = dict[str, Any]
+EventDocument = dict[str, Any]
 
 
-def alert_document(event: AlertEvent, delivery: str) -> Document:
+def alert_document(event: AlertEvent, delivery: str) -> EventDocument:
     """The event with its alert as it is now. ``delivery`` is the same for each attempt to deliver it."""
     alert = event.alert
     found = worst_first(alert)
     commits = list(alert.candidates().reverse()[:MOST_COMMITS]) or [alert.commit]
-    written: Document = plain_values(
+    written: EventDocument = plain_values(
         {
             "schema": SCHEMA,
             "delivery": delivery,
@@ -79,7 +79,7 @@ def change_summary(found: list[ChangePoint]) -> str:
     return f"{effect} {numbers.change(worst.ratio)} {worst.series.benchmark.name}, {worst.metric.title}{more}"
 
 
-def event_part(event: AlertEvent) -> Document:
+def event_part(event: AlertEvent) -> EventDocument:
     return {
         "id": event.pk,
         "kind": event.kind,
@@ -91,7 +91,7 @@ def event_part(event: AlertEvent) -> Document:
     }
 
 
-def commit_part(commit: Commit) -> Document:
+def commit_part(commit: Commit) -> EventDocument:
     return {
         "sha": commit.sha,
         "short": commit.short,
@@ -101,13 +101,13 @@ def commit_part(commit: Commit) -> Document:
     }
 
 
-def change_parts(found: list[ChangePoint]) -> list[Document]:
+def change_parts(found: list[ChangePoint]) -> list[EventDocument]:
     different = Verdict.objects.filter(change_point__in=found, answer=Verdict.Answer.DIFFERENT).order_by("id")
     verdicts = {verdict.change_point_id: verdict for verdict in different}
     return [change_part(cp, verdicts.get(cp.pk)) for cp in found]
 
 
-def change_part(cp: ChangePoint, verdict: Verdict | None) -> Document:
+def change_part(cp: ChangePoint, verdict: Verdict | None) -> EventDocument:
     """One series that moved; ``low`` and ``high`` are the 95% interval of the ratio, after / before."""
     return {
         "benchmark": cp.series.benchmark.name,
@@ -126,7 +126,7 @@ def change_part(cp: ChangePoint, verdict: Verdict | None) -> Document:
     }
 
 
-def sample_document(project: Any) -> Document:
+def sample_document(project: Any) -> EventDocument:
     """A document for a test, about an alert that does not exist."""
     url = page_url("project", project.slug)
     return {

@@ -13,9 +13,9 @@ from django.db.models.functions import Now
 from speedtrack.alerts.models import AlertEvent
 from speedtrack.notices.channels import document, pulls
 from speedtrack.notices.channels.calls import Call, Gone, Response, call, encoded, require_success
-from speedtrack.notices.channels.document import Document
+from speedtrack.notices.channels.document import EventDocument
 from speedtrack.notices.channels.shapes import SHAPES
-from speedtrack.notices.errors import Away, PermanentFailure, TemporaryFailure, Unanswered
+from speedtrack.notices.errors import PermanentFailure, ReceiverAway, TemporaryFailure, Unanswered
 from speedtrack.notices.models import Channel, Outbox
 from speedtrack.sealed import KeyLost, Secret
 
@@ -62,17 +62,17 @@ def delivery_id(row: Outbox) -> str:
     return str(uuid.uuid5(DELIVERIES, f"{row.channel_id}/{row.event}/{row.pk}"))
 
 
-def post(channel: Channel, written: Document) -> Response:
+def post(channel: Channel, written: EventDocument) -> Response:
     """Send a document in the shape of the channel. Raises TemporaryFailure, PermanentFailure or KeyLost."""
     try:
         return require_success(call(call_of(channel, written)), channel.origin)
     except Unanswered as e:
         if channel.kind in REPEATABLE:
-            raise Away(str(e)) from e
+            raise ReceiverAway(str(e)) from e
         raise
 
 
-def call_of(channel: Channel, written: Document) -> Call:
+def call_of(channel: Channel, written: EventDocument) -> Call:
     url, message = channel.url.reveal(), SHAPES[channel.kind](written)
     if channel.kind == Channel.Kind.WEBHOOK:
         body = encoded(message)
@@ -85,7 +85,7 @@ def call_of(channel: Channel, written: Document) -> Call:
     return Call("POST", url, message)
 
 
-def transaction(written: Document) -> str:
+def transaction(written: EventDocument) -> str:
     """Matrix shows two messages with one transaction id once. Each test has its own id."""
     return f"test-{time.time_ns()}" if written["delivery"] == "test" else written["delivery"]
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from speedtrack.notices.channels.document import Document
+from speedtrack.notices.channels.document import EventDocument
 
 Message = dict[str, Any]
-Shape = Callable[[Document], Message]
+Shape = Callable[[EventDocument], Message]
 
 LINE = 120  # characters of a text by other people
 MOST_LINES = 8
@@ -26,7 +26,7 @@ def without_mentions(text: str, length: int = LINE) -> str:
     return re.sub(r"@(?=\w)", "@\u2060", short)
 
 
-def headline(document: Document) -> str:
+def headline(document: EventDocument) -> str:
     kind, project = document["event"]["kind"], document["project"]["slug"]
     words = HEADLINES.get(kind, document["alert"]["status"])
     return f"[{without_mentions(project, 50)}] {words}{without_mentions(document['summary'])}"
@@ -45,14 +45,14 @@ HEADLINES = {
 }
 
 
-def place_in_words(document: Document) -> str:
+def place_in_words(document: EventDocument) -> str:
     """Which commits, in words."""
     count, branches = document["range"]["count"], ", ".join(document["range"]["branches"][:3])
     who = "since this commit" if count == 1 else f"by one of {count} commits"
     return f"{who}, on {without_mentions(branches)}"
 
 
-def change_lines(document: Document) -> list[str]:
+def change_lines(document: EventDocument) -> list[str]:
     lines = [
         f"{change['effect']} {change['change']} {without_mentions(change['benchmark'], 60)}, {change['title']} "
         f"(95%: {100 * (change['low'] - 1):+.1f}% to {100 * (change['high'] - 1):+.1f}%)"
@@ -62,7 +62,7 @@ def change_lines(document: Document) -> list[str]:
     return [*lines, f"and {left_out} more"] if left_out > 0 else lines
 
 
-def commit_lines(document: Document) -> list[tuple[str, str, str]]:
+def commit_lines(document: EventDocument) -> list[tuple[str, str, str]]:
     """(short sha, the rest of the line, URL) of the newest commits of the range."""
     return [
         (
@@ -74,7 +74,7 @@ def commit_lines(document: Document) -> list[tuple[str, str, str]]:
     ]
 
 
-def decision_in_words(document: Document) -> str:
+def decision_in_words(document: EventDocument) -> str:
     """What a person decided, or nothing."""
     event = document["event"]
     words = f"{event['before']} → {event['after']}" if event["before"] and event["after"] else event["after"]
@@ -97,7 +97,7 @@ def slack_escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def slack(document: Document) -> Message:
+def slack(document: EventDocument) -> Message:
     """Blocks for an incoming webhook."""
     commits = [f"<{url}|{slack_escape(sha)}> {slack_escape(rest)}" for sha, rest, url in commit_lines(document)]
     lines = [slack_escape(place_in_words(document)), *commits]
@@ -121,7 +121,7 @@ def mrkdwn(text: str) -> Message:
     return {"type": "mrkdwn", "text": text, "verbatim": True}
 
 
-def matrix(document: Document) -> Message:
+def matrix(document: EventDocument) -> Message:
     """The content of an ``m.room.message``; ``m.mentions`` says that it mentions nobody, whatever the text contains."""
     commits = commit_lines(document)
     title, where, said = headline(document), place_in_words(document), decision_in_words(document)
@@ -144,7 +144,7 @@ def matrix(document: Document) -> Message:
     }
 
 
-def teams(document: Document) -> Message:
+def teams(document: EventDocument) -> Message:
     """An Adaptive Card for a workflow's webhook. Text runs know no Markdown, so no text by others becomes a link."""
     commits = [f"{sha} {rest}" for sha, rest, _ in commit_lines(document)]
     rows = [

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from speedtrack.notices.channels import shapes
-from speedtrack.notices.channels.document import Document
+from speedtrack.notices.channels.document import EventDocument
 
 HOSTILE = (
     "<!channel> @channel @here @room <@U123> <https://evil.example|click> [click](https://evil.example) "
@@ -15,7 +15,7 @@ HOSTILE = (
 URL = "https://speed.example.org/alerts/7/"
 
 
-def document(text: str = HOSTILE, commits: int = 10, changes: int = 50, **event: Any) -> Document:
+def document(text: str = HOSTILE, commits: int = 10, changes: int = 50, **event: Any) -> EventDocument:
     change = {
         "benchmark": text[:100],
         "metric": "throughput_rps",

@@ -1,7 +1,7 @@
 import pytest
 
 from speedtrack.runs import queue
-from speedtrack.runs.documents import Failure, ProgressDocument, Renewal
+from speedtrack.runs.documents import Failure, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run, Status
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
@@ -68,7 +68,7 @@ def test_a_run_that_completes_before_it_hears_of_the_cancelling_has_succeeded(
 
 def test_a_renewal_begins_the_run_and_keeps_the_last_progress(tracked: Tracked, machine: Machine) -> None:
     run = builders.claim(machine)
-    told = ProgressDocument(done=1, total=9, now="get-p1")
+    told = ReportedProgress(done=1, total=9, now="get-p1")
     assert not queue.renew(machine, run.pk, Renewal(token=run.lease_token, progress=told))
     assert not queue.renew(machine, run.pk, Renewal(token=run.lease_token))
     run.refresh_from_db()

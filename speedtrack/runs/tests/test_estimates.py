@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from speedtrack.projects.models import Commit
 from speedtrack.runs import estimates, planning, pushes, queue
-from speedtrack.runs.estimates import Estimate
+from speedtrack.runs.estimates import DurationEstimate
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
@@ -24,7 +24,7 @@ def measure_all(machine: Machine, **times: float) -> list[Run]:
     return runs
 
 
-def expected(run: Run) -> Estimate:
+def expected(run: Run) -> DurationEstimate:
     found = estimates.of_runs(Run.objects.filter(pk=run.pk))[run.pk]
     assert found
     return found

@@ -7,14 +7,14 @@ import pytest
 from django.apps import apps
 
 from speedtrack.runs import queue, results, tracking
-from speedtrack.runs.documents import Failure, LogPiece, ProgressDocument, Renewal
+from speedtrack.runs.documents import Failure, LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
 
 CALLS: dict[str, Callable[[Machine, Run, int], Any]] = {
     "renew": lambda m, r, t: queue.renew(
-        m, r.pk, Renewal(token=t, progress=ProgressDocument(done=1, total=2, now="x"))
+        m, r.pk, Renewal(token=t, progress=ReportedProgress(done=1, total=2, now="x"))
     ),
     "log": lambda m, r, t: queue.keep_log(m, r.pk, LogPiece(token=t, seq=0, phase="measure", text="x")),
     "build": lambda m, r, t: builders.send_build(r, r.commit, token=t),

@@ -285,8 +285,8 @@ def test_what_is_asked_for_by_hand_takes_the_suite_and_the_machines_of_its_branc
     builders.track(repository, branch="8.0", last=0)
 
     def chosen(expression: str, machine: str | None = None) -> tuple[str, list[str]]:
-        choice = tracking.choose(project.slug, expression, [], machine)
-        return choice.suite.name, [one.name for one in choice.machines]
+        selection = tracking.choose(project.slug, expression, [], machine)
+        return selection.suite.name, [one.name for one in selection.machines]
 
     assert chosen("8.0") == chosen("main..8.0") == chosen(on_8_0) == ("other", ["m2"])
     assert chosen("8.0", "m1") == ("other", ["m1"])

@@ -6,7 +6,7 @@ import pytest
 from django.db.models.functions import Now
 
 from speedtrack.runs import progress, queue
-from speedtrack.runs.documents import ProgressDocument, Renewal
+from speedtrack.runs.documents import Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.progress import Progress, about
 from speedtrack.runs.tracking import Tracked
@@ -14,7 +14,7 @@ from speedtrack.tests import builders
 
 
 def report(run: Run, done: int, total: int, now: str) -> Progress:
-    said = ProgressDocument(done=done, total=total, now=now)
+    said = ReportedProgress(done=done, total=total, now=now)
     queue.renew(run.machine, run.pk, Renewal(token=run.lease_token, progress=said))
     run.refresh_from_db()
     return progress.progress_of([run])[run.pk]

@@ -12,7 +12,7 @@ from speedtrack.benchmarks import numbers
 from speedtrack.web.drawing.axes import DAY, Axis, Ticks, day_text, time_ticks, value_axis
 from speedtrack.web.drawing.linecharts import stroke
 
-Document = Mapping[str, Any]
+TimelineDocument = Mapping[str, Any]
 Scale = Callable[[float], float]
 
 #: The colours of the style sheet, which a picture outside of a page does not have.
@@ -75,7 +75,7 @@ class PlotFrame:
     y: Sequence[Scale]
 
 
-def timeline_svg(document: Document, width: int, height: int, theme: str) -> str:
+def timeline_svg(document: TimelineDocument, width: int, height: int, theme: str) -> str:
     """The chart of a ``speedtrack.timeline/3``. ``theme``: light or dark. Pure: equal arguments give equal pictures."""
     colours = THEMES[theme]
     legend = legend_rows(document, width)
@@ -119,7 +119,7 @@ def cut(words: str, most: int) -> str:
     return words if len(words) <= most else f"{words[: max(most - 1, 0)]}…"
 
 
-def title_of(document: Document) -> str:
+def title_of(document: TimelineDocument) -> str:
     """The benchmarks and metrics shown, as far as they are the same."""
     shown = document["shown"]
     projects = {one["project"] for one in shown} or {document["project"]}
@@ -135,7 +135,7 @@ def title_of(document: Document) -> str:
 LegendPart = tuple[float, int, str]  # x, number of the line, title
 
 
-def legend_rows(document: Document, width: int) -> list[list[LegendPart]]:
+def legend_rows(document: TimelineDocument, width: int) -> list[list[LegendPart]]:
     """The names of the lines, in rows that fit the width; none where there is one line."""
     if len(document["shown"]) < 2:
         return []
@@ -170,7 +170,7 @@ def colour_of(number: int, colours: Mapping[str, str]) -> str:
     return colours[f"series-{number % 4 + 1}"]
 
 
-def axis_of(document: Document, right: bool) -> Axis | None:
+def axis_of(document: TimelineDocument, right: bool) -> Axis | None:
     """The axis of the lines that are read on this side; None if there are none."""
     shown = document["shown"]
     units = [one["metric"]["unit"] for one in shown if one["right"] == right]
@@ -190,7 +190,7 @@ def axis_of(document: Document, right: bool) -> Axis | None:
     return value_axis(ends, document["scale"], None if document["base"] else units[0])
 
 
-def x_scale(document: Document, left: float, right: float) -> Callable[[int, float], float]:
+def x_scale(document: TimelineDocument, left: float, right: float) -> Callable[[int, float], float]:
     """From a place of a path to pixels: by the place, or by the time of its commit."""
     if document["axis"] == "commits":
         count = document["paths"][0]["count"]
@@ -208,7 +208,7 @@ def x_scale(document: Document, left: float, right: float) -> Callable[[int, flo
     return place
 
 
-def time_range(document: Document) -> tuple[float, float]:
+def time_range(document: TimelineDocument) -> tuple[float, float]:
     moments = [moment for path in document["paths"] for moment in path["commits"]["time"]]
     return (min(moments), max(moments)) if moments else (0, 1)
 
@@ -225,7 +225,7 @@ def value_axes(frame: PlotFrame, axes: Sequence[Axis | None]) -> Iterator[str]:
             yield text(x, y + 4, label, frame.colours["soft"], anchor)
 
 
-def x_axis(document: Document, frame: PlotFrame) -> Iterator[str]:
+def x_axis(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
     most = max(2, int((frame.right - frame.left) / 110))
     y = frame.bottom + 20
     for x, label in x_ticks(document, frame, most):
@@ -233,7 +233,7 @@ def x_axis(document: Document, frame: PlotFrame) -> Iterator[str]:
         yield text(min(x, outermost), y, label, frame.colours["soft"], "middle")
 
 
-def x_ticks(document: Document, frame: PlotFrame, most: int) -> Ticks:
+def x_ticks(document: TimelineDocument, frame: PlotFrame, most: int) -> Ticks:
     if document["axis"] == "time":
         first, last = time_range(document)
         span = (last - first) or 1
@@ -247,7 +247,7 @@ def x_ticks(document: Document, frame: PlotFrame, most: int) -> Ticks:
     return [(frame.x(0, at), sha[:7] if few else day_text(moment)) for at, sha, moment in commits if at % every == 0]
 
 
-def ranges(document: Document, frame: PlotFrame) -> Iterator[str]:
+def ranges(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
     """The commits that may be the cause of a change, where they are several, as an area."""
     for one in document["changes"]:
         if one["width"] > 1:
@@ -261,11 +261,11 @@ def ranges(document: Document, frame: PlotFrame) -> Iterator[str]:
             )
 
 
-def any_tags(document: Document) -> bool:
+def any_tags(document: TimelineDocument) -> bool:
     return any(path["tags"] for path in document["paths"])
 
 
-def breaks_and_tags(document: Document, frame: PlotFrame) -> Iterator[str]:
+def breaks_and_tags(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
     soft = frame.colours["soft"]
     for one in document["breaks"]:
         x = frame.x(one["path"], one["at"] - 0.5)
@@ -280,7 +280,7 @@ def breaks_and_tags(document: Document, frame: PlotFrame) -> Iterator[str]:
             free = x + room
 
 
-def line_shapes(document: Document, frame: PlotFrame, line: Mapping[str, Any]) -> Iterator[str]:
+def line_shapes(document: TimelineDocument, frame: PlotFrame, line: Mapping[str, Any]) -> Iterator[str]:
     """The band, the line, single points, unreliable points and trials of one series."""
     shown = line["shown"]
     colour = colour_of(shown, frame.colours)
@@ -300,7 +300,7 @@ def line_shapes(document: Document, frame: PlotFrame, line: Mapping[str, Any]) -
     yield from trial_dots(document, frame, line, colour)
 
 
-def trial_dots(document: Document, frame: PlotFrame, line: Mapping[str, Any], colour: str) -> Iterator[str]:
+def trial_dots(document: TimelineDocument, frame: PlotFrame, line: Mapping[str, Any], colour: str) -> Iterator[str]:
     one = document["shown"][line["shown"]]
     unit_value = one["base"]["value"] if one["base"] else 1.0
     for at, values in line.get("trials", {}).items():
@@ -310,7 +310,9 @@ def trial_dots(document: Document, frame: PlotFrame, line: Mapping[str, Any], co
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.6" fill="{colour}" opacity="0.45"/>'
 
 
-def stretches(document: Document, frame: PlotFrame, line: Mapping[str, Any]) -> tuple[list[list[Pixel]], list[Pixel]]:
+def stretches(
+    document: TimelineDocument, frame: PlotFrame, line: Mapping[str, Any]
+) -> tuple[list[list[Pixel]], list[Pixel]]:
     """The stretches of reliable points of neighbouring commits, and the unreliable points."""
     one = document["shown"][line["shown"]]
     path, y = one["path"], frame.y[line["shown"]]
@@ -339,7 +341,7 @@ def stretches(document: Document, frame: PlotFrame, line: Mapping[str, Any]) -> 
     return parts, doubtful
 
 
-def gap_marks(document: Document, frame: PlotFrame) -> Iterator[str]:
+def gap_marks(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
     """Below the lines, the commits without a point whose reason is known: failed ones as crosses, others as dots."""
     y = frame.bottom - 6
     for number, path in enumerate(document["paths"]):
@@ -354,7 +356,7 @@ def gap_marks(document: Document, frame: PlotFrame) -> Iterator[str]:
         yield f'<path d="M{frame.x(0, note["at"]) - 4:.1f} {y - 4:.1f}h8v8h-8z" fill="{frame.colours["soft"]}"/>'
 
 
-def change_marks(document: Document, frame: PlotFrame) -> Iterator[str]:
+def change_marks(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
     """Where lines changed, by how much and in which direction; hollow and dashed as long as it is not confirmed.
 
     That of an alert that somebody has settled is struck through, without a line, and says so.

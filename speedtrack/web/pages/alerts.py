@@ -77,7 +77,7 @@ class ListedAlert:
 
 
 @dataclass(frozen=True)
-class AlertFilters:
+class AlertListQuery:
     """What the address asks for. ``assignee``: a user name, ``none``, or ``me`` for whoever reads."""
 
     status: str = "open"
@@ -89,7 +89,7 @@ class AlertFilters:
     after: str = ""
 
     @classmethod
-    def of(cls, query: QueryDict) -> "AlertFilters":
+    def of(cls, query: QueryDict) -> "AlertListQuery":
         """Raises Http404 for a metric or an order that does not exist."""
         metric, order = query.get("metric", ""), query.get("order") or "newest"
         if metric and metric not in METRICS:
@@ -116,7 +116,7 @@ class AlertsPage:
     alerts: list[ListedAlert]
     counts: list[tuple[str, int]]
     open: int
-    filters: AlertFilters
+    filters: AlertListQuery
     projects: list[tuple[str, str]]
     people: list[str]
     following: str = ""
@@ -124,7 +124,7 @@ class AlertsPage:
     metrics: list[Metric] = field(default_factory=list)
 
 
-def load(project: Project | None, filters: AlertFilters, access: Access) -> AlertsPage:
+def load(project: Project | None, filters: AlertListQuery, access: Access) -> AlertsPage:
     chosen = filtered(standing_alerts(project, access), filters, access.caller.user)
     by_status = count_by_status(chosen)
     counts = [(name, by_status.get(name, 0)) for name in (*Alert.Status.values, "improvements")]
@@ -149,7 +149,7 @@ def standing_alerts(project: Project | None, access: Access) -> AlertQuerySet:
     return access.among(found) if project is None else found.filter(project=project)
 
 
-def filtered(found: AlertQuerySet, filters: AlertFilters, reader: User | None) -> AlertQuerySet:
+def filtered(found: AlertQuerySet, filters: AlertListQuery, reader: User | None) -> AlertQuerySet:
     """All filters but the status, by which the result is counted."""
     changes = ChangePoint.objects.filter(alert=OuterRef("pk"))
     if filters.project:
@@ -180,10 +180,10 @@ def of_status(found: AlertQuerySet, status: str) -> AlertQuerySet:
 
 def list_alerts(project: Project | None, status: str, access: Access) -> list[ListedAlert]:
     """The newest alerts of a status, for feeds."""
-    return page_of(of_status(standing_alerts(project, access), status), AlertFilters(status=status), NEWEST)[0]
+    return page_of(of_status(standing_alerts(project, access), status), AlertListQuery(status=status), NEWEST)[0]
 
 
-def page_of(found: AlertQuerySet, filters: AlertFilters, most: int = PAGE) -> tuple[list[ListedAlert], str]:
+def page_of(found: AlertQuerySet, filters: AlertListQuery, most: int = PAGE) -> tuple[list[ListedAlert], str]:
     """One page of alerts, and where the next one begins."""
     ordered = ordered_from(found, filters)
     listed = ordered.with_range().select_related("project", "branch", "before", "commit", "assignee")
@@ -195,7 +195,7 @@ def page_of(found: AlertQuerySet, filters: AlertFilters, most: int = PAGE) -> tu
     return with_changes(alerts[:most]), following
 
 
-def ordered_from(found: AlertQuerySet, filters: AlertFilters) -> AlertQuerySet:
+def ordered_from(found: AlertQuerySet, filters: AlertListQuery) -> AlertQuerySet:
     """In the order asked for, from the cursor on. Raises Http404 for a cursor that no page gave."""
     try:
         size_text, _, pk_text = filters.after.rpartition(":")

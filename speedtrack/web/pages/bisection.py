@@ -7,7 +7,7 @@ from django.db.models import Prefetch
 from django.http import Http404, QueryDict
 
 from speedtrack.alerts import bisecting
-from speedtrack.alerts.bisecting import Expected, Search
+from speedtrack.alerts.bisecting import RemainingTime, Search
 from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Bisection, BisectionAnswer
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED, Metric
@@ -164,7 +164,7 @@ class BisectionPage:
 
     bisection: Bisection
     searches: list[SearchShown]
-    expected: Expected
+    expected: RemainingTime
     runs: list[Run]
     left_out: int
 

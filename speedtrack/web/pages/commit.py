@@ -231,7 +231,7 @@ def commit_or_404(slug: str, sha: str) -> Commit:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CommitPageQuery:
     """What the address of the page asks for; None: the usual."""
 
     branch: str | None = None
@@ -253,7 +253,7 @@ class MeasuringMachine(NamedTuple):
     name: str
 
 
-def load(slug: str, sha: str, asked: Asked) -> CommitPage:
+def load(slug: str, sha: str, asked: CommitPageQuery) -> CommitPage:
     commit = commit_or_404(slug, sha)
     project = commit.project
     places = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}

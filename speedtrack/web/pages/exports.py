@@ -101,7 +101,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Choice:
+class ExportFilters:
     """Which points of a project. Empty texts choose all."""
 
     project: Project
@@ -116,7 +116,7 @@ class Choice:
     samples: bool = False
 
 
-def choice_of(project: Project, query: QueryDict) -> Choice:
+def filters_of(project: Project, query: QueryDict) -> ExportFilters:
     """Raises Http404 for a branch that does not exist, and for values that cannot be meant."""
     branches = list(Branch.objects.filter(project=project).order_by("deleted_at", "name"))
     branch = named_or_default("branch", query.get("branch"), branches, project.default_branch)
@@ -126,7 +126,7 @@ def choice_of(project: Project, query: QueryDict) -> Choice:
     if not after.removeprefix("-").isdecimal() or len(after) > 9:
         raise Http404(f"after={after[:20]}: give the position of a commit on the branch.")
     names = {name: query.get(name, "")[:200] for name in ("benchmark", "metric", "machine")}
-    return Choice(
+    return ExportFilters(
         project,
         branch,
         **names,
@@ -151,26 +151,26 @@ def moment(query: QueryDict, name: str) -> datetime | None:
     raise Http404(f"{name}={text[:40]}: give a date such as 2026-11-23, or a time such as 2026-11-23T12:00:00Z.")
 
 
-def rows(choice: Choice) -> Iterator[Row]:
+def rows(filters: ExportFilters) -> Iterator[Row]:
     """The points, oldest commit first."""
     with connection.cursor() as cursor:
-        cursor.execute(ENDS, [choice.branch.pk])
+        cursor.execute(ENDS, [filters.branch.pk])
         first, last = cursor.fetchone()
-    for number in range(max(first or 0, choice.after + 1), (-1 if last is None else last) + 1, STRETCH):
-        yield from stretch(choice, number, min(number + STRETCH - 1, END))
+    for number in range(max(first or 0, filters.after + 1), (-1 if last is None else last) + 1, STRETCH):
+        yield from stretch(filters, number, min(number + STRETCH - 1, END))
 
 
-def stretch(choice: Choice, first: int, last: int) -> list[Row]:
-    values: dict[str, Any] = vars(choice) | {"branch": choice.branch.pk, "first": first, "last": last}
+def stretch(filters: ExportFilters, first: int, last: int) -> list[Row]:
+    values: dict[str, Any] = vars(filters) | {"branch": filters.branch.pk, "first": first, "last": last}
     del values["project"], values["after"]
     with connection.cursor() as cursor:
         cursor.execute(ROWS, values)
         return [Row(*found) for found in cursor.fetchall()]
 
 
-def csv_rows(choice: Choice) -> Iterator[list[Any]]:
-    yield [*Row._fields[:-1], *MEANING, *(["samples"] if choice.samples else [])]
-    for row in rows(choice):
+def csv_rows(filters: ExportFilters) -> Iterator[list[Any]]:
+    yield [*Row._fields[:-1], *MEANING, *(["samples"] if filters.samples else [])]
+    for row in rows(filters):
         cells = row._replace(
             author=csv_cell(row.author),
             subject=csv_cell(row.subject),
@@ -180,7 +180,7 @@ def csv_rows(choice: Choice) -> Iterator[list[Any]]:
         times = {"committed_at": row.committed_at.isoformat(), "measured_at": text_of(row.measured_at)}
         written = cells._asdict() | times | {"flags": " ".join(row.flags)} | meaning_of(row.metric)
         samples = " ".join(map(str, written.pop("samples") or ()))
-        yield [*written.values(), *([samples] if choice.samples else [])]
+        yield [*written.values(), *([samples] if filters.samples else [])]
 
 
 def meaning_of(metric: str) -> dict[str, str]:
@@ -193,13 +193,13 @@ def text_of(time: datetime | None) -> str:
     return time.isoformat() if time else ""
 
 
-def ndjson(choice: Choice) -> Iterator[str]:
+def ndjson(filters: ExportFilters) -> Iterator[str]:
     """A line of JSON for each point."""
-    for row in rows(choice):
-        yield line_of(row, choice) + "\n"
+    for row in rows(filters):
+        yield line_of(row, filters) + "\n"
 
 
-def line_of(row: Row, choice: Choice) -> str:
+def line_of(row: Row, filters: ExportFilters) -> str:
     document = row._asdict() | {
         "author": plain(row.author),
         "subject": plain(row.subject),
@@ -207,18 +207,18 @@ def line_of(row: Row, choice: Choice) -> str:
         "measured_at": text_of(row.measured_at) or None,
         **meaning_of(row.metric),
     }
-    if not choice.samples:
+    if not filters.samples:
         del document["samples"]
     return to_json(document, inf_nan_mode="null").decode()  # JSON has neither infinity nor NaN
 
 
-def document(choice: Choice) -> Iterator[str]:
+def document(filters: ExportFilters) -> Iterator[str]:
     """The same as one JSON document."""
-    head = {"schema": SCHEMA, "project": choice.project.slug, "branch": choice.branch.name}
+    head = {"schema": SCHEMA, "project": filters.project.slug, "branch": filters.branch.name}
     yield json.dumps(head)[:-1] + ', "points": ['
     before = ""
-    for row in rows(choice):
-        yield before + line_of(row, choice)
+    for row in rows(filters):
+        yield before + line_of(row, filters)
         before = ", "
     yield "]}"
 
@@ -248,7 +248,7 @@ def family_of(metric: str, labels: list[str]) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"speedtrack_{metric}", title, labels=labels)
 
 
-def openmetrics(choice: Choice) -> bytes:
+def openmetrics(filters: ExportFilters) -> bytes:
     registry = CollectorRegistry()
-    registry.register(NewestValues(choice.project, choice.branch))
+    registry.register(NewestValues(filters.project, filters.branch))
     return bytes(generate_latest(registry))  # type: ignore[no-untyped-call]

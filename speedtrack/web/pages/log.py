@@ -61,7 +61,7 @@ class LogPage:
 
 
 @dataclass(frozen=True)
-class Asked:
+class LogPageQuery:
     """What the address asks for: the lines from ``first`` on or before ``before``, a phase's last ones, or a text."""
 
     first: int | None
@@ -70,7 +70,7 @@ class Asked:
     needle: str
 
     @classmethod
-    def of(cls, query: QueryDict) -> "Asked":
+    def of(cls, query: QueryDict) -> "LogPageQuery":
         first, before = (number_of(query.get(name)) for name in ("from", "before"))
         return cls(first, before, query.get("phase", ""), query.get("q", "").strip())
 
@@ -95,7 +95,7 @@ def number_of(text: str | None) -> int | None:
 
 
 def load(pk: int, query: QueryDict, access: Access) -> LogPage:
-    run, asked = run_or_404(pk), Asked.of(query)
+    run, asked = run_or_404(pk), LogPageQuery.of(query)
     index = logs.index_of(pk)
     first, end = asked.window(index)
     matches, go_on = logs.search(index, asked.needle, asked.first or 1) if asked.needle else ([], None)
@@ -127,7 +127,7 @@ def by_stretch(index: LogIndex, lines: list[Line]) -> list[ShownStretch]:
 def log_document(pk: int, query: QueryDict) -> dict[str, Any]:
     """A window of lines as JSON."""
     run, index = run_or_404(pk), logs.index_of(pk)
-    first, end = Asked.of(query).window(index)
+    first, end = LogPageQuery.of(query).window(index)
     return {"live": not run.done, **logs.document(index, logs.read(index, first, end))}
 
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from speedtrack.accounts.access import Access
 from speedtrack.runs import estimates, states, windows
-from speedtrack.runs.estimates import Estimate
+from speedtrack.runs.estimates import DurationEstimate
 from speedtrack.runs.models import Alarm, Canary, Environment, Machine, Run, Status
 from speedtrack.runs.progress import Progress, progress_of
 from speedtrack.web.pages.live import stream_of_queue
@@ -49,12 +49,12 @@ class WaitingRun(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedRun:
     """When a waiting run begins and ends if no run is added, and how long its phases take."""
 
     starts_at: datetime
     ends_at: datetime
-    phases: Estimate
+    phases: DurationEstimate
 
 
 @dataclass
@@ -74,7 +74,7 @@ class MachineWork:
     environment_since: datetime | None
     running: Run | None = None
     progress: Progress | None = None
-    waiting: list[tuple[WaitingRun | None, Expected | None]] = field(default_factory=list)
+    waiting: list[tuple[WaitingRun | None, ExpectedRun | None]] = field(default_factory=list)
     queued: int = 0
     ends_at: datetime | None = None
     done_at: datetime | None = None
@@ -161,9 +161,9 @@ def active_runs() -> QuerySet[Run]:
     return Run.objects.active().select_related(*RELATED).defer(*HEAVY)
 
 
-def waiting_runs(machine_ids: list[int]) -> dict[int, list[tuple[WaitingRun | None, Expected | None]]]:
+def waiting_runs(machine_ids: list[int]) -> dict[int, list[tuple[WaitingRun | None, ExpectedRun | None]]]:
     """By machine: its next waiting runs, in the order in which it takes them, without what is expected of them."""
-    found: dict[int, list[tuple[WaitingRun | None, Expected | None]]] = defaultdict(list)
+    found: dict[int, list[tuple[WaitingRun | None, ExpectedRun | None]]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(NEXT_WAITING, [machine_ids, WAITING])
         for machine_id, *columns in cursor:
@@ -171,7 +171,7 @@ def waiting_runs(machine_ids: list[int]) -> dict[int, list[tuple[WaitingRun | No
     return found
 
 
-def estimate_ends(work: MachineWork, expected: Mapping[int, Estimate | None], total_s: float | None) -> None:
+def estimate_ends(work: MachineWork, expected: Mapping[int, DurationEstimate | None], total_s: float | None) -> None:
     """Set when the machine's run and each waiting run will be done; ``total_s``: what all that wait take together."""
     if work.health in ("retired", "quarantine", "paused", "silent", "never seen", "outside"):
         return
@@ -185,10 +185,10 @@ def estimate_ends(work: MachineWork, expected: Mapping[int, Estimate | None], to
     if work.opens_at and at:  # but for what people asked for
         at = max(at, work.opens_at)
     work.done_at = at + timedelta(seconds=total_s) if at and work.queued and total_s is not None else None
-    found: list[tuple[WaitingRun | None, Expected | None]] = []
+    found: list[tuple[WaitingRun | None, ExpectedRun | None]] = []
     for run, _ in work.waiting:
         phases = expected.get(run.pk) if run else None
-        one = Expected(at, at + timedelta(seconds=phases.seconds), phases) if at and phases else None
+        one = ExpectedRun(at, at + timedelta(seconds=phases.seconds), phases) if at and phases else None
         at = one.ends_at if one else None
         found.append((run, one))
     work.waiting = found

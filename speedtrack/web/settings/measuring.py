@@ -48,7 +48,7 @@ def measure(request: HttpRequest, slug: str) -> HttpResponse:
 
 def queue_asked(asked: page.AskedRange) -> str:
     # Without fetching: a thread of the web server may not wait for minutes.
-    choice = tracking.choose(
+    selection = tracking.choose(
         asked.slug,
         asked.expression,
         asked.benchmarks,
@@ -58,8 +58,8 @@ def queue_asked(asked: page.AskedRange) -> str:
         thinning=asked.thinning,
         fetches=False,
     )
-    queued = tracking.queue_by_hand(choice)
-    return f"{queued} run{'' if queued == 1 else 's'} of {len(choice.ranks)} commits queued"
+    queued = tracking.queue_by_hand(selection)
+    return f"{queued} run{'' if queued == 1 else 's'} of {len(selection.ranks)} commits queued"
 
 
 @require_POST

@@ -12,12 +12,12 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Project
-from speedtrack.runs.estimates import Estimate
+from speedtrack.runs.estimates import DurationEstimate
 from speedtrack.runs.models import Run
 from speedtrack.web.addresses import commit_path, project_path, run_path, timeline_path
 from speedtrack.web.pages.commit import CommitPage, SeriesResult
 from speedtrack.web.pages.phases import TrialRow
-from speedtrack.web.pages.queue import Expected, MachineWork, WaitingRun
+from speedtrack.web.pages.queue import ExpectedRun, MachineWork, WaitingRun
 from speedtrack.web.pages.run import MeasurementRow, RunPage
 from speedtrack.web.pages.sensitivity import ShownSensitivity
 from speedtrack.web.pages.timeline.points import ShownChange
@@ -137,13 +137,13 @@ def sensitivity_cells(project: Project, one: ShownSensitivity) -> tuple[str, ...
     )
 
 
-def phases(expected: Estimate) -> SafeString:
+def phases(expected: DurationEstimate) -> SafeString:
     """How long a run takes; the title has its phases."""
     return format_html('<span title="{}">{}</span>', phases_in_words(expected), numbers.duration(expected.seconds))
 
 
 @register.filter
-def phases_in_words(expected: Estimate) -> str:
+def phases_in_words(expected: DurationEstimate) -> str:
     found = {"builds": expected.build_s, expected.trials_name: expected.trials_s, "around them": expected.around_s}
     return ", ".join(f"{name} {numbers.duration(seconds)}" for name, seconds in found.items() if seconds >= 0.05)
 
@@ -157,7 +157,7 @@ def waiting_rows(work: MachineWork) -> SafeString:
     return join(waiting_row(run, expected) for run, expected in work.waiting)
 
 
-def waiting_row(run: WaitingRun | None, expected: Expected | None) -> SafeString:
+def waiting_row(run: WaitingRun | None, expected: ExpectedRun | None) -> SafeString:
     times = format_html(
         "<td>{}</td><td>{}</td><td>{}</td></tr>",
         ago(expected.starts_at) if expected else "–",

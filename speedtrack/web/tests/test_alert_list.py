@@ -86,7 +86,7 @@ def test_the_address_filters_orders_and_pages_the_list(listed: Listed) -> None:
     for order, expected in orders.items():
         found, after = [], ""
         for _ in range(2):
-            filters = alerts_page.AlertFilters(order=order, after=after)
+            filters = alerts_page.AlertListQuery(order=order, after=after)
             rows, after = alerts_page.page_of(alerts_page.standing_alerts(None, Access(ANYBODY)), filters, most=1)
             found += [row.alert.pk for row in rows]
         assert (found, after) == (expected, ""), order

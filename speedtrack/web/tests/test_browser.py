@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from speedtrack.alerts.models import Alert
 from speedtrack.runs import queue
-from speedtrack.runs.documents import ProgressDocument, Renewal
+from speedtrack.runs.documents import Renewal, ReportedProgress
 from speedtrack.web.tests.conftest import browser as browser_path
 from speedtrack.web.tests.world import CPU, World, slowed
 
@@ -132,7 +132,7 @@ def test_a_run_page_follows_its_run(shown: tuple[World, Alert, str], chromium: B
     page = watched(chromium, 390, complaints)
     page.goto(f"{url}/runs/{run.pk}/")
     assert page.evaluate(OVERFLOW) <= 0
-    progress = ProgressDocument(done=4, total=10, now="trial 4 of get-p1")
+    progress = ReportedProgress(done=4, total=10, now="trial 4 of get-p1")
     queue.renew(run.machine, run.pk, Renewal(token=run.lease_token, progress=progress))
     page.get_by_text("trial 4 of get-p1").wait_for()
     made.measure()

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from speedtrack.runs import queue
-from speedtrack.runs.documents import LogPiece, ProgressDocument, Renewal
+from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
 from speedtrack.tests.test_live import Live
@@ -41,7 +41,7 @@ def send(run: Run, seq: int, text: str, phase: str = "measure") -> None:
 
 
 def report(run: Run, done: int, now: str = "get-p1, trial 1") -> None:
-    progress = ProgressDocument(done=done, total=10, now=now)
+    progress = ReportedProgress(done=done, total=10, now=now)
     queue.renew(run.machine, run.pk, Renewal(token=run.lease_token, progress=progress))
 
 

@@ -4,7 +4,7 @@ from django.test import Client
 
 from speedtrack.alerts.models import Alert
 from speedtrack.runs import queue, results
-from speedtrack.runs.documents import LogPiece, ProgressDocument, Renewal
+from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Result, Run
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, html_of, queries
@@ -32,7 +32,7 @@ def test_a_running_run_is_live(client: Client, kvd: World) -> None:
     kvd.push(1)
     run = queue.claim(kvd.machines[0])
     assert run
-    progress = ProgressDocument(done=3, total=10, now="trial 3 of get-p1")
+    progress = ReportedProgress(done=3, total=10, now="trial 3 of get-p1")
     queue.renew(run.machine, run.pk, Renewal(token=run.lease_token, progress=progress))
     text = "\x1b[1mcc\x1b[0m -c <main>.c\n"
     queue.keep_log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))

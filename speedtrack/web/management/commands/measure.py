@@ -52,7 +52,7 @@ def queue(options: dict[str, Any]) -> int:
     """Queue what the options name. Return the number of runs."""
     if (options["range"] is None) == (options["releases"] is None):
         raise CommandError("give either a range or --releases PATTERN")
-    choice = tracking.choose(
+    selection = tracking.choose(
         options["project"],
         options["range"] or options["releases"],
         options["benchmarks"],
@@ -61,4 +61,4 @@ def queue(options: dict[str, Any]) -> int:
         options["releases"] is not None,
         tracking.Thinning(options["every"], options["bisect"]),
     )
-    return floors.measure_noise(choice) if options["aa"] else tracking.queue_by_hand(choice)
+    return floors.measure_noise(selection) if options["aa"] else tracking.queue_by_hand(selection)
