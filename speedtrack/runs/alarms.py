@@ -11,7 +11,7 @@ LONGEST_WHY = 1000
 
 
 def begin(kind: Alarm.Kind, why: str, machine: Machine | None = None, branch: Branch | None = None) -> bool:
-    """Begin an alarm, unless one of this kind is open there. Did it begin?"""
+    """Begin an alarm, unless one of this kind is open for the machine or branch. Return whether it was begun."""
     if Alarm.objects.open().filter(kind=kind, machine=machine, branch=branch).exists():
         return False
     begun = Alarm(kind=kind, machine=machine, branch=branch, why=why[:LONGEST_WHY])
@@ -20,6 +20,6 @@ def begin(kind: Alarm.Kind, why: str, machine: Machine | None = None, branch: Br
 
 
 def end(kind: Alarm.Kind, why: str, **where: Any) -> int:
-    """End the open alarms of a kind, of a ``machine`` or a ``branch``. Return how many these were."""
+    """End the open alarms of this kind of a ``machine`` or a ``branch``. Return the number of alarms ended."""
     ended = {"ended_at": Now(), "ended_why": why[:LONGEST_WHY], "untold": True}
     return Alarm.objects.open().filter(kind=kind, **where).update(**ended)

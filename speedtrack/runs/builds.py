@@ -62,14 +62,20 @@ def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | No
 
 
 def error_of(build: ReportedBuild, commit: Commit) -> str:
-    """Why the build failed; with the submodules that its sources lack, which may be the cause."""
+    """The error message of a failed build.
+
+    It names the submodules that the sources lack, since these may be the cause.
+    """
     if build.succeeded:
         return build.error or ""
     return ". ".join(filter(None, (build.error, submodules.lacking(commit.project, commit.sha))))
 
 
 def store_series(attempt: Attempt, commit: Commit, build: ReportedBuild, environment: Environment) -> None:
-    """Store a point of each series of the build; of its time only if it was really built, not taken from the store."""
+    """Store one point in each series of the build.
+
+    A build time counts only if the commit was really built, not taken from the store.
+    """
     values = {"binary_bytes": float(sum(one.size for one in build.artifacts.values()))}
     if not build.cached:
         values["build_seconds"] = build.seconds
@@ -135,7 +141,7 @@ def measured_parent(attempt: Attempt, commit: Commit, build: ReportedBuild, envi
 
 
 def built_artifacts(run: Run) -> dict[str, str] | None:
-    """Name -> digest of the artifacts that a run's last attempt built from its commit; None without a build."""
+    """The artifacts (name -> digest) that a run's last attempt built from its commit; None if it built nothing."""
     build = Build.objects.filter(attempt__run=run, attempt__token=run.lease_token, commit_id=run.commit_id).first()
     return {name: str(one["digest"]) for name, one in build.artifacts.items()} if build else None
 

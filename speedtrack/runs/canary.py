@@ -55,7 +55,7 @@ Kind = MachineEvent.Kind
 
 @dataclass(frozen=True)
 class FrozenCommit:
-    """What a canary is made of."""
+    """A commit, with its suite and benchmarks, of which a canary is made."""
 
     project: Project
     commit: Commit
@@ -137,7 +137,7 @@ EXISTS (SELECT FROM runs_canary c JOIN runs_machine m ON m.id = c.machine_id
 
 
 def shortest_pause() -> timedelta:
-    """Between a good check and the next canary run. For MAY_BE_DUE."""
+    """The shortest pause between a good check and the next canary run. MAY_BE_DUE uses it."""
     return part_of_interval(LEARNING_PART)
 
 
@@ -154,7 +154,7 @@ def attend(machine: Machine) -> None:
 
 
 def unattended() -> QuerySet[Machine]:
-    """Machines with work for ``attend`` that may not claim: their runner is dead, or there is no run for it."""
+    """Machines with work for ``attend`` that make no claims: their runner is dead, or no run waits for it."""
     canary_runs = Run.objects.unfinished().filter(machine=OuterRef("pk"), reason=Reason.CANARY)
     unjudged_runs = Q(Exists(unjudged().filter(machine=OuterRef("pk"))))
     unwatched = Q(quarantined_at__isnull=False, paused=False) & ~Q(Exists(canary_runs))
@@ -162,7 +162,7 @@ def unattended() -> QuerySet[Machine]:
 
 
 def attend_all() -> None:
-    """Attend to the canaries of all machines that may not claim."""
+    """Attend to the canaries of all machines in ``unattended``."""
     for machine_id in unattended().values_list("pk", flat=True):
         with transaction.atomic():
             machine = Machine.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=machine_id).first()
@@ -240,7 +240,7 @@ def recent_checks(machine: Machine, canary: Canary) -> list[CanaryCheck]:
 
 
 def in_a_row(recent: Iterable[CanaryCheck], *answers: str) -> int:
-    """How many checks, from the newest one backwards without a gap, have one of these answers."""
+    """The number of newest checks, counted until the first one with another answer, that have one of these answers."""
     return len(list(takewhile(lambda check: check.answer in answers, recent)))
 
 
@@ -249,7 +249,10 @@ def failure_cause(run: Run) -> str:
 
 
 def queue_if_due(machine: Machine, canary: Canary) -> None:
-    """Queue the canary's next run if it is due and none is unfinished. In quarantine it is queued ahead of time."""
+    """Queue the canary's next run if it is due and none is unfinished.
+
+    In quarantine, and after a check that was off, it is queued at once, to start when its pause is over.
+    """
     if machine.paused or Run.objects.unfinished().filter(machine=machine, reason=Reason.CANARY).exists():
         return
     recent = recent_checks(machine, canary)
@@ -277,7 +280,7 @@ def last_check_at(canary: Canary) -> datetime | None:
 
 
 def is_due(machine: Machine, last: datetime, now: datetime, after: timedelta) -> bool:
-    """Is the last check too old for the work that waits, or has work ended since, with none left?"""
+    """Return whether a canary run is due: the last check is too old for what waits, or no work is left since then."""
     if Run.objects.claimable().filter(machine=machine).exists():
         return last + after <= now
     worked = Run.objects.filter(machine=machine, ended_at__gt=last).exclude(reason=Reason.CANARY)

@@ -21,7 +21,7 @@ MOST_FIRST = 500  # commits that the first look at a branch queues at most
 
 
 class Taken(RepositoryError):
-    """A project of this name exists."""
+    """Another project already has this name."""
 
 
 class Unrelated(RepositoryError):
@@ -49,9 +49,10 @@ def ask_remote(remote: Remote) -> RemoteAnswer:
 
 
 def address_for(project: Project, url: str, unrelated: bool) -> str:
-    """The new address of a project's repository, which answers and has a commit in common with what is known of it.
+    """The valid form of a new address for a project's repository.
 
-    ``unrelated``: it need not. Raises Unrelated, or RepositoryError.
+    The repository must answer, and must share a commit with the project's history unless ``unrelated`` is true. Raises
+    Unrelated if it shares none, or RepositoryError.
     """
     remote = remote_of(project, remotes.valid_url(url))
     answer = ask_remote(remote)
@@ -94,9 +95,9 @@ def begin_tracking(request: tracking.TrackingRequest) -> Project:
 
 @transaction.atomic
 def untrack(project: Project) -> int:
-    """Look at the repository no more, and cancel the project's waiting runs. Return how many these were.
+    """Stop looking at the repository, and cancel the project's waiting runs. Return the number of cancelled runs.
 
-    What was measured stays. The webhook's address and secret change, so that nobody's old one counts.
+    What was measured stays. The webhook gets a new address and secret, so the old ones are refused.
     """
     cancelled = queue.cancel_waiting(
         Run.objects.filter(project=project, canary=None), "its project is no longer tracked"
@@ -132,7 +133,7 @@ def add_branch(project: Project, name: str, first_commits: int) -> Branch:
 
 
 def drop_branch(branch: Branch) -> None:
-    """Measure the branch's new commits no more. Its history stays. Raises RepositoryError for the default branch."""
+    """Stop measuring new commits of the branch; its history stays. Raises RepositoryError for the default branch."""
     if branch.name == branch.project.default_branch:
         raise RepositoryError(f"{branch} is the default branch: make another one the default first")
     Branch.objects.filter(pk=branch.pk).update(tracked=False)

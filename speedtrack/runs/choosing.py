@@ -1,9 +1,9 @@
-"""Which commits of a push are queued now, which are put off, and which are left out, by the policy of their branch.
+"""Decide by a branch's policy which commits of a push are queued now, which are put off, and which are left out.
 
-What is put off is a Deferral: it becomes a run once fewer commits wait than the policy allows and some machine of the
-project has no history to measure (``pushes.fill_gaps``, a duty of the dispatcher), from the middle of the widest gap
-first.
-A newer head sends waiting commits back in the same way. Tagged commits are never put off.
+A Deferral stores why a commit is not queued. One that is put off becomes a run once fewer commits wait than the policy
+allows and some machine of the project has no history to measure (``pushes.fill_gaps``, a duty of the dispatcher); the
+middle of the widest gap comes first. When newer commits arrive, waiting commits may be put off by the same rule. Tagged
+commits are never put off.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,10 @@ Why = Deferral.Why
 
 
 def plan_newest(branch: Branch, count: int) -> int:
-    """Queue those of so many newest commits of a branch that its policy measures, and its head. Return the runs."""
+    """Queue the newest ``count`` commits of a branch as far as its policy measures them, and always its head.
+
+    Return the number of runs.
+    """
     places = branch.positions.order_by("-number")
     newest = list(places.values_list("commit", flat=True)[: min(max(count, 0), places.count())])
     return plan_pushed(branch, Commit.objects.filter(pk__in=newest), Reason.BACKFILL, with_head=True)
@@ -43,9 +46,10 @@ def plan_newest(branch: Branch, count: int) -> int:
 def plan_pushed(
     branch: Branch, commits: QuerySet[Commit], reason: Reason = Reason.PUSH, with_head: bool = False
 ) -> int:
-    """Queue the commits of a branch that its policy measures now, and store why the others are not. Return the runs.
+    """Queue those commits of a branch that its policy measures now. Return the number of runs.
 
-    ``with_head``: the head is measured whatever the policy says of it.
+    Each of the others gets a Deferral with the reason. ``with_head``: the head is measured whatever the policy says
+    about it.
     """
     policy = policies.policy_of(branch)
     if policy.takes_all:
@@ -64,7 +68,7 @@ def plan_pushed(
 
 
 def seen_commits(project: Project, policy: PlanningPolicy, positions: dict[int, int]) -> dict[int, SeenCommit]:
-    """What the policy judges these commits by."""
+    """By commit id: the facts by which a policy judges a commit. ``positions``: commit id -> position on its branch."""
     shas = dict(Commit.objects.filter(pk__in=positions).values_list("pk", "sha"))
     tagged = set(project.tags.filter(sha__in=shas.values()).values_list("sha", flat=True))
     paths = changed_paths(project, list(shas.values())) if policy.patterns else {}
@@ -80,7 +84,11 @@ def changed_paths(project: Project, shas: list[str]) -> dict[str, list[str]]:
 
 
 def within_cap(branch: Branch, policy: PlanningPolicy, chosen: dict[int, int], always: set[int]) -> set[int]:
-    """Which of the chosen commits wait. Puts off waiting runs of others that are further from the middle of a gap."""
+    """The chosen commits (id -> position) that may wait now, by the policy's limit.
+
+    When there are more than the limit, those in the middle of the widest gaps are kept; other waiting commits are put
+    off. Commits in ``always`` are kept in any case.
+    """
     if policy.most_waiting is None:
         return set(chosen)
     waiting = waiting_commits(branch)
@@ -96,7 +104,7 @@ def within_cap(branch: Branch, policy: PlanningPolicy, chosen: dict[int, int], a
 
 
 def waiting_commits(branch: Branch) -> dict[int, int]:
-    """The commits of a branch that wait to be measured for its line, each with its position; tagged ones left out."""
+    """The untagged commits of a branch that wait to be measured for its line: commit id -> position."""
     waiting = replaceable(branch.project).filter(commit=OuterRef("commit"), status=Status.QUEUED)
     tagged = branch.project.tags.values("sha")
     found = branch.positions.filter(Exists(waiting)).exclude(commit__sha__in=tagged)
@@ -104,12 +112,12 @@ def waiting_commits(branch: Branch) -> dict[int, int]:
 
 
 def replaceable(project: Project) -> RunQuerySet:
-    """Runs that newer commits may put off: none has begun, and no person has raised them."""
+    """The runs that newer commits may put off: not begun yet, and not given priority by a person."""
     return Run.objects.routine().filter(project=project, attempt=0, priority__lt=PRIORITY["manual"])
 
 
 def measured_positions(branch: Branch, near: Iterable[int]) -> set[int]:
-    """The positions around these that are measured, or being measured, or that a person wants measured."""
+    """The positions near these that are measured, are being measured, or that a person asked for."""
     done = Run.objects.own().filter(commit=OuterRef("commit")).exclude(status=Status.CANCELLED)
     done = done.exclude(status=Status.QUEUED, priority__lt=PRIORITY["manual"])
     numbers = sorted(near)
@@ -118,7 +126,10 @@ def measured_positions(branch: Branch, near: Iterable[int]) -> set[int]:
 
 
 def supersede(branch: Branch, commit_ids: Iterable[int], detail: str) -> None:
-    """Put off commits that wait."""
+    """Put off waiting commits: cancel their runs and store a Deferral for each.
+
+    ``detail``: the reason, for people.
+    """
     ids = list(commit_ids)
     queue.cancel_waiting(replaceable(branch.project).filter(commit__in=ids), SUPERSEDED)
     store_deferrals(branch, dict.fromkeys(ids, (Why.CAP, detail)))
@@ -138,7 +149,7 @@ def store_deferrals(branch: Branch, why: dict[int, tuple[Why, str]]) -> None:
 
 
 def plan_deferred(branch: Branch, commit_ids: Iterable[int], reason: Reason = Reason.BACKFILL) -> int:
-    """Queue deferred commits of a branch, and forget why they were not. Return the number of runs."""
+    """Queue deferred commits of a branch, and delete their deferrals. Return the number of runs."""
     ids = list(commit_ids)
     Deferral.objects.filter(branch=branch, commit__in=ids).delete()
     again = superseded_runs(branch.project, ids)
@@ -155,7 +166,7 @@ def superseded_runs(project: Project, commit_ids: Iterable[int]) -> RunQuerySet:
 
 
 def plan_tagged(project: Project) -> int:
-    """Queue the deferred commits that have a tag by now. Return the number of runs."""
+    """Queue the deferred commits that have been tagged since. Return the number of runs."""
     tagged = project.deferrals.filter(commit__sha__in=project.tags.values("sha")).select_related("branch__project")
     by_branch: dict[Branch, list[int]] = {}
     for one in tagged:
@@ -166,7 +177,7 @@ def plan_tagged(project: Project) -> int:
 def plan_new_tags(project: Project, shas: Iterable[str]) -> int:
     """Queue the commits of new tags that have no run yet, whatever the policies say. Return the number of runs.
 
-    One that is on no tracked branch, such as a release on a branch that nobody tracks, goes by the project's own
+    A commit on no tracked branch, such as a release on a branch that nobody tracks, is planned by the project's own
     policy.
     """
     commits = project.commits.filter(sha__in=set(shas))
@@ -186,7 +197,7 @@ def plan_new_tags(project: Project, shas: Iterable[str]) -> int:
 
 
 def due_policies() -> QuerySet[PlanningPolicy]:
-    """Policies whose put-off commits may wait now: one of their machines has no history of the project to measure."""
+    """Policies whose put-off commits may be queued now: one of their machines has no history left to measure."""
     in_use = {"branch__tracked": True, "branch__deleted_at": None}
     put_off = Deferral.objects.put_off().filter(project=OuterRef("project"), **in_use)
     of_both = {"project": OuterRef(OuterRef("project")), "machine": OuterRef("pk")}
@@ -205,12 +216,15 @@ def due_policies() -> QuerySet[PlanningPolicy]:
 
 @transaction.atomic
 def fill_gaps_of(policy: PlanningPolicy) -> int:
-    """Queue put-off commits of its branches where there is room. Return the number of runs."""
+    """Queue put-off commits of a policy's branches as long as its limit allows. Return the number of runs."""
     return sum(fill_branch(branch, policy) for branch in policies.branches_of(policy))
 
 
 def fill_branch(branch: Branch, policy: PlanningPolicy) -> int:
-    """Queue as many put-off commits of a branch as may wait besides those that do, the widest gap first."""
+    """Queue as many put-off commits of a branch as its policy allows beside those that wait already, widest gap first.
+
+    Returns the number of runs.
+    """
     put_off = Deferral.objects.put_off().filter(branch=branch, commit__positions__branch=branch)
     numbers = dict(put_off.values_list("commit__positions__number", "commit_id"))
     room = (policy.most_waiting or FILLED_AT_ONCE) - fewest_waiting(branch, policy)
@@ -222,14 +236,20 @@ def fill_branch(branch: Branch, policy: PlanningPolicy) -> int:
 
 
 def fewest_waiting(branch: Branch, policy: PlanningPolicy) -> int:
-    """How many runs of a branch wait for the machine that has the fewest: one that is silent holds up no other."""
+    """The length of the shortest queue that a machine of the policy has for this branch, in runs.
+
+    The shortest counts, so that a machine that is silent does not hold up the others.
+    """
     routine = Run.objects.routine().filter(status=Status.QUEUED, commit__positions__branch=branch)
     counts = dict(routine.order_by().values_list("machine").annotate(count=Count("commit", distinct=True)))
     return min((counts.get(one.pk, 0) for one in policies.machines_of(policy) if not one.paused), default=0)
 
 
 def plan_extended(project: Project) -> int:
-    """Queue the heads with the extended set where the policy's time of the day has come. Return the number of runs."""
+    """Queue the branch heads with the extended benchmarks where the policy's time of day has come.
+
+    Return the number of runs.
+    """
     due = [policy for policy in project.policies.exclude(extended_at=None) if extended_is_due(policy)]
     return sum(plan_extended_of(policy) for policy in due)
 
@@ -242,9 +262,11 @@ def extended_is_due(policy: PlanningPolicy) -> bool:
 
 @transaction.atomic
 def plan_extended_of(policy: PlanningPolicy) -> int:
-    """The heads of a policy's branches with all benchmarks of its suite but the ladders, which have their own day.
+    """Queue the heads of a policy's branches with all benchmarks of its suite except ladders.
 
-    Raises DefinitionError; the next look then tries again.
+    Return the number of runs.
+
+    Ladders have their own schedule. Raises DefinitionError; the next look then tries again.
     """
     today = timezone.now().astimezone(ZoneInfo(policy.zone)).date()
     definition = load_suite(policies.suite_of(policy))
@@ -259,7 +281,7 @@ def plan_extended_of(policy: PlanningPolicy) -> int:
 
 
 def decide_again(project: Project) -> int:
-    """Judge all deferred commits of a project by the policies that it has now. Return the number of runs queued."""
+    """Judge all deferred commits of a project again by its present policies. Return the number of runs queued."""
     queued = 0
     for branch in project.branches.filter(deferrals__isnull=False).select_related("project").distinct():
         ids = list(branch.deferrals.values_list("commit_id", flat=True))

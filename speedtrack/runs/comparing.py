@@ -37,7 +37,10 @@ class NotComparable(Exception):
 
 @dataclass(frozen=True)
 class AskedComparison:
-    """What somebody asked for. Empty ``benchmarks``: the usual ones; no ``machine``: those of the project."""
+    """The options of a request for a comparison.
+
+    Empty ``benchmarks``: the usual ones; no ``machine``: those of the project.
+    """
 
     head: str
     base: str
@@ -47,7 +50,10 @@ class AskedComparison:
 
 @transaction.atomic
 def ask(project: Project, asked: AskedComparison, by: User | None) -> PairedComparison:
-    """Queue the pairs, or let the process `git` do it. Raises NoSuchThing, DefinitionError or NotComparable."""
+    """Store a comparison, and queue its pairs at once if the mirror has both commits.
+
+    Otherwise the process `git` fetches them and queues the pairs. Raises NoSuchThing, DefinitionError or NotComparable.
+    """
     if project.untracked_at:
         raise NotComparable(f"{project} is not tracked: track it again first")
     machine = tracking.machine_named(asked.machine) if asked.machine else None
@@ -67,7 +73,10 @@ def ask(project: Project, asked: AskedComparison, by: User | None) -> PairedComp
 
 
 def plan_asked() -> int:
-    """Fetch and queue what waits. Return the number of runs. A failure is stored with its comparison."""
+    """Fetch and queue all comparisons that wait for it. Return the number of runs.
+
+    A failure is stored on its comparison.
+    """
     queued = 0
     for one in PairedComparison.objects.unplanned().select_related("project", "machine").order_by("pk"):
         with project_lock(one.project) as is_mine:
@@ -90,10 +99,12 @@ def plan_noting_failure(one: PairedComparison) -> int:
 
 
 def plan(one: PairedComparison, find: Callable[[str], str]) -> int:
-    """Queue a comparison's pairs. ``find``: the commit id of a name; it raises NoSuchCommit.
+    """Queue a comparison's pairs. Return the number of runs.
 
-    Pairs of the same two commits that wait already serve this comparison as well. Raises RepositoryError,
-    DefinitionError, NoSuchThing or NotComparable.
+    ``find`` returns the commit id of a name, or raises NoSuchCommit.
+
+    Waiting pairs of the same two commits are used instead of new ones. Raises RepositoryError, DefinitionError,
+    NoSuchThing or NotComparable.
     """
     project = one.project
     head, other = find(one.head_name), find(one.base_name)
@@ -116,7 +127,7 @@ def plan(one: PairedComparison, find: Callable[[str], str]) -> int:
 def queue_pairs(
     project: Project, suite: Suite, chosen: BenchmarkSet, sides: tuple[Commit, Commit], machines: Sequence[Machine]
 ) -> list[int]:
-    """The runs of a base and a head on these machines: those that wait already, and new ones."""
+    """The ids of the runs of a base and a head on these machines: paired runs that wait already, and new ones."""
     base, head = sides
     same = Run.objects.filter(base=base, commit=head, benchmark_set=chosen, reason=Reason.MANUAL)
     waiting = dict(same.filter(status=Status.QUEUED, machine__in=machines).values_list("machine", "pk"))
@@ -137,7 +148,7 @@ def queue_pairs(
 
 
 def benchmarks_of(project: Project, names: Sequence[str]) -> tuple[Suite, BenchmarkSet]:
-    """The project's suite, and the benchmarks of these names, or the usual ones. Raises NoSuchThing."""
+    """The project's suite, and the benchmarks with these names (without names: the usual ones). Raises NoSuchThing."""
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     tracking.check_known(suite, benchmarks, list(names))

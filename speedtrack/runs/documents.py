@@ -37,9 +37,10 @@ def replace_unstorable(text: Any) -> Any:
 
 
 def check_storable(value: dict[str, Any]) -> int:
-    """How many characters the document has as JSON at most. Raises ValueError if it cannot be stored or shown.
+    """An upper bound on the length of the document as JSON, in characters.
 
-    Not recursive, as documents may be deeper than a stack, and one plain loop, as they have thousands of values.
+    Raises ValueError if it cannot be stored or shown. Not recursive, as documents may be nested deeper than a stack;
+    one plain loop, as they have thousands of values.
     """
     characters = 0
     level: list[Any] = [value]
@@ -68,7 +69,7 @@ def check_storable(value: dict[str, Any]) -> int:
 
 
 def at_most_characters(most: int) -> AfterValidator:
-    """The document, if it can be stored, and has at most so many characters as JSON."""
+    """A validator that accepts a document which can be stored and has at most ``most`` characters as JSON."""
 
     def check(value: dict[str, Any]) -> dict[str, Any]:
         if check_storable(value) > most and (length := len(json.dumps(value, ensure_ascii=False))) > most:
@@ -79,7 +80,7 @@ def at_most_characters(most: int) -> AfterValidator:
 
 
 def check_plausible(metrics: dict[str, float]) -> dict[str, float]:
-    """The values of metrics, if each is plausible for its unit. Raises ValueError."""
+    """The metrics unchanged, if every value is plausible for its unit; otherwise raises ValueError."""
     for name, value in metrics.items():
         unit = METRICS[name].unit
         if not SMALLEST <= value <= LARGEST[unit]:
@@ -149,13 +150,13 @@ class Succession(RunnerDocument):
 
 
 class Beat(RunnerDocument):
-    """An idle runner is there; ``unable``: why it takes no work, empty if it does."""
+    """Sent by an idle runner. ``unable``: why it takes no work; empty if it takes some."""
 
     unable: Text = Field("", max_length=1000)
 
 
 class ReportedProgress(RunnerDocument):
-    """``age_s``: since this was last true anew; after ``overdue_s`` without progress, people are told."""
+    """How far a run is. ``age_s``: seconds since the last progress; people are told when that exceeds ``overdue_s``."""
 
     done: Count
     total: Count
@@ -170,19 +171,19 @@ class ReportedProgress(RunnerDocument):
 
 
 class Leased(RunnerDocument):
-    """Every call about a run carries the lease token of its claim."""
+    """The base of every call about a run: it carries the lease token of the run's claim."""
 
     token: int = Field(ge=0, le=LARGEST_TOKEN)
 
 
 class Renewal(Leased):
-    """``hung``: why the work cannot go on, although its heartbeat does; empty if it can."""
+    """Extends the lease. ``hung``: why the work cannot go on although the heartbeat does; empty if it can."""
 
     progress: ReportedProgress | None = None
     hung: Text = Field("", max_length=1000)
 
     def trouble(self) -> str:
-        """Why the run is not finishing, for people; empty if nothing is known against it."""
+        """Why the run makes no progress, as a sentence for people; empty if nothing is known to be wrong."""
         if self.hung:
             return self.hung
         if self.progress is None or not self.progress.overdue:
@@ -205,7 +206,7 @@ class ReportedArtifact(RunnerDocument):
 
     @property
     def size(self) -> int:
-        """The size of code and data if it is known, else of the file."""
+        """The size in bytes: of code and data if it is known, otherwise of the file."""
         return self.bytes if self.loaded_bytes is None else self.loaded_bytes
 
 
@@ -243,7 +244,7 @@ class Failure(Leased):
 
 
 class Completion(Leased):
-    """``out_of_reach``: benchmarks that the machine cannot measure, and why."""
+    """Ends a run. ``out_of_reach``: the benchmarks that the machine cannot measure, each with the reason."""
 
     out_of_reach: dict[Annotated[Text, Field(max_length=100)], Annotated[Text, Field(max_length=1000)]] = Field(
         {}, max_length=10_000
@@ -261,7 +262,7 @@ class LoadRecipe(RunnerDocument):
 
 
 class ReportedRecipe(RunnerDocument):
-    """How to repeat a trial by hand. Placeholders are in braces."""
+    """How to repeat a trial by hand: command lines with placeholders in braces."""
 
     server: list[Word] = Field(min_length=1, max_length=1000)
     loads: list[LoadRecipe] = Field(min_length=1, max_length=100)

@@ -31,9 +31,10 @@ class TooManyCodes(Exception):
 
 
 def make_code(name: str, pool: str = "", days: int | None = None, who: User | None = None) -> str:
-    """A code for a new machine, or for one that gets its token anew. Only its digest is stored.
+    """A code for a new machine, or for a known one that needs a new token. Only its digest is stored.
 
-    Raises NoSuchThing for a name or pool that is not valid, WrongToken for a life that no token has.
+    ``days``: how long the token will be valid; None: for ever. Raises NoSuchThing for an invalid name or pool,
+    WrongToken for an impossible number of days.
     """
     for word, what in ((name, "machine"), *([(pool, "pool")] if pool else [])):
         tracking.check_name(word, what)
@@ -52,7 +53,7 @@ def make_code(name: str, pool: str = "", days: int | None = None, who: User | No
 
 
 def digest_of(code: str) -> str:
-    """Small letters, and other signs between the groups, are the same code."""
+    """The digest of a code. Lower case and other separators between the groups give the same digest."""
     return hashlib.sha256(re.sub("[^0-9A-Z]", "", code.upper()).encode()).hexdigest()
 
 
@@ -105,7 +106,7 @@ def exchange(code: str, token: TokenText) -> Machine:
 
 
 def admit(row: EnrolmentCode) -> Machine:
-    """The machine that a code is for."""
+    """The machine that a code is for: registered if it is new, and its former tokens refused. Raises CodeRefused."""
     machine = Machine.objects.select_for_update(no_key=True).defer("facts").filter(name=row.name).first()
     if machine is None:
         machine = tracking.register(row.name, row.pool)

@@ -1,10 +1,12 @@
-"""How long runs will take, by phase, and when they begin and end: from the newest runs of that suite on that machine.
+"""Estimate how long runs take, by phase, and when they begin and end, from the newest runs of a suite on a machine.
 
-A run builds its sides, measures trials or pairs of each benchmark, and spends some time on what is around: fetching the
-source, setting up, reporting. Of each of these the median of the newest runs is taken, so one odd run says nothing.
-Paired runs are learned from paired runs: a pair keeps both servers running, and takes longer than two trials. While a
-machine has measured none, a pair counts as two trials. A commit that the machine has built already comes from its
-store of artifacts.
+A run builds its sides, measures trials or pairs of each benchmark, and spends some time around that: fetching the
+source, setting up, reporting. For each of these the median of the newest runs is used, so that one odd run has no
+influence.
+
+Paired runs are estimated from paired runs: a pair keeps both servers running, and takes longer than two trials. As long
+as a machine has measured no pairs, a pair counts as two trials. A commit that the machine has built before comes from
+its store of artifacts.
 """
 
 from collections import defaultdict
@@ -69,9 +71,11 @@ SELECT attempt_id, benchmark_id, count(*), sum(seconds), min(begun), max(ended) 
 
 
 class Work(NamedTuple):
-    """What of a run its duration depends on. ``built``: of each side, whether the machine had built it before.
+    """The properties of a run that determine its duration.
 
-    ``trials``: per benchmark, or pairs of a paired run.
+    ``built``: for each side, whether the machine had built it before.
+
+    ``trials``: the number of trials per benchmark; of a paired run, of pairs.
     """
 
     machine_id: int
@@ -102,9 +106,11 @@ class DurationEstimate:
 
 @dataclass
 class Usual:
-    """What the newest runs of one kind took. ``per_trial`` and ``trials``: by benchmark, one value per run.
+    """How long the newest runs of one kind took, in seconds, one value per run.
 
-    ``stretch``: the time from the first trial to the last as a multiple of the trials' own.
+    ``spans``: from claim to end. ``around``: without builds and measuring. ``per_trial``: one trial, by benchmark.
+    ``trials``: their number, by benchmark. ``stretch``: the time from the first trial to the last, divided by the sum
+    of the trials.
     """
 
     spans: list[float] = field(default_factory=list)
@@ -116,7 +122,7 @@ class Usual:
 
 @dataclass
 class Learned:
-    """What the newest runs of some machines took, by machine, suite and kind; builds by machine and suite."""
+    """How long the newest runs of some machines took, by machine, suite and kind; builds by machine and suite."""
 
     usual: dict[tuple[int, str, str], Usual] = field(default_factory=lambda: defaultdict(Usual))
     built_s: dict[tuple[int, str], list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -142,7 +148,7 @@ class Learned:
 
 
 def trials_of(work: Work, like: Sequence[tuple[Usual, float]]) -> float | None:
-    """From the first trial to the last, by runs that are like it; None without any known trial."""
+    """Seconds from the first trial to the last, estimated from similar runs; None if no trial of them is known."""
     found = [seconds_of(work, benchmark, like) for benchmark in work.benchmarks]
     known = [one for one in found if one is not None]
     if not known:
@@ -153,7 +159,7 @@ def trials_of(work: Work, like: Sequence[tuple[Usual, float]]) -> float | None:
 
 
 def seconds_of(work: Work, benchmark: int, like: Sequence[tuple[Usual, float]]) -> float | None:
-    """All trials of a benchmark, without what is between them."""
+    """Seconds that all trials of one benchmark take, without the time between them; None if it was never measured."""
     for usual, times in like:
         if per_trial := usual.per_trial.get(benchmark):
             # Runs of one side end when the median is known well enough; pairs are as many as were asked for.
@@ -181,7 +187,7 @@ def learn(machine_ids: Iterable[int]) -> Learned:
 
 
 def note(usual: Usual, span: float, building: float, benchmarks: Sequence[Sequence[Any]]) -> None:
-    """Note what one run took. Its trials are timed by the runner's clock, of which only differences count."""
+    """Add the durations of one run. Its trials are timed by the runner's clock, of which only differences are used."""
     usual.spans.append(span)
     if not benchmarks:
         return
@@ -203,7 +209,7 @@ def kind_of(reason: str, base_id: int | None) -> str:
 
 
 def works_of(runs: RunQuerySet) -> dict[int, Work]:
-    """By run: what its duration depends on. Three statements, however many runs there are."""
+    """By run id: the properties that determine its duration. Three statements, however many runs there are."""
     columns = ("pk", "machine_id", "suite__name", "reason", "base_id", "commit_id", "benchmark_set_id", "trials")
     rows = list(runs.values_list(*columns))
     members = benchmarks_of_sets({row[6] for row in rows})
@@ -228,7 +234,7 @@ def benchmarks_of_sets(set_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
 
 
 def first_builds(machine_ids: Iterable[int], commit_ids: Iterable[int]) -> dict[tuple[int, int], int]:
-    """(machine, commit) -> the first run in which the machine has built it."""
+    """(machine id, commit id) -> the id of the first run in which the machine built the commit."""
     builds = Build.objects.filter(commit__in=list(commit_ids), succeeded=True)
     on = builds.filter(attempt__run__machine__in=list(machine_ids)).order_by()
     found = on.values_list("attempt__run__machine_id", "commit_id").annotate(first=Min("attempt__run_id"))
@@ -236,10 +242,10 @@ def first_builds(machine_ids: Iterable[int], commit_ids: Iterable[int]) -> dict[
 
 
 def total_s(learned: Learned, runs: RunQuerySet) -> dict[int, float | None]:
-    """By machine: how long these runs take, all together; None where that is not known. Two statements.
+    """By machine id: the seconds that these runs take altogether; None where that is not known. Two statements.
 
-    Of the commits of so many runs it is not asked whether the machine has built them: pairs mostly measure commits
-    that it has, other runs new ones.
+    For so many runs, whether the machine has built their commits is assumed rather than looked up: pairs mostly measure
+    commits that it has built, other runs new ones.
     """
     alike = ("machine_id", "suite__name", "reason", "benchmark_set_id", "trials")
     is_single = ExpressionWrapper(Q(base=None), BooleanField())
@@ -256,14 +262,14 @@ def total_s(learned: Learned, runs: RunQuerySet) -> dict[int, float | None]:
 
 
 def of_runs(runs: RunQuerySet) -> dict[int, DurationEstimate | None]:
-    """By run: how long it takes, from its claim to its end."""
+    """By run id: the expected duration of a run from its claim to its end; None if it is not known."""
     works = works_of(runs)
     learned = learn({work.machine_id for work in works.values()})
     return {pk: learned.estimate(work) for pk, work in works.items()}
 
 
 def left_s(run: Run, expected: DurationEstimate, now: datetime) -> float:
-    """How long a run that is being measured still takes: by its progress once trials are done, else by its start."""
+    """Seconds that a run under way still takes: by its progress once trials are done, until then by its start."""
     progress: Mapping[str, Any] = run.progress or {}
     done, total = progress.get("done", 0), progress.get("total", 0)
     if run.status in ACTIVE and 0 < done <= total:
@@ -274,7 +280,10 @@ def left_s(run: Run, expected: DurationEstimate, now: datetime) -> float:
 
 @dataclass(frozen=True)
 class ExpectedTimes:
-    """``starts_at``: None once it has started; both None if its machine takes no work now."""
+    """When a run is expected to begin and to end.
+
+    ``starts_at`` is None once the run has started; both are None while its machine takes no work.
+    """
 
     phases: DurationEstimate
     starts_at: datetime | None

@@ -32,12 +32,12 @@ def widest_first(taken: Iterable[int], candidates: Iterable[int], count: int) ->
 
 
 def gap_between(free: Sequence[int], low: int, high: int) -> tuple[int, int, int, int] | None:
-    """A gap as the heap orders them; None if no candidate lies in it."""
+    """The gap between two positions as a heap entry; None if no candidate lies in it."""
     return (low - high, -high, low, high) if bisect_right(free, low) < bisect_left(free, high) else None
 
 
 def nearest(free: Sequence[int], low: int, high: int) -> int:
-    """The candidate inside of the gap that is nearest to its middle; of two, the newer one."""
+    """The candidate in the gap that is nearest to its middle; if two are equally near, the newer one."""
     middle = (low + high) / 2
     at = bisect_left(free, middle)
     inside = [free[place] for place in (at - 1, at) if 0 <= place < len(free) and low < free[place] < high]

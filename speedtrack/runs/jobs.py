@@ -46,18 +46,18 @@ def job_document(run: Run) -> dict[str, Any]:
 
 
 def is_counted(run: Run) -> bool:
-    """Are the instructions of both sides counted, and is nothing else measured?"""
+    """Return whether the run only counts the instructions of both sides."""
     return run.paired and bool(run.metrics) and all(METRICS[name].counted for name in run.metrics)
 
 
 def flags_to_repeat(run: Run) -> list[str]:
-    """The flags for which a trial of this run is repeated: those that void a metric the run is for."""
+    """The flags for which the runner repeats a trial: those that void a metric that the run is for."""
     return metrics.voiding_flags(run.metrics or [metrics.HEADLINE])
 
 
 @lru_cache(maxsize=50)
 def sections_of(suite_id: int) -> dict[str, dict[str, Any]]:
-    """What a job says of each benchmark of a suite, by name; not to be changed."""
+    """The job's section of each benchmark of a suite, by name. It is cached: do not change it."""
     definition = definition_of(suite_id)
     return {one.name: one.work() | {"inside": definition.functions_of(one)} for one in definition.benchmark}
 

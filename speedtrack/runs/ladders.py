@@ -40,14 +40,14 @@ def plan_ladders(project: Project) -> int:
 
 
 def new_releases(project: Project) -> set[int]:
-    """The newest patches of the newest minor versions, as far as they were made since the project is tracked."""
+    """The commit ids of the newest patches of the newest minor versions, if made since the project is tracked."""
     tags = dict(project.tags.filter(is_new=True).values_list("name", "sha"))
     shas = [tags[name] for name in newest_patches(tags)[-NEWEST:]]
     return set(Commit.objects.filter(project=project, sha__in=shas).values_list("pk", flat=True))
 
 
 def head_of_the_day(project: Project) -> int | None:
-    """The head of the default branch, unless its ladders were planned already, or any within a day."""
+    """The id of the default branch's head; None if its ladders were planned before, or any within a day."""
     branch = project.branches.filter(name=project.default_branch, deleted_at=None).first()
     if branch is None or branch.head_id is None:
         return None
@@ -56,7 +56,7 @@ def head_of_the_day(project: Project) -> int | None:
 
 
 def ranks_of(project: Project, commits: set[int]) -> dict[int, int]:
-    """Each commit's highest position on a branch; 0 for one that is on none."""
+    """By commit id: its highest position on any branch; 0 for a commit on no branch."""
     ranks = dict.fromkeys(commits, 0)
     positions = Commit.objects.filter(project=project, pk__in=commits, positions__isnull=False)
     for commit, number in positions.values_list("pk", "positions__number"):

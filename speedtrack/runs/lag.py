@@ -1,4 +1,4 @@
-"""Is the head of each branch measured in time? If not for hours, that is an alarm, whatever the cause."""
+"""Watch that the head of each branch is measured; if it is not for hours, an alarm begins, whatever the cause."""
 
 from datetime import timedelta
 
@@ -14,12 +14,15 @@ LOOK_EVERY = timedelta(minutes=5)
 
 
 def unlooked() -> QuerySet[Project]:
-    """Projects whose branches have not been asked for LOOK_EVERY. Untracked ones, too: their alarms end."""
+    """Projects whose branches have not been checked for LOOK_EVERY.
+
+    Untracked ones are included, so that their alarms end.
+    """
     return Project.objects.filter(lag_looked_at__lt=Now() - LOOK_EVERY)
 
 
 def look() -> None:
-    """Begin and end the alarms of every project that is due. Any number of processes may do this at once."""
+    """Check every project that is due, and begin or end its alarms. Any number of processes may do this at once."""
     for pk in list(unlooked().values_list("pk", flat=True)):
         with transaction.atomic():
             project = unlooked().select_for_update(skip_locked=True, no_key=True).filter(pk=pk).first()
@@ -29,7 +32,11 @@ def look() -> None:
 
 
 def look_at(project: Project) -> None:
-    """The clock of a branch starts when its head is seen unmeasured, and anew when that position has been measured."""
+    """Update the clocks and alarms of a project's branches.
+
+    A branch's clock starts when an unmeasured head is seen, and starts again once the position that was awaited has
+    been measured.
+    """
     for branch in project.branches.select_related("head").order_by("pk"):
         branch.project = project
         number = head_number(branch) if is_watched(branch) else None
@@ -47,19 +54,19 @@ def is_watched(branch: Branch) -> bool:
 
 
 def head_number(branch: Branch) -> int | None:
-    """The position of the newest commit that is to be measured: not one that its policy leaves out or puts off."""
+    """The position of the branch's newest commit without a Deferral; None if there is none."""
     deferred = Deferral.objects.filter(branch=branch, commit=OuterRef("commit"))
     return branch.positions.exclude(Exists(deferred)).order_by("-number").values_list("number", flat=True).first()
 
 
 def is_measured(branch: Branch, number: int) -> bool:
-    """Has the commit at this position been measured, or one after it?"""
+    """Return whether the commit at this position, or a later one, has been measured."""
     measured = Run.objects.own().filter(commit=OuterRef("commit"), status=Status.SUCCEEDED)
     return Position.objects.filter(Exists(measured), branch=branch, number__gte=number).exists()
 
 
 def set_awaited(branch: Branch, number: int | None) -> None:
-    """Start the clock for a position, or stop it. What waited before has been measured, or is no longer watched."""
+    """Start the clock of the branch for this position; None stops it. The alarm about the former position ends."""
     if branch.awaited_number is None and number is None:
         return
     since = None if number is None else Now()

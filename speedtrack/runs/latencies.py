@@ -22,7 +22,7 @@ class Latencies(NamedTuple):
 
 
 def of_results(results: Iterable[Result]) -> Latencies:
-    """Those of one commit and benchmark, by all the runs that measured it."""
+    """The latencies of one commit under one benchmark, from the results of all runs that measured it."""
     clean: list[Histogram] = []
     flagged: list[Histogram] = []
     for result in results:
@@ -33,7 +33,7 @@ def of_results(results: Iterable[Result]) -> Latencies:
 
 
 def measured_tests(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Histogram]]:
-    """The load that a trial measured, the last one of its document, with its histogram; nothing without one."""
+    """The last load of a trial's document with its latency histogram; nothing if that cannot be read."""
     driver = document.get("driver") or {}
     tests = driver.get("tests") or [] if driver.get("schema") == "speedbench.v1" else []
     for test in tests[-1:]:

@@ -57,7 +57,7 @@ def locked_machine(machine: Machine) -> Machine:
 
 
 def look(machine: Machine) -> tuple[bool, bool]:
-    """Does the machine hold a run, and may its canary be due?"""
+    """Two facts about a machine: whether it holds a run, and whether its canary may be due."""
     asked: dict[str, Any] = {"machine": machine.pk, "pause": canary.shortest_pause()}
     with connection.cursor() as cursor:
         cursor.execute(LOOK, asked)
@@ -66,7 +66,7 @@ def look(machine: Machine) -> tuple[bool, bool]:
 
 
 def begin_attempt(run: Run, instance: str, postponed: dict[str, str]) -> None:
-    """Lease a waiting run, which the caller's transaction has locked. It has its new columns afterwards."""
+    """Lease a waiting run, which the caller's transaction has locked, and set the new values on ``run``."""
     left_out = "".join(f"; {name} is postponed: {why}" for name, why in postponed.items())
     changes: dict[str, Any] = {
         "run": run.pk,
@@ -90,12 +90,15 @@ def begin_attempt(run: Run, instance: str, postponed: dict[str, str]) -> None:
 
 
 def loaded(model: type[Row], **columns: object) -> Row:
-    """A row of which these columns are known. The others are loaded when they are needed."""
+    """A model instance with these columns set; other columns are loaded when they are read."""
     return model.from_db("default", list(columns), list(columns.values()))
 
 
 def unmeasurable(run: Run) -> tuple[dict[str, str], str]:
-    """The postponed benchmarks (name -> reason), and why none of the run can be measured; empty if some of it can."""
+    """The benchmarks that cannot be measured now (name -> reason), and why no part of the run can.
+
+    The second value is empty if some benchmark can be measured.
+    """
     try:
         definition_of(run.suite_id)
     except DefinitionError as e:

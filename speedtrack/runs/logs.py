@@ -59,7 +59,7 @@ class Piece(NamedTuple):
 
 @dataclass
 class Stretch:
-    """Successive lines of one phase of one attempt; ``number`` is that of the attempt."""
+    """Successive lines of one phase of one attempt. ``number``: the number of the attempt."""
 
     number: int
     phase: str
@@ -83,7 +83,7 @@ class Stretch:
 
 
 class Line(NamedTuple):
-    """A line of a log, as it came. ``cut``: there is more of it."""
+    """A line of a log, unchanged but for its length. ``cut``: its end is missing."""
 
     number: int
     text: str
@@ -91,7 +91,7 @@ class Line(NamedTuple):
 
 
 class Match(NamedTuple):
-    """Where a line has the text that was searched for, in plain text, and what is around it."""
+    """A line with the text that was searched for: what precedes the text, the text as found, and what follows it."""
 
     number: int
     before: str
@@ -101,7 +101,7 @@ class Match(NamedTuple):
 
 @dataclass
 class LogIndex:
-    """Which lines are in which piece of a run's log."""
+    """Which piece of a run's log holds which lines."""
 
     pieces: list[Piece] = field(default_factory=list)
     firsts: list[int] = field(default_factory=list)  #: of each piece: the line that it begins in, or with
@@ -111,11 +111,11 @@ class LogIndex:
 
     @property
     def total(self) -> int:
-        """How many lines there are; the last one may still grow."""
+        """The number of lines; the last one may still grow."""
         return self.stretches[-1].last if self.stretches else 0
 
     def add(self, piece: Piece) -> None:
-        """Take note of the next piece, which is not empty."""
+        """Add the next piece, which is not empty."""
         before = self.stretches[-1] if self.stretches else None
         if before is None or (before.number, before.phase) != (piece.number, piece.phase):
             self.whole = self.total  # a phase begins on a line of its own
@@ -128,7 +128,7 @@ class LogIndex:
         before.last, before.ended = self.whole + piece.unended, piece.at
 
     def stretch_of(self, line: int) -> Stretch:
-        """The stretch with this line, which exists."""
+        """The stretch that contains this line. The line must exist."""
         return self.stretches[bisect_right(self.stretches, line, key=lambda one: one.first) - 1]
 
     def overlapping(self, first: int, end: int) -> Iterator[Piece]:
@@ -143,21 +143,21 @@ class LogIndex:
             under_way = under_way + piece.size if not piece.newlines else 0
 
     def start_before(self, end: int) -> int:
-        """The first of the lines before ``end`` that are read at once."""
+        """The first line to read when showing the lines before ``end``, within the limits of one read."""
         count = min(LINES, end - 1)
         while count > 1 and self.cost(end - count, end) > READ_BYTES:
             count //= 2
         return max(1, end - count)
 
     def end_after(self, first: int) -> int:
-        """The line behind the last one of those from ``first`` on that are read at once."""
+        """The line after the last one to read when showing the lines from ``first`` on, within the limits."""
         count = min(LINES, self.total + 1 - first)
         while count > 1 and self.cost(first, first + count) > READ_BYTES:
             count //= 2
         return first + max(0, count)
 
     def cost(self, first: int, end: int) -> int:
-        """Bytes of the pieces that have to be read for the lines from ``first`` to before ``end``."""
+        """The total size, in bytes, of the pieces that hold the lines from ``first`` to before ``end``."""
         return sum(piece.size for piece in self.overlapping(first, end))
 
 
@@ -173,7 +173,10 @@ def index_of(run_id: int) -> LogIndex:
 
 
 def extend(indexes: Mapping[int, LogIndex]) -> set[int]:
-    """Take note of what has come of several runs' logs, with one statement. Returns the runs with something new."""
+    """Add new pieces to the indexes of several runs (run id -> index), with one statement.
+
+    Return the ids of runs that had any.
+    """
     if not indexes:
         return set()
     ends = {run: index.pieces[-1] if index.pieces else None for run, index in indexes.items()}
@@ -201,7 +204,7 @@ def read(index: LogIndex, first: int, end: int) -> list[Line]:
 
 
 def tail(run_id: int, count: int) -> tuple[list[Line], int]:
-    """The last lines of a run's log, ``count`` at most, and how many it has."""
+    """The last ``count`` lines of a run's log, and the number of lines that the log has."""
     index = index_of(run_id)
     end = index.total + 1
     return read(index, max(index.start_before(end), end - count), end), index.total
@@ -230,9 +233,9 @@ def document(index: LogIndex, lines: list[Line]) -> dict[str, Any]:
 
 
 def search(index: LogIndex, needle: str, first: int = 1) -> tuple[list[Match], int | None]:
-    """The lines from ``first`` on that have a text, whatever its case and colours, and where to go on.
+    """Lines from ``first`` on that contain a text, ignoring case and colours; and the line at which to continue.
 
-    It ends after MATCHES lines or SEARCHED_BYTES; None: there is nothing more.
+    One call ends after MATCHES lines or SEARCHED_BYTES. The second value is None at the end of the log.
     """
     wanted = needle[:LONGEST_NEEDLE].casefold()
     found: list[Match] = []
@@ -256,7 +259,10 @@ def search(index: LogIndex, needle: str, first: int = 1) -> tuple[list[Match], i
 
 
 def matches(text: str, line: int, first: int, wanted: str, known: Container[int]) -> Iterator[Match]:
-    """The lines of a text that begins in ``line``."""
+    """The lines of ``text`` that contain ``wanted``.
+
+    ``line``: the number of its first line; ``known``: lines found before.
+    """
     for number, raw in enumerate(text.split("\n"), line):
         shown = plain(raw)
         place = shown.casefold().find(wanted)

@@ -19,7 +19,10 @@ class NotPossible(Exception):
 
 @transaction.atomic
 def pause(machine: Machine, who: User | None = None, at_once: bool = False) -> None:
-    """Give the machine no more work. It finishes its run; ``at_once``: the run is taken from it and queued again."""
+    """Give the machine no more work.
+
+    It finishes its run, unless ``at_once``: then the run is taken back and queued again.
+    """
     machine = locked(machine)
     check_has_runner(machine)
     if not machine.paused:
@@ -31,7 +34,7 @@ def pause(machine: Machine, who: User | None = None, at_once: bool = False) -> N
 
 
 def take_run_back(machine: Machine, why: str) -> None:
-    """Queue the machine's run again, or end one that is to be cancelled.
+    """Queue the machine's active run again, or end it if it is to be cancelled.
 
     The runner hears of it with its next call, and drops the work.
     """
@@ -56,7 +59,7 @@ def resume(machine: Machine, who: User | None = None) -> None:
 
 @transaction.atomic
 def retire(machine: Machine, who: User | None = None) -> int:
-    """Take the machine out of service: its token ends, its waiting runs are cancelled. Return how many these were.
+    """Take the machine out of service: its token ends. Return the number of its waiting runs that were cancelled.
 
     All that it measured stays.
     """
@@ -91,7 +94,7 @@ def return_to_service(machine: Machine, who: User | None = None) -> str:
 
 @transaction.atomic
 def revoke(machine: Machine, who: User | None = None) -> int:
-    """Refuse all tokens of the machine from now on. Return how many these were.
+    """Refuse all tokens of the machine from now on. Return the number of tokens that were valid.
 
     Its run is queued again. Its runner is told with its next renewal, and ends.
     """
@@ -113,7 +116,7 @@ def rotate(machine: Machine, who: User | None = None) -> None:
 
 @transaction.atomic
 def take_results_again(machine: Machine, who: User | None = None) -> None:
-    """Let a retired machine without a runner have results again. Raises NotPossible."""
+    """Let a retired machine whose results are sent in receive results again. Raises NotPossible."""
     machine = locked(machine)
     if machine.retired_at is None or not machine.outside:
         raise NotPossible(f"machine {machine} is in service")
@@ -128,7 +131,7 @@ def check_has_runner(machine: Machine) -> None:
 
 
 def tell_unable(machine: Machine, why: str) -> None:
-    """Its runner says why it takes no work; empty: that is over."""
+    """Begin the alarm that the machine's runner takes no work for this reason; an empty ``why`` ends it."""
     if why:
         alarms.begin(Alarm.Kind.UNABLE, why, machine=machine)
     else:
@@ -157,5 +160,5 @@ def measure_canary(machine: Machine) -> None:
 
 
 def locked(machine: Machine) -> Machine:
-    """The row, locked in the caller's transaction, as by every claim."""
+    """The machine's row, locked in the caller's transaction as every claim locks it."""
     return Machine.objects.select_for_update(no_key=True).defer("facts").get(pk=machine.pk)

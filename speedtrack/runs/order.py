@@ -101,7 +101,7 @@ class BadShares(ValueError):
 
 
 def checked_shares(given: Mapping[str, int]) -> dict[str, int]:
-    """The shares as they are stored, in percent; what they leave is the pushes'. Raises BadShares."""
+    """The shares in percent, as they are stored; pushes get what is left. Raises BadShares."""
     own = [kind for kind in KINDS if kind != "pushes"]
     if unknown := given.keys() - set(own):
         raise BadShares(f"{', '.join(sorted(unknown))} has no share: there are {', '.join(own)}; pushes get the rest")
@@ -115,13 +115,16 @@ def checked_shares(given: Mapping[str, int]) -> dict[str, int]:
 
 
 def weights_of(machine: Machine) -> dict[str, float]:
-    """The share of each kind that has its own, in percent. Unless people say it, that of settling is a setting."""
+    """By kind of work: its share in percent; pushes get what the others leave.
+
+    If nobody has set shares, only settling has one: the setting SETTLING_PERCENT.
+    """
     own: dict[str, float] = {"settling": settings.SETTLING_PERCENT} | machine.shares
     return {"pushes": max(0.0, 100 - sum(own.values())), **own}
 
 
 def spent_lately(machine: Machine, span: timedelta) -> dict[str, float]:
-    """The seconds that each kind of work, what people asked for and the canary had of the machine within this time."""
+    """Seconds that the machine spent within ``span`` on each kind of work, on requests of people, and on its canary."""
     names = {PRIORITY[name]: kind for kind, among in KINDS.items() for name in among}
     names |= {PRIORITY["manual"]: "manual", PRIORITY["canary"]: "canary"}
     found = dict.fromkeys(IN_WORDS, 0.0)
@@ -133,7 +136,7 @@ def spent_lately(machine: Machine, span: timedelta) -> dict[str, float]:
 
 
 def is_open(machine: Machine) -> bool:
-    """Is one of the machine's windows open, by the database's clock?"""
+    """Return whether one of the machine's windows is open now, by the database's clock."""
     if not machine.windows:
         return True
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""What a verb would do: it is done in a transaction that is rolled back, so the answer is what would really happen.
+"""Say what a verb would do: call it in a transaction that is rolled back, so the answer is what would really happen.
 
 Objects that git fetches meanwhile stay in the mirror; rows do not.
 """
@@ -40,7 +40,10 @@ SELECT c.sha FROM waiting_before b
 
 @dataclass(frozen=True)
 class MachineOutlook:
-    """What a verb would change on a machine. ``seconds``: of the new runs; ``before_s``: of those that wait already."""
+    """What a verb would change on one machine.
+
+    ``seconds``: how long the new runs take; ``before_s``: how long the runs take that wait before them.
+    """
 
     machine: str
     queued: int
@@ -62,7 +65,7 @@ class MachineOutlook:
 
 @dataclass(frozen=True)
 class Outlook:
-    """``said``: what the verb itself answered."""
+    """What a verb would answer (``said``), queue and take from the queue."""
 
     said: str
     machines: list[MachineOutlook] = field(default_factory=list)
@@ -83,7 +86,7 @@ class Outlook:
 
 
 def outlook(verb: Callable[[], object]) -> Outlook:
-    """What this verb would say and change. Raises what it raises."""
+    """Call a verb, roll it back, and return what it would answer and change. Raises what the verb raises."""
     with transaction.atomic():
         note_waiting()
         answer = str(verb())
@@ -93,13 +96,16 @@ def outlook(verb: Callable[[], object]) -> Outlook:
 
 
 def note_waiting() -> None:
-    """Note which runs wait now, in the database: there may be a hundred thousand."""
+    """Store in a temporary table which runs wait now: there may be a hundred thousand."""
     with connection.cursor() as cursor:
         cursor.execute(WAITING_BEFORE)
 
 
 def changes() -> tuple[list[MachineOutlook], list[str]]:
-    """What was queued and taken away since then: by machine, and the commits. A run that moved is both."""
+    """What was queued or taken from the queue since ``note_waiting``: per machine, and the commits.
+
+    A run that moved to another machine counts on both.
+    """
     waiting = Run.objects.filter(status=Status.QUEUED)
     new, as_before = waiting.exclude(WAITED_BEFORE), waiting.filter(WAITED_BEFORE)
     queued = dict(new.order_by().values_list("machine").annotate(Count("pk")))

@@ -23,7 +23,7 @@ def pack(documents: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def unpack(packed: bytes) -> Iterator[dict[str, Any]]:
-    """The documents, in order. What stands behind those that are asked for is not unpacked."""
+    """Yield the documents in order, unpacking only as far as they are asked for."""
     unpacker = zlib.decompressobj(zdict=TYPICAL)
     begun = b""
     while not unpacker.eof:

@@ -1,4 +1,4 @@
-"""Queue runs: one per commit and machine, and pairs. Cancel those that a force push made needless."""
+"""Queue single and paired runs, one per commit and machine; cancel those whose commits a force push has removed."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ GONE = "the commit is no longer on"
 
 @dataclass(frozen=True)
 class Plan:
-    """What to queue: which benchmarks of a suite, and why.
+    """What to queue, and why: the benchmarks of a suite, the reason, and the base of a pair.
 
-    ``metrics``: those that the runs are for (none: the headline). A trial whose flags void one of them is repeated.
+    ``metrics``: those that the runs are for (empty: the headline). A trial is repeated if its flags void one of them.
     """
 
     project: Project
@@ -131,16 +131,17 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
 
 
 def usual_plan(policy: PlanningPolicy, reason: Reason) -> Plan:
-    """What is measured of a commit by a policy. Raises DefinitionError."""
+    """The plan by which a policy measures commits. Raises DefinitionError."""
     definition = load_suite(policies.suite_of(policy))
     suite, benchmarks = store_suite(policy.project, definition)
     return Plan(policy.project, suite, store_set(suite, usual_benchmarks(definition, benchmarks)), reason)
 
 
 def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
-    """Cancel the waiting runs of commits that are marked as unreachable, or that have just left all branches.
+    """Cancel the waiting runs of commits that no branch contains any more. Return the number of runs.
 
-    Not those that a person asked for, and none where the project keeps them.
+    ``shas``: commits that have just left all branches; commits that are marked as unreachable count as well. Runs that
+    a person asked for stay, and all runs where the project keeps such commits.
     """
     if not branch.project.cancel_unreachable:
         return 0
@@ -153,7 +154,7 @@ def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
 
 
 def requeue_returned(branch: Branch, commits: QuerySet[Commit]) -> int:
-    """Queue the runs again that were cancelled because these commits were gone. Return how many."""
+    """Queue again the runs that were cancelled because these commits were gone. Return the number of runs."""
     cancelled = Run.objects.filter(project=branch.project, status=Status.CANCELLED, commit__in=commits)
     last = RunEvent.objects.filter(run=OuterRef("pk")).order_by("-pk").values("why")[:1]
     back = cancelled.annotate(why=Subquery(last)).filter(why__startswith=GONE, commit__unreachable_since=None)

@@ -1,4 +1,4 @@
-"""Which planning policy applies to a branch, and what it says of a commit."""
+"""Which planning policy applies to a branch, and how it judges a commit."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ NAMED_PATHS = 2  # in the reason of a deferral
 
 
 class BadPolicy(ValueError):
-    """What a person wants of the planner is not possible; the message says why, and what is."""
+    """A planning policy that a person entered is not possible; the message says why, and what is possible."""
 
 
 @dataclass(frozen=True)
 class SeenCommit:
-    """What a policy judges a commit by. ``paths``: that it changes; None: not asked for, or not known."""
+    """The facts by which a policy judges a commit. ``paths``: those that it changes; None: not needed, or unknown."""
 
     number: int
     is_tagged: bool = False
@@ -31,7 +31,7 @@ class SeenCommit:
 
 
 def policy_of(branch: Branch) -> PlanningPolicy:
-    """The policy of a branch: of the patterns that match its name the longest, else the project's own."""
+    """The policy of a branch: the one with the longest matching pattern, otherwise the project's own."""
     return best_of(list(branch.project.policies.all()), branch)
 
 
@@ -43,9 +43,10 @@ def best_of(policies: Iterable[PlanningPolicy], branch: Branch) -> PlanningPolic
 
 
 def policy_of_range(project: Project, expression: str, newest: str) -> PlanningPolicy:
-    """The policy for commits that a person names, of which this id is the newest: that of the branch that is named.
+    """The policy for a range of commits that a person names; ``newest`` is the id of its newest commit.
 
-    Else that of a tracked branch that has the commit, the default one first; else the project's own.
+    That is the policy of the branch named in the range, otherwise of a tracked branch that contains the newest commit
+    (the default branch first), otherwise the project's own.
     """
     named = expression.rpartition("..")[2]
     tracked = project.branches.filter(tracked=True, deleted_at=None).select_related("project")
@@ -57,7 +58,7 @@ def policy_of_range(project: Project, expression: str, newest: str) -> PlanningP
 
 
 def own_policy(project: Project) -> PlanningPolicy:
-    """The policy of all branches that no other one names, and of commits on no branch."""
+    """The project's own policy: for branches that no pattern matches, and for commits on no branch."""
     return project.policies.filter(branches="").first() or PlanningPolicy(project=project)
 
 
@@ -69,7 +70,7 @@ def branches_of(policy: PlanningPolicy) -> list[Branch]:
 
 
 def machines_of(policy: PlanningPolicy) -> list[Machine]:
-    """The machines that measure by a policy: those that it names, or those that the project's own policy means."""
+    """The machines that measure by a policy: those that it names, otherwise those of the project."""
     project: Project = policy.project
     if policy.pk and policy.machines.exists():
         return list(project.machines.filter(pk__in=policy.machines.values("pk")).order_by("pk"))
@@ -77,12 +78,15 @@ def machines_of(policy: PlanningPolicy) -> list[Machine]:
 
 
 def suite_of(policy: PlanningPolicy) -> str:
-    """The name of its suite."""
+    """The name of the suite that a policy measures with."""
     return policy.suite or policy.project.suite
 
 
 def judge(policy: PlanningPolicy, commits: Mapping[int, SeenCommit]) -> dict[int, tuple[Why, str]]:
-    """By commit: why the policy does not measure it now; nothing for those to be measured. Tagged ones always are."""
+    """The commits that the policy does not measure now: commit id -> (kind of reason, details).
+
+    Tagged commits are always measured.
+    """
     spec = GitIgnoreSpec.from_lines(policy.patterns) if policy.patterns else None
     found: dict[int, tuple[Why, str]] = {}
     for pk, one in commits.items():

@@ -1,9 +1,9 @@
 """Pools of machines of equal hardware: which of them measures a project, and what happens to runs when one leaves.
 
 A project is measured on each of its machines, or on one machine of each pool. In the second case an ``Assignment``
-keeps the project on the same machine, so that its lines go on; only when that machine leaves (it is paused, retired,
-its tokens are revoked, or it has been silent for AWAY), another one of the pool takes over, and keeps the project. A
-machine without a pool is a pool by itself.
+keeps the project on the same machine, so that its lines go on. Another machine of the pool takes over, and keeps the
+project, only when that one leaves: it is paused or retired, its tokens are revoked, or it has been silent for AWAY. A
+machine without a pool is a pool of one.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,10 @@ MOVABLE = (Reason.PUSH, Reason.BACKFILL, Reason.MANUAL)
 
 
 def present() -> Q:
-    """Machines that take work, or will soon. One that was never seen is waited for like one that was seen just now."""
+    """The condition for machines that take work now, or will soon.
+
+    A machine whose runner never called counts as heard of when it was registered.
+    """
     heard = Q(last_seen_at__gt=Now() - AWAY) | Q(last_seen_at=None, created__gt=Now() - AWAY)
     admitted = Exists(MachineToken.objects.valid().filter(machine=OuterRef("pk")))
     return Q(heard, admitted, paused=False, retired_at=None)
@@ -52,9 +55,10 @@ def machines_for(project: Project) -> list[Machine]:
 
 @transaction.atomic
 def assigned_machine(project: Project, pool: str) -> Machine | None:
-    """The machine of the pool that measures the project; another one if it has left. None: the pool is empty.
+    """The machine of the pool that measures the project; None if the pool is empty.
 
-    A pool whose machines are all away keeps the machine that it had.
+    If that machine has left, another one takes over; if all machines of the pool are away, the project keeps its
+    machine.
     """
     Project.objects.select_for_update(no_key=True).get(pk=project.pk)  # two planners choose the same machine
     now = Assignment.objects.filter(project=project, pool=pool).select_related("machine").first()
@@ -90,7 +94,7 @@ def movable(machine: Machine) -> RunQuerySet:
 
 @transaction.atomic
 def move_waiting(runs: RunQuerySet, to: Machine, why: str) -> int:
-    """Have another machine do these waiting runs; those that it has itself stay. Return how many were moved."""
+    """Move these waiting runs to another machine, except those that it has already. Return the number of moved runs."""
     same = Run.objects.own().filter(
         machine=to,
         commit=OuterRef("commit"),

@@ -27,7 +27,7 @@ class NoBase(Exception):
 
 @dataclass(frozen=True)
 class ProfiledChange:
-    """Two commits whose profiles are to be compared, and the machine and benchmarks for that."""
+    """Two commits whose profiles are compared, with the machine and the benchmarks for that."""
 
     project: Project
     base: Commit
@@ -70,19 +70,22 @@ def accept_profile(machine: Machine, run_id: int, document: ProfileReport) -> No
 
 
 def folded_stacks(profile: Profile) -> str:
-    """The folded stacks, one per line."""
+    """The folded stacks of a profile as text, one stack per line."""
     return zlib.decompress(profile.folded).decode()
 
 
 def cost_per_request(profile: Profile) -> float | None:
-    """What the stacks of a request cost: ns of CPU time, or instructions. None: unknown."""
+    """What the stacks of one request add up to: ns of CPU time, or instructions; None if it is unknown."""
     if profile.kind == Profile.Kind.INSTRUCTIONS:
         return profile.samples / FOLDED_REQUESTS
     return profile.cpu_ns_per_request
 
 
 def plan_profile(change: ProfiledChange, by_hand: bool = False) -> Run:
-    """Queue the profile run of a change, unless there is one. By hand: before other runs, and again after one ended."""
+    """Queue the profile run of a change, unless there is one. Return it.
+
+    ``by_hand``: it goes before other runs, and is queued again if an earlier one has ended.
+    """
     runs = Run.objects.filter(
         base=change.base, commit=change.commit, machine=change.machine, reason=Reason.PROFILE
     ).order_by("id")

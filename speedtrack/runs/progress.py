@@ -18,7 +18,10 @@ ALMOST = 0.99
 
 @dataclass(frozen=True)
 class Progress:
-    """``done`` of ``total`` trials. ``share``: of the part that it is in; ``left_s``: of the run. None: unknown."""
+    """How far an active run is: ``done`` of ``total`` trials.
+
+    ``share``: of its present phase, from 0 to 1; ``left_s``: seconds until the run ends. None: unknown.
+    """
 
     done: int
     total: int
@@ -38,7 +41,7 @@ class Progress:
 
     @property
     def said(self) -> str:
-        """Such as: build 41%, about 3 min left."""
+        """The progress in words, such as ``build 41%, about 3 min left``."""
         part = self.part if self.share is None else f"{self.part} {self.percent}%"
         return part if self.left_s is None else f"{part}, about {about(self.left_s)} left"
 
@@ -48,7 +51,7 @@ class Progress:
 
 
 def about(seconds: float) -> str:
-    """A time in one unit, no more exact than an estimate is."""
+    """A duration in one unit, rounded as coarsely as an estimate deserves."""
     if seconds < 1.5 * MINUTE:
         return f"{max(10, 10 * round(seconds / 10))} s"
     if seconds < 1.5 * HOUR:
@@ -59,7 +62,10 @@ def about(seconds: float) -> str:
 def progress_of(
     runs: Sequence[Run], expected: Mapping[int, DurationEstimate | None] | None = None
 ) -> dict[int, Progress]:
-    """By run, of those that are active. ``expected``: how long they take; if not given, it is learned here."""
+    """By run id: the progress of those runs that are active.
+
+    ``expected``: how long the runs take, by id; by default it is looked up here.
+    """
     active = {run.pk: run for run in runs if run.status in ACTIVE}
     if active and expected is None:
         expected = estimates.of_runs(Run.objects.filter(pk__in=active))

@@ -35,9 +35,9 @@ class NotApprovable(Exception):
 
 @transaction.atomic
 def approve(pull_request: PullRequest, head_sha: str, by: User | None) -> Approval:
-    """Let the machines measure this head of a pull request. Repeated after a failure, it is tried again.
+    """Let the machines measure this head of a pull request. After a failure, approving again tries again.
 
-    The process `git` fetches it and queues the runs. Raises NotApprovable.
+    The process `git` fetches the head and queues the runs. Raises NotApprovable.
     """
     pull_request = PullRequest.objects.select_for_update().select_related("project").get(pk=pull_request.pk)
     if pull_request.state != State.OPEN:
@@ -55,10 +55,10 @@ def approve(pull_request: PullRequest, head_sha: str, by: User | None) -> Approv
 
 @transaction.atomic
 def approve_as_fetched(pull_request: PullRequest, head_sha: str, by: User | None) -> Approval:
-    """Approve, and queue at once what is queued when the head has been fetched. Only for a dry run, to be rolled back.
+    """Approve a head and queue its runs as if it had been fetched. Only for dry runs: the caller rolls it back.
 
-    The head's commit is made up if it is not known, and its base is the newest known commit of the branch that it is
-    for; without one, nothing is queued. Raises NotApprovable.
+    If the head's commit is unknown, a commit is made up; its base is the newest known commit of the target branch.
+    Without such a commit nothing is queued. Raises NotApprovable.
     """
     approval = approve(pull_request, head_sha, by)
     pull, project = approval.pull_request, approval.pull_request.project
@@ -157,7 +157,7 @@ def queue_pairs(approval: Approval, base: Commit, head: Commit) -> int:
 
 
 def heads_before(approval: Approval) -> list[int]:
-    """The heads of the same pull request that were approved before."""
+    """The ids of the heads of the same pull request that were approved earlier."""
     others = Approval.objects.filter(pull_request=approval.pull_request, head__isnull=False).exclude(pk=approval.pk)
     return list(others.values_list("head_id", flat=True))
 

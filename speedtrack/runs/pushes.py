@@ -21,9 +21,10 @@ FILL_AGAIN = timedelta(minutes=10)  # after a failure
 
 
 def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Project], object]) -> None:
-    """Look at each project that ``asked_for`` selects, the longest neglected first, except those being looked at.
+    """Call ``look`` for each project that ``asked_for`` selects, the longest neglected first.
 
-    A failure is logged and stored on its project, and the next project is looked at.
+    Projects that another process looks at are passed over. A failure is logged and stored on its project, and the next
+    project is looked at.
     """
     done: list[int] = []
     oldest = F("polled_at").asc(nulls_first=True)
@@ -37,7 +38,7 @@ def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Proje
 
 
 def look_noting_failure(project: Project, look: Callable[[Project], object]) -> None:
-    """Look at a project. A failure is stored on it, and its page shows it."""
+    """Call ``look`` for a project. A failure is logged, and stored on the project, whose page shows it."""
     try:
         look(project)
     except Interrupted:
@@ -51,9 +52,9 @@ def look_noting_failure(project: Project, look: Callable[[Project], object]) -> 
 
 
 def fill_gaps() -> int:
-    """Queue put-off commits where there is room. Return the number of runs. Safe to run any number of times at once.
+    """Queue put-off commits where policies allow it. Return the number of runs.
 
-    A failure is stored on its project, and tried again after FILL_AGAIN.
+    Safe to run any number of times at once. A failure is stored on its project, and tried again after FILL_AGAIN.
     """
     queued = 0
 
@@ -111,7 +112,9 @@ def sync_and_plan(project: Project) -> int:
 
 
 def plan_moved(moved: BranchChange) -> int:
-    """Queue the new commits of a branch and cancel the waiting runs of those that left it. Return the number of runs.
+    """Queue the new commits of a branch, and cancel the waiting runs of those that left it.
+
+    Return the number of runs queued.
 
     The history of a branch seen for the first time is not a push: whoever tracks it says how much of it to measure.
     """
@@ -126,6 +129,6 @@ def plan_moved(moved: BranchChange) -> int:
 
 
 def plan_first(branch: Branch) -> int:
-    """Queue the newest commits of a branch whose history is known now. Return the number of runs."""
+    """Queue the newest commits of a branch whose history has just been fetched. Return the number of runs."""
     branch.refresh_from_db()
     return choosing.plan_newest(branch, branch.first_commits)

@@ -64,7 +64,10 @@ def affected_runs(machine: Machine, check: CanaryCheck) -> list[Run]:
 
 
 def charted_measurements() -> QuerySet[Measurement]:
-    """Accepted measurements of servers under load. Those of builds keep their points: nothing is built again."""
+    """Accepted measurements of servers under load.
+
+    Those of builds are left out: their points stay, since nothing is built again.
+    """
     return Measurement.objects.filter(accepted=True).exclude(series__benchmark__name=definitions.BUILD)
 
 

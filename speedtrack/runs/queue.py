@@ -127,7 +127,7 @@ def held_run(machine: Machine, run_id: int, token: int) -> Run:
 
 
 def held_run_unlocked(machine: Machine, run_id: int, token: int) -> Run:
-    """The same without a lock, for reading."""
+    """Like ``held_run``, but without a lock: for reading."""
     with transaction.atomic():
         return held_run(machine, run_id, token)
 
@@ -172,7 +172,7 @@ def progress_of(renewal: Renewal) -> dict[str, Any] | None:
 
 
 def note_progress(machine: Machine, run: Run, renewal: Renewal) -> None:
-    """Begin an alarm for a run that is alive and goes nowhere; end it when it moves on, or the next one begins."""
+    """Begin an alarm for a run that is alive but makes no progress; end it when the run, or the next one, goes on."""
     was_late = bool((run.progress or {}).get("overdue"))
     if trouble := renewal.trouble():
         alarms.begin(Alarm.Kind.STALLED, f"run {run.pk}: {trouble}", machine=machine)
@@ -182,7 +182,7 @@ def note_progress(machine: Machine, run: Run, renewal: Renewal) -> None:
 
 
 def note_end(machine: Machine, run: Run) -> None:
-    """Its runner says how the work ended, so it is not stuck any more."""
+    """End the alarm about a stuck run, because its runner has said how the work ended."""
     if (run.progress or {}).get("overdue"):
         alarms.end(Alarm.Kind.STALLED, f"run {run.pk} has ended", machine=machine)
 
@@ -206,7 +206,7 @@ def keep_log(machine: Machine, run_id: int, piece: LogPiece) -> None:
 
 
 def side_of(run: Run, side: str, sha: str) -> Commit:
-    """The commit on a side of a run. Raises LeaseLost if the document names another one."""
+    """The commit on a side of a run. Raises LeaseLost if ``sha`` is another commit."""
     commit = run.base if side == "base" else run.commit
     if commit is None or commit.sha != sha:
         raise LeaseLost(f"run {run.pk} has no side {side} at {sha}: the document belongs to another run")
@@ -246,13 +246,13 @@ def complete(machine: Machine, run_id: int, token: int, out_of_reach: Mapping[st
 
 
 def missing_with_reason(run: Run, found: set[tuple[str, str]], reasons: Mapping[str, str]) -> dict[str, str]:
-    """The benchmarks of the run without a document, of those for which there is a reason."""
+    """The benchmarks of the run for which no document came but a reason is given: name -> reason."""
     sent = {name for name, _ in found}
     return {name: reasons[name] for name in run.benchmark_set.names if name in reasons and name not in sent}
 
 
 def sent_documents(attempt: Attempt, what: str) -> set[tuple[str, str]]:
-    """(benchmark, side) of each profile or measurement that an attempt has sent."""
+    """(benchmark name, side) of each document that an attempt has sent. ``what``: "profiles", else measurements."""
     if what == "profiles":
         return set(attempt.profiles.values_list("benchmark__name", "side"))
     measured = attempt.measurements.exclude(series__benchmark__name=definitions.BUILD)
@@ -281,12 +281,12 @@ def fail(machine: Machine, run_id: int, failure: Failure) -> None:
 
 
 def already_ended(machine: Machine, run_id: int, token: int, status: Status) -> bool:
-    """Has this attempt already ended with this status, so that the call is a repetition?"""
+    """Return whether this attempt has ended with this status before, so that the call is a repetition."""
     return Run.objects.filter(pk=run_id, machine=machine, lease_token=token, status=status).exists()
 
 
 def already_requeued(machine: Machine, run_id: int, failure: Failure) -> bool:
-    """Has this failure already queued the run again, so that the call is a repetition?"""
+    """Return whether this failure has queued the run again before, so that the call is a repetition."""
     return Run.objects.filter(
         pk=run_id, machine=machine, lease_token=failure.token, status=Status.QUEUED, error=failure.error
     ).exists()
@@ -330,10 +330,11 @@ def requeue_lost(run: Run, why: str, pause_s: float = 0) -> None:
 
 
 def fail_without_machine(run: Run, why: str) -> None:
-    """Fail a run that no machine finished. If it measures a commit for its line, it gets further attempts after pauses.
+    """Fail a run that no machine finished.
 
-    The pauses grow, so that a run that kills its runner does so less and less often, and in the end no more. Pairs and
-    canaries get no further attempts: their planners see how they ended, and plan new ones.
+    A run that measures a commit for its line gets further attempts after pauses. The pauses grow, so that a run that
+    kills its runner does so less and less often, and in the end no more. Pairs and canaries get no further attempts:
+    their planners see how they ended, and plan new ones.
     """
     end_run(run, Status.FAILED, why)
     further = run.attempt - settings.MAX_ATTEMPTS
@@ -342,7 +343,10 @@ def fail_without_machine(run: Run, why: str) -> None:
 
 
 def retry_given_up() -> int:
-    """Queue the runs again that no machine finished and whose pause is over. Return how many. As safe as ``reap``."""
+    """Queue again the runs that no machine finished and whose pause is over. Return the number of runs.
+
+    Safe to run any number of times at once, like ``reap``.
+    """
     queued = 0
     for run_id in Run.objects.given_up().values_list("pk", flat=True):
         with transaction.atomic():
@@ -355,7 +359,7 @@ def retry_given_up() -> int:
 
 
 def requeue_unharmed(run: Run, why: str) -> None:
-    """Queue a run again that its runner handed back. The attempt does not count."""
+    """Queue a run again that its runner handed back. This attempt does not count."""
     Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
     run.move(Status.QUEUED, why, attempt=F("attempt") - 1, lease_until=None, not_before=Now(), progress=None)
 
@@ -389,7 +393,7 @@ def cancel(run: Run, why: str) -> None:
 
 @transaction.atomic
 def cancel_waiting(runs: RunQuerySet, why: str) -> int:
-    """Cancel those of many runs that wait. Return how many these were."""
+    """Cancel those of these runs that wait. Return the number of cancelled runs."""
     waiting = runs.filter(status=Status.QUEUED).order_by("pk").select_for_update(of=("self",))
     attempts = dict(waiting.values_list("pk", "attempt"))
     Run.objects.filter(pk__in=attempts).update(status=Status.CANCELLED, ended_at=Now(), cancel_requested_at=Now())
@@ -408,7 +412,7 @@ def retry(run: Run, why: str) -> None:
 
 @transaction.atomic
 def raise_run(run: Run, why: str) -> bool:
-    """Let a waiting run go first, also outside of its machine's windows. False if it does not wait."""
+    """Let a waiting run be the machine's next one, even outside its windows. False if the run does not wait."""
     run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
     if run.status != Status.QUEUED:
         return False

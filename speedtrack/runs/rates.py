@@ -15,7 +15,7 @@ LASTING_FLAGS = ["client_bound"]
 
 
 def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | None:
-    """The first accepted throughput of a benchmark on a machine, stored when it is first needed; None without one."""
+    """The first accepted throughput of a benchmark on a machine, stored when first needed; None if there is none."""
     row = ReferenceRate.objects.filter(machine=machine, benchmark=benchmark).first()
     if row:
         return row
@@ -44,7 +44,7 @@ def requested_rate(machine: Machine, benchmark: Benchmark) -> float | None:
 
 
 class Member(NamedTuple):
-    """A benchmark of a set. ``has_reference``: the throughput of another one sets its rate."""
+    """A benchmark of a set. ``has_reference``: its rate is a share of another benchmark's throughput."""
 
     id: int
     name: str
@@ -54,7 +54,7 @@ class Member(NamedTuple):
 
 @lru_cache(maxsize=1000)
 def members_of(benchmark_set_id: int) -> tuple[Member, ...]:
-    """The benchmarks of a set, which never change."""
+    """The benchmarks of a set. Sets never change, so the answer is cached."""
     members = Benchmark.objects.filter(sets=benchmark_set_id).order_by("pk")
     rows = members.values_list("pk", "name", "digest", "rate_from")
     return tuple(Member(pk, name, digest, reference is not None) for pk, name, digest, reference in rows)
@@ -66,7 +66,7 @@ def benchmarks_of(run: Run) -> QuerySet[Benchmark]:
 
 
 def requested_rates(run: Run) -> dict[str, float]:
-    """The rates of a run's benchmarks that follow the throughput of others, in requests/s by name, where known."""
+    """The rates, in requests/s by benchmark name, of those benchmarks of a run whose reference is known."""
     if not any(one.has_reference for one in members_of(run.benchmark_set_id)):
         return {}
     rated = benchmarks_of(run).filter(rate_from__isnull=False)

@@ -72,7 +72,7 @@ READY = {"unix": '[ -S "$socket" ]', "tcp": '(exec 3<>"/dev/tcp/127.0.0.1/$port"
 
 
 def scripts_of(run: Run, results: Iterable[Result]) -> list[str]:
-    """The scripts of the first trials of some repeatable results of a run."""
+    """The scripts that repeat the first trials of some results of a run."""
     definition = definition_of(run.suite_id)
     return [script_of(run, result, definition) for result in results]
 
@@ -112,7 +112,7 @@ def build_lines(section: BuildSection) -> str:
 
 
 def load_line(one: dict[str, object], places: dict[str, str], last: bool) -> str:
-    """The lines that run one load. Loads that only prepare the server print nothing."""
+    """The shell lines that run one load. Only the last load prints its output; the others prepare the server."""
     argv, workload = one["argv"], one["workload"]
     assert isinstance(argv, list)
     line = quote_words(argv, places) + ("" if last else " >/dev/null")

@@ -33,7 +33,10 @@ class Contradiction(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a document belongs. ``series``: ids of those that exist, by metric. ``latest``: its trials began before."""
+    """The rows that a document belongs to.
+
+    ``series``: ids of the series that exist, by metric. ``latest``: the trials must have begun before this time.
+    """
 
     run: Run
     benchmark: Member
@@ -159,13 +162,13 @@ def check_clock(latest: datetime, trials: Sequence[ReportedTrial]) -> None:
 
 
 def samples_by_metric(result: ResultDocument, metrics: list[str]) -> dict[str, MetricSamples]:
-    """The samples (trial, value, flags) of each metric."""
+    """For each metric its samples, as (trial number, value, flags)."""
     samples = {metric: [(t.trial, t.metrics[metric], t.flags) for t in result.trials] for metric in metrics}
     return samples | {metric: [(0, value, [])] for metric, value in result.once.items()}
 
 
 def check_same(what: str, sent: Sequence[models.Model], again: Sequence[models.Model]) -> None:
-    """Raise Contradiction if the stored rows differ from those of the document that came now."""
+    """Raise Contradiction if stored rows (``sent``) differ from those of the document that came now (``again``)."""
     if [stored_content(row) for row in sent] != [stored_content(row) for row in again]:
         raise Contradiction(f"this attempt has sent another {what}, which stays: measure again in another run")
 
@@ -177,7 +180,7 @@ def stored_content(row: models.Model) -> dict[str, Any]:
 
 
 def check_repetition(sent: Result, result: ResultDocument, samples: Mapping[str, MetricSamples]) -> None:
-    """Raise Contradiction if the document differs from the one that is stored."""
+    """Raise Contradiction if a document differs from the stored one of the same benchmark and side."""
     stored = Samples.objects.filter(
         measurement__attempt=sent.attempt_id,
         measurement__series__benchmark=sent.benchmark_id,
@@ -204,7 +207,7 @@ def check_digest(document: ReportedEnvironment) -> None:
 
 
 def store_environment(machine_id: int, document: ReportedEnvironment) -> Environment:
-    """The environment's row, made if it is missing. Raises ResultError if the digest is not that of the facts."""
+    """The environment's row, created if it is missing. Raises ResultError if the digest does not fit the facts."""
     check_digest(document)
     facts = {"series": document.series, "recorded": document.recorded}
     rows = Environment.objects.defer("facts")
@@ -215,12 +218,12 @@ TRIAL_COLUMNS = ("number", "order", "started_at", "seconds", "flags")
 
 
 def trial_columns(t: ReportedTrial) -> tuple[int, int, datetime, float, list[str]]:
-    """A trial as its row has it, in the order of TRIAL_COLUMNS."""
+    """The values of a trial's row, in the order of TRIAL_COLUMNS."""
     return t.trial, t.order, t.started_at, t.seconds, t.flags
 
 
 def trial_document(t: ReportedTrial) -> dict[str, Any]:
-    """What is stored of a trial beside its row."""
+    """The part of a trial that is stored in the packed document instead of its row."""
     found = {"trial": t.trial, "pairing": t.pairing, "quiet": t.quiet, "server": t.server, "driver": t.driver}
     if t.reproduce:
         found["reproduce"] = t.reproduce.model_dump()
@@ -232,7 +235,7 @@ def by_number(trials: Iterable[ReportedTrial]) -> list[ReportedTrial]:
 
 
 def store(place: Place, result: ResultDocument, samples: Mapping[str, MetricSamples]) -> None:
-    """Store a document with its trials, and the samples of each series with their summary."""
+    """Store a document with its trials, and for each metric a measurement with its samples and their summary."""
     trials = by_number(result.trials)
     documents = [trial_document(t) for t in trials]
     series = place.series if samples.keys() <= place.series.keys() else stored_series(place, result, samples)
@@ -266,12 +269,12 @@ def store(place: Place, result: ResultDocument, samples: Mapping[str, MetricSamp
 
 
 def array_of(values: Iterable[float | str | None]) -> str:
-    """An array of numbers, or of words without special characters, as PostgreSQL writes it."""
+    """Numbers, or words without special characters, as an array in PostgreSQL's text form."""
     return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
 
 
 def stored_series(place: Place, result: ResultDocument, metrics: Iterable[str]) -> dict[str, int]:
-    """The ids of the series of these metrics, which are made where they are missing, like their environment."""
+    """By metric: the id of its series. Missing series and a missing environment are created."""
     environment = store_environment(place.run.machine_id, result.environment)
     where = {
         "project": place.run.project_id,
@@ -289,7 +292,7 @@ def stored_series(place: Place, result: ResultDocument, metrics: Iterable[str]) 
 
 
 def values_by_trial(samples: MetricSamples) -> list[float | None]:
-    """The values in the places of their trials."""
+    """The values at the indexes of their trials; None for a trial without a value."""
     values: list[float | None] = [None] * (1 + max(trial for trial, _, _ in samples))
     for trial, value, _ in samples:
         values[trial] = value
@@ -298,7 +301,7 @@ def values_by_trial(samples: MetricSamples) -> list[float | None]:
 
 @dataclass(frozen=True)
 class Summary:
-    """The estimate by the clean samples of a series, or by all if none is: then it carries their flags.
+    """The estimate from the clean samples of a series. If no sample is clean, all are used and ``flags`` says so.
 
     ``flagged``: numbers of the trials with a flag that voids the metric.
     """

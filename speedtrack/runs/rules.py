@@ -1,4 +1,4 @@
-"""What people want of the planner and of a machine's time: policies of branches, windows, shares."""
+"""Set what people decide about planning and about a machine's time: policies of branches, windows, shares."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ MOST = 1_000_000  # as a number that a person enters
 
 @dataclass(frozen=True)
 class WantedPolicy:
-    """A policy as a person enters it; the defaults measure everything. ``machines``: names; none: all."""
+    """A policy as a person enters it; the defaults measure everything. ``machines``: names; empty means all."""
 
     branches: str = ""
     every: int = 1
@@ -35,7 +35,7 @@ class WantedPolicy:
 
 @dataclass(frozen=True)
 class Saved:
-    """``queued``: runs of commits that an earlier policy had put off."""
+    """The result of saving a policy. ``queued``: runs of commits that an earlier policy had put off."""
 
     policy: str
     queued: int
@@ -47,7 +47,7 @@ class Saved:
 
 @transaction.atomic
 def save_policy(project: Project, wanted: WantedPolicy) -> Saved:
-    """Store a policy, and judge the deferred commits anew. Raises BadPolicy or DefinitionError."""
+    """Store a policy, and judge the deferred commits again. Raises BadPolicy or DefinitionError."""
     # Of two people who save at once, the second one sees the first one's policies.
     project = Project.objects.select_for_update().get(pk=project.pk)
     check(project, wanted)
@@ -60,7 +60,7 @@ def save_policy(project: Project, wanted: WantedPolicy) -> Saved:
 
 @transaction.atomic
 def remove_policy(project: Project, branches: str) -> Saved:
-    """Let the other policies, or none, decide on these branches. Raises BadPolicy if there is none."""
+    """Remove a policy, so that the other ones decide on these branches. Raises BadPolicy if there is none."""
     found = project.policies.filter(branches=branches).first()
     if found is None:
         raise BadPolicy(f"{project} has no policy of {branches or 'all other branches'}: there are {named(project)}")
@@ -70,7 +70,7 @@ def remove_policy(project: Project, branches: str) -> Saved:
 
 
 def wanted_now(project: Project, branches: str) -> WantedPolicy:
-    """The policy of a pattern as it is, or as a new one would be."""
+    """The stored policy of a pattern, or the defaults of a new one."""
     found = project.policies.filter(branches=branches).first()
     if found is None:
         return WantedPolicy(branches)
@@ -92,7 +92,7 @@ def named(project: Project) -> str:
 
 
 def check(project: Project, wanted: WantedPolicy) -> None:
-    """Raise BadPolicy, or DefinitionError, for what cannot be."""
+    """Raise BadPolicy or DefinitionError if the policy is not possible."""
     if not 1 <= wanted.every <= MOST:
         raise BadPolicy(f"one commit in {wanted.every} cannot be measured: give 1 for every commit, 2 for every second")
     if wanted.most_waiting is not None and not 1 <= wanted.most_waiting <= MOST:
@@ -116,7 +116,7 @@ def check(project: Project, wanted: WantedPolicy) -> None:
 
 
 def in_words(policy: PlanningPolicy) -> list[str]:
-    """What a stored policy says."""
+    """The rules of a stored policy in words."""
     most = policy.most_waiting
     said = {
         "every commit" if policy.every == 1 else f"one commit in {policy.every}": True,
@@ -134,7 +134,10 @@ def in_words(policy: PlanningPolicy) -> list[str]:
 
 @transaction.atomic
 def set_windows(machine: Machine, texts: Sequence[str], zone: str, who: User | None = None) -> str:
-    """Let a machine take work by itself in these windows only; none: always. Return a message. Raises BadWindow."""
+    """Let a machine take work by itself only in these windows; an empty list means always. Return a message.
+
+    Raises BadWindow.
+    """
     machine = machines.locked(machine)
     checked = windows.checked(texts, zone)
     Machine.objects.filter(pk=machine.pk).update(windows=checked, zone=zone)
@@ -146,7 +149,10 @@ def set_windows(machine: Machine, texts: Sequence[str], zone: str, who: User | N
 
 @transaction.atomic
 def set_shares(machine: Machine, shares: Mapping[str, int], who: User | None = None) -> str:
-    """Divide a machine's time; without shares as the settings say. Return a message. Raises BadShares."""
+    """Set the shares of a machine's time; an empty mapping means those of the settings. Return a message.
+
+    Raises BadShares.
+    """
     machine = machines.locked(machine)
     checked = order.checked_shares(shares)
     Machine.objects.filter(pk=machine.pk).update(shares=checked)

@@ -1,4 +1,4 @@
-"""What the pages of runs and of the queue show, as short versions: while one is the same, nothing has to be loaded."""
+"""Short versions of what the pages of runs and the queue show: while one is the same, nothing has to be loaded."""
 
 import hashlib
 from collections.abc import Iterable
@@ -16,7 +16,10 @@ def version_of(run: Run) -> str:
 
 
 def queue_version(active: Iterable[Run]) -> str:
-    """The version of all queues, in which these runs are active. It reads the ends of indexes, and the machines."""
+    """The version of all queues. ``active``: the runs being measured.
+
+    It reads the ends of indexes, and the machines.
+    """
     machines = Machine.objects.order_by("pk").values_list("pk", "paused", "quarantined_at", "retired_at")
     newest = [found.aggregate(last=Max("pk"))["last"] for found in (Run.objects.all(), RunEvent.objects.all())]
     return digest([*sorted(version_of(run) for run in active), *machines, *newest])

@@ -14,7 +14,7 @@ def ticket_for(user_id: int, run_id: int) -> str:
 
 
 def viewer_of(ticket: str, run_id: int) -> int | None:
-    """Whose ticket for this run it is; None if it is no valid one."""
+    """The id of the user whose ticket for this run it is; None if the ticket is not valid."""
     try:
         user, run = signing.loads(ticket, salt=SALT, max_age=VALID)
     except (signing.BadSignature, ValueError, TypeError):

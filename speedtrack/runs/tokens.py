@@ -1,4 +1,4 @@
-"""Tokens of machines as verbs: given, replaced by the runner itself, asked to be replaced, revoked."""
+"""Give, replace and revoke tokens of machines, and have a runner replace its own."""
 
 from datetime import timedelta
 
@@ -18,14 +18,17 @@ class WrongToken(Exception):
 
 
 def give(machine: Machine, days: int | None = None) -> str:
-    """Give the machine another token, valid for so many days or for ever. Return it: only its digest is stored."""
+    """Give the machine an additional token and return it. Only its digest is stored.
+
+    ``days``: how long it is valid; None: for ever.
+    """
     token = MachineToken.new_text()
     MachineToken.store(machine, token, checked_days(days))
     return token.text
 
 
 def checked_days(days: int | None) -> int | None:
-    """Raises WrongToken for a life that no token has."""
+    """``days`` unchanged. Raises WrongToken if no token can be valid for so long."""
     if days is not None and not 1 <= days <= MOST_DAYS:
         raise WrongToken(f"a token is valid for 1 to {MOST_DAYS} days, or for ever without a number")
     return days
@@ -43,7 +46,7 @@ def revoke(machine: Machine) -> int:
 
 
 def ask_to_rotate(machine: Machine) -> int:
-    """Have the runner replace its token with its next call. Return how many tokens are concerned."""
+    """Have the runner replace its token with its next call. Return the number of tokens that this concerns."""
     return MachineToken.objects.valid().filter(machine=machine).update(rotate_at=Now())
 
 

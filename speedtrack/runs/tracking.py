@@ -38,11 +38,11 @@ class NoSuchThing(Exception):
 
 
 class NoSuchMachine(NoSuchThing):
-    """No machine that can measure is meant."""
+    """No machine can measure what was asked for; the message says why, and the remedy."""
 
 
 class NoSuchBenchmark(NoSuchThing):
-    """The suite has no such benchmark."""
+    """The suite does not have one of the named benchmarks; the message lists those that it has."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class TrackingRequest:
 
 @dataclass(frozen=True)
 class Tracked:
-    """``is_new``: the project has just been made, so nobody has seen its webhook's secret."""
+    """The result of tracking. ``is_new``: the project was created now, so nobody has seen its webhook's secret yet."""
 
     project: Project
     branch: Branch
@@ -101,7 +101,7 @@ def track(request: TrackingRequest) -> Tracked:
 
 
 def remote_to_track(slug: str, url: str, credential: Credential | None) -> Remote:
-    """With the credential that was entered, else the one of a project that tracks the repository already."""
+    """The remote with the entered credential, otherwise with that of the project ``slug`` if it tracks this address."""
     project = Project.objects.filter(slug=slug, url=url).first()
     return Remote(url, credential) if credential or not project else remote_of(project)
 
@@ -136,7 +136,7 @@ def check_fetched(project: Project, branch: Branch) -> None:
 
 
 def branch_to_track(remote: Remote, name: str | None) -> str:
-    """The branch to track, which exists. Raises RepositoryError that lists the branches."""
+    """The named branch, or by default the remote's. Raises RepositoryError that lists the branches if there is none."""
     refs, url = git.remote_refs(remote), remote.url
     branches = sorted(ref.removeprefix("refs/heads/") for ref in refs if ref.startswith("refs/heads/"))
     if not branches:
@@ -165,7 +165,7 @@ def valid_slug(name: str) -> str:
 
 @dataclass(frozen=True)
 class RunSelection:
-    """What an operator chose: benchmarks of a project's suite, machines, and commits with their ranks."""
+    """What an operator wants to have measured: benchmarks, machines, and commits (commit id -> rank)."""
 
     project: Project
     suite: Suite
@@ -176,23 +176,23 @@ class RunSelection:
 
 @dataclass(frozen=True)
 class Thinning:
-    """Which commits of a range to measure. ``every``: each n-th, counted from the newest.
+    """Which commits of a range to measure, and in which order.
 
-    ``halves``: all of them, but first both ends, then the middle, then the quarters: the history is soon known
-    everywhere a little, and a person may cancel the rest.
+    ``every``: each n-th, counted from the newest. ``halves``: all of them, but first both ends, then the middle, then
+    the quarters: the history is soon known everywhere a little, and a person may cancel the rest.
     """
 
     every: int = 1
     halves: bool = False
 
     def of(self, shas: list[str]) -> list[str]:
-        """Those of the commits, which are oldest first, that are to be measured. Raises NoSuchThing."""
+        """The commits to measure out of these, which are given oldest first. Raises NoSuchThing."""
         if self.every < 1:
             raise NoSuchThing(f"every {self.every}th commit cannot be measured: give a number from 1")
         return shas[:: -self.every][::-1]
 
     def ranks(self, count: int) -> list[int]:
-        """The rank of each of so many commits; a machine takes the highest first."""
+        """A rank for each of ``count`` commits, oldest first; a machine takes the highest rank first."""
         ranks = list(range(count))
         if self.halves:
             for place, at in enumerate(gaps.halving(count)):
@@ -210,11 +210,12 @@ def choose(
     thinning: Thinning = Thinning(),
     fetches: bool = True,
 ) -> RunSelection:
-    """Look up what the operator named.
+    """Find the suite, benchmarks, machines and commits that an operator named.
 
-    ``extended``: with the extended benchmarks, which else must be named; ladders always are. ``releases``: the
-    expression is a pattern of tags, of which the newest patch of each minor version counts. The name of a ladder stands
-    for all its rungs. Suite and machines are those of the policy of the branch that the commits are on.
+    ``extended``: add the extended benchmarks except ladders; otherwise these, and ladders always, must be named.
+    ``releases``: the expression is a pattern of tags, of which the newest patch of each minor version counts. The name
+    of a ladder stands for all its rungs. The suite and, unless one is named, the machines are those of the policy of
+    the branch that has the commits.
 
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """
@@ -239,7 +240,7 @@ def choose(
 
 
 def machines_to_measure(project: Project, name: str | None, policy: PlanningPolicy | None = None) -> list[Machine]:
-    """The named machine, or those of this policy, or else of the project. Raises NoSuchThing."""
+    """The named machine, otherwise those of the policy, otherwise those of the project. Raises NoSuchThing."""
     if name:
         machines = [machine_with_runner(name)]
     else:
@@ -252,7 +253,10 @@ def machines_to_measure(project: Project, name: str | None, policy: PlanningPoli
 
 
 def find_range(project: Project, expression: str, fetches: bool = True) -> list[str]:
-    """The commits of a range. ``fetches``: also those that the mirror lacks, which may take minutes."""
+    """The ids of the commits of a range.
+
+    ``fetches``: commits that the mirror lacks are fetched, which may take minutes.
+    """
     if not fetches:
         return git.commits_in_range(project.slug, expression)
     find = partial(fetching.find_commit, project.slug, remote_of(project))
@@ -325,7 +329,7 @@ def cancel_run(number: int) -> str:
 
 
 def run_numbered(number: int) -> Run:
-    """The run. Raises NoSuchThing."""
+    """The run with this number. Raises NoSuchThing."""
     run = Run.objects.filter(pk=number).first()
     if run is None:
         raise NoSuchThing(f"there is no run {number}: the queue's page lists the newest")
@@ -333,7 +337,7 @@ def run_numbered(number: int) -> Run:
 
 
 def benchmarks_named(benchmarks: list[Benchmark], names: list[str]) -> list[Benchmark]:
-    """Those of these names; the name of a ladder stands for its rungs."""
+    """The benchmarks with these names; the name of a ladder stands for all its rungs."""
     return [b for b in benchmarks if b.name in names or (b.ladder and b.ladder in names)]
 
 
@@ -346,7 +350,7 @@ def check_known(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> 
 
 
 def project_named(slug: str) -> Project:
-    """The project. Raises NoSuchThing that lists the projects."""
+    """The project with this slug. Raises NoSuchThing that lists the projects."""
     try:
         return Project.objects.get(slug=slug)
     except Project.DoesNotExist:
@@ -355,7 +359,7 @@ def project_named(slug: str) -> Project:
 
 
 def machine_named(name: str) -> Machine:
-    """The machine. Raises NoSuchThing that lists the machines."""
+    """The machine with this name. Raises NoSuchThing that lists the machines."""
     try:
         return Machine.objects.get(name=name)
     except Machine.DoesNotExist:
@@ -364,7 +368,10 @@ def machine_named(name: str) -> Machine:
 
 
 def machine_with_runner(name: str) -> Machine:
-    """The machine. Raises NoSuchThing if its results come from outside: then nothing here can make it measure."""
+    """The machine with this name.
+
+    Raises NoSuchThing if its results come from outside: then nothing here can make it measure.
+    """
     machine = machine_named(name)
     check_has_runner(machine)
     return machine
@@ -388,7 +395,7 @@ def add_machine(name: str, pool: str = "", days: int | None = None) -> str:
 
 
 def register(name: str, pool: str = "") -> Machine:
-    """A new machine, without a token. Raises NoSuchThing if its name is taken, or a name is invalid."""
+    """Create a machine without a token. Raises NoSuchThing if its name is taken, or a name is invalid."""
     if pool:
         check_name(pool, "pool")
     machine = make_machine(name, pool=pool)
@@ -397,7 +404,7 @@ def register(name: str, pool: str = "") -> Machine:
 
 
 def register_outside(name: str) -> Machine:
-    """A new machine without a runner, whose results are sent in. Raises NoSuchThing as ``register``."""
+    """Create a machine without a runner, whose results are sent in. Raises NoSuchThing as ``register`` does."""
     return make_machine(name, outside=True)
 
 
@@ -411,7 +418,7 @@ def make_machine(name: str, **columns: Any) -> Machine:
 
 
 def check_name(name: str, what: str) -> None:
-    """Raises NoSuchThing if no machine or pool can have this name."""
+    """Raise NoSuchThing if no machine or pool can have this name."""
     try:
         validate_slug(name)
         MaxLengthValidator(LONGEST_SLUG)(name)
@@ -450,7 +457,7 @@ def set_canary(
 
 
 def canary_benchmarks(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> list[Benchmark]:
-    """Those of these names, or else the one that suits best. Raises NoSuchThing if none does."""
+    """The benchmarks with these names; by default the one that suits a canary best. Raises NoSuchThing if none does."""
     suited = canary.first_closed_loop(benchmarks)
     chosen = benchmarks_named(benchmarks, names) or [b for b in [suited] if b]
     if not chosen:

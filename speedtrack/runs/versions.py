@@ -1,8 +1,9 @@
-"""Which runners this server works with.
+"""Which versions of runners this server works with.
 
 The version of the program is MAJOR.MINOR.PATCH: of one major version, neighbouring minor versions work together, so
 that servers and machines need not be updated at the same moment. The protocol is a number: it rises with every change
-of the calls that an older server would misunderstand. This server takes the calls of those that are listed here.
+of the calls that an older server would misunderstand. This server takes the calls of the protocols that are listed
+here.
 """
 
 import re
@@ -23,13 +24,13 @@ class WrongVersion(Exception):
 
 
 def check(version: str, protocol: int | None) -> None:
-    """Raises WrongVersion."""
+    """Raise WrongVersion if this server does not work with such a runner."""
     if refusal := refusal_of(version, protocol):
         raise WrongVersion(refusal)
 
 
 def refusal_of(version: str, protocol: int | None) -> str:
-    """Why a runner is refused; empty if it is not."""
+    """Why a runner of this version is refused; empty if it is not."""
     spoken = UNSAID if protocol is None else protocol
     if spoken in UNDERSTOOD and are_neighbours(version, __version__):
         return ""

@@ -16,11 +16,14 @@ MOST = 20  # of a machine
 
 
 class BadWindow(ValueError):
-    """This is no window, or no time zone; the message says how one is written."""
+    """The text is not a window or a time zone; the message says how one is written."""
 
 
 class Window(NamedTuple):
-    """``begin`` and ``end``: minutes of the day; an end that is not later is on the next day."""
+    """A weekly window.
+
+    ``begin`` and ``end``: minutes of the day; an end that is not later than the begin is on the next day.
+    """
 
     days: tuple[int, ...]
     begin: int
@@ -28,7 +31,7 @@ class Window(NamedTuple):
 
 
 def parse(text: str) -> Window:
-    """The window that a text such as ``mon-fri 22:00-06:00`` states. Raises BadWindow."""
+    """The window written as in ``mon-fri 22:00-06:00``. Raises BadWindow."""
     found = WINDOW.fullmatch(" ".join(text.lower().split()))
     if found is None:
         raise BadWindow(f"{text[:40]!r} is not a window: write one such as `mon-fri 22:00-06:00` or `08:00-12:30`")
@@ -51,7 +54,10 @@ def days_of(text: str) -> Iterator[int]:
 
 
 def checked(texts: Iterable[str], zone: str) -> list[str]:
-    """The windows as they are stored. Raises BadWindow for one that is wrong, or that the others make needless."""
+    """The windows in the form in which they are stored.
+
+    Raises BadWindow for one that is wrong, or that the other ones make needless.
+    """
     if zone not in available_timezones():
         raise BadWindow(f"there is no time zone {zone[:40]!r}: give one such as UTC or Europe/Rome")
     windows = [" ".join(text.lower().split()) for text in texts if text.strip()]
@@ -65,14 +71,14 @@ def checked(texts: Iterable[str], zone: str) -> list[str]:
 
 
 def minutes_of(window: Window) -> Iterator[int]:
-    """The minutes of the week in a window."""
+    """The minutes of the week, from 0, that lie in a window."""
     length = (window.end - window.begin) % (24 * 60) or 24 * 60
     for day in window.days:
         yield from ((day * 24 * 60 + window.begin + minute) % (7 * 24 * 60) for minute in range(length))
 
 
 def is_open(windows: Sequence[str], zone: str, now: datetime) -> bool:
-    """Does a machine with these windows take work by itself now?"""
+    """Return whether a machine with these windows takes work by itself now."""
     return not windows or any(begin <= now < end for begin, end in openings(windows, zone, now))
 
 
@@ -84,7 +90,7 @@ def opens_at(windows: Sequence[str], zone: str, now: datetime) -> datetime | Non
 
 
 def openings(windows: Sequence[str], zone: str, now: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """When the windows open and close, from yesterday until a week from now."""
+    """The (opening, closing) times of the windows, from yesterday until a week from now."""
     place = ZoneInfo(zone)
     today = now.astimezone(place).date()
     for window in map(parse, windows):
@@ -96,7 +102,7 @@ def openings(windows: Sequence[str], zone: str, now: datetime) -> Iterator[tuple
 
 
 def moment(day: date, minute: int, place: ZoneInfo) -> datetime:
-    """A time of day; 24:00 is the beginning of the next one."""
+    """The moment of a day at this minute; minute 1440 is the beginning of the next day."""
     if minute == 24 * 60:
         day, minute = day + timedelta(days=1), 0
     return datetime.combine(day, time(minute // 60, minute % 60), place)

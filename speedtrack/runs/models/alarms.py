@@ -66,10 +66,10 @@ class Alarm(models.Model):
 
     @property
     def words(self) -> str:
-        """What it says of its subject."""
+        """What is wrong, as the end of a sentence that begins with the subject."""
         return self.WORDS[self.kind]
 
     @property
     def subject(self) -> str:
-        """What it is about, as people name it."""
+        """The machine or branch that the alarm is about, as people name it."""
         return str(self.machine) if self.machine else f"{self.branch.project} {self.branch}" if self.branch else ""

@@ -13,12 +13,12 @@ from speedtrack.wakeups import Wakes
 
 class ApprovalQuerySet(models.QuerySet["Approval"]):
     def unplanned(self) -> "ApprovalQuerySet":
-        """Those whose runs are not queued yet, and that did not fail."""
+        """Approvals whose runs are not queued yet, without those that failed."""
         return self.filter(planned_at=None, error="")
 
 
 class Approval(models.Model):
-    """A maintainer's word that one head of a pull request may be built and measured. A new push needs a new one."""
+    """A maintainer's permission to build and measure one head of a pull request. A new push needs a new one."""
 
     pull_request = models.ForeignKey(PullRequest, models.CASCADE, related_name="approvals", db_index=False)
     head_sha = models.CharField(max_length=64)

@@ -16,7 +16,7 @@ from speedtrack.wakeups import Wakes
 
 class PairedComparisonQuerySet(models.QuerySet["PairedComparison"]):
     def unplanned(self) -> "PairedComparisonQuerySet":
-        """Those whose runs are not queued yet, and that did not fail."""
+        """Comparisons whose runs are not queued yet, without those that failed."""
         return self.filter(planned_at=None, error="")
 
 

@@ -14,7 +14,7 @@ from speedtrack.wakeups import Wakes
 
 
 class Import(models.Model):
-    """One batch of results from outside of which some were taken."""
+    """A batch of results from outside, of which at least one was stored."""
 
     class Door(models.TextChoices):
         API = "api", "the API"
@@ -49,7 +49,7 @@ class Import(models.Model):
 
 
 class Origin(models.Model):
-    """What a measurement from outside says of itself. ``digest``: of all of it; a project has each once."""
+    """What a measurement from outside states about itself. ``digest``: of all that; unique within a project."""
 
     measurement = models.OneToOneField(Measurement, models.CASCADE, primary_key=True, related_name="origin")
     project = models.ForeignKey(Project, models.CASCADE, related_name="+", db_index=False)

@@ -75,11 +75,11 @@ class Machine(models.Model):
 
     @property
     def takes_work(self) -> bool:
-        """Does it take more than its canary, whenever its windows are open?"""
+        """Return whether the machine takes runs other than its canary's while its windows are open."""
         return not self.outside and not self.paused and self.quarantined_at is None
 
     def note_call(self) -> None:
-        """Store that its runner has called; of many calls, one every few seconds."""
+        """Store that the machine's runner has called, at most once every few seconds."""
         if self.last_seen_at is None or abs(timezone.now() - self.last_seen_at) > SEEN_EVERY:
             Machine.objects.filter(pk=self.pk).update(last_seen_at=Now())
 

@@ -142,7 +142,7 @@ class ReferenceRate(models.Model):
 
 
 class Result(models.Model):
-    """What an attempt sent of one benchmark on one side: why its trials ended, and their documents."""
+    """What an attempt sent about one benchmark on one side: why its trials ended, and the trials' documents."""
 
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="results", db_index=False)
     benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="+")
@@ -157,7 +157,7 @@ class Result(models.Model):
         ]
 
     def unpacked(self) -> Iterator[dict[str, Any]]:
-        """What each trial reported about itself, by its number, ``trial``. What is empty is absent.
+        """What each trial reported about itself, with its number as ``trial``. Keys with empty values are absent.
 
         ``pairing``: its block, slot and slices, if both servers ran at the same time. ``quiet``: readings of the quiet
         gate. ``server``: its resource usage, and the growth of its counters. ``reproduce``: how to repeat the trial by
@@ -179,7 +179,7 @@ class Trial(models.Model):
 
 
 class Samples(models.Model):
-    """The raw values of a measurement. A row apart from it, so that they may be deleted and the summary stays.
+    """The raw values of a measurement, in a row of their own so that they can be deleted while the summary stays.
 
     They are stored in the transaction that stores their trials, whose constraint refuses a second one.
     """
@@ -194,18 +194,18 @@ class Samples(models.Model):
 
     @property
     def by_trial(self) -> dict[int, float]:
-        """Trial number -> value."""
+        """By trial number: the value."""
         return {trial: value for trial, value in enumerate(self.values) if value is not None}
 
     @property
     def clean_by_trial(self) -> dict[int, float]:
-        """The same of the trials without a flag that voids this metric."""
+        """By trial number: the value, without trials whose flags void this metric."""
         void = set(self.flagged or ())
         return {trial: value for trial, value in self.by_trial.items() if trial not in void}
 
 
 class Profile(models.Model):
-    """What one side's server does under a benchmark, by stack, or why the machine cannot tell."""
+    """What one side's server does under a benchmark, by stack; or the reason why the machine cannot tell."""
 
     class Kind(models.TextChoices):
         SAMPLES = "samples"  #: where the time goes, sampled by perf

@@ -1,4 +1,4 @@
-"""What people want of the planner: policies of branches, and the commits that these leave out or put off."""
+"""Planning policies of branches, and the commits that these leave out or put off."""
 
 from typing import ClassVar
 
@@ -51,23 +51,26 @@ class PlanningPolicy(models.Model):
 
     @property
     def patterns(self) -> list[str]:
-        """Of the paths that cannot matter."""
+        """The patterns of paths that cannot matter."""
         return [line for line in map(str.strip, self.ignored_paths.splitlines()) if line]
 
     @property
     def takes_all(self) -> bool:
-        """Does it queue every commit at once?"""
+        """Return whether the policy queues every commit at once."""
         return self.every == 1 and self.most_waiting is None and not self.patterns
 
 
 class DeferralQuerySet(models.QuerySet["Deferral"]):
     def put_off(self) -> "DeferralQuerySet":
-        """Those that wait for an idle machine; not those that are left out for good."""
+        """Deferrals that wait for an idle machine; not those of commits that are left out for good."""
         return self.filter(why__in=Deferral.PUT_OFF)
 
 
 class Deferral(models.Model):
-    """A commit of a branch that its planning policy does not measure now, and why. Planned, it has none."""
+    """A commit of a branch that the planning policy does not measure now, and why.
+
+    It is deleted once the commit is planned.
+    """
 
     class Why(models.TextChoices):
         PATHS = "paths"  #: it changes only paths that cannot matter

@@ -59,7 +59,7 @@ SETTLING = (Reason.CONFIRM, Reason.BISECT)  #: paired runs that settle a suspici
 
 class RunQuerySet(models.QuerySet["Run"]):
     def own(self) -> "RunQuerySet":
-        """Runs that measure a commit for its line: neither paired runs nor canary runs, nor what others measured."""
+        """Runs that measure a commit for its line: no paired runs, canary runs or results from outside."""
         return self.filter(base=None, canary=None, imported=None)
 
     def active(self) -> "RunQuerySet":
@@ -84,8 +84,8 @@ class RunQuerySet(models.QuerySet["Run"]):
     def given_up(self) -> "RunQuerySet":
         """Failed runs that no machine finished and whose pause is over.
 
-        Not those of untracked projects and retired machines; and not those of commits that left their branches, unless
-        a person asked for them or, of unreachable commits, the project keeps them.
+        Left out are runs of untracked projects and retired machines, and runs of commits that left their branches,
+        unless a person asked for the run or, for unreachable commits, the project keeps them.
         """
         on_a_branch = Exists(Position.objects.filter(commit=OuterRef("commit")))
         has_a_tag = Exists(Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("commit__sha")))
@@ -253,7 +253,7 @@ class Run(models.Model):
         return True
 
     def reload(self) -> None:
-        """Load the columns anew, and keep the related rows that are still the right ones."""
+        """Load the columns again, and keep those related objects that still fit them."""
         related = dict(self._state.fields_cache)
         self.refresh_from_db()
         for name, row in related.items():

@@ -22,7 +22,7 @@ FORMER = re.compile(r"strn_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")  # as release 1.
 
 
 class UnknownToken(Exception):
-    """No machine has this token, or no longer."""
+    """No machine has this token, or it is no longer valid."""
 
 
 class FormerText(TokenText):
@@ -71,7 +71,7 @@ class MachineToken(models.Model):
 
     @staticmethod
     def parse(text: str) -> TokenText:
-        """Raises UnknownToken if it is no whole token of a machine."""
+        """The parts of a machine's token. Raises UnknownToken if the text is not a complete token."""
         try:
             return TokenText.parse(text, MACHINE)
         except NotAToken as e:
@@ -82,7 +82,10 @@ class MachineToken(models.Model):
 
     @staticmethod
     def parse_used(text: str) -> TokenText:
-        """As ``parse``; a token of release 1.0 stays valid until it is replaced."""
+        """The parts of a token that a runner has sent.
+
+        Like ``parse``, but a token of release 1.0, which has no check sum, stays valid until it is replaced.
+        """
         former = FORMER.fullmatch(text)
         return FormerText(text, former[1]) if former else MachineToken.parse(text)
 
@@ -126,9 +129,9 @@ class MachineToken(models.Model):
         return found
 
     def note_call(self, address: str | None) -> None:
-        """Store when and from where its runner has called, of many calls one every few seconds.
+        """Store when and from which address the runner has called, at most once every few seconds.
 
-        The first call with a token ends those before it after OVERLAP: from now on its runner has the new one.
+        The first call with a new token ends the tokens before it after OVERLAP: from now on the runner has the new one.
         """
         self.machine.note_call()
         if self.last_used_at is None:
