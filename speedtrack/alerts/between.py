@@ -1,8 +1,8 @@
-"""Any two commits, each on one machine: what every benchmark that both measured says.
+"""Compare any two commits, each on one machine, by every benchmark that both have measured.
 
-The answers are those of ``comparisons``: what it has stored counts, else the samples are compared. Pairs of just these
-two commits are better evidence, and replace the answer. Both points of a row belong to one series where they can.
-Where they do not, an environment or a definition differs as well: such a row has ``doubts``.
+The answers are those of ``comparisons``: the stored one if there is any, otherwise the samples are compared. Pairs of
+exactly these two commits are better evidence, and replace the answer. The two points of a row belong to one series
+where they can. Where they do not, an environment or a definition differs as well: such a row has ``doubts``.
 """
 
 import math
@@ -60,7 +60,10 @@ CROSS JOIN LATERAL (WANTED) m
 
 
 class CommitOnMachine(NamedTuple):
-    """One side of a comparison. ``against_id``: the other commit, for what is stored about both."""
+    """One side of a comparison.
+
+    ``against_id``: the commit whose stored comparison with this one is looked up, if any.
+    """
 
     commit_id: int
     machine_id: int
@@ -68,7 +71,10 @@ class CommitOnMachine(NamedTuple):
 
 
 class SidePoint(NamedTuple):
-    """What one series measured of a commit, in all its runs. ``stored``: the answer against the other commit."""
+    """The measurements of a commit in one series, of all its runs.
+
+    ``stored``: the stored answer against the other commit.
+    """
 
     series_id: int
     benchmark_id: int
@@ -101,7 +107,11 @@ class Caveat(StrEnum):
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """One benchmark and metric of two commits. ``ratio`` is head / base; ``pairs``: how many the answer rests on."""
+    """One benchmark and metric of two commits.
+
+    ``ratio``, with its 95% interval ``low`` to ``high``, is head / base. ``pairs``: how many pairs the answer rests on;
+    0 if it rests on samples of separate runs.
+    """
 
     benchmark: str
     metric: Metric
@@ -134,14 +144,17 @@ class ComparedRow:
 
     @property
     def rank(self) -> tuple[int, float, str, str]:
-        """First what differs, then what may differ; the largest differences first."""
+        """The sort key: rows that differ come first, then those that may differ; larger differences first."""
         size = abs(math.log(self.ratio)) if 0 < self.ratio < math.inf else abs(self.ratio - 1)
         return RANKS[ComparisonAnswer(self.answer)], -size, self.benchmark, self.metric.name
 
 
 @dataclass(frozen=True)
 class Between:
-    """``only_base``, ``only_head``: benchmarks and metrics that just one of both has. ``runs``: all pairs of both."""
+    """The comparison of two commits.
+
+    ``only_base``, ``only_head``: (benchmark, metric) that only one of them has measured. ``runs``: their paired runs.
+    """
 
     rows: list[ComparedRow]
     only_base: list[tuple[str, str]] = field(default_factory=list)
@@ -155,7 +168,10 @@ Points = dict[Key, dict[int, SidePoint]]
 
 
 def compare_sides(base: CommitOnMachine, head: CommitOnMachine, effects: SmallestEffects) -> Between:
-    """All rows, as ``ComparedRow.rank`` orders them. ``effects``: those of the head's project."""
+    """Compare two commits; the rows are sorted by ``ComparedRow.rank``.
+
+    ``effects``: the smallest effects of the head's project.
+    """
     old, new = points_of([base, head._replace(against_id=base.commit_id)])
     common = [(key, *chosen(old[key], new[key])) for key in old.keys() & new.keys()]
     smallest = effects.of_many({point.series_id: metric for (_, metric), _, point in common})
@@ -168,9 +184,9 @@ def compare_sides(base: CommitOnMachine, head: CommitOnMachine, effects: Smalles
 
 
 def points_of(sides: Iterable[CommitOnMachine], series: Collection[int] | None = None) -> list[Points]:
-    """For each side, its points by benchmark and metric, and by series; one query for all sides.
+    """For each side its points, by (benchmark, metric) and then by series id. One query for all sides.
 
-    ``series``: only those of these series.
+    ``series``: if given, only points of these series.
     """
     wanted = list(sides)
     asked: dict[str, Any] = {
@@ -192,7 +208,7 @@ def points_of(sides: Iterable[CommitOnMachine], series: Collection[int] | None =
 
 
 class PointRow(NamedTuple):
-    """A row of POINTS from its fourth column on."""
+    """The columns of POINTS from the fourth on."""
 
     series_id: int
     benchmark_id: int
@@ -217,7 +233,10 @@ class PointRow(NamedTuple):
 
 
 def point_of(rows: list[PointRow]) -> SidePoint:
-    """All runs of one series as one point: their samples, and the value of the newest one that is clean."""
+    """Combine the runs of one series into one point: all their samples, and the value of the newest clean run.
+
+    If no run is clean, the value is that of the newest one.
+    """
     newest = next((row for row in reversed(rows) if not row.flags), rows[-1])
     samples = [sample for row in rows for sample in usable(row.samples, row.flagged)]
     measured = MeasuredCommit(samples, newest.value, newest.low, newest.high)
@@ -227,7 +246,7 @@ def point_of(rows: list[PointRow]) -> SidePoint:
 
 
 def usable(values: list[float | None] | None, flagged: list[int] | None) -> list[float]:
-    """The finite samples of a measurement without those of flagged trials, or with them if there are no others."""
+    """The finite samples of a measurement, without those of flagged trials unless there are no others."""
     known = [(trial, value) for trial, value in enumerate(values or ()) if value is not None and math.isfinite(value)]
     if not flagged:
         return [value for _, value in known]
@@ -235,7 +254,7 @@ def usable(values: list[float | None] | None, flagged: list[int] | None) -> list
 
 
 def chosen(old: Mapping[int, SidePoint], new: Mapping[int, SidePoint]) -> tuple[SidePoint, SidePoint]:
-    """The points of the newest series that measured both, else of the newest of each."""
+    """The points of the newest series that measured both commits; if there is none, of the newest series of each."""
     both = old.keys() & new.keys()
     return (old[max(both)], new[max(both)]) if both else (old[max(old)], new[max(new)])
 
@@ -244,7 +263,7 @@ Chosen = tuple[Key, SidePoint, SidePoint]
 
 
 def answered(common: Sequence[Chosen], smallest: Mapping[int, float], other_machine: bool) -> list[ComparedRow]:
-    """The rows by what is stored of them, else by their samples."""
+    """The rows with their stored answers; where none is stored, samples are compared."""
     known = {i: new.stored for i, (_, old, new) in enumerate(common) if same_series(old, new) and new.stored}
     left = [i for i in range(len(common)) if i not in known]
     known |= dict(zip(left, comparisons.compare_all([asked_of(common[i], smallest) for i in left]), strict=True))
@@ -276,7 +295,7 @@ def doubts_of(old: SidePoint, new: SidePoint, other_machine: bool) -> tuple[Cave
 
 
 def paired_runs(base: CommitOnMachine, head: CommitOnMachine) -> list[Run]:
-    """The paired runs of just these two commits on this machine, newest first, whichever is their base."""
+    """The paired runs of exactly these two commits on this machine, newest first; either may be the base."""
     if base.machine_id != head.machine_id or base.commit_id == head.commit_id:
         return []
     ends = [(base.commit_id, head.commit_id), (head.commit_id, base.commit_id)]
@@ -288,7 +307,7 @@ def paired_runs(base: CommitOnMachine, head: CommitOnMachine) -> list[Run]:
 def with_pairs(
     rows: list[ComparedRow], runs: list[Run], base: CommitOnMachine, smallest: Mapping[int, float]
 ) -> list[ComparedRow]:
-    """The rows, with the answers of pairs where they were measured for that metric."""
+    """The rows, in which answers from pairs replace the others where pairs were measured for that metric."""
     metrics = {run.pk: set(run.metrics or [HEADLINE]) for run in runs if run.status in MEASURED}
     every = {name for names in metrics.values() for name in names}
     sides = pairing.samples_by_side(metrics, series__metric__in=every)
@@ -324,7 +343,10 @@ def pairs_by_benchmark(
 
 @lru_cache(maxsize=2000)
 def settled(metric: Metric, pairs: tuple[Pair, ...], smallest: float, seed: int, suspected: float) -> Comparison | None:
-    """What the pairs say of a change that may be ``suspected``; None of too few."""
+    """The comparison of pairs; None if there are too few.
+
+    ``suspected``: the ratio that was suspected before, 1.0 if none was.
+    """
     if len(pairs) < (compare.FEWEST_COUNTS if metric.counted else sequential.FEWEST):
         return None
     level = compare.LEVEL

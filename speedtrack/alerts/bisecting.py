@@ -1,13 +1,15 @@
-"""Bisections that people ask for: at which commit between two did each of some benchmarks change?
+"""Bisections that people ask for: find the commit between two at which each of some benchmarks changed.
 
 All pairs of a bisection have its older end as their base, so that benchmarks which changed at different commits share
 runs. ``step`` does whatever is next, at any time, any number of times:
 
-1. Both ends are measured in pairs until they differ, are the same, or 160 pairs have not decided.
+1. Both ends are measured in pairs until they are found to differ or to be the same, or 160 pairs have not decided.
+
 2. For a benchmark whose ends differ, the commit that halves its range is measured: it runs on the level of one end, or
-   its pairs do not decide, or it cannot be built. What gives no answer is passed over for its nearest neighbour.
-3. While the machine has no other work, the next commits after both possible answers are queued as well, and taken back
-   when the answer is there: so the machine need not wait for it.
+its pairs do not decide, or it cannot be built. If it gives no answer, its nearest neighbour is measured instead.
+
+3. While the machine has no other work, the commits that would be next after either answer are queued as well, and taken
+back once the answer is known: so the machine need not wait for it.
 """
 
 import logging
@@ -69,8 +71,8 @@ def start(
 ) -> Bisection:
     """Begin to look for the commit after ``before`` and up to ``commit`` at which these benchmarks changed.
 
-    ``names``: none for the usual ones of the suite, of which the first MOST_BENCHMARKS are measured. If the same is
-    under way already, return that. Raises NotMeasurable, or DefinitionError for an invalid suite.
+    ``names``: without any, the usual benchmarks of the suite; at most the first MOST_BENCHMARKS are measured. If an
+    equal bisection is under way, it is returned. Raises NotMeasurable, or DefinitionError for an invalid suite.
     """
     Machine.objects.select_for_update().get(pk=machine.pk)  # of two equal requests, the second sees the first's
     path = path_between(before, commit)
@@ -100,7 +102,7 @@ def start(
 
 
 def path_between(before: Commit, commit: Commit) -> list[int]:
-    """The ids of the commits after one and up to another, on a branch that has both. Raises NotMeasurable."""
+    """The ids of the commits after ``before`` up to ``commit``, on a branch that has both. Raises NotMeasurable."""
     both = Position.objects.filter(commit=before).values("branch")
     end = Position.objects.filter(commit=commit, branch__in=both).order_by("branch__deleted_at", "branch").first()
     if before.pk == commit.pk:
@@ -119,7 +121,7 @@ def path_between(before: Commit, commit: Commit) -> list[int]:
 
 
 def told(bisection: Bisection) -> str:
-    """What was begun, and how long it takes. Its number is no part of it: a dry run uses up numbers."""
+    """The bisection in words, and how long it will take. Its number is left out: a dry run uses up numbers."""
     ends = f"{bisection.before.short}..{bisection.commit.short}"
     names = ", ".join(bisection.benchmark_set.names)
     return (
@@ -129,7 +131,7 @@ def told(bisection: Bisection) -> str:
 
 @transaction.atomic
 def stop(bisection: Bisection, why: str) -> str:
-    """End a bisection, and cancel what is queued or measured for it alone. Return a sentence."""
+    """End a bisection, and cancel what is queued or measured for it alone. Return a sentence for people."""
     bisection = Bisection.objects.select_for_update(of=("self",)).get(pk=bisection.pk)
     if bisection.ended_at is not None:
         return f"{bisection} has ended already"
@@ -138,7 +140,10 @@ def stop(bisection: Bisection, why: str) -> str:
 
 
 def step() -> int:
-    """Go on with every bisection of which a run has ended. Return how many. As safe as ``queue.reap``."""
+    """Go on with every bisection of which a run has ended. Return the number of bisections.
+
+    Safe to run any number of times at once, like ``queue.reap``.
+    """
     looked = 0
     for pk in Bisection.objects.ripe().values_list("pk", flat=True):
         try:
@@ -173,7 +178,7 @@ def go_on(bisection: Bisection) -> None:
 
 
 def why_not_measurable(bisection: Bisection) -> str:
-    """Why no more can be measured for it; empty if it can."""
+    """Why nothing more can be measured for the bisection; empty if something can."""
     if bisection.project.untracked_at is not None:
         return f"{bisection.project.name} is no longer tracked"
     return f"{bisection.machine} is retired" if bisection.machine.retired_at is not None else ""
@@ -181,19 +186,19 @@ def why_not_measurable(bisection: Bisection) -> str:
 
 @dataclass
 class Search:
-    """The search of one benchmark: its answers by commit, and the pairs that they rest on."""
+    """The search for the change of one benchmark: by commit id, the answers and the pairs that they rest on."""
 
     benchmark: Benchmark
     answers: dict[int, BisectionAnswer]
     pairs: dict[int, Pairs]
 
     def levels(self, bisection: Bisection) -> list[CommitLevel | None]:
-        """Of the older end and of each commit of the path."""
+        """The level of the older end, then of each commit of the path: old, new, or None where it is not known."""
         found = (self.answers.get(commit) for commit in bisection.path)
         return [CommitLevel.OLD, *(LEVELS.get(Answer(one.answer)) if one else None for one in found)]
 
     def is_at(self, bisection: Bisection) -> CommitRange | None:
-        """The range that is left; None while the ends are not known to differ."""
+        """The range of commits that may hold the change; None while the ends are not known to differ."""
         end = self.answers.get(bisection.commit_id)
         if end is None or end.answer != Answer.DIFFERENT:
             return None
@@ -201,7 +206,7 @@ class Search:
 
 
 def searches_of(bisection: Bisection) -> list[Search]:
-    """All searches of a bisection by the pairs of its ended runs, the clearest change first."""
+    """The searches of all benchmarks, by the pairs of the ended runs; the largest change first."""
     runs = [run for run in bisection.runs.order_by("pk").select_related("benchmark_set") if run.done]
     measured = pairs_by_place(bisection, runs)
     smallest = SmallestEffects(bisection.project_id).of(bisection.metric_name)
@@ -214,7 +219,7 @@ def searches_of(bisection: Bisection) -> list[Search]:
 
 
 def stored_searches(bisection: Bisection) -> list[Search]:
-    """The searches of a bisection by its stored answers, without their pairs: for pages."""
+    """The searches of all benchmarks by their stored answers, without the pairs: for pages."""
     of_benchmarks: dict[int, dict[int, BisectionAnswer]] = defaultdict(dict)
     for answer in bisection.answers.select_related("commit"):
         of_benchmarks[answer.benchmark_id][answer.commit_id] = answer
@@ -227,7 +232,7 @@ def size_of(answer: BisectionAnswer | None) -> float:
 
 
 def pairs_by_place(bisection: Bisection, runs: Sequence[Run]) -> dict[tuple[int, int], Pairs]:
-    """The (older end, commit) samples by benchmark and commit, in the order in which they were measured."""
+    """By (benchmark id, commit id): the (older end, commit) samples, in the order of measuring."""
     commits = {run.pk: run.commit_id for run in runs}
     sides = pairing.samples_by_side(commits, series__metric=bisection.metric_name)
     found: dict[tuple[int, int], Pairs] = defaultdict(list)
@@ -240,7 +245,7 @@ def pairs_by_place(bisection: Bisection, runs: Sequence[Run]) -> dict[tuple[int,
 def judged(
     bisection: Bisection, benchmark: Benchmark, pairs: dict[int, Pairs], runs: Sequence[Run], smallest: float
 ) -> dict[int, BisectionAnswer]:
-    """What the pairs of each commit that was tried say of a benchmark."""
+    """The answers about one benchmark, by commit id: of every commit with pairs that were measured for it."""
     answers: dict[int, BisectionAnswer] = {}
     change = None
     why = {run.commit_id: run.error or f"its run was {run.status}" for run in runs if run.status != Status.SUCCEEDED}
@@ -284,7 +289,7 @@ def error_per_step(commits: int) -> float:
 
 
 def write_answers(bisection: Bisection, searches: Sequence[Search]) -> None:
-    """Store what is known now, in place of what was known before."""
+    """Store the present answers in place of earlier ones."""
     rows = [answer for search in searches for answer in search.answers.values()]
     BisectionAnswer.objects.bulk_create(
         rows,
@@ -296,14 +301,17 @@ def write_answers(bisection: Bisection, searches: Sequence[Search]) -> None:
 
 @dataclass
 class WantedPairs:
-    """What to measure of a commit: how many pairs, and which benchmarks."""
+    """How many pairs to measure of a commit, and of which benchmarks."""
 
     pairs: int
     benchmarks: list[Benchmark]
 
 
 def wanted_next(bisection: Bisection, searches: Sequence[Search]) -> dict[int, WantedPairs]:
-    """What to measure next, by commit: the ends, else what the clearest open change needs. Empty: all is known."""
+    """By commit id: the pairs to measure next, of the ends, otherwise of the clearest change that is still open.
+
+    Empty if everything is known.
+    """
     first = [one for one in searches if is_open(one.answers.get(bisection.commit_id))]
     if first:
         most = max(pairs_for_ends(bisection, one) for one in first)
@@ -332,7 +340,7 @@ def pairs_for_ends(bisection: Bisection, search: Search) -> int:
 
 
 def next_of(bisection: Bisection, search: Search) -> dict[int, int]:
-    """The pairs that a benchmark's search needs next, by commit; empty if it is at its end."""
+    """By commit id: the number of pairs that a benchmark's search needs next; empty if the search has ended."""
     left = search.is_at(bisection)
     if left is None:
         return {}
@@ -350,7 +358,7 @@ def next_of(bisection: Bisection, search: Search) -> dict[int, int]:
 
 
 def has_time(bisection: Bisection) -> bool:
-    """Has the machine nothing to do but this bisection?"""
+    """Return whether the machine has no work but this bisection."""
     others = Run.objects.unfinished().filter(machine=bisection.machine_id)
     return not others.exclude(bisections=bisection).exists()
 
@@ -371,7 +379,10 @@ def plan_pairs(bisection: Bisection, commit: int, asked: WantedPairs) -> Run:
 
 
 def withdraw(bisection: Bisection, keep: Iterable[int] = (), why: str = "another commit tells more") -> None:
-    """Give up the unfinished runs of a bisection, but for those of some commits. They are no answers of it."""
+    """Cancel the unfinished runs of a bisection, except those of the commits to ``keep``.
+
+    The runs are removed from the bisection; those that serve another one go on.
+    """
     needless = list(bisection.runs.unfinished().exclude(commit__in=list(keep)))
     bisection.runs.remove(*needless)
     for run in needless:
@@ -386,20 +397,23 @@ def end(bisection: Bisection, note: str) -> None:
 
 @dataclass(frozen=True)
 class RemainingTime:
-    """``steps``: how many commits will be measured at most; ``seconds``: about how long that takes, if it is known."""
+    """What a bisection still needs.
+
+    ``steps``: how many commits will be measured at most; ``seconds``: about how long that takes; None if unknown.
+    """
 
     steps: int
     seconds: float | None
 
     @property
     def words(self) -> str:
-        """Such as: about 25 min, 3 steps at most."""
+        """In words, such as: about 25 min, 3 steps at most."""
         steps = f"{self.steps} step{'' if self.steps == 1 else 's'} at most"
         return steps if self.seconds is None else f"about {about(self.seconds)}, {steps}"
 
 
 def expected(bisection: Bisection, searches: Sequence[Search]) -> RemainingTime:
-    """What is left to do. Benchmarks that change at one place share their steps."""
+    """The steps and the time that a bisection still needs. Benchmarks that change at one place share their steps."""
     if bisection.ended_at is not None:
         return RemainingTime(0, None)
     ranges = [(one, left) for one in searches if (left := one.is_at(bisection))]
@@ -412,7 +426,10 @@ def expected(bisection: Bisection, searches: Sequence[Search]) -> RemainingTime:
 
 
 def seconds_of(bisection: Bisection, steps: int) -> float | None:
-    """How long so many steps take, each like the one under way, with the runs that go before them; None: not known."""
+    """Seconds until this number of steps is done, if each takes as long as the one under way; None if unknown.
+
+    Runs that go before them are included.
+    """
     own = bisection.runs.unfinished().select_related("machine").order_by("pk")
     run = own.filter(status__in=ACTIVE).first() or own.first()  # the others are for what may come after it
     times = estimates.expected_times(run) if run else None

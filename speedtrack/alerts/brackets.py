@@ -1,7 +1,7 @@
 """The bracket of a suspicion: two commits around its place, which are measured again.
 
-An unlucky run often places a shift one or more commits beside the true one. If only its own two commits were
-measured again, the change would be refuted. The bracket contains the true commit, and narrowing then finds it.
+An unlucky run often places a shift one or more commits beside the true one. If only the suspicion's own two commits
+were measured again, the change would be refuted. The bracket contains the true commit, and narrowing then finds it.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ Status = ChangePoint.Status
 
 @dataclass(frozen=True)
 class Bracket:
-    """Two commits of a branch and their positions. The change lies after ``first``, and up to ``last``.
+    """Two commits of a branch and their positions; the change lies after ``first`` and up to ``last``.
 
     It may be widened as far as ``lowest`` and ``highest``, where other changes of the series lie.
     """
@@ -35,7 +35,7 @@ class Bracket:
     highest: int
 
     def joined(self, other: "Bracket") -> "Bracket | None":
-        """The bracket that covers both; None if it would contain another change of one of the series."""
+        """The bracket that covers both; None if it would contain another change of one of their series."""
         begin, end = min(self, other, key=lambda one: one.first), max(self, other, key=lambda one: one.last)
         lowest, highest = max(self.lowest, other.lowest), min(self.highest, other.highest)
         if begin.first < lowest or end.last > highest:
@@ -49,7 +49,7 @@ def positions_of(branch: Branch, commits: Iterable[int]) -> dict[int, int]:
 
 
 def ensure_branch(cp: ChangePoint) -> bool:
-    """Are both ends of the range on a live branch? If not on the change point's own, the other one becomes its branch.
+    """Return whether both ends of the range are on a live branch, which becomes the change point's branch.
 
     A deleted branch keeps its commits, but nobody waits for their results.
     """
@@ -84,7 +84,10 @@ def bracket_of(cp: ChangePoint) -> Bracket:
 
 
 def free_range(cp: ChangePoint, first: int, last: int) -> tuple[int, int]:
-    """The positions between which the series has no change but this one, whose range is ``first`` to ``last``."""
+    """The positions between which the series has no change but this one.
+
+    ``first`` and ``last``: the positions of its range.
+    """
     steps = ChangePoint.objects.filter(series=cp.series, kind=ChangePoint.Kind.STEP)
     others = steps.exclude(pk=cp.pk).exclude(status__in=(Status.REFUTED, Status.MACHINE))
     rows = list(others.values_list("before_id", "commit_id"))
@@ -96,11 +99,11 @@ def free_range(cp: ChangePoint, first: int, last: int) -> tuple[int, int]:
 
 
 def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
-    """The confirming runs of one pair of commits around a suspicion that measured its benchmark; empty if none.
+    """The paired runs of another suspicion, of one pair of commits, that also decide this one; empty if there are none.
 
-    Another suspicion caused them, and they measured its bracket; for this one their pairs are as independent as
-    new ones. Taken is the narrowest pair that contains no other change of the series and that extends, on each side,
-    beyond the suspicion's own bracket by no more than the width of that bracket.
+    They measured this suspicion's benchmark around its place. Since another suspicion caused them, their pairs are as
+    independent as new ones. The narrowest pair of commits is taken that contains no other change of the series and that
+    extends, on each side, beyond the suspicion's own bracket by no more than the width of that bracket.
     """
     numbers = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     own = bracket_of(cp)
@@ -115,16 +118,16 @@ def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
         commit__positions__branch=cp.branch,
         commit__positions__number__range=(numbers[cp.commit_id], min(own.highest, own.last + width)),
     ).exclude(status__in=[RunStatus.FAILED, RunStatus.CANCELLED])
-    runs = runs.exclude(change_points=cp)  # what settled it not
+    runs = runs.exclude(change_points=cp)  # those that left this very suspicion open
     wide = F("commit__positions__number") - F("base__positions__number")
     nearest = runs.annotate(wide=wide).order_by("wide", "id").values_list("base_id", "commit_id").first()
     return runs.filter(base=nearest[0], commit=nearest[1]) if nearest else runs.none()
 
 
 def shared_brackets(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Bracket, list[ChangePoint]]]:
-    """Groups of suspicions of one machine and branch that one pair of commits can settle, with their common bracket.
+    """Group suspicions of one machine and branch that one pair of commits can settle, with their common bracket.
 
-    Those in a group lie in each other's bracket. Two of one series never share a group.
+    The suspicions of a group lie in each other's brackets. Two suspicions of one series are never in one group.
     """
     groups: list[tuple[Bracket, list[ChangePoint]]] = []
     for cp, bracket in sorted(suspicions, key=lambda one: (one[1].first, one[1].last, one[0].pk)):

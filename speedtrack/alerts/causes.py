@@ -1,4 +1,4 @@
-"""The commit that another series has named: the most likely cause of a change near by, so pairs of it come first."""
+"""The most likely cause of a change: a commit nearby that another series has named. Pairs of it are measured first."""
 
 from speedtrack.alerts import brackets
 from speedtrack.alerts.brackets import Bracket
@@ -8,10 +8,10 @@ Status = ChangePoint.Status
 
 
 def untried_cause(cp: ChangePoint, within: Bracket) -> Bracket | None:
-    """The commit before the cause and the cause, nearest to the place of the change; None without one.
+    """The named commit nearest to the change, with the commit before it, as a bracket; None if there is none.
 
-    A cause is named by a confirmed change of another series in the same direction, narrowed to one commit. One whose
-    pairs were measured for this change point is not tried again.
+    A commit is named by a confirmed change of another series in the same direction, narrowed to one commit. A commit
+    whose pairs were measured for this change point is not tried again.
     """
     if cp.kind != ChangePoint.Kind.STEP:
         return None

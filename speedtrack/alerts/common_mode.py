@@ -1,9 +1,10 @@
-"""Many series of one machine moved at once: was it the machine or the code? Decided before pairs are measured.
+"""When many series of one machine move at once, decide before measuring pairs whether it was the machine or the code.
 
-Evidence that costs nothing comes first: the canary around that time, other machines that measured the same commits,
-the digests of the builds, other projects on the machine, and commits that were measured out of order. If it does not
-decide, only the clearest suspicion is measured again, and its result stands for all of them. Counts of instructions
-take no part: a machine does not move them.
+Evidence that costs nothing comes first: the canary around that time, other machines that measured the same commits, the
+digests of the builds, other projects on the machine, and commits that were measured out of order. If it does not
+decide, only the clearest suspicion is measured again, and its result stands for all of them.
+
+Counts of instructions are left out: a machine does not change them.
 """
 
 from collections import defaultdict
@@ -48,7 +49,7 @@ class SuspicionGroup:
 
 
 def sort_out() -> None:
-    """Decide every ripe suspicion that is one of many: by evidence, or else by the clearest of them."""
+    """Decide every ripe suspicion that belongs to a group: by evidence, or by measuring the group's clearest one."""
     follow_spokesmen()
     ripe = ChangePoint.objects.ripe().filter(kind=Kind.STEP, spoken_for_by=None, series__metric__in=TIMED)
     related = ripe.select_related("series__machine", "series__project", "branch", "before", "commit")
@@ -99,7 +100,7 @@ def group_of(members: list[ChangePoint], numbers: dict[int, int]) -> SuspicionGr
 
 
 def slowdown(metric: str, move: float) -> float:
-    """A log ratio of a metric with its sign such that above zero is worse."""
+    """The log ratio of a metric with the sign turned so that values above zero are worse."""
     return move if METRICS[metric].better == Direction.LOWER else -move
 
 
@@ -120,7 +121,10 @@ def decide_group(group: SuspicionGroup) -> None:
 
 
 def decided_before(group: SuspicionGroup) -> bool:
-    """Do these later suspicions belong to a move that is already decided, or that is being measured?"""
+    """Return whether these suspicions belong to an earlier group that is decided or being measured.
+
+    If so, they are treated like that group.
+    """
     cp = group.members[0]
     others = ChangePoint.objects.filter(
         series__machine=cp.series.machine_id,
@@ -139,7 +143,7 @@ def decided_before(group: SuspicionGroup) -> bool:
 
 
 def blame_machine(members: list[ChangePoint], why: str) -> None:
-    """Write that these moved with the machine: nobody is alerted, and nothing is measured again."""
+    """Mark these suspicions as moved by the machine: nobody is alerted, and nothing is measured again."""
     note = f"moved with {members[0].series.machine}, not with the code: {why}"
     ChangePoint.objects.filter(pk__in=[cp.pk for cp in members], status=Status.SUSPECTED).update(
         status=Status.MACHINE, note=note
@@ -151,12 +155,12 @@ def watched_series(cp: ChangePoint) -> QuerySet[Series]:
 
 
 def moves(cp: ChangePoint, group: SuspicionGroup) -> list[float]:
-    """The log slowdown of each watched series of the machine at the place."""
+    """The log slowdown at the place of each watched series of the machine."""
     return list(moves_of({series.pk: series.metric for series in watched_series(cp)}, cp, group).values())
 
 
 def moves_of(metrics: dict[int, str], cp: ChangePoint, group: SuspicionGroup) -> dict[int, float]:
-    """Series id -> log slowdown, for those with points on both sides of the place."""
+    """By series id: its log slowdown at the place; only series with points on both sides of it."""
     rows = lines.points(list(metrics), cp.branch, max(0, group.first - 4 * BEFORE), group.last + 4 * AFTER)
     before: dict[int, list[float]] = defaultdict(list)
     after: dict[int, list[float]] = defaultdict(list)
@@ -168,7 +172,7 @@ def moves_of(metrics: dict[int, str], cp: ChangePoint, group: SuspicionGroup) ->
 
 
 def evidence_on(group: SuspicionGroup) -> Iterator[tuple[str, MoveCause]]:
-    """What each source that costs nothing says: the sentence for a verdict against the machine, and the vote."""
+    """Yield the vote of each source that costs nothing, with the sentence for a verdict against the machine."""
     cp = group.members[0]
     yield "both commits build the same server", by_binaries(cp)
     yield "other machines did not move", by_other_machines(cp, group)
@@ -194,7 +198,7 @@ def vote(took_part: bool | None, *, with_it: MoveCause, without: MoveCause) -> M
 
 
 def by_other_machines(cp: ChangePoint, group: SuspicionGroup) -> MoveCause:
-    """A change of the code is seen by every machine that measured it."""
+    """The vote of other machines: a change of the code is seen by every machine that measured it."""
     names = {one.series.benchmark_id for one in group.members}
     others = Series.objects.filter(project=cp.series.project_id, benchmark__in=names, metric__in=TIMED)
     metrics = dict(others.exclude(machine=cp.series.machine_id).values_list("pk", "metric"))
@@ -207,7 +211,7 @@ def by_other_machines(cp: ChangePoint, group: SuspicionGroup) -> MoveCause:
 
 
 def by_canary(cp: ChangePoint, when: datetime, usual: float) -> MoveCause:
-    """The canary never changes: if it moved too, it was the machine. If it did not move, that proves nothing."""
+    """The vote of the canary. It never changes: if it moved too, it was the machine; if not, that proves nothing."""
     checks = CanaryCheck.objects.filter(canary__machine=cp.series.machine_id, ratio__isnull=False, series__isnull=False)
     old = median_slowdown(checks.filter(at__lt=when).order_by("-at")[:CHECKS])
     new = median_slowdown(checks.filter(at__gte=when).order_by("at")[:CHECKS])
@@ -227,7 +231,7 @@ def median_slowdown(checks: QuerySet[CanaryCheck]) -> float | None:
 
 
 def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> MoveCause:
-    """Series of other projects on the same machine, in the order of time: a commit of this project cannot move them."""
+    """The vote of other projects' series on the machine, in order of time: commits of this project cannot move them."""
     others = (
         lines.clean_measurements()
         .filter(series__machine=cp.series.machine_id, series__metric__in=TIMED)
@@ -252,7 +256,7 @@ def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> MoveCaus
 
 
 def by_order(cp: ChangePoint, when: datetime, group: SuspicionGroup) -> MoveCause:
-    """Older commits that were measured after the move: if they show the new level, it is the machine."""
+    """The vote of older commits that were measured after the move: if they show the new level, it is the machine."""
     metrics = dict(watched_series(cp).values_list("pk", "metric"))
     clean = lines.clean_measurements().filter(series__in=metrics)
     near = clean.filter(

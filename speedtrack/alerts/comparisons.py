@@ -1,7 +1,7 @@
-"""Compare each measured commit with the last one before it that its series measured, and keep the answer.
+"""Compare each measured commit with the last one before it in its series, and store the answer.
 
-Done with detection, under its lock on the series: what is accepted later marks the series again. A commit that is
-measured between two others, or once more, also changes what the next one is compared with.
+This is done with detection, under its lock on the series: measurements that are accepted later mark the series again. A
+commit that is measured between two others, or measured again, also changes what the next one is compared with.
 """
 
 import math
@@ -75,7 +75,7 @@ class Neighbours(NamedTuple):
 
 
 class MeasuredCommit(NamedTuple):
-    """The finite samples of all runs of a series of a commit, and their usual value with its interval."""
+    """The finite samples of a commit in one series, of all its runs, and one value with its 95% interval."""
 
     samples: list[float]
     value: float
@@ -84,7 +84,7 @@ class MeasuredCommit(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Two measured commits to be compared; ``seed``: the id of the series, of two the later one's."""
+    """Two measured commits to be compared. ``seed``: the id of the series; if there are two, of the newer commit's."""
 
     seed: int
     exact: bool
@@ -98,7 +98,7 @@ class Sides(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The columns of a comparison that say what was found."""
+    """The columns of a CommitComparison that hold its result."""
 
     ratio: float
     low: float
@@ -107,7 +107,7 @@ class Answer(NamedTuple):
 
 
 def compare_new(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProjects) -> None:
-    """Compare what each series has measured since then, and the commits after it, with the commits before."""
+    """Compare commits that were measured since the given times, and those that follow them, with the commits before."""
     asked: dict[str, Any] = {
         "series": [series.pk for series, _ in news],
         "since": [since for _, since in news],
@@ -124,7 +124,10 @@ def compare_new(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProje
 
 
 def store(asked: Sequence[tuple[Neighbours, Series, float]]) -> None:
-    """Compare these neighbours, each with its smallest effect, and store the answers in place of older ones."""
+    """Compare these neighbours, and store the answers in place of older ones.
+
+    ``asked``: each with its series and the smallest effect.
+    """
     measured = measured_commits(
         (one.series_id, commit) for one, _, _ in asked for commit in (one.commit_id, one.before_id)
     )
@@ -154,7 +157,7 @@ def store(asked: Sequence[tuple[Neighbours, Series, float]]) -> None:
 
 
 def measured_commits(places: Iterable[Place]) -> dict[Place, MeasuredCommit]:
-    """What was measured of each of these commits; the value is that of the newest run, a clean one if there is any."""
+    """By (series id, commit id): its samples and value. The value is that of the newest clean run, or of the newest."""
     wanted = set(places)
     points = lines.point_measurements().filter(
         series__in={series for series, _ in wanted}, commit__in={commit for _, commit in wanted}
@@ -174,7 +177,10 @@ def measured_commits(places: Iterable[Place]) -> dict[Place, MeasuredCommit]:
 
 
 def compare_all(asked: Sequence[Sides]) -> list[Answer]:
-    """The answers of the samples. Where retention has removed those of a side, summaries give a ratio, no answer."""
+    """Compare the samples of each pair of commits.
+
+    Where retention has deleted the samples of a side, summaries give a ratio, and the answer is unknown.
+    """
     sampled = [place for place, one in enumerate(asked) if one.has_samples]
     compared = compare_many(
         [
@@ -197,7 +203,7 @@ def compare_all(asked: Sequence[Sides]) -> list[Answer]:
 
 
 def by_summaries(old: MeasuredCommit, new: MeasuredCommit) -> Answer:
-    """The ratio of two medians, with the widest interval that theirs allow."""
+    """The ratio of two medians, with the widest interval that their own intervals allow."""
     unknown = CommitComparison.Answer.UNKNOWN
     if min(old.low, new.low) <= 0:
         found = compare_exact(old.value, new.value, smallest_effect=0)

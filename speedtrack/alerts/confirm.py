@@ -68,13 +68,13 @@ def step() -> None:
 
 
 def drop_returns() -> None:
-    """Drop suspicions of a return from a change that was not confirmed: the spike was the machine's."""
+    """Delete suspicions of a return from a change that was not confirmed: both belong to a spike of the machine."""
     vain = (Status.REFUTED, Status.UNSETTLED)
     ChangePoint.objects.filter(status=Status.SUSPECTED, returns_from__status__in=vain).delete()
 
 
 def open_brackets() -> None:
-    """Have every ripe suspicion measured again, together with those of the same place."""
+    """Queue pairs for every ripe suspicion; suspicions of one place share their runs."""
     waiting: list[tuple[ChangePoint, Bracket]] = []
     trying_cause: set[int] = set()
     for cp in with_related(ChangePoint.objects.ripe()):
@@ -107,14 +107,14 @@ def open_brackets() -> None:
 
 
 def runs_that_tell(cp: ChangePoint) -> list[Run]:
-    """Paired runs of another suspicion that also settle this step. A drift has its own two commits, so none."""
+    """Paired runs of another suspicion that also decide this step. None for a drift: it has its own two commits."""
     if cp.kind == ChangePoint.Kind.DRIFT:
         return []
     return [run for run in brackets.paired_runs_around(cp) if verdicts.may_tell(run, cp)]
 
 
 def leave_to_history(cp: ChangePoint, why: str) -> None:
-    """End a suspicion that cannot be measured again: by the history if that shows it, else as unsettled."""
+    """End a suspicion that cannot be measured again: by the history if that shows the change, else as unsettled."""
     if not history.take_over(cp, why):
         end_settling(cp, Status.UNSETTLED, f"could not be measured again: {why}")
 
@@ -125,7 +125,10 @@ def with_related(change_points: QuerySet[ChangePoint]) -> list[ChangePoint]:
 
 
 def settle_by(cp: ChangePoint, runs: list[Run], keep_range: bool = False) -> None:
-    """Let these paired runs of two commits settle the change point; their range becomes its range."""
+    """Use these paired runs of two commits to settle the change point; these commits become its range.
+
+    ``keep_range``: they do not.
+    """
     cp.runs.add(*runs)
     if not keep_range:
         cp.before_id, cp.commit_id = runs[0].base_id or cp.before_id, runs[0].commit_id
@@ -147,7 +150,7 @@ def judge_finished() -> None:
 
 
 def is_narrowing(cp: ChangePoint) -> bool:
-    """Is the change confirmed to lie in its range, so that only the range is narrowed now?"""
+    """Return whether the change is confirmed to lie in its range, so that only the range is narrowed now."""
     return cp.verdicts.filter(answer=Answer.DIFFERENT).exists()
 
 
@@ -186,7 +189,7 @@ def plan_further_round(run: Run, group: list[ChangePoint]) -> None:
 def measure_further(machine: Machine) -> int:
     """Plan the last round for the newest suspicion that pairs left open, on a machine without other work.
 
-    Suspicions of the same two commits share it. Returns how many runs were planned.
+    Suspicions of the same two commits share it. Returns the number of runs that were planned.
     """
     for cp in reversed(open_to_further(machine)):
         run = cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).latest("id")
@@ -199,7 +202,7 @@ def measure_further(machine: Machine) -> int:
 
 
 def open_to_further(machine: Machine) -> list[ChangePoint]:
-    """Suspicions of the last weeks on this machine that the first rounds of pairs left unknown, oldest first."""
+    """Suspicions of the last weeks on this machine that the first rounds of pairs left open, oldest first."""
     found: list[ChangePoint] = []
     for counted, budget in ((False, verdicts.PAIRS), (True, verdicts.COUNTS)):
         open_still = ChangePoint.objects.open_to_further(machine, budget.usual, budget.most)
@@ -208,12 +211,15 @@ def open_to_further(machine: Machine) -> list[ChangePoint]:
 
 
 def is_timed(cp: ChangePoint) -> bool:
-    """Does the suite say how long a suspicion is measured? Then idle machines do not add to that."""
+    """Return whether the suite says how long a suspicion is measured; idle machines then measure no more than that."""
     return pairing.suite_of(cp).settling_s is not None
 
 
 def left_to_another(cp: ChangePoint, found: Verdict) -> bool:
-    """Does another metric of the benchmark show the change already? Then more pairs would add nothing."""
+    """Leave a suspicion unsettled if another metric of its benchmark shows the change. Return whether that was done.
+
+    More pairs would add nothing.
+    """
     for other in with_related(ChangePoint.objects.settling().overlapping(cp)):
         same_cause = (
             other.kind == cp.kind and other.series.benchmark_id == cp.series.benchmark_id and follows(other, cp)
@@ -232,7 +238,7 @@ def pairs_in_words(found: Verdict) -> str:
 
 
 def conclude(cp: ChangePoint, found: Verdict) -> bool:
-    """Write what the pairs of the bracket mean for a suspicion. True if it needs another round."""
+    """Write what the pairs of the bracket show about a suspicion. Return whether it needs another round."""
     words = pairs_in_words(found)
     if found.answer == Answer.UNKNOWN:
         ends = (found.base_id, found.commit_id)
@@ -282,7 +288,7 @@ def is_being_measured(cp: ChangePoint) -> bool:
 
 
 def follows(cp: ChangePoint, leader: ChangePoint) -> bool:
-    """May both have one cause? They must be of one machine, move the same way, and overlap."""
+    """Return whether two change points may have one cause: the same machine, the same direction, overlapping ranges."""
     if cp.status != Status.SETTLING or cp.series.machine_id != leader.series.machine_id:
         return False
     one_way = cp.is_slowdown == leader.is_slowdown
@@ -290,7 +296,7 @@ def follows(cp: ChangePoint, leader: ChangePoint) -> bool:
 
 
 def read_sides(cp: ChangePoint) -> None:
-    """Move the ends of the range to the commits whose side the pairs show."""
+    """Narrow the range to the commits whose side the pairs have shown."""
     while found := verdicts.read_side(cp):
         if found.answer == Answer.NEW:
             cp.before, cp.commit = found.base, found.commit
@@ -300,10 +306,11 @@ def read_sides(cp: ChangePoint) -> None:
 
 
 def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
-    """Measure the next commit of the leader's range for all of them; confirm the leader if no commit is left to try.
+    """Measure the next commit of the leader's range for all these change points.
 
-    A run counts instructions or measures pairs: change points that the leader's does not tell wait for it.
-    A force push may have taken the commits off the branch meanwhile: then nobody needs to know.
+    If no commit is left to try, the leader is confirmed. A run counts instructions or measures pairs: change points
+    that the leader's run does not decide wait for it. If a force push took the commits off the branch meanwhile, nobody
+    needs the answer.
     """
     if not brackets.ensure_branch(leader):
         end_settling(leader, Status.UNSETTLED, f"its commits are no longer on {leader.branch}")
@@ -327,7 +334,7 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
 
 
 def name_no_commit(cp: ChangePoint) -> None:
-    """Give a change its whole bracket as range: no commit of it shows the change by itself."""
+    """Set the range of a change to its whole bracket: no single commit of it shows the change."""
     bracket = sizes.bracket_verdict(cp)
     cp.before, cp.commit = bracket.base, bracket.commit
     cp.note += "; no commit of the range shows it by itself"
@@ -335,10 +342,11 @@ def name_no_commit(cp: ChangePoint) -> None:
 
 
 def next_ends(cp: ChangePoint) -> tuple[int, int] | None:
-    """The two commits to measure next; None if no commit is left to try.
+    """The ids of the two commits to measure next; None if no commit is left to try.
 
-    They are a cause that another series has named and the one before it, else the last of the old level and the middle
-    one of the range. A commit that is left because all others were passed is measured itself before it is blamed.
+    They are a cause that another series has named and the commit before it; otherwise the last commit of the old level
+    and the middle one of the range. A commit that is left because all others were passed is measured itself before it
+    is blamed.
     """
     numbers = brackets.positions_of(cp.branch, [cp.before_id, cp.commit_id])
     first, last = numbers[cp.before_id], numbers[cp.commit_id]
@@ -352,7 +360,7 @@ def next_ends(cp: ChangePoint) -> tuple[int, int] | None:
 
 
 def next_commit(cp: ChangePoint) -> Commit | None:
-    """The middle one of the commits inside the range that can be measured; None if none is left.
+    """The middle one of the commits in the range that can be measured; None if none is left.
 
     A commit with the same build as its parent cannot be the cause: the range shrinks past it.
     """

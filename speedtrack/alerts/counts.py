@@ -1,4 +1,4 @@
-"""What counts of instructions say about changes: whether the server executes more of them, and in which functions."""
+"""What counts of instructions show about changes: whether the server executes more of them, and in which functions."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ class FunctionCost:
 
 
 class FunctionCosts(NamedTuple):
-    """What one counted process executed: instructions per request by function, inside of one of them."""
+    """The instructions per request of one counted process, by function; only those ``inside`` one of them."""
 
     inside: str
     functions: dict[str, float]
@@ -55,7 +55,7 @@ class FunctionTable:
 
 
 def function_tables(points: Sequence[ChangePoint]) -> list[FunctionTable]:
-    """A table for each counted change that was counted again, by the commits between which it was found."""
+    """A table for each change of counts that was counted again, from the counts of the commits at its ends."""
     counted = {cp.pk: cp for cp in points if cp.metric.counted}
     if not counted:
         return []
@@ -79,13 +79,13 @@ def function_tables(points: Sequence[ChangePoint]) -> list[FunctionTable]:
 
 
 def costs_of(result: Result) -> list[FunctionCosts]:
-    """What the counted processes of a result executed."""
+    """The costs that the counted processes of a result executed, one entry per process."""
     servers = (document.get("server", {}) for document in result.unpacked())
     return [FunctionCosts(c["inside"], c["functions"]) for server in servers if (c := server.get("counted"))]
 
 
 def table_of(benchmark: str, base: Sequence[FunctionCosts], head: Sequence[FunctionCosts]) -> FunctionTable | None:
-    """Each function by the median of its processes on both sides; None if a side has no process."""
+    """Each function with the median of its processes on both sides; None if a side has no process."""
     if not base or not head:
         return None
     old, new = (median_costs([process.functions for process in side]) for side in (base, head))
@@ -100,7 +100,7 @@ def median_costs(processes: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def which_moved(points: Sequence[ChangePoint]) -> list[str]:
-    """For each changed benchmark whose instructions are known: does a request take more, or longer for the same?"""
+    """A sentence for each changed benchmark with known instructions: it takes more of them, or longer for the same."""
     more = [
         f"{cp.series.benchmark.name}: {numbers.effect(cp.metric, cp.is_slowdown)} ({numbers.change(cp.ratio)})"
         for cp in changed_instructions(points).values()
@@ -116,17 +116,20 @@ def which_moved(points: Sequence[ChangePoint]) -> list[str]:
 
 
 def changed_instructions(points: Sequence[ChangePoint]) -> dict[tuple[int, int], ChangePoint]:
-    """The change of instructions by benchmark and machine: the exact series', else the processor counter's."""
+    """By (benchmark id, machine id): its change of instructions, from the exact series if there is one.
+
+    Otherwise from the processor's counter.
+    """
     found = [cp for cp in points if cp.metric.name in INSTRUCTIONS]
     exactest_last = sorted(found, key=lambda cp: -INSTRUCTIONS.index(cp.metric.name))
     return {(cp.series.benchmark_id, cp.series.machine_id): cp for cp in exactest_last}
 
 
 def same_instructions(points: Sequence[ChangePoint]) -> dict[int, float]:
-    """The changes of time for which the server executes the same instructions: the ratio of the counts, by id.
+    """By id of each change of time in which the server executes the same instructions: the ratio of the counts.
 
-    The processor's counter tells it where no exact series was counted. Those of benchmarks without either, or not at
-    both commits, are not among them.
+    The processor's counter is used where no exact series was counted. Benchmarks without either, or not counted at both
+    commits, are left out.
     """
     changed = changed_instructions(points)
     timed = [cp for cp in points if takes_time(cp) and (cp.series.benchmark_id, cp.series.machine_id) not in changed]
@@ -144,17 +147,20 @@ def same_instructions(points: Sequence[ChangePoint]) -> dict[int, float]:
 
 
 def takes_time(cp: ChangePoint) -> bool:
-    """Is it a change of time or of throughput? Those depend on the clock, and so on what voids CPU time."""
+    """Return whether it is a change of time or throughput.
+
+    These depend on the clock, so they are voided by what voids CPU time.
+    """
     return cp.metric.voided_by >= VOIDS_CPU
 
 
 def is_same(cp: ChangePoint, metric: str, ratio: float) -> bool:
-    """Are two counts nearer to each other than the smallest effect?"""
+    """Return whether two counts, given as their ratio, differ by less than the smallest effect."""
     return abs(ratio - 1) < SmallestEffects(cp.series.project_id).of(metric)
 
 
 def values_at(points: Iterable[ChangePoint]) -> dict[tuple[str, int, int, int], float]:
-    """The newest instructions by metric, benchmark, machine and commit, at both ends of these changes."""
+    """By (metric, benchmark id, machine id, commit id): the newest count, at both ends of these changes."""
     wanted = list(points)
     ends = {commit for cp in wanted for commit in (cp.before_id, cp.commit_id)}
     benchmarks = {cp.series.benchmark_id for cp in wanted}

@@ -28,16 +28,17 @@ MOST_JUDGED = 200  # of the new points, the newest at which the whole history is
 
 
 class JudgedLine(NamedTuple):
-    """A window with new points, and the smallest effect that counts in its series."""
+    """A window with new points, and the smallest effect that matters in its series."""
 
     window: Window
     effect: float
 
 
 def detect() -> int:
-    """Look at every series with new measurements; returns how many. Two of these may run at the same time.
+    """Look at every series with new measurements. Return the number of series.
 
-    Series are read and judged together, so that the number of queries does not grow with theirs.
+    Two of these may run at the same time. Series are read and judged together, so that the number of queries does not
+    grow with the number of series.
     """
     looked, effects = 0, EffectsOfProjects()
     while True:
@@ -48,7 +49,7 @@ def detect() -> int:
 
 
 def detect_in_some(effects: EffectsOfProjects) -> int:
-    """Look at up to TOGETHER series; how many. If one of them fails, they are looked at one by one."""
+    """Look at up to TOGETHER series. Return their number. If one of them fails, they are looked at one by one."""
     taken: list[Series] = []
     try:
         with transaction.atomic():
@@ -73,7 +74,7 @@ def detect_alone(pk: int, effects: EffectsOfProjects) -> int:
 
 
 def take(waiting: QuerySet[Series]) -> list[Series]:
-    """Lock some of these series, but none that is locked already.
+    """Lock some of these series, skipping those that are locked already. Return them.
 
     Measurements that are accepted from now on wait for the lock, and then mark the series again.
     """
@@ -83,7 +84,7 @@ def take(waiting: QuerySet[Series]) -> list[Series]:
 
 
 def look_at(taken: Sequence[Series], effects: EffectsOfProjects) -> None:
-    """Judge series that are locked, and note that their new measurements have been seen."""
+    """Judge series that are locked, and store that their new measurements have been seen."""
     news = [(series, series.undetected_since) for series in taken if series.undetected_since]
     detect_in(news, effects)
     comparisons.compare_new(news, effects)
@@ -92,9 +93,9 @@ def look_at(taken: Sequence[Series], effects: EffectsOfProjects) -> None:
 
 
 def detect_in(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProjects | None = None) -> None:
-    """Suspect changes shown by measurements accepted since then, on every line of each series that contains them.
+    """Suspect changes that measurements accepted since the given times show, on every line of each series with them.
 
-    ``effects``: those that are loaded already.
+    ``effects``: the smallest effects, if they are loaded already.
     """
     effects = effects or EffectsOfProjects()
     watched = [(series, since) for series, since in news if METRICS[series.metric].watched]
@@ -120,12 +121,12 @@ def detect_in(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProject
 
 
 def drop_suspicions(suspicions: Sequence[int]) -> bool:
-    """Delete suspicions, except those that are being settled meanwhile. True if any was deleted."""
+    """Delete these suspicions, except those that are being settled meanwhile. Return whether any was deleted."""
     return bool(suspicions) and ChangePoint.objects.filter(pk__in=suspicions, status=Status.SUSPECTED).delete()[0] > 0
 
 
 def look_for_steps(line: JudgedLine, known: list[KnownChange], spread: float) -> bool:
-    """Write the steps that new points of a line show. True if any was written, moved or dropped."""
+    """Write the steps that new points of a line show. Return whether any was written, moved or dropped."""
     window, effect = line.window, line.effect
     why = history.why_not_measurable(window.series)  # if there is a reason, the history decides
     points = [Point(point.trials) for point in window.points]
@@ -188,7 +189,7 @@ def update_suspicions(window: Window, known: list[KnownChange], shifts: Sequence
 
 
 def rests_on(shift: Shift, new: Sequence[int]) -> list[int]:
-    """Those of these points by which the shift was judged."""
+    """The indices of those new points by which the shift was judged."""
     return [i for i in new if shift.index - DEFAULT.before <= i <= shift.seen]
 
 
@@ -224,7 +225,10 @@ def shift_fields(window: Window, shift: Shift) -> dict[str, float | int]:
 def only_in_history(
     by_history: Sequence[HistoryVerdict], shifts: Sequence[Shift], known: Sequence[KnownChange]
 ) -> Iterator[Shift]:
-    """The verdicts without a shift near them, as shifts; at the place of an open suspicion that may be the same."""
+    """The history's verdicts that have no shift near them, as shifts.
+
+    One at the place of an open suspicion may be the same change.
+    """
     for verdict in by_history:
         if not any(verdict.may_be_at(shift.index) for shift in shifts):
             place = next((one.last for one in known if one.is_open and verdict.may_be_at(one.last)), verdict.index)

@@ -1,7 +1,7 @@
 """Compare the newest level of each line with fixed references, to find drift that no single commit explains.
 
-References are the last release, the commits of about 30 and 90 days before, and the best level so far. A suspected
-drift is settled by pairs of the reference and the head, like any other change, but not narrowed: its range is
+References are the last release, the commits about 30 and 90 days before the head, and the best level so far. A
+suspected drift is settled by pairs of the reference and the head, like any other change, but not narrowed: its range is
 (reference, head]. It is suspected again only when it has grown.
 """
 
@@ -92,7 +92,7 @@ REFERENCES = lines.sql("""
 class Heading:
     """A line to be compared with its references.
 
-    ``effect``: the smallest that counts as a change; ``placed``: the known steps of the series on this branch.
+    ``effect``: the smallest effect that matters; ``placed``: the known steps of the series on this branch.
     """
 
     window: Window
@@ -105,7 +105,7 @@ class Heading:
 
     @property
     def newest(self) -> list[float]:
-        """The level of the newest points."""
+        """The values of the newest points, which make up its present level."""
         return self.window.values[-LEVEL:]
 
     @property
@@ -120,11 +120,11 @@ class Heading:
 
     @cached_property
     def steps(self) -> list[tuple[int, float]]:
-        """The position and ratio of each step that is, or may be, real."""
+        """The (position, ratio) of each step that is, or may be, real."""
         return [(step.last, step.ratio) for step in self.placed if step.status in LEFT_STANDING]
 
     def is_on_one_level(self) -> bool:
-        """Is the newest point new, and on one level with those before it?
+        """Return whether the newest point is new, and on one level with those before it.
 
         Otherwise the step between them is a change point of its own.
         """
@@ -150,7 +150,10 @@ class Reference:
 
 
 def look_for_drifts(lines: Sequence[Heading]) -> None:
-    """Suspect the drifts that the newest points of lines show. The number of queries does not grow with the lines'."""
+    """Suspect the drifts that the newest points of lines show.
+
+    The number of queries does not grow with the number of lines.
+    """
     level = [line for line in lines if line.is_on_one_level()]
     if level:
         for line, known in zip(level, references(level, best_commits(level)), strict=True):
@@ -158,7 +161,7 @@ def look_for_drifts(lines: Sequence[Heading]) -> None:
 
 
 def look_for_drift(line: Heading, known: Sequence[Reference]) -> ChangePoint | None:
-    """Suspect a drift from one of the references that the newest point of a line shows."""
+    """Suspect a drift of one line from one of the ``known`` references, and return it; None if there is none."""
     found: list[tuple[Reference, Drift, float]] = []
     for reference in known:
         if reference.position >= line.level_begins or ratios_within(line.steps, reference.begin, reference.position):
@@ -204,7 +207,10 @@ def suspect_drift(line: Heading, reference: Reference, found: Drift) -> ChangePo
 
 
 def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Reference]]:
-    """For each line, if measured: the last release before its head, the commits AGES days before it, and ``best``."""
+    """For each line its measured references:
+
+    ``best``, the last release before its head, and the commits AGES days before.
+    """
     asked: dict[str, Any] = {
         "series": [line.window.series.pk for line in lines],
         "branches": [line.window.branch.pk for line in lines],
@@ -226,9 +232,9 @@ def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Refer
 
 
 def best_commits(lines: Sequence[Heading]) -> list[int]:
-    """The commit of the best level that each line ever had; replaced when a level is better by the smallest effect.
+    """For each line, the id of the commit with the best level that it ever had.
 
-    So noise does not move the reference.
+    It is replaced only by a level that is better by the smallest effect, so noise does not move the reference.
     """
     with connection.cursor() as cursor:
         cursor.execute(BEST, {"series": [line.window.series.pk for line in lines]})
@@ -246,7 +252,7 @@ def best_commits(lines: Sequence[Heading]) -> list[int]:
 
 
 def best_level(line: Heading, known: tuple[int, float] | None) -> tuple[int, float, bool]:
-    """The commit and the value of the line's best level, and whether it is better than the one ``known`` so far."""
+    """The commit and the value of the line's best level, and whether it is better than the ``known`` one."""
     window, values = line.window, line.window.values
     better = min if METRICS[window.series.metric].better == Direction.LOWER else max
     ends = range(LEVEL, len(values) + 1) if known is None else [len(values)]
@@ -264,7 +270,7 @@ def ratios_within(steps: Sequence[tuple[int, float]], first: int, last: int) -> 
 
 
 def is_news(line: Heading, reference: Reference, found: Drift) -> bool:
-    """Is it a new drift, or a known one that has grown?
+    """Return whether it is a new drift, or a known one that has grown.
 
     A drift that overlaps an earlier one in time and direction is the same one, whatever its reference.
     """
@@ -281,10 +287,10 @@ def is_news(line: Heading, reference: Reference, found: Drift) -> bool:
 
 
 def has_grown_since(line: Heading, reference: Reference, examined: ChangePoint, ratio: float) -> bool:
-    """Is the drift larger than what an earlier examination measured, and than what the line showed at that time?
+    """Return whether the drift is larger than an earlier examination of it.
 
-    Noise that made it look larger than the pairs found it is still there afterwards. The newest level may not share
-    points with the one examined then.
+    It must exceed what the pairs measured then, and what the line showed then: noise that made the drift look larger
+    than the pairs found it is still there afterwards. The newest level may not share points with the one examined then.
     """
     points = line.window.points
     head = next((i for i, point in enumerate(points) if point.commit_id == examined.commit_id), None)
@@ -312,23 +318,23 @@ def product(steps: Iterable[PlacedStep]) -> float:
 
 
 def is_explained(cp: ChangePoint) -> bool:
-    """Do steps that were suspected after a drift explain it?"""
+    """Return whether steps that were suspected after a drift explain it."""
     left = cp.ratio / product(step for step in steps_in(cp) if step.id > cp.pk)
     return (left - 1) * (cp.ratio - 1) <= 0 or abs(left - 1) < smallest_effect(cp.series)
 
 
 def waits_for_a_step(cp: ChangePoint) -> bool:
-    """Is a step between the ends of a drift not settled yet? Then it is not known how much it explains."""
+    """Return whether a step between the ends of a drift is not settled yet, so it is not known how much it explains."""
     return cp.kind == Kind.DRIFT and any(step.status in ChangePoint.OPEN for step in steps_in(cp))
 
 
 def steps_seen_by_pairs(cp: ChangePoint) -> float:
-    """The part of the ratio in pairs of a drift's ends that comes from steps of the code between them."""
+    """The product of the ratios of the code's steps between a drift's ends: that part of its ratio is no drift."""
     return product(step for step in steps_in(cp) if step.status in (Status.CONFIRMED, Status.HISTORY))
 
 
 def drift_in_words(cp: ChangePoint) -> str:
-    """What an alert says about a drift."""
+    """The sentence of an alert about a drift."""
     places = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     ago = places.get(cp.commit_id, 0) - places.get(cp.before_id, 0)
     low, high = sorted((cp.low - 1, cp.high - 1))

@@ -15,21 +15,21 @@ from speedtrack.runs.models import Run, Series
 
 
 class SmallestEffects:
-    """The smallest effects of a project, as ratios; one query for all metrics, when the first is asked for."""
+    """The smallest effects of a project, as ratios; they are read by one query when the first is needed."""
 
     def __init__(self, project_id: int) -> None:
         self.project_id = project_id
 
     @cached_property
     def suite(self) -> Suite:
-        """The part of the newest suite that says them."""
+        """The newest suite, with only the section that states smallest effects."""
         runs = Run.objects.own().filter(project=self.project_id).order_by("-id")
         overrides = runs.values_list("suite__definition__metrics", flat=True).first()
         return Suite(definition={"metrics": overrides or {}})
 
     @cached_property
     def of_outside(self) -> dict[str, float]:
-        """The smallest effects that the project states for metrics from outside, by key."""
+        """By key: the smallest effects that the project states for metrics from outside."""
         stated = OutsideMetric.objects.filter(project=self.project_id, smallest_effect__isnull=False)
         return {key: effect for key, effect in stated.values_list("key", "smallest_effect") if effect is not None}
 
@@ -40,13 +40,13 @@ class SmallestEffects:
         return self.stated(series.metric, effect_unless_stated(series))
 
     def stated(self, metric: str, default: float) -> float:
-        """What the project states of a metric, or the default."""
+        """The smallest effect that the project states for a metric, or the default."""
         if is_outside(metric):
             return self.of_outside.get(metric, default)
         return self.suite.smallest_effect(metric, default)
 
     def of_many(self, metrics: Mapping[int, str]) -> dict[int, float]:
-        """The smallest effect of each series, by the metrics of all: one more query at most, however many there are."""
+        """By series id: its smallest effect. ``metrics``: series id -> metric. At most one query more."""
         steady = [pk for pk, metric in metrics.items() if METRICS[metric].follows_floor]
         floors = NoiseFloor.objects.filter(series__in=steady, smallest__isnull=False).order_by("series", "-id")
         newest = dict(floors.distinct("series").values_list("series", "smallest")) if steady else {}
@@ -74,7 +74,7 @@ def smallest_effect(series: Series) -> float:
 
 
 def effect_unless_stated(series: Series) -> float:
-    """The smallest effect of a series whose suite states none."""
+    """The smallest effect of a series whose suite does not state one."""
     metric = METRICS[series.metric]
     if not metric.follows_floor:
         return metric.smallest_effect
@@ -83,7 +83,10 @@ def effect_unless_stated(series: Series) -> float:
 
 
 def steady_effect(metric: Metric, detectable: float | None) -> float:
-    """The smallest effect of a metric on a machine whose A/A runs show changes from this size on."""
+    """The smallest effect of a metric on a machine.
+
+    ``detectable``: the smallest change that A/A runs on the machine show, as a share; None if unknown.
+    """
     if metric.counted:
         return max(metric.smallest_effect, detectable or 0.0)
     if metric.steady_effect is None or detectable is None:

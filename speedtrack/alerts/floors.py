@@ -52,7 +52,7 @@ IDLE = timedelta(minutes=10)  # without work before this begins: pushes come in 
 
 
 def plan_idle_work() -> int:
-    """Queue a due paired run on every idle machine; returns how many. Safe to run any number of times."""
+    """Queue a due paired run on every idle machine. Return the number of runs. Safe to run any number of times."""
     planned = 0
     for machine in unasked_machines():
         Machine.objects.filter(pk=machine.pk).update(aa_looked_at=Now())
@@ -61,7 +61,7 @@ def plan_idle_work() -> int:
 
 
 def unasked_machines() -> QuerySet[Machine]:
-    """Idle machines that were not checked for due pairs lately."""
+    """Idle machines for which due pairs have not been looked up lately."""
     runs = Run.objects.filter(machine=OuterRef("pk"))
     unfinished = Run.objects.unfinished().filter(machine=OuterRef("pk"))
     busy = Exists(unfinished) | Exists(runs.filter(ended_at__gt=Now() - IDLE))
@@ -71,7 +71,10 @@ def unasked_machines() -> QuerySet[Machine]:
 
 
 def plan_one(machine: Machine) -> bool:
-    """Queue one due A/A run on this machine. One at a time, so that a push does not wait for many."""
+    """Queue one due paired run on this machine. Return whether there was one.
+
+    One at a time, so that a push does not wait for many.
+    """
     for project in machine.projects.all():
         measured = measured_runs(machine, project)
         newest = newest_point(measured)
@@ -94,7 +97,10 @@ def measured_runs(machine: Machine, project: Project) -> QuerySet[Run]:
 
 
 def newest_point(measured: QuerySet[Run]) -> Measurement | None:
-    """The last stored point of the run that ended last. Its measurements are few; those of all runs are not."""
+    """A stored point of the run that ended last; None without one.
+
+    Only that run's measurements are sorted: they are few, those of all runs are not.
+    """
     run = measured.order_by("-ended_at").first()
     if run is None:
         return None
@@ -103,7 +109,7 @@ def newest_point(measured: QuerySet[Run]) -> Measurement | None:
 
 
 def usual_plans(project: Project) -> list[planning.Plan]:
-    """What A/A runs of the project measure."""
+    """The plans of the A/A runs of a project."""
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     usual = usual_benchmarks(definition, benchmarks)
@@ -111,9 +117,9 @@ def usual_plans(project: Project) -> list[planning.Plan]:
 
 
 def plans_for(plan: planning.Plan, definition: Definition, benchmarks: Iterable[Benchmark]) -> list[planning.Plan]:
-    """The plans of pairs of these benchmarks, and of counts of those whose instructions are counted, if there are any.
+    """The plans to measure these benchmarks: one in pairs, one by counts where instructions are counted.
 
-    A run measures pairs or counts, so these are two runs.
+    These are two runs, because a run measures either pairs or counts.
     """
     functions = {section.name: definition.functions_of(section) for section in definition.benchmark}
     counted = [one for one in benchmarks if functions.get(one.name)]
@@ -125,7 +131,7 @@ def plans_for(plan: planning.Plan, definition: Definition, benchmarks: Iterable[
 
 
 def is_due(plan: planning.Plan, machine: Machine, newest: Measurement) -> bool:
-    """Is the last A/A run of a plan too old, or of another environment?"""
+    """Return whether the last A/A run of a plan is too old, or was made in another environment."""
     place = {"project": plan.project, "machine": machine, "benchmark_set": plan.benchmark_set}
     runs = Run.objects.filter(**place, reason=Reason.AA, metrics=list(plan.metrics))
     last = runs.filter(created__gt=Now() - timedelta(settings.AA_EVERY_DAYS)).order_by("-id").first()
@@ -133,7 +139,7 @@ def is_due(plan: planning.Plan, machine: Machine, newest: Measurement) -> bool:
 
 
 def environment_changed(run: Run, newest: Measurement) -> bool:
-    """Has the machine's environment changed between this A/A run and the newest measurement?"""
+    """Return whether the machine's environment has changed between an A/A run and the newest measurement."""
     measured = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark=newest.series.benchmark_id)
     known = set(measured.values_list("series__environment", flat=True))
     ended = newest.attempt.ended_at
@@ -141,7 +147,7 @@ def environment_changed(run: Run, newest: Measurement) -> bool:
 
 
 def measure_noise(selection: RunSelection) -> int:
-    """Queue A/A runs by hand, before all waiting runs; returns how many."""
+    """Queue A/A runs by hand, before all waiting runs. Return the number of runs."""
     both = planning.Plan(
         selection.project, selection.suite, selection.benchmark_set, Reason.AA, priority=PRIORITY["manual"]
     )
@@ -153,7 +159,10 @@ def measure_noise(selection: RunSelection) -> int:
 
 
 def runs_due() -> RunQuerySet:
-    """Runs of identical builds whose floors are not stored yet. Reads only runs that were not checked before."""
+    """Runs of identical builds whose noise floors are not stored yet.
+
+    Looks only at runs that were not checked before.
+    """
     head = Build.objects.filter(attempt=OuterRef("attempt"), side=Side.HEAD, artifacts=OuterRef("artifacts"))
     base = Build.objects.filter(attempt__run=OuterRef("pk"), attempt__token=OuterRef("lease_token"), side=Side.BASE)
     twins = base.filter(Exists(head), succeeded=True)
@@ -163,7 +172,7 @@ def runs_due() -> RunQuerySet:
 
 @transaction.atomic
 def store_due() -> int:
-    """Store the noise floors of every run of identical builds that has none yet; returns how many runs."""
+    """Store the noise floors of all runs of identical builds that have none yet. Return the number of runs."""
     ended = Run.objects.filter(floors_due=True).select_for_update(skip_locked=True)
     looked_at = list(ended.values_list("pk", flat=True))
     runs = list(runs_due().filter(pk__in=looked_at))

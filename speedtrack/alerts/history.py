@@ -41,7 +41,7 @@ def why_not_measurable(series: Series) -> str:
 
 
 def write_history_verdict(window: Window, verdict: HistoryVerdict, why: str) -> None:
-    """Write a verdict of the history: into the open suspicion that it is about, or as a new change point.
+    """Write a verdict of the history into the open suspicion that it is about, or as a new change point.
 
     ``why``: why the series cannot be measured again.
     """
@@ -81,7 +81,7 @@ def settled_fields(verdict: HistoryVerdict, why: str) -> dict[str, Any]:
 
 
 def take_over(cp: ChangePoint, why: str) -> bool:
-    """Settle by history a suspicion that could not be measured again. False if the history shows nothing there."""
+    """Settle a suspicion that could not be measured again by the history. False if the history shows nothing there."""
     if cp.kind != Kind.STEP:
         return False
     place = positions_of(cp.branch, [cp.commit_id]).get(cp.commit_id)

@@ -43,7 +43,7 @@ UNFOUNDED = lines.sql("""
 class PlacedStep(NamedTuple):
     """A step of a series at its place on a branch.
 
-    ``first`` is the position of the commit before it, None where that is not on the branch.
+    ``first``: the position of the commit before it; None if that is not on the branch.
     """
 
     id: int
@@ -55,7 +55,7 @@ class PlacedStep(NamedTuple):
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of a series, whatever their status: those on a branch, and the ids of confirmed ones that are not."""
+    """The steps of a series, whatever their status: those on a branch, and ids of confirmed ones that are not on it."""
 
     placed: list[PlacedStep]
     elsewhere: list[int]
@@ -83,7 +83,7 @@ def steps_of_lines(of: Sequence[tuple[Series, Branch]]) -> list[Steps]:
 
 
 def unfounded_suspicions(series: Sequence[Series]) -> list[int]:
-    """The ids of suspicions of these series that lost one of the two points between which they lie."""
+    """The ids of suspicions of these series that have lost one of the two points between which they lie."""
     with connection.cursor() as cursor:
         cursor.execute(UNFOUNDED, {"series": [one.pk for one in series]})
         return [pk for (pk,) in cursor]
@@ -91,9 +91,9 @@ def unfounded_suspicions(series: Sequence[Series]) -> list[int]:
 
 @dataclass(frozen=True)
 class KnownChange:
-    """A change point of the series, and the points of the line in its range: ``first`` to ``last``.
+    """A change point of the series, with the points of the line in its range, ``first`` to ``last``.
 
-    If its commit was found by bisection and is no point itself, the first point after it stands for it.
+    If its commit was found by bisection and has no point itself, the first point after it stands for it.
     """
 
     change_point: ChangePoint
@@ -106,7 +106,7 @@ class KnownChange:
 
     @property
     def is_reported(self) -> bool:
-        """Was it confirmed by pairs, or by the history?"""
+        """Return whether it was confirmed, by pairs or by the history."""
         return self.change_point.status in (Status.CONFIRMED, Status.HISTORY)
 
     @property
@@ -119,7 +119,7 @@ class KnownChange:
         return self.change_point.ratio > 1
 
     def is_same(self, shift: Shift) -> bool:
-        """Is the shift this same change?"""
+        """Return whether the shift is this same change."""
         if self.is_open and self.first <= shift.index <= self.last:
             return True
         settled = self.settled()
@@ -128,10 +128,10 @@ class KnownChange:
         return self.is_up == (shift.ratio > 1) and self.first - NEAR <= shift.index <= self.last + NEAR
 
     def settled(self) -> SettledShift | None:
-        """What the detector takes for granted, because pairs or a person decided it; else None.
+        """The change as the detector takes it for granted; None unless pairs or a person decided it.
 
-        A change that is being measured or could not be settled is not taken for granted: it divides the line where the
-        detector sees it, and is not suspected twice.
+        A change that is being measured or could not be settled divides the line where the detector sees it, and is not
+        suspected twice.
         """
         cp = self.change_point
         if cp.status not in (*LEVELS, Status.REFUTED):
@@ -142,19 +142,22 @@ class KnownChange:
 
 @dataclass(frozen=True)
 class KnownLine:
-    """The steps known of a window's line, and those ``rewritten`` into it."""
+    """The known steps of a window's line, and confirmed steps ``rewritten`` into it by a rebase."""
 
     steps: Steps
     rewritten: list[ChangeRange]
     changes: list[KnownChange]
 
     def placed(self) -> list[PlacedStep]:
-        """All of them, at their places on the branch."""
+        """All known steps, at their places on the branch."""
         return [*self.steps.placed, *(PlacedStep(cp.pk, cp.status, cp.ratio, *at) for cp, *at in self.rewritten)]
 
 
 def known_lines(windows: Sequence[Window]) -> list[KnownLine]:
-    """What is known of the line of each window, which has points. The number of queries does not grow with theirs."""
+    """The known steps of the line of each window; each window has points.
+
+    The number of queries does not grow with the number of windows.
+    """
     steps = steps_of_lines([(window.series, window.branch) for window in windows])
     gone = gone_changes({pk for one in steps for pk in one.elsewhere})
     ranges = [ranges_in(window, of_line) for window, of_line in zip(windows, steps, strict=True)]
@@ -174,7 +177,7 @@ def known_lines(windows: Sequence[Window]) -> list[KnownLine]:
 
 
 def ranges_in(window: Window, steps: Steps) -> dict[int, tuple[int, int]]:
-    """The range of each step that overlaps the window, by id."""
+    """By id of each step that overlaps the window: the positions of its two ends."""
     first, last = window.points[0].position, window.points[-1].position
     return {
         step.id: (step.first, step.last)
@@ -184,7 +187,7 @@ def ranges_in(window: Window, steps: Steps) -> dict[int, tuple[int, int]]:
 
 
 def gone_changes(pks: Collection[int]) -> dict[int, ChangePoint]:
-    """Those of these change points whose commits are on no live branch any more, by id."""
+    """By id: those of these change points whose commits are on no live branch any more."""
     if not pks:
         return {}
     alive = Position.objects.filter(commit=OuterRef("commit"), branch__deleted_at=None)
@@ -192,10 +195,10 @@ def gone_changes(pks: Collection[int]) -> dict[int, ChangePoint]:
 
 
 def rewritten_changes(gone: Iterable[ChangePoint], window: Window) -> list[ChangeRange]:
-    """Those of these confirmed changes that were rewritten, at the commits of the line that replaced theirs.
+    """The confirmed changes whose commits a rebase has replaced, each at the commits of the line that replaced them.
 
     A rebase keeps author, author date and subject of a commit. Refuted changes are not carried over: an amended commit
-    keeps them too, and may be slower than the one that was measured.
+    keeps all that too, and may be slower than the one that was measured.
     """
     found = []
     for cp in gone:
@@ -206,7 +209,7 @@ def rewritten_changes(gone: Iterable[ChangePoint], window: Window) -> list[Chang
 
 
 def place_of_twin(commit: Commit, window: Window) -> int | None:
-    """The position in the window of a commit, or of the commit that replaced it in a rewrite."""
+    """The position in the window of a commit, or of the commit that replaced it in a rewrite; None without either."""
     same = {name: getattr(commit, name) for name in ("author_name", "author_email", "authored_at", "subject")}
     within = (window.points[0].position, window.points[-1].position)
     places = Position.objects.filter(branch=window.branch, number__range=within)

@@ -28,9 +28,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def sql(query: str) -> str:
-    """The query, with the names of three conditions replaced by the conditions.
+    """Replace three names in a query by SQL conditions.
 
-    IS_POINT: measurement ``m`` is a point of a line, that is accepted and not one side of a pair. IS_CLEAN_POINT: its
+    IS_POINT: measurement ``m`` is a point of a line: it is accepted and not one side of a pair. IS_CLEAN_POINT: its
     value can also be trusted. IS_MEASURED: the commit of position ``p`` has a clean point in series ``s``.
     """
     point = "m.accepted AND NOT m.paired"
@@ -122,12 +122,12 @@ CROSS JOIN LATERAL (
 
 
 def point_measurements() -> QuerySet[Measurement]:
-    """Those for which IS_POINT holds, to be filtered further."""
+    """The measurements for which IS_POINT holds."""
     return Measurement.objects.filter(accepted=True, paired=False)
 
 
 def clean_measurements() -> QuerySet[Measurement]:
-    """Those for which IS_CLEAN_POINT holds, to be filtered further."""
+    """The measurements for which IS_CLEAN_POINT holds."""
     return point_measurements().filter(flags=[])
 
 
@@ -146,9 +146,9 @@ class LinePoint(NamedTuple):
 
 
 class LineColumns(NamedTuple):
-    """The points of one series in commit order: positions, counted from the first one asked for, and summaries.
+    """The points of one series in commit order, as columns.
 
-    ``flags``: those of the points that have any, by position.
+    Positions count from the first position asked for. ``flags``: by position, for points that have any.
     """
 
     series_id: int
@@ -160,7 +160,7 @@ class LineColumns(NamedTuple):
     flags: dict[int, list[str]]
 
     def chosen(self, places: Any) -> "LineColumns":
-        """The same with some of the points, by their indices in these arrays."""
+        """A copy with only the points at these indices."""
         at = self.at[places]
         flags = {place: self.flags[place] for place in self.flags.keys() & set(at.tolist())}
         value, low, high, n = (column[places] for column in (self.value, self.low, self.high, self.n))
@@ -180,7 +180,7 @@ class TrialPoint(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """The part of a series' line along a branch between two positions."""
+    """The part of a series' line along a branch from one position to another."""
 
     series_id: int
     branch_id: int
@@ -190,7 +190,7 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class Around:
-    """How many clean points before the first position and after the last one are read as well."""
+    """How many clean points to read before the first position and after the last one."""
 
     before: int = 0
     after: int = 0
@@ -213,7 +213,10 @@ def points(series_ids: Iterable[int], branch: Branch, first: int, last: int = EN
 
 
 def samples_by_attempt(points: Iterable[LinePoint]) -> dict[tuple[int, int, int], list[float]]:
-    """The clean samples (all, if none is clean) by series, commit and attempt; absent where they have been deleted."""
+    """By (series id, commit id, attempt): its clean samples, or all if none is clean.
+
+    Absent where they have been deleted.
+    """
     keys = [(row.series_id, row.commit_id, row.attempt_id) for row in points]
     measurements = point_measurements().filter(
         series__in={k[0] for k in keys}, commit__in={k[1] for k in keys}, attempt__in={k[2] for k in keys}
@@ -224,7 +227,7 @@ def samples_by_attempt(points: Iterable[LinePoint]) -> dict[tuple[int, int, int]
 
 
 def samples_of_measurements(measurement_ids: Iterable[int]) -> dict[int, list[float]]:
-    """The clean samples of measurements by id; all of them if none is clean. Absent where they have been deleted."""
+    """By measurement id: its clean samples, or all if none is clean. Absent where they have been deleted."""
     stored = Samples.objects.filter(measurement__in=list(measurement_ids)).order_by("measurement")
     return {one.measurement_id: list((one.clean_by_trial or one.by_trial).values()) for one in stored}
 
@@ -232,7 +235,7 @@ def samples_of_measurements(measurement_ids: Iterable[int]) -> dict[int, list[fl
 def pooled(group: Sequence[LinePoint], samples: dict[tuple[int, int, int], list[float]]) -> LinePoint:
     """Several measurements of one commit by one series as one point; only the clean ones, if there are any.
 
-    One whose samples have been deleted counts as one sample: its median.
+    A measurement whose samples have been deleted counts as one sample: its median.
     """
     clean = [row for row in group if not row.flags] or group
     of_rows = [samples.get((row.series_id, row.commit_id, row.attempt_id)) or [row.value] for row in clean]
@@ -242,13 +245,16 @@ def pooled(group: Sequence[LinePoint], samples: dict[tuple[int, int, int], list[
 
 
 def columns(series_ids: Iterable[int], branch: Branch, first: int, last: int = END) -> list[LineColumns]:
-    """The same points as columns, for charts; series with points there, in the order of their first points."""
+    """The points of ``points`` as columns, for charts: one entry per series with points.
+
+    In the order of their first points.
+    """
     (found,) = columns_along([PathOfSeries(branch, first, last, list(series_ids))])
     return found
 
 
 class PathOfSeries(NamedTuple):
-    """A stretch of a branch, and the series whose points along it are asked for."""
+    """A stretch of a branch, and the series whose points along it are wanted."""
 
     branch: Branch
     first: int
@@ -274,7 +280,7 @@ def columns_along(paths: Sequence[PathOfSeries]) -> list[list[LineColumns]]:
 
 
 def columns_of_path(path: PathOfSeries, rows: list[tuple[Any, ...]]) -> list[LineColumns]:
-    """The columns of one path. ``rows``: of COLUMNS, without the place; the first one is that of the path."""
+    """The columns of one path. ``rows``: the path's rows of COLUMNS, without the number of the path."""
     way, *rows = rows
     if not rows:
         return []
@@ -288,7 +294,10 @@ def columns_of_path(path: PathOfSeries, rows: list[tuple[Any, ...]]) -> list[Lin
 
 
 def line_columns(row: tuple[Any, ...], commits: Array, places: Array) -> LineColumns:
-    """A row of COLUMNS. ``commits``: the ids of the path, ascending; ``places``: their positions."""
+    """The columns of one series from a row of COLUMNS.
+
+    ``commits``: the ids of the path's commits, ascending; ``places``: their positions.
+    """
     series_id, ids, *summaries, flags = row
     at = places[np.searchsorted(commits, array_of(ids))]
     order = np.argsort(at, kind="stable")
@@ -299,13 +308,13 @@ def line_columns(row: tuple[Any, ...], commits: Array, places: Array) -> LineCol
 
 
 def array_of(sent: bytes) -> Array:
-    """The elements of an array without nulls as ``array_send`` writes it: after a head, each with its size."""
+    """Decode an array without nulls from PostgreSQL's binary form."""
     kind = KINDS[int.from_bytes(sent[8:12])]
     return np.frombuffer(sent, [("size", ">i4"), ("value", f">{kind}")], offset=HEAD)["value"].astype(kind)
 
 
 def pooled_columns(series_id: int, branch: Branch, first: int, last: int) -> LineColumns:
-    """The columns of a series that measured some commit more than once."""
+    """The columns of a series that has measured some commits more than once."""
     found = points([series_id], branch, first, last)
     at, value, low, high, n = (np.array([getattr(p, name) for p in found]) for name in ("position", *SUMMARY))
     flags = {p.position - first: p.flags for p in found if p.flags}
@@ -330,7 +339,7 @@ def trial_points(stretches: Sequence[Stretch], around: Around = Around()) -> lis
 
 
 def points_of_samples(numbers: list[int], commits: list[int], values: list[float]) -> list[TrialPoint]:
-    """The points whose samples these are; those of one point stand together."""
+    """Build points from samples, given as columns in which the samples of one point are neighbours."""
     begins = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1]]
     trials = [tuple(values[begin:end]) for begin, end in pairwise([*begins, len(values)])]
     return [

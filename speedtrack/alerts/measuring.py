@@ -1,4 +1,4 @@
-"""Measure commits because a person on a page asks for it: one, or two against each other in pairs."""
+"""Measure because a person on a page asks for it: a single commit, or two commits against each other in pairs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class NotMeasurable(Exception):
 
 
 @dataclass(frozen=True)
-class AskedPairs:
-    """What a person's request led to. ``is_new``: it was queued now, not before."""
+class RequestedRun:
+    """The run that a person's request led to. ``is_new``: it was queued by this request."""
 
     run: Run
     is_new: bool
 
 
 @transaction.atomic
-def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[str]) -> AskedPairs:
+def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[str]) -> RequestedRun:
     """Queue pairs of two commits for some benchmarks, the first MOST_BENCHMARKS of them, unless such a run waits.
 
     They are those of the suite with which the machine last measured the head. Raises NotMeasurable.
@@ -40,7 +40,7 @@ def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[st
         raise NotMeasurable(f"{machine} has no runner here: its results are sent in")
     earlier = Run.objects.filter(base=base, commit=head, machine=machine, reason=Reason.MANUAL)
     if waiting := earlier.unfinished().order_by("-id").first():
-        return AskedPairs(waiting, is_new=False)
+        return RequestedRun(waiting, is_new=False)
     own = Run.objects.own().filter(commit=head, machine=machine, project=head.project_id)
     measured = own.filter(attempts__measurements__accepted=True).select_related("suite")
     run = measured.order_by("-id").first()
@@ -61,11 +61,11 @@ def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[st
         trials=planning.PAIRS,
         metrics=planning.METRICS_OF_PAIRS,
     )
-    return AskedPairs(plan_next_round(plan, head.pk, machine), is_new=True)
+    return RequestedRun(plan_next_round(plan, head.pk, machine), is_new=True)
 
 
 @transaction.atomic
-def measure_commit(commit: Commit, machine_id: int | None = None) -> AskedPairs:
+def measure_commit(commit: Commit, machine_id: int | None = None) -> RequestedRun:
     """Queue a commit's usual benchmarks on all machines of its project, or on one, unless such a run waits.
 
     Raises NotMeasurable, or DefinitionError for an invalid suite.
@@ -77,9 +77,9 @@ def measure_commit(commit: Commit, machine_id: int | None = None) -> AskedPairs:
         raise NotMeasurable(f"no machine measures {project.name}: `manage.py machine add NAME` registers one")
     own = Run.objects.own().filter(project=project, commit=commit, machine__in=machines)
     if waiting := own.unfinished().order_by("id").first():
-        return AskedPairs(waiting, is_new=False)
+        return RequestedRun(waiting, is_new=False)
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     usual = store_set(suite, usual_benchmarks(definition, benchmarks))
     queue_by_hand(RunSelection(project, suite, usual, machines, {commit.pk: 0}))
-    return AskedPairs(own.latest("id"), is_new=True)
+    return RequestedRun(own.latest("id"), is_new=True)

@@ -50,17 +50,17 @@ def mute(project: Project, quiet: MuteRequest, who: User) -> Mute:
 
 
 def end_mute(mute: Mute, who: User) -> bool:
-    """End a mute early. False if it has ended meanwhile."""
+    """End a mute early. False if it has already ended."""
     return Mute.objects.in_force().filter(pk=mute.pk).update(ended_at=Now(), ended_by=who) == 1
 
 
 def mute_of(series: Series) -> Mute | None:
-    """What mutes a series now."""
+    """The mute that covers a series now; None if there is none."""
     return Mute.objects.in_force().of(series).select_related("machine").first()
 
 
 def mutes_of(change_points: Iterable[ChangePoint]) -> dict[int, Mute]:
-    """What mutes each of these change points now, by id; one query for all."""
+    """By id of each muted change point: the mute that covers it now. One query for all."""
     found = list(change_points)
     projects = {cp.series.project_id for cp in found}
     mutes = list(Mute.objects.in_force().filter(project__in=projects).select_related("machine").order_by("until", "id"))
@@ -68,5 +68,5 @@ def mutes_of(change_points: Iterable[ChangePoint]) -> dict[int, Mute]:
 
 
 def mutes_in_force(project: Project) -> QuerySet[Mute]:
-    """The mutes of a project that are in force, the next to end first."""
+    """The mutes of a project that are in force now, the next to end first."""
     return project.mutes.in_force().select_related("machine", "who").order_by("until", "id")

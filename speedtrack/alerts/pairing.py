@@ -38,7 +38,7 @@ class Pair:
 
 
 def plan_pairs(pair: Pair, change_points: Iterable[ChangePoint], trials: int) -> Run:
-    """Queue a paired run of all benchmarks of these change points, of so many pairs each."""
+    """Queue a paired run of the benchmarks of all these change points, with ``trials`` pairs of each."""
     group = list(change_points)
     benchmarks = {cp.series.benchmark_id: cp.series.benchmark for cp in group}
     suite = suite_of(group[0])
@@ -61,7 +61,10 @@ def plan_next_round(plan: planning.Plan, commit_id: int, machine: Machine) -> Ru
 
 
 def measured_runs(cp: ChangePoint, base_id: int | None, commit_id: int) -> QuerySet[Run]:
-    """The change point's ended paired runs of these two commits, oldest first; a failed one has measured some pairs."""
+    """The change point's ended paired runs of these two commits, oldest first.
+
+    Failed runs are among them: they have measured some pairs.
+    """
     return cp.runs.filter(base=base_id, commit=commit_id, status__in=MEASURED).order_by("id")
 
 
@@ -71,7 +74,7 @@ def measured_pairs(cp: ChangePoint, base_id: int | None, commit_id: int) -> list
 
 
 def measuring_s(runs: Iterable[Run]) -> float:
-    """How long these paired runs took from their first trial to their last, in seconds; not the builds before."""
+    """Seconds that these paired runs took from their first trial to their last, without the builds before."""
     ends = ExpressionWrapper(F("started_at") + F("seconds") * timedelta(seconds=1), DateTimeField())
     results = Result.objects.filter(attempt__run__in=[run.pk for run in runs], attempt__outcome__in=MEASURED)
     spans = (
@@ -98,7 +101,7 @@ Sides = dict[tuple[int, int, str, str], dict[int, float]]
 
 
 def samples_by_side(runs: Iterable[int], **measured: object) -> Sides:
-    """The clean samples of paired runs: of all their measurements, or of those for which these conditions hold."""
+    """The clean samples of paired runs; ``measured``: conditions on their measurements."""
     conditions = {f"measurement__{name}": value for name, value in measured.items()}
     found = Samples.objects.filter(measurement__attempt__run__in=list(runs), measurement__accepted=True, **conditions)
     place = ("attempt__run_id", "series__benchmark_id", "series__metric", "side")
@@ -116,19 +119,19 @@ def pairs_of(sides: Sides, run: int, series: Series) -> list[tuple[float, float]
 
 
 def suite_of(cp: ChangePoint) -> Suite:
-    """A suite with which the series was measured, so that the pairs measure the same thing."""
+    """A suite with which the series was measured, so that pairs measure the same workload."""
     measurements = Measurement.objects.filter(series=cp.series, accepted=True)
     return measurements.select_related("attempt__run__suite").latest("id").attempt.run.suite
 
 
 def same_binary(cp: ChangePoint) -> bool:
-    """Did the machine build bit-identical artifacts of both commits? Then no measurement of them can differ."""
+    """Return whether the machine built bit-identical artifacts of both commits, so that no measurement can differ."""
     before, after = (artifacts(cp.series.machine, commit) for commit in (cp.before, cp.commit))
     return before is not None and before == after
 
 
 def artifacts(machine: Machine, commit: Commit) -> dict[str, str] | None:
-    """Name -> digest of what the machine last built of a commit; None if it built nothing."""
+    """The artifacts (name -> digest) that the machine last built of a commit; None if it built none."""
     builds = Build.objects.filter(attempt__run__machine=machine, commit=commit, succeeded=True)
     build = builds.order_by("-id").first()
     return {name: str(artifact["digest"]) for name, artifact in build.artifacts.items()} if build else None

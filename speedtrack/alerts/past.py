@@ -25,7 +25,10 @@ FRESH = timedelta(days=7)
 
 
 def mark_past(suspicion: ChangePoint, new: Iterable[int]) -> None:
-    """Mark a new suspicion as the past if it is. ``new``: the commits of the new points that showed it."""
+    """Mark a new suspicion as the past, unless it is news.
+
+    ``new``: the ids of the commits whose new points showed it.
+    """
     points = lines.point_measurements().filter(series=suspicion.series_id)
     sent_at_once = Q(
         attempt__run__reason=Reason.IMPORT, commit__committed_at__gt=F("attempt__started_at") - Value(FRESH)

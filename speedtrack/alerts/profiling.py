@@ -1,4 +1,4 @@
-"""Profiles for alerts: of the two commits, under the benchmarks that got slower, on the machine that showed it."""
+"""Profiles for alerts: of both commits, under the benchmarks that got slower, on the machine that showed it."""
 
 from django.db.models import Exists, OuterRef
 
@@ -13,7 +13,7 @@ MOST_BENCHMARKS = 3  # of one alert, those that moved most: each takes some seco
 
 
 def plan_missing_profiles() -> int:
-    """Queue a profile run for every confirmed alert without one; returns how many."""
+    """Queue a profile run for every confirmed alert without one. Return the number of runs."""
     has_one = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
     alerts = Alert.objects.work().filter(~Exists(has_one), status=Alert.Status.CONFIRMED)
     planned = 0

@@ -1,4 +1,4 @@
-"""What the pairs of a pull request say: each benchmark and metric of its head against its merge base."""
+"""Compare the head of a pull request with its merge base, by the pairs of each benchmark and metric."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class PairedAnswer(NamedTuple):
 
     @property
     def change(self) -> str:
-        """Of the head against the base."""
+        """The ratio in words: a percentage or a factor."""
         return numbers.change(self.ratio)
 
     @property
@@ -43,7 +43,10 @@ class PairedAnswer(NamedTuple):
 
 
 def answers_of(project_id: int, runs: Sequence[Run]) -> list[PairedAnswer]:
-    """What paired runs of the same two commits say, what differs first. Their rows must have their machines."""
+    """The answers of paired runs of the same two commits; those that differ come first.
+
+    The runs must have their machines loaded.
+    """
     done = [run for run in runs if run.status in MEASURED]
     metrics = {run.pk: set(run.metrics or [HEADLINE]) for run in done}
     sides = pairing.samples_by_side(metrics, series__metric__in={name for names in metrics.values() for name in names})

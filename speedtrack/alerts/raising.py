@@ -17,9 +17,10 @@ Status = ChangePoint.Status
 
 
 def raise_alerts() -> int:
-    """Raise alerts for confirmed changes without one, once all suspicions of their range are settled; how many.
+    """Raise alerts for confirmed changes without one, once all suspicions of their range are settled.
 
-    Slowdowns come first, and news before the past, so that the alert of a cause describes its most important change.
+    Returns the number of alerts. Slowdowns come first, and news before the past, so that the alert of a cause describes
+    its most important change.
     """
     raised: set[int] = set()
     by_history = Q(status=Status.HISTORY, series__project__mail_history_verdicts=True)
@@ -33,7 +34,7 @@ def raise_alerts() -> int:
 
 
 def still_settling(cp: ChangePoint) -> bool:
-    """Is a suspicion of the same range still being measured? Then one mail will tell about both."""
+    """Return whether a suspicion of the same range is still being measured; one mail will then report both."""
     project = ChangePoint.objects.settling().filter(branch__project=cp.branch.project)
     return project.filter(kind=cp.kind).overlapping(cp).exists()
 
@@ -141,7 +142,7 @@ def join_alert(alert: Alert, cp: ChangePoint, has_event: bool) -> None:
 
 
 def becomes_work(alert: Alert, cp: ChangePoint) -> bool:
-    """Is this the first slowdown of the alert, or the first that is not muted? Then subscribers must be notified."""
+    """Return whether this is the alert's first slowdown, or its first unmuted one: subscribers must hear of it."""
     if not cp.is_slowdown or not (alert.improvement or alert.muted):
         return False
     muted = mute_of(cp.series) is not None
@@ -171,26 +172,26 @@ def follow_narrowest(alert: Alert, cp: ChangePoint, has_event: bool) -> None:
 
 
 def is_range_taken(alert: Alert, cp: ChangePoint) -> bool:
-    """Does another open alert have exactly the range of the change point?"""
+    """Return whether another open alert has exactly the range of the change point."""
     same = Q(project=alert.project_id, before=cp.before_id, commit=cp.commit_id)
     return Alert.objects.open().filter(same).exclude(pk=alert.pk).exists()
 
 
 def range_in_words(alert: Alert) -> str:
-    """The one commit, or the range."""
+    """The one commit, or the range, in words."""
     one = range_width(alert.branch, alert.before_id, alert.commit_id) == 1
     return alert.commit.short if one else f"{alert.before.short}..{alert.commit.short}"
 
 
 def why_raised(cp: ChangePoint) -> str:
-    """Why an alert is raised."""
+    """The sentence that says why an alert is raised."""
     if cp.status == Status.HISTORY:
         return cp.note
     return drift.drift_in_words(cp) if cp.kind == ChangePoint.Kind.DRIFT else "both sides were measured again"
 
 
 def addition_in_words(cp: ChangePoint, what: str) -> str:
-    """What is said about a further change of an alert."""
+    """The sentence about a further change of an alert, which ends in ``what`` or begins with it."""
     if cp.kind == ChangePoint.Kind.DRIFT:
         return f"{what}: {drift.drift_in_words(cp)}"
     how = "seen in the history" if cp.status == Status.HISTORY else "confirmed"

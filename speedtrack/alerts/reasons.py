@@ -33,7 +33,10 @@ class Why:
 
 
 def why(series: Series, branch: Branch, number: int) -> Why | None:
-    """For the measured commit at a position of a branch, or the next one. None if the series has no points there."""
+    """The judgement of the measured commit at a position of a branch, or of the next one.
+
+    None if the series has no points there.
+    """
     points = points_around(series, branch, number)
     place = next((i for i, point in enumerate(points) if point.position >= number), None)
     if place is None:
@@ -55,12 +58,12 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
 
 
 def divides(cp: ChangePoint) -> bool:
-    """Does a new level begin with it? Not with a refuted change."""
+    """Return whether a new level begins with the change. Not with a refuted one."""
     return cp.status != ChangePoint.Status.REFUTED
 
 
 def changes_on(series: Series, branch: Branch) -> dict[int, list[ChangePoint]]:
-    """The change points of a series by the position of their commit on a branch."""
+    """By position on the branch: the change points of a series whose commit is there."""
     found: dict[int, list[ChangePoint]] = {}
     rows = ChangePoint.objects.filter(series=series, commit__positions__branch=branch).order_by("id")
     places = dict(rows.values_list("pk", "commit__positions__number"))
@@ -70,7 +73,7 @@ def changes_on(series: Series, branch: Branch) -> dict[int, list[ChangePoint]]:
 
 
 def judgement(reason: WindowEvidence) -> str:
-    """What moved, what it had to exceed, and whether it did."""
+    """A sentence: what moved, what it had to exceed, and whether it did."""
     moved = f"{reason.ratio - 1:+.1%} over {reason.after} commit{'' if reason.after == 1 else 's'}"
     if reason.limited_by == Limit.HISTORY:
         return f"{moved}: too little history and too few trials to judge it"
@@ -88,7 +91,7 @@ def history_in_words(found: HistoryVerdict) -> str:
 
 
 def steps_of(cp: ChangePoint) -> list[str]:
-    """What became of a suspicion, and whether anybody was notified."""
+    """Sentences: what became of a suspicion, and whether anybody was notified."""
     steps = [f"{cp.created:%Y-%m-%d %H:%M} suspected, score {cp.score:.2f}"]
     for verdict in cp.verdicts.select_related("base", "commit").order_by("id"):
         steps.append(f"{verdict.created:%Y-%m-%d %H:%M} {verdict_in_words(verdict)}")
@@ -105,7 +108,7 @@ def verdict_in_words(verdict: Verdict) -> str:
 
 
 def alert_in_words(cp: ChangePoint) -> list[str]:
-    """Whether and how the alert of a change point was reported."""
+    """Sentences: whether and how the alert of a change point was reported."""
     if cp.alert is None:
         muted = mute_of(cp.series) if cp.status in (ChangePoint.Status.SUSPECTED, ChangePoint.Status.SETTLING) else None
         return [f"{muted} is muted until {muted.until:%Y-%m-%d}: its alert will be silent"] if muted else []

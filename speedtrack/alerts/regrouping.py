@@ -1,4 +1,4 @@
-"""What people correct about an alert: its commit, and which change points have one cause.
+"""Let people correct an alert: its commit, and which change points have one cause.
 
 Each verb can be reversed: an alert is moved back, change points that were split off are merged again, and a merged
 alert comes back when its change points are split off. The project is locked, as when alerts are raised.
@@ -56,7 +56,10 @@ def split(alert: Alert, change_points: Collection[int], why: str, who: User) -> 
 
 
 def alert_for(old: Alert, chosen: list[ChangePoint]) -> Alert:
-    """The alert for change points that are split off: one of their range that was merged into the old, or a new one."""
+    """The alert for change points that are split off.
+
+    It is the one of their range that was merged into the old alert, or a new one.
+    """
     narrowest = min(chosen, key=lambda cp: (range_width(cp.branch, cp.before_id, cp.commit_id) or 2**31, cp.pk))
     ends = {"before": narrowest.before, "commit": narrowest.commit}
     merged = old.merged.filter(**ends).order_by("id").first()
@@ -103,7 +106,7 @@ def locked_alert(alert: Alert) -> Alert:
 
 
 def place_of(alert: Alert, sha: str) -> tuple[Position, Position]:
-    """The positions of the commit before it and of a commit, on the alert's branch or else on another one."""
+    """The positions of the commit before ``sha`` and of ``sha``, on the alert's branch or otherwise on another one."""
     if len(sha) < 7:
         raise ValueError("name the commit by at least seven characters of its id")
     places = Position.objects.filter(branch__project=alert.project_id, commit__sha__startswith=sha.lower())
@@ -121,7 +124,7 @@ def place_of(alert: Alert, sha: str) -> tuple[Position, Position]:
 
 @contextmanager
 def open_once() -> Iterator[None]:
-    """Turn the database's refusal of a second open alert of one range into words."""
+    """Turn the database's refusal of a second open alert of one range into a message for people."""
     try:
         with transaction.atomic():
             yield
@@ -135,7 +138,7 @@ def save_open(alert: Alert, *fields: str) -> None:
 
 
 def update_improvement(alert: Alert) -> None:
-    """An alert is an improvement if none of its change points is a slowdown."""
+    """Set ``improvement``: an alert is one if none of its change points is a slowdown."""
     points = alert.change_points.select_related("series")
     Alert.objects.filter(pk=alert.pk).update(improvement=not any(cp.is_slowdown for cp in points))
     alert.refresh_from_db(fields=["improvement"])

@@ -1,4 +1,4 @@
-"""Replay the history of a project: what is suspected when, by which new point, and what became of it."""
+"""Replay the history of a project: what was suspected when, by which new point, and what became of it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class WholeLine:
     known: dict[int, list[ChangePoint]]
 
     def suspected(self, seen: int, index: int, judgement: str) -> ReplayEntry:
-        """A shift that is suspected when a point is seen, with what became of it."""
+        """The entry of a shift that is suspected when the point at index ``seen`` arrives, with what became of it."""
         return ReplayEntry(self.series, self.places[seen], self.places[index], True, judgement, self.steps_near(index))
 
     def steps_near(self, index: int) -> list[str]:
@@ -125,7 +125,7 @@ def near_misses(line: WholeLine) -> Iterator[ReplayEntry]:
 
 
 def detect_again(project: Project, since: datetime = ALWAYS) -> int:
-    """Run the detector over the whole history again; returns how many suspicions are new. All of them are the past."""
+    """Run the detector over the whole history again. Return the number of new suspicions, all of them the past."""
     found = 0
     for series in Series.objects.filter(project=project).select_related("project", "benchmark"):
         with transaction.atomic(), isolated(series):

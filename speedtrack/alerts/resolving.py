@@ -32,14 +32,14 @@ BEFORE = 10  # clean points before a change that show the old level
 
 @dataclass(frozen=True)
 class Return:
-    """The commit that undid a change, and the evidence."""
+    """The commit that undid a change, with the evidence for it."""
 
     commit: Commit
     words: str
 
 
 def resolve_alerts() -> int:
-    """Mark fixed alerts, and note reverts that wait for their measurement; returns how many alerts were fixed."""
+    """Mark fixed alerts, and note reverts that wait for their measurement. Return the number of fixed alerts."""
     fixed = 0
     for alert in Alert.objects.work().select_related("project", "branch", "before", "commit").order_by("id"):
         series = Series.objects.filter(change_points__alert=alert).distinct()
@@ -100,7 +100,7 @@ def later_changes(cp: ChangePoint) -> list[ChangePoint]:
 
 
 def branches_of(cp: ChangePoint) -> list[Branch]:
-    """The branches that have the change; first the one on which it was found."""
+    """The branches that contain the change, first the one on which it was found."""
     found = Branch.objects.filter(positions__commit=cp.commit_id).order_by("id")
     return sorted(found, key=lambda branch: (branch.deleted_at is not None, branch.pk != cp.branch_id))
 
@@ -121,7 +121,7 @@ def note_revert(alert: Alert) -> None:
 
 
 def measured_revert(alert: Alert, cp: ChangePoint) -> Return | None:
-    """Does the line of the series show the old level since the revert?"""
+    """The revert, if the line of the series shows the old level since then; otherwise None."""
     if alert.reverted_by is None or cp.ratio <= 0:
         return None
     before, after = levels_around(cp, alert.reverted_by)
@@ -148,7 +148,7 @@ def levels_around(cp: ChangePoint, revert: Commit) -> tuple[list[float], list[fl
 
 @transaction.atomic
 def mark_fixed(alert: Alert, returns: list[Return]) -> bool:
-    """Write that the alert is fixed. False if a person has decided about it meanwhile."""
+    """Store that the alert is fixed. False if a person has decided about it meanwhile."""
     lock_project(alert.project)
     newest = max(returns, key=lambda found: (found.commit.committed_at, found.commit.pk)).commit
     by = alert.reverted_by or newest

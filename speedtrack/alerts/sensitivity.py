@@ -1,6 +1,7 @@
-"""The smallest change that each series would show now, its noise, and the reasons for that noise.
+"""The smallest change that each series would show now, its noise, and likely reasons for the noise.
 
-Computed and kept when detection has judged a series, and when an A/A run has shown its noise; pages read the rows.
+It is computed and stored when detection has judged a series, and when an A/A run has shown its noise; pages read the
+rows.
 """
 
 import math
@@ -52,7 +53,11 @@ class NoiseCause(NamedTuple):
 
 
 class PairedNoise(NamedTuple):
-    """What A/A runs showed: the smallest change that ten pairs confirm, how many runs, how many of them differed."""
+    """The results of A/A runs.
+
+    ``smallest``: the smallest change that ten pairs confirm, as a share; how many runs there were, and how many of them
+    differed.
+    """
 
     smallest: float | None = None
     runs: int = 0
@@ -60,7 +65,7 @@ class PairedNoise(NamedTuple):
 
 
 def judge(series: Iterable[Series], effects: EffectsOfProjects) -> None:
-    """Keep the sensitivity of each watched series with points among the newest commits of its default branch."""
+    """Store the sensitivity of each watched series with points among the newest commits of its default branch."""
     by_project: dict[int, list[Series]] = defaultdict(list)
     for one in series:
         if METRICS[one.metric].watched:
@@ -95,7 +100,7 @@ def judged_rows(project_id: int, series: Sequence[Series], effects: EffectsOfPro
 
 
 def newest(branch: Branch, series: QuerySet[Series]) -> QuerySet[SeriesSensitivity]:
-    """The sensitivity of those of these series that still have points among the newest commits of the branch."""
+    """The stored sensitivity of those of these series that still have points among the newest commits of the branch."""
     return SeriesSensitivity.objects.filter(series__in=series.values("pk"), position__gt=head_of(branch) - COMMITS)
 
 
@@ -112,7 +117,7 @@ def default_branch(project_id: int) -> Branch | None:
 
 
 def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
-    """By series: the positions on the branch where changes that are settled began new levels."""
+    """By series id: the positions on the branch at which settled changes began new levels."""
     settled = (ChangePoint.Status.CONFIRMED, ChangePoint.Status.HISTORY)
     confirmed = ChangePoint.objects.filter(series__in=list(series), status__in=settled)
     starts: dict[int, list[int]] = defaultdict(list)
@@ -123,7 +128,7 @@ def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
 
 
 def on_one_level(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
-    """The clean points, all scaled to one level: confirmed changes are not noise."""
+    """The clean points scaled to one level, since confirmed changes are not noise."""
     clean = [point for point in points if not point.flags and point.value > 0 and point.low > 0]
     bounds = sorted(starts)
     of_level: dict[int, list[float]] = defaultdict(list)
@@ -138,7 +143,7 @@ def on_one_level(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
 
 
 def judge_line(series: Series, points: list[LinePoint], smallest_effect: float) -> SeriesSensitivity:
-    """The sensitivity of a series by clean points on one level."""
+    """The sensitivity of a series, from clean points on one level."""
     level = [math.log(point.value) for point in points]
     error = [standard_error(point) for point in points]
     noise = line_noise(level, error)
@@ -160,7 +165,7 @@ def standard_error(point: LinePoint) -> float:
 
 
 def paired_noise(series: Iterable[int]) -> dict[int, PairedNoise]:
-    """By series: what its A/A runs showed; the smallest change is that of the newest one with enough clean pairs."""
+    """By series id: the results of its A/A runs. The smallest change is that of the newest with enough clean pairs."""
     floors = NoiseFloor.objects.filter(series__in=list(series))
     newest = floors.filter(smallest__isnull=False).order_by("series", "-id").distinct("series")
     smallest = dict(newest.values_list("series", "smallest"))
@@ -172,7 +177,7 @@ def paired_noise(series: Iterable[int]) -> dict[int, PairedNoise]:
 
 
 class FlagCounts:
-    """How many trials of each of these series' benchmarks there were in the newest runs, and with which flags."""
+    """The number of trials in the newest runs and how often each flag occurs, by benchmark of these series."""
 
     def __init__(self, series: Sequence[Series], points: Sequence[LinePoint]) -> None:
         self.trials: Counter[tuple[int, int]] = Counter()
@@ -190,7 +195,7 @@ class FlagCounts:
             self.flags[benchmark, machine].update(set(flags))
 
     def often(self, series: Series) -> list[tuple[str, float]]:
-        """The flags that void the series' metric in many trials, with their share, the most frequent first."""
+        """The (flag, share of trials) of flags that void the series' metric in many trials, the most frequent first."""
         key = series.benchmark_id, series.machine_id
         voids = METRICS[series.metric].voided_by
         shares = [(flag, count / self.trials[key]) for flag, count in self.flags[key].most_common() if flag in voids]
@@ -204,7 +209,7 @@ def noise_of(one: SeriesSensitivity) -> LineNoise | None:
 
 
 def causes_of(one: SeriesSensitivity, flags: FlagCounts, trials: int) -> Iterable[NoiseCause]:
-    """Why a series is so noisy, the most likely reason first."""
+    """Likely reasons for the noise of a series, the most likely first."""
     for flag, share in flags.often(one.series):
         yield NoiseCause(
             f"{flag} in {share:.0%} of its trials", REMEDIES.get(flag, "docs/methodology.md says what it means")

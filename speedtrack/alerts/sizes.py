@@ -1,4 +1,4 @@
-"""The size of a change in the part of its bracket that narrowing has left, by the verdicts on the way there."""
+"""The size of a change in the part of its bracket that narrowing has left, from the verdicts on the way there."""
 
 import math
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def bracket_verdict(cp: ChangePoint) -> Verdict:
 
 
 def size_left(cp: ChangePoint) -> Size | None:
-    """The change between the ends of the range, by pairs that show its last commit. None where ratios mean nothing."""
+    """The size between the ends of the range, by pairs that show its last commit; None if ratios have no meaning."""
     shown = cp.verdicts.filter(answer=Answer.NEW, commit=cp.commit).order_by("-id").first() or bracket_verdict(cp)
     if min(cp.low, shown.low) <= 0:
         return None
@@ -51,7 +51,7 @@ def size_left(cp: ChangePoint) -> Size | None:
 
 
 def size_between(cp: ChangePoint, base_id: int, commit_id: int) -> Size:
-    """The change between two commits of the old level, as narrowing measured it on the way from one to the other."""
+    """The size between two commits of the old level, by what narrowing measured on the way from one to the other."""
     size = Size()
     while commit_id != base_id:
         old = cp.verdicts.filter(answer=Answer.OLD, commit=commit_id).order_by("-id").first()

@@ -1,6 +1,6 @@
-"""Two changes in one bracket: narrowing names the commit of one of them, and the other becomes a suspicion of its own.
+"""When a bracket holds two changes, narrowing names the commit of one; make the other a suspicion of its own.
 
-The pairs of the whole bracket show both changes together, those of the named commit against the last one before it show
+The pairs of the whole bracket show both changes together; those of the named commit against the last one before it show
 its own. Where the difference is clear, the change gets the size of its commit, and the rest is measured again.
 """
 
@@ -13,7 +13,7 @@ Answer = Verdict.Answer
 
 
 def split_off_rest(cp: ChangePoint) -> None:
-    """Give a narrowed change the size that its own commit has, and suspect what its bracket has beside it."""
+    """Set a narrowed change to the size of its own commit, and suspect the rest of the bracket's change."""
     own, bracket = size_left(cp), bracket_verdict(cp)
     if own is None or not own.is_apart(whole := size_of(cp)):
         return
@@ -29,7 +29,7 @@ def split_off_rest(cp: ChangePoint) -> None:
 
 
 def suspect(cp: ChangePoint, before_id: int, commit_id: int, size: Size) -> None:
-    """Raise a suspicion of the same series in another part of the bracket, if it is as large as what is watched."""
+    """Raise a suspicion of the same series in another part of the bracket, if it exceeds the smallest effect."""
     if before_id == commit_id or abs(size.ratio - 1) < verdicts.smallest_effect_of(cp):
         return
     ChangePoint.objects.get_or_create(

@@ -1,4 +1,4 @@
-"""How much the runs of a line differ. A young line does not show it itself, so other series are asked."""
+"""How much the runs of a line differ. A young line does not show that itself, so related series are used instead."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,10 +33,10 @@ CROSS JOIN LATERAL (
 
 
 def spreads_of(asked: Sequence[tuple[Series, Sequence[float], float]]) -> list[float]:
-    """The relative standard deviation between runs of each line: by the line itself, or else by other series.
+    """The relative standard deviation between runs of each line, from the line itself or from other series.
 
-    A line is its series, the values of its points, and the smallest effect. The number of queries does not grow with
-    that of the lines.
+    A line is given as its series, the values of its points, and the smallest effect. The number of queries does not
+    grow with the number of lines.
     """
     own = [spread_between(values) if len(values) >= OWN else None for _, values, _ in asked]
     young = {series.pk: effect for (series, _, effect), spread in zip(asked, own, strict=True) if spread is None}
@@ -45,10 +45,10 @@ def spreads_of(asked: Sequence[tuple[Series, Sequence[float], float]]) -> list[f
 
 
 def spreads_of_kin(smallest_effects: Mapping[int, float]) -> dict[int, float]:
-    """By series: that of the nearest related series; else that of single trials in A/A runs.
+    """By series id: the spread of the nearest related series, otherwise that of single trials in A/A runs.
 
-    Runs differ more than trials. Without either: the smallest effect, since a metric's threshold is set above its usual
-    noise.
+    Runs differ more than trials. Without either, the smallest effect is used: a metric's smallest effect is set above
+    its usual noise.
     """
     known: dict[int, dict[int, list[float]]] = {pk: {} for pk in smallest_effects}
     with connection.cursor() as cursor:

@@ -16,7 +16,10 @@ BESIDE = 5  # measured commits to each side, at most, that give the level of a b
 
 @dataclass(frozen=True)
 class SuiteEffect:
-    """``ratio``: after / before of the headline metric, as a geometric mean over so many benchmarks on one machine."""
+    """The change of the headline metric over the suite on one machine.
+
+    ``ratio``: after / before, as a geometric mean over the benchmarks.
+    """
 
     ratio: float
     benchmarks: int
@@ -29,7 +32,7 @@ class SuiteEffect:
 
 
 def headline_series(alert: Alert, worst: ChangePoint) -> dict[int, int]:
-    """Series id -> benchmark id of the headlines on the machine that saw the worst of it."""
+    """Series id -> benchmark id of the headline metric on the machine that saw the largest slowdown."""
     series = Series.objects.filter(project=alert.project_id, machine=worst.series.machine_id, metric=HEADLINE)
     return dict(series.values_list("pk", "benchmark"))
 

@@ -32,7 +32,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What became of a decision on several alerts. ``refused``: a sentence for each that was not saved."""
+    """The result of one decision on several alerts.
+
+    ``refused``: a sentence for each alert for which it was not saved.
+    """
 
     changed: int
     unchanged: int
@@ -41,7 +44,7 @@ class Decisions:
 
 @transaction.atomic
 def decide(alert: Alert, decision: Decision, who: User) -> bool:
-    """Write a decision, if the alert still has the status that was seen. False if it changes nothing.
+    """Save a decision, if the alert still has the status that was seen. False if it changes nothing.
 
     Raises Stale, and ValueError for a status that a person may not give, or that needs a note and has none.
     """
@@ -91,9 +94,9 @@ def settle(alert: Alert, seen: str, status: str, note: str, who: User) -> bool:
 
 
 def decide_each(seen: Mapping[int, str], action: str, note: str, who: User) -> Decisions:
-    """The same decision on several alerts, each by itself: one that cannot be saved leaves the others alone.
+    """Save the same decision on several alerts, each by itself: one that cannot be saved does not stop the others.
 
-    ``seen``: the status that the person saw of each. ``action``: ``take``, or a status of CHOICES.
+    ``seen``: by alert id, the status that the person saw. ``action``: ``take``, or a status of CHOICES.
     """
     changed, unchanged, refused = 0, 0, []
     known = Alert.objects.select_related("assignee").in_bulk(seen)

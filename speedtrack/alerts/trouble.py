@@ -37,7 +37,7 @@ def isolated(*series: Series) -> Iterator[None]:
 
 
 def clear_trouble(series: Iterable[Series]) -> None:
-    """Forget the failures of series with which all went well."""
+    """Delete the stored failures of series that were judged without one."""
     recovered = [one.pk for one in series if one.failures]
     if recovered:
         Series.objects.filter(pk__in=recovered).update(error="", failures=0, retry_at=None)

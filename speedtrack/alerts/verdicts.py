@@ -1,4 +1,4 @@
-"""What paired runs show about a change point: whether it is there, and on which side of it a commit is."""
+"""What paired runs show about a change point: whether it exists, and on which side of it a commit is."""
 
 import math
 from collections import Counter
@@ -23,8 +23,8 @@ from speedtrack.stats.compare import Comparison, benjamini_hochberg
 class Budget:
     """How many pairs, or counts of each side, settle a suspicion.
 
-    ``first``: of the first round. ``usual``: after so many it is left unsettled. ``most``: with those that a machine
-    without other work measures. ``timed``: the suite says how long; then both are what that time allows.
+    ``first``: of the first round. ``usual``: after so many it is left unsettled. ``most``: including those that an idle
+    machine measures. ``timed``: the suite limits the time; ``usual`` and ``most`` are then what that time allows.
     """
 
     first: int
@@ -45,9 +45,10 @@ Answer = Verdict.Answer
 
 
 def judge_rounds(run: Run, waiting: list[ChangePoint]) -> list[tuple[ChangePoint, Verdict | None]]:
-    """Judge each change by all pairs of the ends of its bracket so far; None if no pair is clean.
+    """Judge each change by all pairs of its bracket's ends so far; the verdict is None if no pair is clean.
 
-    The level holds over all change points of the run together (Benjamini-Hochberg); those it rejects are unknown.
+    The error level holds for all change points of the run together (Benjamini-Hochberg). Changes that this correction
+    does not accept are unknown.
     """
     found: list[tuple[ChangePoint, Comparison | None]] = []
     for cp in waiting:
@@ -63,9 +64,9 @@ def answer_of(comparison: Comparison, significant: bool) -> Answer:
 
 
 def may_tell(run: Run, cp: ChangePoint) -> bool:
-    """Will, or do, the pairs of another suspicion's run decide this one?
+    """Return whether the pairs of another suspicion's run decide this change point, now or once they are measured.
 
-    A run measures every metric of its benchmarks, but repeats a trial only for flags that void those it is to tell. A
+    A run measures every metric of its benchmarks, but repeats a trial only for flags that void the metrics it is for. A
     counting run measures nothing but counts, and no other run does.
     """
     if cp.metric.counted or jobs.is_counted(run):
@@ -74,7 +75,7 @@ def may_tell(run: Run, cp: ChangePoint) -> bool:
 
 
 def pairs_spent(cp: ChangePoint, base_id: int | None, commit_id: int) -> int:
-    """How many pairs of two commits were measured for the change point, flagged ones included."""
+    """The number of pairs of two commits that were measured for the change point, including flagged ones."""
     return measured_runs(cp, base_id, commit_id).aggregate(spent=Sum("trials"))["spent"] or 0
 
 
@@ -83,7 +84,7 @@ def usual_budget(cp: ChangePoint) -> Budget:
 
 
 def budget_of(cp: ChangePoint, base_id: int | None, commit_id: int) -> Budget:
-    """The budget for these two commits, by the time that their pairs took so far where the suite says how long."""
+    """The budget for these two commits. If the suite limits the time, it follows from the time of the pairs so far."""
     budget, allowed_s = usual_budget(cp), suite_of(cp).settling_s
     if allowed_s is None:
         return budget
@@ -95,17 +96,20 @@ def budget_of(cp: ChangePoint, base_id: int | None, commit_id: int) -> Budget:
 
 
 def seconds_spent(cp: ChangePoint, base_id: int | None, commit_id: int) -> float:
-    """How long the pairs of two commits were measured for the change point, together with others of the same runs."""
+    """Seconds for which the pairs of two commits were measured for the change point, with others of the same runs."""
     return measuring_s(measured_runs(cp, base_id, commit_id))
 
 
 def level_of(group: list[ChangePoint]) -> float:
-    """The level of one look. Pairs may be looked at as often as one likes; the looks at counts share it."""
+    """The error level of one look.
+
+    Pairs may be looked at any number of times; the looks at counts share the level.
+    """
     return LEVEL / COUNT_LOOKS if any(cp.metric.counted for cp in group) else LEVEL
 
 
 def measured_all(run: Run, cp: ChangePoint) -> bool:
-    """Has the run measured the change point's benchmark as often as it was to? Then more pairs of it can be had."""
+    """Return whether the run measured the benchmark as often as planned, so that more pairs of it can be had."""
     if run.status == RunStatus.SUCCEEDED:
         return True
     accepted = Exists(Measurement.objects.filter(attempt=OuterRef("attempt"), accepted=True))
@@ -114,7 +118,7 @@ def measured_all(run: Run, cp: ChangePoint) -> bool:
 
 
 def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
-    """Base against head over all clean pairs; None without any."""
+    """The comparison of base and head over all clean pairs; None without any."""
     pairs = pairs_of_ends(run, cp)
     if len(pairs) < (COUNTS.first if cp.metric.counted else 1):
         return None
@@ -125,7 +129,7 @@ def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
 
 
 def pairs_of_ends(run: Run, cp: ChangePoint) -> list[tuple[float, float]]:
-    """The clean pairs of the run's two commits so far. For a drift without the steps between them."""
+    """The clean pairs of the run's two commits so far. Of a drift, with the steps between them removed."""
     steps = drift.steps_seen_by_pairs(cp) if cp.kind == ChangePoint.Kind.DRIFT else 1.0
     return [(base * steps, head) for base, head in measured_pairs(cp, run.base_id, run.commit_id)]
 
@@ -135,9 +139,10 @@ def smallest_effect_of(cp: ChangePoint) -> float:
 
 
 def next_round(run: Run, group: list[ChangePoint]) -> int:
-    """How many more pairs, or counts of each side, to measure for these change points, by what their pairs show.
+    """How many more pairs, or counts of each side, these change points need, as their pairs so far suggest.
 
-    At most as many as the one with fewest has left of its usual budget, or of all once that is used up.
+    At most as many as the one with the smallest rest has left of its usual budget, or of the whole once that is used
+    up.
     """
     left = []
     for cp in group:
@@ -181,8 +186,8 @@ def flags_of(run: Run, cp: ChangePoint) -> str:
 def read_side(cp: ChangePoint) -> Verdict | None:
     """The verdict on a commit inside the range that was measured against the last one of the old level.
 
-    Or on a cause that was tried against the commit before it: these pairs say nothing unless they show the change.
-    None if no verdict names a side; unknown verdicts are written too.
+    Or on a cause that was tried against the commit before it: these pairs count only if they show the change. None if
+    no verdict names a side. Unknown verdicts are stored too.
     """
     inside = list(brackets.commits_between(cp.branch, cp.before_id, cp.commit_id).values_list("pk", flat=True))
     runs = cp.runs.filter(
@@ -209,7 +214,7 @@ def read_side(cp: ChangePoint) -> Verdict | None:
 
 
 def ratio_to_place(cp: ChangePoint) -> float:
-    """The ratio by which commits are placed on a side: the cautious end of the change that the range still holds.
+    """The ratio by which commits are placed on a side: the smaller end of the interval of the change in the range.
 
     That is what the bracket's pairs confirmed, unless a clear part of it was passed on the way: of two equal changes in
     one bracket, each is half of what was confirmed, and both would be taken for the old level.
@@ -221,14 +226,14 @@ def ratio_to_place(cp: ChangePoint) -> float:
 
 
 def is_left_over(cp: ChangePoint) -> bool:
-    """Is the last commit of the bracket left only because all others were found on the old level?"""
+    """Return whether the last commit of the bracket is left only because all others are on the old level."""
     passed = cp.verdicts.filter(answer=Answer.OLD).exists()
     shown = cp.verdicts.filter(answer=Answer.NEW, commit=cp.commit_id).exists()
     return passed and not shown and cp.commit_id == sizes.bracket_verdict(cp).commit_id
 
 
 def shows_change(cp: ChangePoint) -> bool:
-    """Do pairs of the ends of the range show the change? Writes the verdict."""
+    """Return whether pairs of the ends of the range show the change, and store the verdict."""
     pairs = measured_pairs(cp, cp.before_id, cp.commit_id)
     if not pairs:
         return False
@@ -238,9 +243,10 @@ def shows_change(cp: ChangePoint) -> bool:
 
 
 def error_per_step(cp: ChangePoint) -> float:
-    """The probability of a wrong side that one step may have: WRONG_COMMIT shared by all steps the bracket can need.
+    """The probability of a wrong side that one step may have.
 
-    One step is to try a cause that another series has named.
+    WRONG_COMMIT is shared by all steps that the bracket can need. One of these is to try a cause that another series
+    has named.
     """
     bracket = sizes.bracket_verdict(cp)
     inside = brackets.commits_between(cp.branch, bracket.base_id, bracket.commit_id).count()
@@ -261,6 +267,6 @@ def fewest_to_place(cp: ChangePoint) -> int:
 
 
 def trials_spent(cp: ChangePoint, base_id: int, commit_id: int) -> int:
-    """How many pairs of two commits were measured to narrow the change point."""
+    """The number of pairs of two commits that were measured to narrow the change point."""
     runs = cp.runs.filter(base=base_id, commit=commit_id, reason=Reason.BISECT, status=RunStatus.SUCCEEDED)
     return runs.aggregate(spent=Sum("trials"))["spent"] or 0

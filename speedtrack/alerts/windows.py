@@ -1,4 +1,4 @@
-"""The parts of a series' lines that new measurements can change: what detection reads, bounded at any length.
+"""The parts of a series' lines that new measurements can change: what detection reads, bounded for any length.
 
 A point is judged by up to BEFORE points before it, and helps to judge up to AHEAD points after it. So new points are
 read with no more than these around them; new points that lie far apart are read separately.
@@ -82,9 +82,10 @@ class Window:
 
 
 def windows_since(news: Sequence[tuple[Series, datetime]]) -> list[Window]:
-    """The windows around measurements of each series accepted since then, the series in this order.
+    """The windows around measurements accepted since the given time of each series, in the order of the series.
 
-    Each line once, on the default branch if that has it. The number of queries does not grow with that of the series.
+    A line that several branches share is returned once, on the default branch if that has it. The number of queries
+    does not grow with the number of series.
     """
     groups: dict[tuple[int, tuple[int, ...]], list[NewPoints]] = {}
     for new in new_points(news):
@@ -95,7 +96,7 @@ def windows_since(news: Sequence[tuple[Series, datetime]]) -> list[Window]:
 
 
 def new_points(news: Sequence[tuple[Series, datetime]]) -> list[NewPoints]:
-    """The new points on each live branch, those on the default branch first, in groups that lie near each other."""
+    """The new points on each live branch, the default branch first, in groups of points that lie near each other."""
     asked: dict[str, Any] = {"series": [series.pk for series, _ in news], "since": [since for _, since in news]}
     with connection.cursor() as cursor:
         cursor.execute(NEW_POINTS, asked)
@@ -121,10 +122,10 @@ def new_points(news: Sequence[tuple[Series, datetime]]) -> list[NewPoints]:
 
 
 def distinct_windows(groups: Sequence[list[NewPoints]]) -> list[Window]:
-    """The different lines through the same new points, for each group of such lines.
+    """For each group of new points, the different lines through them.
 
     Branches share the history before a commit, not that after it. A line that only ends earlier than another one is
-    left out. Read are the first lines of all groups, then those that differ from these, and so on.
+    left out. The first lines of all groups are read first, then those that differ from them, and so on.
     """
     found: list[Window] = []
     while groups:
@@ -150,7 +151,7 @@ def points_around(series: Series, branch: Branch, position: int) -> Sequence[Tri
 
 
 def without_same_lines(groups: Sequence[tuple[Window, list[NewPoints]]]) -> list[list[NewPoints]]:
-    """Of each group, those whose line is not the same as its window's up to where they, or the window, end."""
+    """Each group without the lines that equal its window's line, up to where they or the window end."""
     pairs = [(window, other) for window, others in groups for other in others if window.points]
     same = same_lines(pairs) if pairs else ()
     return [[other for other in others if other not in same] for _, others in groups]

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from speedtrack.accounts.access import Access
 from speedtrack.accounts.models import Role
 from speedtrack.alerts import measuring
-from speedtrack.alerts.measuring import AskedPairs, NotMeasurable
+from speedtrack.alerts.measuring import NotMeasurable, RequestedRun
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.runs import estimates
@@ -62,7 +62,7 @@ def compare_measure(request: HttpRequest, slug: str) -> HttpResponse:
     return redirect(f"{reverse('compare', args=[slug])}?{request.GET.urlencode()}")
 
 
-def asked_for(request: HttpRequest, slug: str) -> list[AskedPairs]:
+def asked_for(request: HttpRequest, slug: str) -> list[RequestedRun]:
     access = access_of(request)
     sides = compare_page.sides_asked(slug, request.GET, access)
     if sides is None:
@@ -82,7 +82,7 @@ def asked_for(request: HttpRequest, slug: str) -> list[AskedPairs]:
 
 
 @transaction.atomic
-def measure_each(sides: BothSides) -> list[AskedPairs]:
+def measure_each(sides: BothSides) -> list[RequestedRun]:
     """Queue a run of each side, of two projects, on a machine that measures both."""
     machine = compare_page.shared_machine(sides)
     if machine is None:
@@ -90,7 +90,7 @@ def measure_each(sides: BothSides) -> list[AskedPairs]:
     return [measuring.measure_commit(side.commit, machine.pk) for side in (sides.base, sides.head)]
 
 
-def sentence_of(asked: AskedPairs, access: Access) -> str:
+def sentence_of(asked: RequestedRun, access: Access) -> str:
     """What was queued, and when it will about be done."""
     run = asked.run
     what = f"Run {run.pk} {'is queued' if asked.is_new else 'was queued before'} on {run.machine}"

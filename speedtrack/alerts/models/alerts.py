@@ -15,7 +15,10 @@ from speedtrack.wakeups import Wakes
 
 class AlertQuerySet(models.QuerySet["Alert"]):
     def with_range(self) -> "AlertQuerySet":
-        """With what each would otherwise look up by itself: ``width``, ``ends``, ``drift`` and ``containing``."""
+        """Annotate what each alert would otherwise look up by itself: its range, drift and branches.
+
+        The properties ``width``, ``ends``, ``drift`` and ``containing`` then need no query.
+        """
         places = Position.objects.filter(branch=OuterRef("branch"))
         first = Subquery(places.filter(commit=OuterRef("before")).values("number"))
         last = Subquery(places.filter(commit=OuterRef("commit")).values("number"))
@@ -31,11 +34,11 @@ class AlertQuerySet(models.QuerySet["Alert"]):
         return self.annotate(**known)
 
     def standing(self) -> "AlertQuerySet":
-        """Those that were not merged into another one."""
+        """Alerts that were not merged into another one."""
         return self.filter(merged_into=None)
 
     def open(self) -> "AlertQuerySet":
-        """Those that nobody has settled."""
+        """Alerts that nobody has settled."""
         return self.standing().filter(status__in=Alert.OPEN)
 
     def work(self) -> "AlertQuerySet":
@@ -131,13 +134,13 @@ class Alert(models.Model):
 
     @cached_property
     def drift(self) -> str:
-        """The reference from which the level drifted little by little; empty where one commit is the cause."""
+        """The name of the reference from which the level drifted; empty if the change is a step."""
         found = self.change_points.filter(kind="drift").values_list("reference", flat=True)
         return found.first() or ""
 
     @property
     def cause(self) -> str:
-        """The end of a sentence. It names no commit alone while another one may be the cause."""
+        """The cause as the end of a sentence. It names no single commit as long as another one may be the cause."""
         if self.drift:
             return f"little by little since {self.drift}, {self.before.short}..{self.commit.short}"
         one = f"since {self.commit.short}"

@@ -20,7 +20,7 @@ class BisectionQuerySet(models.QuerySet["Bisection"]):
         return self.filter(ended_at=None)
 
     def ripe(self) -> "BisectionQuerySet":
-        """Those of which a run has ended since the last look, or none is left to wait for."""
+        """Bisections that can go on: a run has ended since the last step, or none is left to wait for."""
         runs = Run.objects.filter(bisections=OuterRef("pk"))
         news = Exists(runs.filter(ended_at__gt=Coalesce(OuterRef("stepped_at"), OuterRef("created"))))
         return self.measuring().filter(news | ~Exists(runs.unfinished()))
@@ -73,7 +73,10 @@ class Bisection(models.Model):
 
 
 class BisectionAnswer(models.Model):
-    """What all pairs of the older end and a commit say of a benchmark so far. ``ratio``: commit / older end."""
+    """What all pairs of the older end and a commit have shown so far about a benchmark.
+
+    ``ratio``: commit / older end.
+    """
 
     class Answer(models.TextChoices):
         DIFFERENT = "different"  #: of the newer end: the benchmark changed

@@ -18,12 +18,12 @@ LATELY = timedelta(days=30)  # for so long further pairs are measured for what t
 
 class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
     def decidable(self) -> "ChangePointQuerySet":
-        """Those of machines outside quarantine, and of series that are not paused after a failure."""
+        """Change points of machines outside quarantine, and of series that are not paused after a failure."""
         rested = Q(series__retry_at=None) | Q(series__retry_at__lte=Now())
         return self.filter(rested, series__machine__quarantined_at=None)
 
     def settling(self) -> "ChangePointQuerySet":
-        """Those being measured again."""
+        """Change points that are being measured again."""
         return self.decidable().filter(status=ChangePoint.Status.SETTLING)
 
     def waiting(self) -> "ChangePointQuerySet":
@@ -49,7 +49,10 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
         )
 
     def ripe(self) -> "ChangePointQuerySet":
-        """Suspicions that can be settled now; not those represented by another suspicion that is still open."""
+        """Suspicions that can be settled now.
+
+        Those that wait for the result of another suspicion that stands for them are left out.
+        """
         there = Verdict.objects.filter(change_point=OuterRef("pk"), answer=Verdict.Answer.DIFFERENT)
         unanswered = ChangePoint.objects.filter(~Exists(there), status__in=ChangePoint.OPEN)
         return (
@@ -61,7 +64,7 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
         )
 
     def open_to_further(self, machine: Machine, usual: int, most: int) -> "ChangePointQuerySet":
-        """Those that from ``usual`` to less than ``most`` pairs on this machine have left open in the last weeks."""
+        """Suspicions of the last weeks on this machine that between ``usual`` and ``most`` pairs left open."""
         spent = Sum("runs__trials", filter=Q(runs__reason=Reason.CONFIRM, runs__status=RunStatus.SUCCEEDED))
         unknown = Verdict.objects.filter(change_point=OuterRef("pk"), answer=Verdict.Answer.UNKNOWN)
         return (
@@ -73,12 +76,12 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
         )
 
     def overlapping(self, change_point: "ChangePoint") -> "ChangePointQuerySet":
-        """Those whose range shares a commit with the range of this one, on a branch that contains all four ends."""
+        """Change points whose range shares a commit with this one's, on a branch that has all four ends."""
         return self.exclude(pk=change_point.pk).filter(shares_commit(change_point))
 
 
 def shares_commit(change_point: "ChangePoint") -> Q:
-    """For rows with a range (``before``, ``commit``]: does it share a commit with the range of the change point?
+    """The condition that a row's range (``before``, ``commit``] shares a commit with the change point's range.
 
     Ranges are compared on the branches that contain both ends of both.
     """
@@ -165,7 +168,7 @@ class ChangePoint(models.Model):
 
     @property
     def is_slowdown(self) -> bool:
-        """Did the metric get worse?"""
+        """Return whether the metric got worse."""
         return (self.ratio > 1) == (self.metric.better == Direction.LOWER)
 
     @property
@@ -192,7 +195,7 @@ class BestLevel(models.Model):
 
 
 class Verdict(models.Model):
-    """What all pairs of two commits so far show about a change point: one step on the way to its commit."""
+    """What all pairs of two commits have shown so far about a change point: one step on the way to its commit."""
 
     class Answer(models.TextChoices):
         DIFFERENT = "different"  #: the change is there

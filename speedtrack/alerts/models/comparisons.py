@@ -38,7 +38,7 @@ class CommitComparison(models.Model):
 
 
 def look_of(answer: str, ratio: float, metric: str) -> str:
-    """``worse``, ``better`` or ``same``: a difference in the metric's direction."""
+    """Whether a difference is ``worse`` or ``better`` by the metric's direction; ``same`` if there is none."""
     if answer != CommitComparison.Answer.DIFFERENT:
         return "same"
     return "worse" if (ratio > 1) == (METRICS[metric].better == Direction.LOWER) else "better"

@@ -9,10 +9,10 @@ from speedtrack.runs.models import Run, Series
 
 
 class NoiseFloor(models.Model):
-    """The noise of a machine as pairs of identical builds show it, for one series. The newest of a series counts.
+    """The noise of a machine for one series, as pairs of identical builds show it. The newest row of a series counts.
 
-    ``deviation`` is the standard deviation of a pair's log ratio, ``ratio`` that of the sides, which is 1 but for
-    chance; ``smallest`` is the relative change that ten pairs show, of counts the largest difference of two processes
+    ``deviation``: the standard deviation of a pair's log ratio. ``ratio``: head / base, 1 but for random error.
+    ``smallest``: the relative change that ten pairs show; for counts, the largest difference of two processes
     (stats/floor.py). Null: too few clean pairs.
     """
 

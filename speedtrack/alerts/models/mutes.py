@@ -18,7 +18,7 @@ class MuteQuerySet(models.QuerySet["Mute"]):
         return self.filter(ended_at=None, until__gt=Now())
 
     def of(self, series: Series) -> "MuteQuerySet":
-        """Those that cover a series, the one that lasts longest first."""
+        """Mutes that cover a series, the one that lasts longest first."""
         return self.filter(
             Q(benchmark="") | Q(benchmark=series.benchmark.name),
             Q(metric="") | Q(metric=series.metric),
@@ -67,7 +67,7 @@ class Mute(models.Model):
         return ", ".join(what) + (f" on {self.machine}" if self.machine else "")
 
     def covers(self, series: Series) -> bool:
-        """The same rule as ``of``, for one mute."""
+        """Return whether this mute covers a series: the rule of ``MuteQuerySet.of``."""
         mine = (self.benchmark or series.benchmark.name, self.metric or series.metric)
         machine = self.machine_id or series.machine_id
         return (*mine, machine, self.project_id) == (

@@ -12,11 +12,11 @@ TIMES = 5
 
 
 class SeriesSensitivity(models.Model):
-    """A series: its noise, the smallest lasting change that its line shows, and what A/A runs showed.
+    """The noise of a series and the smallest changes that it shows, by its line and by A/A runs.
 
-    As of the newest of the ``points``, which is at ``position`` of the project's default branch. ``between``,
-    ``within`` and ``modes`` are those of stats/noise.py. ``visible`` is the smallest change that the line shows, within
-    ``visible_within`` points; ``paired`` the smallest one that ten pairs confirm. Null: not known.
+    All as of the newest of its ``points``, at ``position`` of the project's default branch. ``between``, ``within`` and
+    ``modes`` are those of stats/noise.py. ``visible``: the smallest lasting change that the line shows, within
+    ``visible_within`` points; ``paired``: the smallest one that ten pairs confirm. Null: not known.
     """
 
     series = models.OneToOneField(Series, models.CASCADE, primary_key=True, related_name="sensitivity")
