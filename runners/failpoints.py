@@ -44,10 +44,10 @@ def arm(environ: Mapping[str, str]) -> None:
     """Reads the variable. Raises SettingsError if it names no place or no action."""
     global armed
     text = environ.get(VARIABLE, "")
-    armed = parsed(text) if text else None
+    armed = parse(text) if text else None
 
 
-def parsed(text: str) -> FailPoint:
+def parse(text: str) -> FailPoint:
     place, _, rest = text.partition(":")
     action, _, passages = rest.partition(":")
     if place not in PLACES or action not in ACTIONS or not (passages or "1").isdecimal() or passages == "0":

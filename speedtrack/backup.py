@@ -106,7 +106,7 @@ def back_up(file: Path) -> Manifest:
 
 def restore(file: Path, replace: bool = False) -> Restored:
     """Restore a backup into an empty database, or replace what it holds. All of it, or nothing. Raises BackupError."""
-    with opened(file) as archive:
+    with open_backup(file) as archive:
         manifest = manifest_of(archive)
         program_path = program("pg_restore", max(server_version(), manifest.postgresql))
         check_fits(manifest)
@@ -235,7 +235,7 @@ def can_be_read(secret: Any) -> bool:
 
 
 @contextlib.contextmanager
-def opened(file: Path) -> Iterator[zipfile.ZipFile]:
+def open_backup(file: Path) -> Iterator[zipfile.ZipFile]:
     """The archive, once all of it was read and is sound. Raises BackupError."""
     try:
         with zipfile.ZipFile(file) as archive:

@@ -37,7 +37,7 @@ class FailPoint:
             os.kill(os.getpid(), self.action)
 
 
-def parsed(text: str) -> FailPoint:
+def parse(text: str) -> FailPoint:
     place, _, rest = text.partition(":")
     action, _, passages = rest.partition(":")
     if place not in PLACES or action not in ACTIONS or not (passages or "1").isdecimal() or passages == "0":
@@ -49,7 +49,7 @@ def parsed(text: str) -> FailPoint:
 
 
 def armed_by(text: str) -> FailPoint | None:
-    return parsed(text) if text else None
+    return parse(text) if text else None
 
 
 armed = armed_by(os.environ.get(VARIABLE, ""))

@@ -84,7 +84,7 @@ def asked_token(given: Given, url: str) -> str:
 
 
 def logout(given: Given, printer: Printer) -> Exit:
-    url = logins.chosen(given.url).url
+    url = logins.login_for(given.url).url
     was_there = logins.forget(url)
     if printer.as_json:
         printer.json({"url": url, "forgotten": was_there})
@@ -93,7 +93,7 @@ def logout(given: Given, printer: Printer) -> Exit:
 
 
 def whoami(given: Given, printer: Printer) -> Exit:
-    api = Api(logins.chosen(given.url))
+    api = Api(logins.login_for(given.url))
     found = api.installation()
     if printer.as_json:
         printer.json(who(api.login.url, found))
@@ -153,7 +153,7 @@ def segment(name: str) -> str:
 
 
 def track(given: Given, printer: Printer) -> Exit:
-    api = Api(logins.chosen(given.url))
+    api = Api(logins.login_for(given.url))
     order = {"repository": given.repository, "suite": given.suite, "branch": given.branch, "name": given.name}
     made = api.post("projects", {**{k: v for k, v in order.items() if v is not None}, "last": given.last})
     address = page(api, f"p/{made['slug']}/")
@@ -168,7 +168,7 @@ def page(api: Api, path: str) -> str:
 
 
 def status(given: Given, printer: Printer) -> Exit:
-    api = Api(logins.chosen(given.url))
+    api = Api(logins.login_for(given.url))
     if not (given.project or os.environ.get(PROJECT)):
         projects = list(api.some("projects", tracked="true"))
         if repositories.project_of(repositories.addresses(), projects) is None:
@@ -211,7 +211,7 @@ def show_project(api: Api, project: JsonObject, printer: Printer) -> Exit:
 
 
 def alerts(given: Given, printer: Printer) -> Exit:
-    api = Api(logins.chosen(given.url))
+    api = Api(logins.login_for(given.url))
     if not 1 <= given.limit <= 10_000:
         raise misused("--limit must be 1 to 10000")
     path = "alerts" if given.all_projects else f"projects/{Place(api, given).slug}/alerts"
@@ -242,7 +242,7 @@ def alert_row(one: JsonObject, with_project: bool) -> list[str]:
 
 def compare(given: Given, printer: Printer) -> Exit:
     check_compared(given)
-    api = Api(logins.chosen(given.url))
+    api = Api(logins.login_for(given.url))
     place = Place(api, given)
     if given.id:
         found = api.get(f"projects/{place.slug}/comparisons/{given.id}")
@@ -370,7 +370,7 @@ def append_summary(given: Given, text: str) -> None:
 
 
 def measure(given: Given, printer: Printer) -> Exit:
-    api = Api(logins.chosen(given.url))
+    api = Api(logins.login_for(given.url))
     place = Place(api, given)
     what = place.range(given.what)
     key: JsonObject = {"range": what} if ".." in what else {"commits": [what]}
@@ -446,7 +446,7 @@ def sides_of(api: Api, place: Place, what: str, given: Given) -> JsonObject | No
 
 
 def results(given: Given, printer: Printer) -> Exit:
-    api = Api(logins.chosen(given.url))
+    api = Api(logins.login_for(given.url))
     place = Place(api, given)
     said: JsonObject = {
         "format": given.format,

@@ -23,7 +23,7 @@ class Login:
     token: str
 
 
-def chosen(url_given: str | None) -> Login:
+def login_for(url_given: str | None) -> Login:
     """A stored token is sent only to the server that it was stored for. Raises Failure."""
     stored = load()
     url = url_given or os.environ.get(URL) or stored["default"]

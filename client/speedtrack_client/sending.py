@@ -15,7 +15,7 @@ LARGEST = 19 * 1024 * 1024  # bytes; the server takes 26 MB, and base64 makes a 
 def content_of(path: Path) -> bytes:
     """A file, or a folder as a tar archive of its plain files. Raises Failure."""
     try:
-        content = packed(path) if path.is_dir() else path.read_bytes()
+        content = tar_of(path) if path.is_dir() else path.read_bytes()
     except OSError as e:
         raise misused(f"cannot read {path}: {e.strerror or e}") from None
     if not content.strip():
@@ -27,7 +27,7 @@ def content_of(path: Path) -> bytes:
     return content
 
 
-def packed(folder: Path) -> bytes:
+def tar_of(folder: Path) -> bytes:
     """Without dates and owners, so that the same files are the same bytes."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w:gz") as archive:

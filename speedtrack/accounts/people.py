@@ -21,7 +21,7 @@ class NotPossible(Exception):
     """The account stays as it is; the message says why, and what to do first."""
 
 
-def named(name: str) -> User:
+def user_named(name: str) -> User:
     """The account with this user name. Raises NotPossible."""
     found = User.objects.filter(username=name).first()
     if found is None:

@@ -173,9 +173,9 @@ def compare_sides(base: CommitOnMachine, head: CommitOnMachine, effects: Smalles
     ``effects``: the smallest effects of the head's project.
     """
     old, new = points_of([base, head._replace(against_id=base.commit_id)])
-    common = [(key, *chosen(old[key], new[key])) for key in old.keys() & new.keys()]
+    common = [(key, *points_to_compare(old[key], new[key])) for key in old.keys() & new.keys()]
     smallest = effects.of_many({point.series_id: metric for (_, metric), _, point in common})
-    rows = answered(common, smallest, base.machine_id != head.machine_id)
+    rows = compared_rows(common, smallest, base.machine_id != head.machine_id)
     runs = paired_runs(base, head)
     if any(run.status in MEASURED for run in runs):
         rows = with_pairs(rows, runs, base, smallest)
@@ -238,14 +238,14 @@ def point_of(rows: list[PointRow]) -> SidePoint:
     If no run is clean, the value is that of the newest one.
     """
     newest = next((row for row in reversed(rows) if not row.flags), rows[-1])
-    samples = [sample for row in rows for sample in usable(row.samples, row.flagged)]
+    samples = [sample for row in rows for sample in usable_samples(row.samples, row.flagged)]
     measured = MeasuredCommit(samples, newest.value, newest.low, newest.high)
     attempts = tuple(row.attempt_id for row in rows)
     identity = (newest.series_id, newest.benchmark_id, newest.environment_id)
     return SidePoint(*identity, attempts, newest.flags, measured, newest.stored)
 
 
-def usable(values: list[float | None] | None, flagged: list[int] | None) -> list[float]:
+def usable_samples(values: list[float | None] | None, flagged: list[int] | None) -> list[float]:
     """The finite samples of a measurement, without those of flagged trials unless there are no others."""
     known = [(trial, value) for trial, value in enumerate(values or ()) if value is not None and math.isfinite(value)]
     if not flagged:
@@ -253,16 +253,18 @@ def usable(values: list[float | None] | None, flagged: list[int] | None) -> list
     return [value for trial, value in known if trial not in flagged] or [value for _, value in known]
 
 
-def chosen(old: Mapping[int, SidePoint], new: Mapping[int, SidePoint]) -> tuple[SidePoint, SidePoint]:
+def points_to_compare(old: Mapping[int, SidePoint], new: Mapping[int, SidePoint]) -> tuple[SidePoint, SidePoint]:
     """The points of the newest series that measured both commits; if there is none, of the newest series of each."""
     both = old.keys() & new.keys()
     return (old[max(both)], new[max(both)]) if both else (old[max(old)], new[max(new)])
 
 
-Chosen = tuple[Key, SidePoint, SidePoint]
+MatchedPoints = tuple[Key, SidePoint, SidePoint]
 
 
-def answered(common: Sequence[Chosen], smallest: Mapping[int, float], other_machine: bool) -> list[ComparedRow]:
+def compared_rows(
+    common: Sequence[MatchedPoints], smallest: Mapping[int, float], other_machine: bool
+) -> list[ComparedRow]:
     """The rows with their stored answers; where none is stored, samples are compared."""
     known = {i: new.stored for i, (_, old, new) in enumerate(common) if same_series(old, new) and new.stored}
     left = [i for i in range(len(common)) if i not in known]
@@ -273,7 +275,7 @@ def answered(common: Sequence[Chosen], smallest: Mapping[int, float], other_mach
     ]
 
 
-def asked_of(one: Chosen, smallest: Mapping[int, float]) -> comparisons.Sides:
+def asked_of(one: MatchedPoints, smallest: Mapping[int, float]) -> comparisons.Sides:
     (_, metric), old, new = one
     exact = METRICS[metric].exact
     return comparisons.Sides(new.series_id, exact, old.measured, new.measured, smallest[new.series_id])
@@ -319,7 +321,7 @@ def with_pairs(
 def with_own_pairs(row: ComparedRow, pairs: tuple[Pair, ...], smallest: Mapping[int, float]) -> ComparedRow:
     series = row.head.series_id
     is_suspicion = row.answer == ComparisonAnswer.DIFFERENT and not row.doubts
-    found = settled(row.metric, pairs, smallest[series], series, row.ratio if is_suspicion else 1.0)
+    found = comparison_of_pairs(row.metric, pairs, smallest[series], series, row.ratio if is_suspicion else 1.0)
     if found is None:
         return row
     said = Answer(found.ratio, found.low, found.high, found.answer)._asdict()
@@ -342,7 +344,9 @@ def pairs_by_benchmark(
 
 
 @lru_cache(maxsize=2000)
-def settled(metric: Metric, pairs: tuple[Pair, ...], smallest: float, seed: int, suspected: float) -> Comparison | None:
+def comparison_of_pairs(
+    metric: Metric, pairs: tuple[Pair, ...], smallest: float, seed: int, suspected: float
+) -> Comparison | None:
     """The comparison of pairs; None if there are too few.
 
     ``suspected``: the ratio that was suspected before, 1.0 if none was.

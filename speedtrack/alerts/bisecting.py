@@ -120,7 +120,7 @@ def path_between(before: Commit, commit: Commit) -> list[int]:
     return list(between.order_by("number").values_list("commit_id", flat=True))
 
 
-def told(bisection: Bisection) -> str:
+def bisection_in_words(bisection: Bisection) -> str:
     """The bisection in words, and how long it will take. Its number is left out: a dry run uses up numbers."""
     ends = f"{bisection.before.short}..{bisection.commit.short}"
     names = ", ".join(bisection.benchmark_set.names)
@@ -214,7 +214,7 @@ def searches_of(bisection: Bisection) -> list[Search]:
     for benchmark in bisection.benchmark_set.benchmarks.order_by("pk"):
         own = [run for run in runs if benchmark.name in run.benchmark_set.names]
         pairs = {run.commit_id: measured.get((benchmark.pk, run.commit_id), []) for run in own}
-        searches.append(Search(benchmark, judged(bisection, benchmark, pairs, own, smallest), pairs))
+        searches.append(Search(benchmark, answers_by_commit(bisection, benchmark, pairs, own, smallest), pairs))
     return sorted(searches, key=lambda one: (-size_of(one.answers.get(bisection.commit_id)), one.benchmark.pk))
 
 
@@ -242,7 +242,7 @@ def pairs_by_place(bisection: Bisection, runs: Sequence[Run]) -> dict[tuple[int,
     return found
 
 
-def judged(
+def answers_by_commit(
     bisection: Bisection, benchmark: Benchmark, pairs: dict[int, Pairs], runs: Sequence[Run], smallest: float
 ) -> dict[int, BisectionAnswer]:
     """The answers about one benchmark, by commit id: of every commit with pairs that were measured for it."""

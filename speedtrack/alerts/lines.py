@@ -209,7 +209,7 @@ def points(series_ids: Iterable[int], branch: Branch, first: int, last: int = EN
         return rows
     groups = [list(group) for _, group in groupby(rows, key=attrgetter("position", "series_id"))]
     samples = samples_by_attempt(row for group in groups if len(group) > 1 for row in group)
-    return [group[0] if len(group) == 1 else pooled(group, samples) for group in groups]
+    return [group[0] if len(group) == 1 else pooled_point(group, samples) for group in groups]
 
 
 def samples_by_attempt(points: Iterable[LinePoint]) -> dict[tuple[int, int, int], list[float]]:
@@ -232,7 +232,7 @@ def samples_of_measurements(measurement_ids: Iterable[int]) -> dict[int, list[fl
     return {one.measurement_id: list((one.clean_by_trial or one.by_trial).values()) for one in stored}
 
 
-def pooled(group: Sequence[LinePoint], samples: dict[tuple[int, int, int], list[float]]) -> LinePoint:
+def pooled_point(group: Sequence[LinePoint], samples: dict[tuple[int, int, int], list[float]]) -> LinePoint:
     """Several measurements of one commit by one series as one point; only the clean ones, if there are any.
 
     A measurement whose samples have been deleted counts as one sample: its median.

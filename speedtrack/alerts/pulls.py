@@ -57,7 +57,7 @@ def answers_of(project_id: int, runs: Sequence[Run]) -> list[PairedAnswer]:
         own = {run.pk: metrics[run.pk] for run in done if run.machine_id == machine.pk}
         of_machine = {place: samples for place, samples in sides.items() if place[0] in own}
         for (benchmark, metric), pairs in between.pairs_by_benchmark(of_machine, own, set()).items():
-            said = between.settled(METRICS[metric], pairs, effects.of(metric), benchmark, 1.0)
+            said = between.comparison_of_pairs(METRICS[metric], pairs, effects.of(metric), benchmark, 1.0)
             if said:
                 place = (machine.name, names[benchmark].name, METRICS[metric])
                 found.append(PairedAnswer(*place, said.ratio, said.low, said.high, said.answer, len(pairs)))

@@ -87,7 +87,7 @@ def manifest_of(archive: zipfile.ZipFile) -> Manifest:
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[zipfile.ZipFile]:
+def open_archive(file: Path) -> Iterator[zipfile.ZipFile]:
     """The zip file. Raises ArchiveError if it is none, or damaged where it is read."""
     try:
         with zipfile.ZipFile(file) as archive:

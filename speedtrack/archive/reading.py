@@ -17,7 +17,7 @@ from django.db import DatabaseError, connections, models, transaction
 from psycopg import sql
 
 from speedtrack import pgsession
-from speedtrack.archive.files import PEOPLE_FILE, ArchiveError, Manifest, check, lines, manifest_of, opened
+from speedtrack.archive.files import PEOPLE_FILE, ArchiveError, Manifest, check, lines, manifest_of, open_archive
 from speedtrack.archive.tables import PEOPLE, TABLES, Table
 from speedtrack.monitoring.health import own_migrations
 from speedtrack.projects.models import Project, new_hook_id, new_hook_secret
@@ -51,7 +51,7 @@ class Restored:
 
 def restore(file: Path, choices: Choices, progress: Progress = lambda *_: None) -> Restored:
     """Raises ArchiveError; then nothing has changed."""
-    with opened(file) as archive:
+    with open_archive(file) as archive:
         manifest = manifest_of(archive)
         check_fits(manifest)
         check(archive, manifest)

@@ -67,9 +67,9 @@ def row_of(item: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
     value = number_of(item, "result_value")
     parameters = parameters_of(item)
     key = known.get(names.benchmark_digest(str(item["benchmark"]), parameters))
-    low, high = (number_of(item, name) if given(item, name) else None for name in ENDS)
+    low, high = (number_of(item, name) if has_value(item, name) else None for name in ENDS)
     has_interval = low is not None and high is not None and 0 < low <= value <= high
-    spread = {name: str(item[name]) for name in (*SPREAD, *(() if has_interval else ENDS)) if given(item, name)}
+    spread = {name: str(item[name]) for name in (*SPREAD, *(() if has_interval else ENDS)) if has_value(item, name)}
     row: dict[str, Any] = {
         "commit": str(item["commitid"]),
         "machine": str(item["environment"]),
@@ -78,7 +78,7 @@ def row_of(item: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
         "value": value,
         "measured_at": date_of(item),
         "tags": {"branch": str(item["branch"]), **spread},
-        **(metric_with_key(key) if key and not any(given(item, name) for name in DESCRIBING) else metric_of(item)),
+        **(metric_with_key(key) if key and not any(has_value(item, name) for name in DESCRIBING) else metric_of(item)),
     }
     return row | {"low": low, "high": high} if has_interval else row
 
@@ -87,7 +87,7 @@ def parameters_of(item: Mapping[str, Any]) -> dict[str, Any]:
     return {"executable": str(item["executable"])}
 
 
-def given(item: Mapping[str, Any], name: str) -> bool:
+def has_value(item: Mapping[str, Any], name: str) -> bool:
     """Is there a value? urllib writes None as a word."""
     return item.get(name) not in (None, "", "None")
 
@@ -97,8 +97,8 @@ def metric_of(item: Mapping[str, Any]) -> dict[str, str]:
 
     A metric has one unit in a project, so another unit belongs to the metric's name.
     """
-    title = str(item["units_title"]) if given(item, "units_title") else "Time"
-    units = str(item["units"]) if given(item, "units") else "seconds"
+    title = str(item["units_title"]) if has_value(item, "units_title") else "Time"
+    units = str(item["units"]) if has_value(item, "units") else "seconds"
     less = str(item.get("lessisbetter", True)).lower() not in ("false", "0", "no", "off", "")
     unit = UNITS.get(units.lower(), units)
     name = title if unit == "s" else f"{title} in {units}"
@@ -132,7 +132,7 @@ def number_of(item: Mapping[str, Any], name: str) -> float:
 
 def date_of(item: Mapping[str, Any]) -> str | None:
     """The time of the result; without a zone it is UTC."""
-    if not given(item, "result_date"):
+    if not has_value(item, "result_date"):
         return None
     try:
         found = datetime.fromisoformat(str(item["result_date"]))

@@ -56,11 +56,11 @@ def find(project: Project, names: Iterable[str]) -> Found:
     why = look(project) if moving else None
     if why and not project.untracked_at:
         found.faults.update({name: unknown(project, name, why) for name in moving})
-    add_found(project, asked, found, (stored, in_mirror))
+    add_found(project, asked, found, (find_stored, find_in_mirror))
     if why is None and missing(asked, found):
         why = look(project)
-        add_found(project, asked, found, (stored, in_mirror))
-    add_found(project, asked, found, (fetched,))
+        add_found(project, asked, found, (find_stored, find_in_mirror))
+    add_found(project, asked, found, (find_by_fetching,))
     found.faults.update({name: unknown(project, name, why or "") for name in missing(asked, found)})
     return found
 
@@ -95,7 +95,7 @@ def unknown(project: Project, name: str, why: str) -> str:
     return f"{words}: {why}" if why else f"{words}: check it, and push it before its results are sent"
 
 
-def stored(project: Project, names: set[str]) -> Found:
+def find_stored(project: Project, names: set[str]) -> Found:
     """By the tables: commits by their ids, perhaps abbreviated; branches and tags by name."""
     ids = {name: name.lower() for name in names if is_id(name)}
     with connection.cursor() as cursor:
@@ -113,7 +113,7 @@ def stored(project: Project, names: set[str]) -> Found:
     return Found(shas | dict(tags) | dict(branches.values_list("name", "head__sha")), faults)
 
 
-def in_mirror(project: Project, names: set[str]) -> Found:
+def find_in_mirror(project: Project, names: set[str]) -> Found:
     """By git, in the mirror: full ids at once, other names one by one."""
     if not git.has_mirror(project.slug):
         return Found({}, {})
@@ -168,7 +168,7 @@ def locked(project: Project) -> Iterator[None]:
         time.sleep(TRY_LOCK_EVERY_S)
 
 
-def fetched(project: Project, names: set[str]) -> Found:
+def find_by_fetching(project: Project, names: set[str]) -> Found:
     """Full ids and names that are on no tracked branch, such as a pull request's, straight from the repository."""
     if project.untracked_at:
         return Found({}, {})

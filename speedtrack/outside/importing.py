@@ -74,7 +74,7 @@ def contents_in(content: bytes, form: str, options: Options) -> Contents:
     try:
         if form == NATIVE or (form == AUTO and is_native(content)):
             return Contents([Parcel(document.parse_file(content, shared_by(options)), 0, of_reader=False)])
-        reader = registry.reader_of(content, options.name) if form == AUTO else registry.named(form)
+        reader = registry.reader_of(content, options.name) if form == AUTO else registry.reader_named(form)
         reading = reader.reading(File(content, options.name), options)
         parcels = list(parcels_of(reading.results, reader.title, options))
         return Contents(parcels, [str(one) for one in reading.left_out])
@@ -86,7 +86,7 @@ def content_of(path: Path) -> bytes:
     """The bytes of a file, or those of a tar of a folder's results. Raises Unreadable or ReadError."""
     try:
         if path.is_dir():
-            return folders.packed(path)
+            return folders.tar_of(path)
         if not path.is_file():
             raise Unreadable(f"{path}: there is no such file")
         if path.stat().st_size > LARGEST_FILE:

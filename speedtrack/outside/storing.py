@@ -155,9 +155,9 @@ def store(imported: Import, results: Sequence[NewResult]) -> None:
     series = store_series(imported.project, results)
     runs = runs_of(results)
     sets = store_sets(imported.project, {run.benchmarks for run in runs})
-    run_ids, attempt_ids = drawn("runs_run", len(runs)), drawn("runs_attempt", len(runs))
+    run_ids, attempt_ids = new_ids("runs_run", len(runs)), new_ids("runs_attempt", len(runs))
     rows = [(attempt, one) for attempt, run in zip(attempt_ids, runs, strict=True) for one in run.results]
-    ids = drawn("runs_measurement", len(rows))
+    ids = new_ids("runs_measurement", len(rows))
     sampled = [(pk, one.samples) for pk, (_, one) in zip(ids, rows, strict=True) if one.samples is not None]
     asked: dict[str, Any] = {
         "project": imported.project_id,
@@ -201,7 +201,7 @@ def suite() -> Suite:
     )[0]
 
 
-def drawn(table: str, count: int) -> list[int]:
+def new_ids(table: str, count: int) -> list[int]:
     """So many new ids of a table."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)", [table, count])

@@ -33,23 +33,23 @@ class Purged:
         return f"{self.deliveries:,} deliveries and {self.refusals:,} counts of refused calls"
 
 
-def listed(project: Project, status: str = "") -> "QuerySet[Delivery]":
+def list_calls(project: Project, status: str = "") -> "QuerySet[Delivery]":
     """The calls of a project without their bodies, newest first."""
     rows = project.deliveries.defer("packed_body", "headers").order_by("-id")
     return rows.filter(status=status) if status else rows
 
 
-def chosen(project: Project, numbers: Iterable[int]) -> "QuerySet[Delivery]":
+def calls_numbered(project: Project, numbers: Iterable[int]) -> "QuerySet[Delivery]":
     """The calls with these numbers. Raises NotPossible if the project lacks one."""
     wanted = set(numbers)
-    found = listed(project).filter(pk__in=wanted)
+    found = list_calls(project).filter(pk__in=wanted)
     if missing := wanted - set(found.values_list("pk", flat=True)):
         raise NotPossible(f"{project.slug} has no delivery {', '.join(map(str, sorted(missing)[:10]))}")
     return found
 
 
 def replay(project: Project, rows: "QuerySet[Delivery]") -> int:
-    """Take these calls as if they had just arrived: each causes a look, whatever its event. Return how many.
+    """Handle these calls as if they had just arrived: each causes a look at the repository. Return the number of calls.
 
     Raises NotPossible while the project is not tracked, and for more than MOST_REPLAYED.
     """
@@ -64,7 +64,7 @@ def replay(project: Project, rows: "QuerySet[Delivery]") -> int:
 
 
 def replay_one(delivery: Delivery) -> None:
-    """Note what the call says again, and queue a look. If an equal body waits already, that one stands for it."""
+    """Note again what the call says, and queue a look. If an equal call already waits, that one stands for both."""
     if provider := BY_NAME.get(delivery.provider):
         content_type = {name.lower(): value for name, value in delivery.headers.items()}.get("content-type", "")
         intake.note_facts(delivery.project, provider.meaning(delivery.event, delivery.body, content_type))
@@ -78,7 +78,7 @@ def replay_one(delivery: Delivery) -> None:
 
 
 def purge(project: Project, older_than_days: int, status: str = "", only_count: bool = False) -> Purged:
-    """Delete calls, and counts of refused ones, that arrived so many days ago or earlier; those that wait stay.
+    """Delete calls, and counts of refused ones, that arrived at least so many days ago; calls that wait are kept.
 
     ``only_count``: change nothing. Raises NotPossible.
     """

@@ -1,4 +1,4 @@
-"""Submodules of a commit, in its sources if the project lists their repositories.
+"""Add the submodules of a commit to its sources, if the project lists their repositories.
 
 Each listed repository has a mirror of its own below the project's, which the first build that needs it fetches. A
 commit with the files of all of them is composed in the project's mirror, and its archive is what a runner builds.
@@ -28,7 +28,10 @@ NOBODY = {
 
 
 class Submodule(NamedTuple):
-    """``path``: from the root of the sources; ``url``: as it may be listed; empty if .gitmodules names none."""
+    """One submodule.
+
+    ``path``: from the root of the sources; ``url``: in the listed form, empty if .gitmodules names none.
+    """
 
     path: str
     url: str
@@ -37,14 +40,14 @@ class Submodule(NamedTuple):
 
 @dataclass(frozen=True)
 class Sources:
-    """What a commit's sources have (submodule -> name of its mirror) and lack."""
+    """The submodules that a commit's sources contain (submodule -> name of its mirror), and those that they lack."""
 
     present: dict[Submodule, str]
     lacking: list[Submodule]
 
 
 def valid_urls(text: str) -> str:
-    """The addresses that a project allows, one a line. Raises RepositoryError."""
+    """The addresses that a project allows, one per line. Raises RepositoryError."""
     return "\n".join(dict.fromkeys(remotes.valid_url(line.strip()) for line in text.splitlines() if line.strip()))
 
 
@@ -57,11 +60,11 @@ def archive(project: Project, sha: str) -> Iterator[bytes]:
         return git.archive(project.slug, sha)
     alternates = ":".join(str(git.mirror_of(mirror) / "objects") for mirror in dict.fromkeys(found.present.values()))
     way = replace(git.NOWHERE, environment={"GIT_ALTERNATE_OBJECT_DIRECTORIES": alternates})
-    return git.archive_blocks(project.slug, composed(project.slug, sha, list(found.present), way), way)
+    return git.archive_blocks(project.slug, compose_commit(project.slug, sha, list(found.present), way), way)
 
 
 def lacking(project: Project, sha: str) -> str:
-    """A sentence on the submodules that the sources of a commit lack, with the remedy; empty if they lack none."""
+    """A sentence about the submodules that a commit's sources lack, with the remedy; empty if they lack none."""
     try:
         missing = sources_of(project, sha, fetch=False).lacking
     except RepositoryError as e:
@@ -111,7 +114,7 @@ def fetch_commit(project: Project, mirror: str, url: str, sha: str) -> None:
 
 
 def submodules_in(mirror: str, sha: str, base: str) -> list[Submodule]:
-    """Those that the tree of one commit names, without those inside them."""
+    """The submodules in the tree of one commit, without those inside them."""
     directory = git.mirror_of(mirror)
     listing = git.run_git("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", sha, directory=directory)
     links = [line.partition("\t") for line in listing.split("\0") if line.startswith(GITLINK)]
@@ -122,7 +125,7 @@ def submodules_in(mirror: str, sha: str, base: str) -> list[Submodule]:
 
 
 def urls_by_path(directory: Path, sha: str) -> dict[str, str]:
-    """What .gitmodules of a commit says."""
+    """The addresses in the .gitmodules of a commit, by path."""
     try:
         listing = git.run_git("config", "--null", f"--blob={sha}:.gitmodules", "--list", directory=directory)
     except GitFailed:
@@ -136,7 +139,7 @@ def urls_by_path(directory: Path, sha: str) -> dict[str, str]:
 
 
 def absolute(url: str, base: str) -> str:
-    """An address of .gitmodules; ``./`` and ``../`` begin at the repository that has the file."""
+    """The absolute form of an address in .gitmodules; ``./`` and ``../`` are relative to ``base``, its repository."""
     if not url.startswith(("./", "../")):
         return url
     if remotes.is_path(base):
@@ -146,12 +149,12 @@ def absolute(url: str, base: str) -> str:
 
 
 def plain(url: str) -> str:
-    """For comparisons: forges serve a repository with and without ``.git``."""
+    """An address in a form for comparisons, since forges serve a repository with and without ``.git``."""
     return url.rstrip("/").removesuffix(".git")
 
 
-def composed(slug: str, sha: str, submodules: list[Submodule], way: Way) -> str:
-    """A commit in the mirror with the files of a commit and of its submodules, dated as the commit."""
+def compose_commit(slug: str, sha: str, submodules: list[Submodule], way: Way) -> str:
+    """The id of a new commit in the mirror with the files of a commit and of its submodules, and with its date."""
     mirror = git.mirror_of(slug)
     dated = git.run_git("show", "--no-patch", "--format=%ct", "--end-of-options", sha, directory=mirror).strip()
     with tempfile.TemporaryDirectory() as directory:

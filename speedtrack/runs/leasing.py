@@ -80,16 +80,16 @@ def begin_attempt(run: Run, instance: str, postponed: dict[str, str]) -> None:
         begun, *moved, head, base, project, artifacts = cursor.fetchone()
     run.attempt, run.lease_token, run.lease_until, run.started_at = moved
     run.status, run.ended_at, run.progress, run.linked = Status.LEASED, None, None, None
-    run.commit = loaded(Commit, id=run.commit_id, sha=head)
-    run.base = loaded(Commit, id=run.base_id, sha=base) if run.base_id else None
-    run.project = loaded(Project, id=run.project_id, slug=project)
+    run.commit = partial_row(Commit, id=run.commit_id, sha=head)
+    run.base = partial_row(Commit, id=run.base_id, sha=base) if run.base_id else None
+    run.project = partial_row(Project, id=run.project_id, slug=project)
     if run.canary_id:
-        run.canary = loaded(Canary, id=run.canary_id, artifacts=json.loads(artifacts or "null"))
+        run.canary = partial_row(Canary, id=run.canary_id, artifacts=json.loads(artifacts or "null"))
     attempt = {"number": run.attempt, "token": run.lease_token, "started_at": run.started_at, "postponed": postponed}
     run.begun = Attempt(pk=begun, run=run, instance=instance, **attempt)
 
 
-def loaded(model: type[Row], **columns: object) -> Row:
+def partial_row(model: type[Row], **columns: object) -> Row:
     """A model instance with these columns set; other columns are loaded when they are read."""
     return model.from_db("default", list(columns), list(columns.values()))
 

@@ -70,10 +70,10 @@ def progress_of(
     if active and expected is None:
         expected = estimates.of_runs(Run.objects.filter(pk__in=active))
     now = timezone.now()
-    return {pk: told(run, (expected or {}).get(pk), now) for pk, run in active.items()}
+    return {pk: progress_of_run(run, (expected or {}).get(pk), now) for pk, run in active.items()}
 
 
-def told(run: Run, expected: DurationEstimate | None, at: datetime) -> Progress:
+def progress_of_run(run: Run, expected: DurationEstimate | None, at: datetime) -> Progress:
     """What the runner reported, and what follows from the phases that are expected."""
     reported: dict[str, Any] = run.progress or {}
     done, total = reported.get("done", 0), reported.get("total", 0)

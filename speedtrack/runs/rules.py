@@ -110,7 +110,7 @@ def check(project: Project, wanted: WantedPolicy) -> None:
             f"{project} is not measured on {', '.join(unknown)}: there are {', '.join(sorted(known)) or 'none'}"
         )
     try:
-        windows.checked([], wanted.zone)
+        windows.checked_windows([], wanted.zone)
     except windows.BadWindow as e:
         raise BadPolicy(str(e)) from e
 
@@ -139,7 +139,7 @@ def set_windows(machine: Machine, texts: Sequence[str], zone: str, who: User | N
     Raises BadWindow.
     """
     machine = machines.locked(machine)
-    checked = windows.checked(texts, zone)
+    checked = windows.checked_windows(texts, zone)
     Machine.objects.filter(pk=machine.pk).update(windows=checked, zone=zone)
     words = f"it takes work in {', '.join(checked)} ({zone})" if checked else "it takes work at any time"
     if (machine.windows, machine.zone) != (checked, zone):

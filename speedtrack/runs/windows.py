@@ -53,7 +53,7 @@ def days_of(text: str) -> Iterator[int]:
         yield from ((DAYS.index(first) + place) % 7 for place in range(span + 1))
 
 
-def checked(texts: Iterable[str], zone: str) -> list[str]:
+def checked_windows(texts: Iterable[str], zone: str) -> list[str]:
     """The windows in the form in which they are stored.
 
     Raises BadWindow for one that is wrong, or that the other ones make needless.

@@ -82,7 +82,7 @@ def test_what_is_no_place_is_no_setting_of_the_server(text: str) -> None:
 
 
 def test_a_place_is_passed_as_often_as_is_said() -> None:
-    point = places_of_server.parsed("complete.after_commit:stop:3")
+    point = places_of_server.parse("complete.after_commit:stop:3")
     point.action = signal.SIGCONT  # harmless
     for _ in range(5):
         point.passed()

@@ -37,7 +37,7 @@ def begin(request: HttpRequest, slug: str) -> HttpResponse:
 
         def verb() -> str:
             made.append(asked.begin(user))
-            return bisecting.told(made[-1])
+            return bisecting.bisection_in_words(made[-1])
 
         is_done = do_or_preview(request, verb)
     except (NotMeasurable, DefinitionError) as e:

@@ -22,7 +22,7 @@ FRAMED_POLICY = (
 )
 
 
-def kept(response: HttpResponse, seconds: int) -> HttpResponse:
+def cacheable(response: HttpResponse, seconds: int) -> HttpResponse:
     response.headers["Cache-Control"] = f"public, max-age={seconds}"
     return response
 
@@ -33,9 +33,9 @@ def badge(request: HttpRequest, slug: str, form: str) -> HttpResponse:
     format_or_404(form, "a badge", ("svg", "json"))
     found = badges_page.load(scope.project_or_404(slug), request.GET.get("show", "alerts"))
     if form == "json":
-        return kept(JsonResponse(badges_page.shields_document(found)), BADGE_S)
+        return cacheable(JsonResponse(badges_page.shields_document(found)), BADGE_S)
     drawn = badge_svg(found.label, found.message, found.look)
-    return kept(HttpResponse(drawn, content_type="image/svg+xml"), BADGE_S)
+    return cacheable(HttpResponse(drawn, content_type="image/svg+xml"), BADGE_S)
 
 
 @require_safe
@@ -45,7 +45,7 @@ def embed(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpR
     view = view_of(slug, benchmark, metric, request.GET)
     response = render(request, "web/embed.html", {"page": embeds_page.load(view, request.GET)})
     response.headers["Content-Security-Policy"] = FRAMED_POLICY
-    return kept(response, BADGE_S)
+    return cacheable(response, BADGE_S)
 
 
 @require_safe
@@ -69,4 +69,4 @@ def compare_card(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def picture(card: LinkPicture) -> HttpResponse:
-    return kept(HttpResponse(card_png(card), content_type="image/png"), PICTURE_S)
+    return cacheable(HttpResponse(card_png(card), content_type="image/png"), PICTURE_S)

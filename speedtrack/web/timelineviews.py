@@ -46,9 +46,9 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
         "ranges": RANGES,
         "last": request.GET.get("last", ""),
         "zoomed": any(key in request.GET for key in ("from", "to", "around")),
-        "kept": kept(request, "why"),
-        "kept_lines": kept(request, "branch", "machine", "last", "from", "to", "around", "part", "why"),
-        "kept_all": kept(request, "part", "why"),
+        "kept": kept_fields(request, "why"),
+        "kept_lines": kept_fields(request, "branch", "machine", "last", "from", "to", "around", "part", "why"),
+        "kept_all": kept_fields(request, "part", "why"),
         "offers": f"{reverse('lines', args=[slug])}?{urlencode(near(overlay))}",
     }
     return render(request, "web/timeline.html", context)
@@ -66,7 +66,7 @@ def near(overlay: Overlay) -> dict[str, str]:
     }
 
 
-def kept(request: HttpRequest, *without: str) -> list[tuple[str, str]]:
+def kept_fields(request: HttpRequest, *without: str) -> list[tuple[str, str]]:
     """What a form has to send besides its own fields."""
     return [(key, value) for key, values in request.GET.lists() if key not in without for value in values]
 

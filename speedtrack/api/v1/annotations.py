@@ -23,7 +23,7 @@ from speedtrack.projects.models import Annotation
 router = Router(tags=["Annotations"])
 
 
-def known(request: Call) -> QuerySet[Annotation]:
+def visible_annotations(request: Call) -> QuerySet[Annotation]:
     """Those of projects that the caller may see, and those that concern all."""
     visible = Q(project=None) | Q(project__in=access.visible(request.auth))
     return Annotation.objects.filter(visible).select_related("project", "commit", "author")
@@ -38,7 +38,7 @@ def list_annotations(
 ) -> Page[AnnotationDocument]:
     """Those of a project, and those that concern all, the newest first."""
     project = project_or_404(request, slug)
-    rows = known(request).filter(Q(project=None) | Q(project=project))
+    rows = visible_annotations(request).filter(Q(project=None) | Q(project=project))
     if commit:
         rows = rows.filter(commit=commit_given(project, commit, parameter="commit"))
     return page_of(request, rows, paging, lambda some: map(AnnotationDocument.of, some))
@@ -50,7 +50,7 @@ def read_annotation(request: Call, annotation_id: Path[Id]) -> AnnotationDocumen
 
 
 def annotation_or_404(request: Call, annotation_id: int) -> Annotation:
-    found = known(request).filter(pk=annotation_id).first()
+    found = visible_annotations(request).filter(pk=annotation_id).first()
     if found is None:
         raise Http404(f"There is no annotation {annotation_id}, or its project is private.")
     return found

@@ -21,7 +21,7 @@ MOST_IDS = 1000
 
 def queue(project: Project, order: RunsOrder) -> QueuedRuns:
     """Queue what is asked for. Raises NoSuchThing, RepositoryError or DefinitionError."""
-    selection = chosen(project, order)
+    selection = selection_of(project, order)
     last = Run.objects.aggregate(last=Max("pk"))["last"] or 0
     queued = tracking.queue_by_hand(selection)
     own = Run.objects.filter(project=project, reason=Reason.MANUAL, base=None, commit__in=selection.ranks, pk__gt=last)
@@ -29,7 +29,7 @@ def queue(project: Project, order: RunsOrder) -> QueuedRuns:
     return QueuedRuns(queued=queued, commits=len(selection.ranks), runs=ids, approved_head=None)
 
 
-def chosen(project: Project, order: RunsOrder) -> RunSelection:
+def selection_of(project: Project, order: RunsOrder) -> RunSelection:
     """Without fetching: a thread of the web server may not wait for minutes."""
     first, *others = order.commits or [order.range or order.branch or order.releases or ""]
     thinning = Thinning(order.every, halves=order.halves) if order.range else Thinning()
@@ -64,7 +64,7 @@ def pull_or_404(project: Project, number: int) -> PullRequest:
     return found
 
 
-def tried(request: Call, project: Project, order: RunsOrder) -> str:
+def dry_run_of(request: Call, project: Project, order: RunsOrder) -> str:
     """Do what is asked for, for a dry run. Return a message. Raises as ``queue`` and ``approve``."""
     if order.pull_request is not None:
         pull = pull_or_404(project, order.pull_request)

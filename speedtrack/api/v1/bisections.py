@@ -82,8 +82,8 @@ def begin_bisection(request: Call, slug: str, order: BisectionOrder) -> Answer:
     require(request, Role.MAINTAINER, project, Scope.RUNS)
     try:
         if order.dry_run:
-            return OK, Outcome.of(outlook(lambda: bisecting.told(begun(request, project, order))))
-        made = begun(request, project, order)
+            return OK, Outcome.of(outlook(lambda: bisecting.bisection_in_words(begin(request, project, order))))
+        made = begin(request, project, order)
     except NotMeasurable as e:
         raise Invalid(str(e)) from None
     audit.note(
@@ -92,7 +92,7 @@ def begin_bisection(request: Call, slug: str, order: BisectionOrder) -> Answer:
     return CREATED, BisectionDocument.of(made)
 
 
-def begun(request: Call, project: Project, order: BisectionOrder) -> Bisection:
+def begin(request: Call, project: Project, order: BisectionOrder) -> Bisection:
     """Raises Invalid, NotMeasurable, NoSuchThing or DefinitionError."""
     before = commit_given(project, order.before, field="before")
     commit = commit_given(project, order.commit, field="commit")

@@ -52,7 +52,7 @@ def ask_for_comparison(request: Call, slug: str, order: PairedComparisonOrder) -
 @router.get("projects/{slug}/comparisons", response=Page[PairedComparisonDocument], summary="List paired comparisons")
 def list_comparisons(request: Call, slug: str, paging: Query[Paging]) -> Page[PairedComparisonDocument]:
     """The newest first, without their rows: read one for these."""
-    rows = known(request, slug).prefetch_related("runs__machine")
+    rows = visible_comparisons(request, slug).prefetch_related("runs__machine")
     return page_of(request, rows, paging, lambda some: [document_of(one, with_rows=False) for one in some])
 
 
@@ -66,13 +66,13 @@ def read_comparison(request: Call, slug: str, comparison_id: Path[Id]) -> Paired
     return document_of(comparison_or_404(request, slug, comparison_id))
 
 
-def known(request: Call, slug: str) -> QuerySet[PairedComparison]:
+def visible_comparisons(request: Call, slug: str) -> QuerySet[PairedComparison]:
     rows: QuerySet[PairedComparison] = PairedComparison.objects.filter(project=project_or_404(request, slug))
     return rows.select_related("project", "head", "base")
 
 
 def comparison_or_404(request: Call, slug: str, pk: int) -> PairedComparison:
-    found = known(request, slug).prefetch_related("runs__machine").filter(pk=pk).first()
+    found = visible_comparisons(request, slug).prefetch_related("runs__machine").filter(pk=pk).first()
     if found is None:
         raise Http404(f"{slug} has no paired comparison {pk}.")
     return found

@@ -167,7 +167,7 @@ def list_deliveries(
     """The newest first, without their bodies. Needs the role maintainer."""
     project = project_or_404(request, slug)
     require(request, Role.MAINTAINER, project, Scope.READ)
-    rows = deliveries.listed(project, status)
+    rows = deliveries.list_calls(project, status)
     return page_of(request, rows, paging, lambda some: map(DeliveryDocument.of, some))
 
 
@@ -178,7 +178,7 @@ def replay_deliveries(request: Call, slug: str, order: ReplayOrder) -> Answer:
     project = project_to_change(request, slug, Role.MAINTAINER)
 
     def replay() -> str:
-        count = deliveries.replay(project, deliveries.chosen(project, order.deliveries))
+        count = deliveries.replay(project, deliveries.calls_numbered(project, order.deliveries))
         return f"{count} deliver{'y' if count == 1 else 'ies'} replayed: the repository is looked at within seconds"
 
     return done(request, order, "delivery.replay", ", ".join(map(str, order.deliveries)), replay, project)

@@ -158,7 +158,7 @@ def queue_runs(request: Call, slug: str, order: RunsOrder) -> Answer:
     project = project_or_404(request, slug)
     require(request, Role.MAINTAINER, project, Scope.RUNS)
     if order.dry_run:
-        return OK, Outcome.of(outlook(lambda: asking.tried(request, project, order)))
+        return OK, Outcome.of(outlook(lambda: asking.dry_run_of(request, project, order)))
     if order.pull_request is not None:
         found = asking.approve(request, project, order.pull_request, order.head or "")
         changes = {"head": (None, found.approved_head), "reason": (None, order.reason)}

@@ -59,7 +59,7 @@ class File:
     @cached_property
     def document(self) -> Node:
         """The file as one JSON document."""
-        return Node(parsed(self.text))
+        return Node(parse_json(self.text))
 
     @cached_property
     def json(self) -> Node:
@@ -90,7 +90,7 @@ class File:
             raise ReadError(f"the archive cannot be read ({wrong})", "file", "pack it again with tar") from wrong
 
 
-def parsed(text: str, place: str = "") -> Any:
+def parse_json(text: str, place: str = "") -> Any:
     """The JSON value; ReadError with the place if it is none."""
     try:
         return json.loads(text, object_pairs_hook=without_duplicates)

@@ -8,7 +8,7 @@ from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import LARGEST_FILE, MOST_MEMBERS
 
 
-def packed(folder: Path) -> bytes:
+def tar_of(folder: Path) -> bytes:
     """A tar archive of its JSON files, without links. Raises ReadError if there is none, or too much."""
     archive, total = io.BytesIO(), 0
     if not (paths := json_files(folder)):

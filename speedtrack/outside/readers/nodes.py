@@ -52,7 +52,7 @@ class Node:
 
     def members(self) -> Iterator[tuple[str, "Node"]]:
         for key, value in self.object().items():
-            yield cleaned(key, self), Node(value, f"{self.pointer}/{escaped(key)}")
+            yield clean_text(key, self), Node(value, f"{self.pointer}/{escaped(key)}")
 
     def list(self) -> "list[Node]":
         if not isinstance(self.value, list):
@@ -62,7 +62,7 @@ class Node:
     def text(self) -> str:
         if not isinstance(self.value, str):
             raise self.expected("a text")
-        return cleaned(self.value, self)
+        return clean_text(self.value, self)
 
     def word(self) -> str:
         """A text, a number or a truth value, as a text."""
@@ -115,7 +115,7 @@ def escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def cleaned(text: str, node: Node) -> str:
+def clean_text(text: str, node: Node) -> str:
     """The text if it can be stored and shown."""
     if len(text) > LONGEST_TEXT:
         raise node.refused(f"a text of {len(text):,} characters", f"at most {LONGEST_TEXT:,}")

@@ -36,7 +36,7 @@ READERS: tuple[ToolReader, ...] = (
 )
 
 
-def named(name: str) -> ToolReader:
+def reader_named(name: str) -> ToolReader:
     """The reader of a format. Raises ReadError that lists the formats."""
     for reader in READERS:
         if reader.name == name:

@@ -81,7 +81,7 @@ class Reading:
         place: str,
     ) -> None:
         """One result; it is left out if its direction is not known, or a value is zero: changes are ratios."""
-        summary = numbers if isinstance(numbers, Summary) else condensed(list(numbers))
+        summary = numbers if isinstance(numbers, Summary) else condensed_samples(list(numbers))
         better = measure.better or self.direction(measure.metric)
         if len(measure.unit) > LONGEST_UNIT or len(measure.metric) > LONGEST_METRIC:
             self.skip(place, f"{measure.unit[:60]!r} is too long for a unit ({LONGEST_UNIT} characters)")
@@ -146,7 +146,7 @@ def values_of(numbers: Summary | list[float]) -> list[float]:
     return [numbers.value] if isinstance(numbers, Summary) else numbers
 
 
-def condensed(samples: list[float]) -> Summary | list[float]:
+def condensed_samples(samples: list[float]) -> Summary | list[float]:
     """The repeats; their median and its interval if they are more than one result may have."""
     if len(samples) <= MOST_SAMPLES:
         return samples

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from speedtrack.outside import document, taking
 from speedtrack.outside.readers import Options
-from speedtrack.outside.readers.registry import named
+from speedtrack.outside.readers.registry import reader_named
 from speedtrack.outside.readers.tests.samples import FILES, FORMATS, content_of
 from speedtrack.outside.taking import Report, Sender
 from speedtrack.projects.models import Project
@@ -25,7 +25,9 @@ def sent(project: Project, name: str, shas: list[str]) -> Report:
     for old, new in zip(NAMED, shas, strict=True):
         content = content.replace(old.encode(), new.encode())
     commit = "" if FORMATS[name] in ("asv", "github-action-history", "pytest-benchmark") else shas[0]
-    results = named(FORMATS[name]).read(content, Options(commit=commit, given={"better": "lower,Percent=higher"}))
+    results = reader_named(FORMATS[name]).read(
+        content, Options(commit=commit, given={"better": "lower,Percent=higher"})
+    )
     batch = document.batch_of(document.document_of(results, tool=FORMATS[name], commit=commit, machine="ci"))
     return taking.take(project, batch, Sender(Import.Door.COMMAND, source=name))
 

@@ -37,7 +37,7 @@ def test_a_replayed_call_causes_a_look_whatever_it_is(project: Project, call: Sa
     delivery = take(project, call)
     Delivery.objects.exclude(status="ignored").update(status="processed", outcome="nothing new")
     assert not Project.objects.with_deliveries().exists()
-    assert deliveries.replay(project, deliveries.chosen(project, [delivery.pk])) == 1
+    assert deliveries.replay(project, deliveries.calls_numbered(project, [delivery.pk])) == 1
     assert Delivery.objects.values_list("status", "outcome", "copies").get() == ("received", "", 2)
     assert Project.objects.with_deliveries().exists()
 
@@ -48,7 +48,7 @@ def test_several_are_replayed_and_equal_bodies_wait_once(project: Project) -> No
     same = intake.receive(project, PUSH.saying(one.body, **{"X-GitHub-Delivery": "x"}).signed(), one.body)
     assert same is not None
     before = Delivery.objects.get(pk=same.pk).received_at
-    assert deliveries.replay(project, deliveries.chosen(project, [one.pk, two.pk])) == 2
+    assert deliveries.replay(project, deliveries.calls_numbered(project, [one.pk, two.pk])) == 2
     states = dict(Delivery.objects.values_list("pk", "status"))
     assert states == {one.pk: "processed", two.pk: "received", same.pk: "received"}
     assert Delivery.objects.get(pk=same.pk).received_at > before, "a look under way does not cover it"
@@ -57,28 +57,28 @@ def test_several_are_replayed_and_equal_bodies_wait_once(project: Project) -> No
 def test_a_replay_notes_the_pull_request_again(project: Project) -> None:
     delivery = take(project, PULLS["gitlab"])
     PullRequest.objects.all().delete()
-    deliveries.replay(project, deliveries.chosen(project, [delivery.pk]))
+    deliveries.replay(project, deliveries.calls_numbered(project, [delivery.pk]))
     assert PullRequest.objects.get().number == 12
 
 
 def test_a_replay_of_an_old_report_takes_nothing_back(project: Project) -> None:
     old = take(project, PULLS["github"])
     PullRequest.objects.update(title="newer", updated_at=Now())
-    deliveries.replay(project, deliveries.chosen(project, [old.pk]))
+    deliveries.replay(project, deliveries.calls_numbered(project, [old.pk]))
     assert PullRequest.objects.get().title == "newer"
 
 
 def test_what_cannot_be_replayed_is_said(project: Project) -> None:
     delivery = take(project, PUSH)
     with pytest.raises(NotPossible, match="has no delivery 99"):
-        deliveries.chosen(project, [delivery.pk, 99])
+        deliveries.calls_numbered(project, [delivery.pk, 99])
     other = Project.objects.create(slug="b", name="b", url="/b", default_branch="main", suite="tiny")
     with pytest.raises(NotPossible, match="b has no delivery"):
-        deliveries.chosen(other, [delivery.pk])
+        deliveries.calls_numbered(other, [delivery.pk])
     Project.objects.update(untracked_at=Now())
     project.refresh_from_db()
     with pytest.raises(NotPossible, match="track it again"):
-        deliveries.replay(project, deliveries.listed(project))
+        deliveries.replay(project, deliveries.list_calls(project))
 
 
 def test_old_calls_are_deleted_by_hand_and_those_that_wait_stay(project: Project) -> None:

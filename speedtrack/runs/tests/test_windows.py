@@ -67,13 +67,13 @@ def test_when_it_opens_next() -> None:
 )
 def test_what_is_no_window_or_contradicts_another_is_refused(texts: list[str], zone: str, why: str) -> None:
     with pytest.raises(BadWindow, match=why):
-        windows.checked(texts, zone)
+        windows.checked_windows(texts, zone)
 
 
 def test_windows_are_stored_in_one_form() -> None:
-    assert windows.checked(["  MON-Fri   22:00-06:00 ", ""], "UTC") == ["mon-fri 22:00-06:00"]
+    assert windows.checked_windows(["  MON-Fri   22:00-06:00 ", ""], "UTC") == ["mon-fri 22:00-06:00"]
 
 
 def test_windows_may_overlap() -> None:
     both = ["mon-fri 22:00-06:00", "sat 00:00-24:00"]
-    assert windows.checked(both, "UTC") == both
+    assert windows.checked_windows(both, "UTC") == both

@@ -10,7 +10,7 @@ import numpy as np
 from speedtrack.benchmarks import numbers
 from speedtrack.stats.histogram import Histogram
 from speedtrack.web.drawing.curves import LATENCY
-from speedtrack.web.drawing.linecharts import TRAILING_ZEROS, AxisTick, Scale, log_steps, spaced, stroke
+from speedtrack.web.drawing.linecharts import TRAILING_ZEROS, AxisTick, Scale, log_steps, spaced_ticks, stroke
 
 WIDTH, HEIGHT = 960.0, 380.0
 LEFT, RIGHT, TOP, BOTTOM = 74.0, 14.0, 12.0, 34.0
@@ -109,7 +109,9 @@ def draw_heatmap(commits: Sequence[NamedShape]) -> HeatMap | None:
         shades=paths[1:],
         lines=[(name, percentile_line(commits, columns, i, y)) for i, name in enumerate(LINES)],
         columns=columns,
-        x_ticks=spaced([tick_of(column, one) for column, one in zip(columns, commits, strict=True)][::-1], SPACE_X),
+        x_ticks=spaced_ticks(
+            [tick_of(column, one) for column, one in zip(columns, commits, strict=True)][::-1], SPACE_X
+        ),
         y_ticks=latency_ticks(first, last, y),
         breaks=[(column.x, one.new) for column, one in zip(columns, commits, strict=True) if one.new],
     )
@@ -156,4 +158,4 @@ def latency_ticks(first: int, last: int, y: Scale) -> list[AxisTick]:
     steps = [step for step in log_steps(low, high) if low <= step <= high]
     labels = [TRAILING_ZEROS.sub("", numbers.quantity(LATENCY, step)) for step in steps]
     ticks = [AxisTick(round(y(cell_of(step)), 1), label) for step, label in zip(steps, labels, strict=True)]
-    return spaced(ticks, SPACE_Y)
+    return spaced_ticks(ticks, SPACE_Y)

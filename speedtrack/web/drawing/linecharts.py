@@ -94,7 +94,7 @@ def chart_over_numbers(
         return None
     x, _ = scale_of(places, (LEFT + 8, WIDTH - RIGHT - 8), "")
     ends_first = [places[0], places[-1], *places[1:-1]]
-    ticks = spaced([AxisTick(round(x(place), 1), axis_label(place)) for place in ends_first], SPACE_X)
+    ticks = spaced_ticks([AxisTick(round(x(place), 1), axis_label(place)) for place in ends_first], SPACE_X)
     return line_chart(lines, metric, (x, ticks, axis_title), y_scale)
 
 
@@ -112,7 +112,7 @@ def chart_over_names(
     def x(place: float) -> float:
         return first + (last - first) * place / max(len(names) - 1, 1)
 
-    ticks = spaced([AxisTick(round(x(i), 1), name) for i, name in enumerate(names)], SPACE_X)
+    ticks = spaced_ticks([AxisTick(round(x(i), 1), name) for i, name in enumerate(names)], SPACE_X)
     crosses = [Dot(round(x(at), 1), HEIGHT - BOTTOM, why, True) for at, why in missing]
     return line_chart(lines, metric, (x, ticks, ""), "", crosses)
 
@@ -133,7 +133,14 @@ def line_chart(
     shapes = [draw_line(i, name, points, x, y) for i, (name, points) in enumerate(lines[:MOST_LINES], start=1)]
     title = f"{metric.title}, {metric.better} is better"
     return LineChart(
-        shapes, x_ticks, spaced(y_ticks, SPACE_Y), list(missing), x_title, title, height=height, bottom=height - BOTTOM
+        shapes,
+        x_ticks,
+        spaced_ticks(y_ticks, SPACE_Y),
+        list(missing),
+        x_title,
+        title,
+        height=height,
+        bottom=height - BOTTOM,
     )
 
 
@@ -187,7 +194,7 @@ def linear_steps(low: float, high: float) -> list[float]:
     return [step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def spaced(ticks: Sequence[AxisTick], space: float) -> list[AxisTick]:
+def spaced_ticks(ticks: Sequence[AxisTick], space: float) -> list[AxisTick]:
     """The ticks whose labels do not touch; the earlier ones are kept."""
     kept: list[AxisTick] = []
     for tick in ticks:

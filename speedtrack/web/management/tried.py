@@ -12,6 +12,6 @@ def add_dry_run(parser: ArgumentParser) -> None:
     )
 
 
-def said(verb: Callable[[], object], dry_run: bool) -> str:
+def result_in_words(verb: Callable[[], object], dry_run: bool) -> str:
     """What the verb answers, or what it would answer and change."""
     return str(outlook(verb)) if dry_run else str(verb())

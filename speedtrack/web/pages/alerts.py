@@ -125,7 +125,7 @@ class AlertsPage:
 
 
 def load(project: Project | None, filters: AlertListQuery, access: Access) -> AlertsPage:
-    chosen = filtered(standing_alerts(project, access), filters, access.caller.user)
+    chosen = filtered_alerts(standing_alerts(project, access), filters, access.caller.user)
     by_status = count_by_status(chosen)
     counts = [(name, by_status.get(name, 0)) for name in (*Alert.Status.values, "improvements")]
     alerts, following = page_of(of_status(chosen, filters.status), filters)
@@ -149,7 +149,7 @@ def standing_alerts(project: Project | None, access: Access) -> AlertQuerySet:
     return access.among(found) if project is None else found.filter(project=project)
 
 
-def filtered(found: AlertQuerySet, filters: AlertListQuery, reader: User | None) -> AlertQuerySet:
+def filtered_alerts(found: AlertQuerySet, filters: AlertListQuery, reader: User | None) -> AlertQuerySet:
     """All filters but the status, by which the result is counted."""
     changes = ChangePoint.objects.filter(alert=OuterRef("pk"))
     if filters.project:

@@ -49,12 +49,12 @@ class AuditPage:
 
 def load(project: Project | None, query: QueryDict) -> AuditPage:
     filters = AuditFilters.of(query)
-    rows = list(filtered(project, filters)[: PER_PAGE + 1])
+    rows = list(filtered_entries(project, filters)[: PER_PAGE + 1])
     following = rows[PER_PAGE - 1].pk if len(rows) > PER_PAGE else 0
     return AuditPage(rows[:PER_PAGE], filters, following)
 
 
-def filtered(project: Project | None, filters: AuditFilters) -> QuerySet[AuditEntry]:
+def filtered_entries(project: Project | None, filters: AuditFilters) -> QuerySet[AuditEntry]:
     """The entries of a project, or all, the newest first. Raises Http404 for a date that is none."""
     found = AuditEntry.objects.select_related("project", "token").order_by("-pk")
     if project:
@@ -90,7 +90,7 @@ def number_or_404(text: str) -> int:
 
 def audit_document(project: Project | None, query: QueryDict) -> dict[str, Any]:
     """The newest entries that fit as JSON. ``before``: what the next file begins with; 0: there is none."""
-    rows = list(filtered(project, AuditFilters.of(query))[: MOST_VALUES + 1])
+    rows = list(filtered_entries(project, AuditFilters.of(query))[: MOST_VALUES + 1])
     following = rows[MOST_VALUES - 1].pk if len(rows) > MOST_VALUES else 0
     return {"schema": "speedtrack.audit/1", "before": following, "entries": list(map(entry_of, rows[:MOST_VALUES]))}
 
@@ -111,7 +111,7 @@ def entry_of(entry: AuditEntry) -> dict[str, Any]:
 
 def csv_rows(project: Project | None, query: QueryDict) -> Iterator[list[Any]]:
     yield ["id", "at", "who", "door", "token", "project", "action", "target", "changes"]
-    for entry in filtered(project, AuditFilters.of(query))[:MOST_VALUES]:
+    for entry in filtered_entries(project, AuditFilters.of(query))[:MOST_VALUES]:
         row = entry_of(entry)
         words = "; ".join(f"{field}: {before} -> {after}" for field, (before, after) in entry.changes.items())
         yield [*map(harmless, list(row.values())[:-1]), harmless(words)]

@@ -46,7 +46,7 @@ def load(project: Project, query: QueryDict) -> DeliveriesPage:
     status, before = query.get("status", ""), number_or_404(query.get("before", ""))
     if status and status not in STATUSES:
         raise Http404(f"There is no status {status!r}: there are {', '.join(STATUSES)}.")
-    found = deliveries.listed(project, status)
+    found = deliveries.list_calls(project, status)
     rows = list((found.filter(pk__lt=before) if before else found)[: PER_PAGE + 1])
     refused = project.refusals.filter(last_at__gte=timezone.now() - RECENT).aggregate(all=Sum("count"))["all"]
     return DeliveriesPage(

@@ -180,7 +180,7 @@ def load(slug: str, benchmark: str, query: QueryDict) -> LatencyPage:
     commits = measured_commits(scope, own, range_of(scope, last, asked))
     documented = [one for one in commits if one.documented]
     chosen, before = chosen_of(documented, asked)
-    drawn = thinned(documented, {one.number for one in (chosen, before) if one})
+    drawn = thinned_commits(documented, {one.number for one in (chosen, before) if one})
     shapes = shapes_of([one.result_id for one in drawn])
     changed = changes_between([*pairwise(drawn), *([(before, chosen)] if before and chosen else [])])
     breaks = [(one, changes_in_words(changed[old.series_id, one.series_id])) for old, one in apart_in(drawn)]
@@ -273,7 +273,7 @@ def chosen_of(documented: Sequence[HeatCommit], asked: int | None) -> tuple[Heat
     return chosen, before
 
 
-def thinned(commits: Sequence[HeatCommit], kept: set[int]) -> list[HeatCommit]:
+def thinned_commits(commits: Sequence[HeatCommit], kept: set[int]) -> list[HeatCommit]:
     """At most MOST_COLUMNS of the commits in equal distances, and those at the positions ``kept``."""
     step = -(-len(commits) // MOST_COLUMNS)
     newest = len(commits) - 1

@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef
 from django.http import QueryDict
 
 from speedtrack.alerts import between, lines
-from speedtrack.alerts.between import Chosen, CommitOnMachine, ComparedRow, Points, SidePoint
+from speedtrack.alerts.between import CommitOnMachine, ComparedRow, MatchedPoints, Points, SidePoint
 from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Commit, Project
@@ -186,10 +186,10 @@ def table_of(
     """All releases under one benchmark; each is compared with two others, all at once."""
     key = (name, metric.name)
     measured = [(one, points[one.commit.pk][key]) for one in releases if points.get(one.commit.pk, {}).get(key)]
-    asked: list[Chosen] = []
+    asked: list[MatchedPoints] = []
     for place, (_, here) in enumerate(measured[1:], start=1):
-        asked += [(key, *between.chosen(measured[other][1], here)) for other in (place - 1, 0)]
-    rows = between.answered(asked, smallest, other_machine=False)
+        asked += [(key, *between.points_to_compare(measured[other][1], here)) for other in (place - 1, 0)]
+    rows = between.compared_rows(asked, smallest, other_machine=False)
     cells = {}
     for place, (release, here) in enumerate(measured):
         newest = here[max(here)]

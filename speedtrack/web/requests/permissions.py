@@ -258,13 +258,13 @@ def note(
 def differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The fields that differ, each before and after, as texts."""
     return {
-        key: (said(before.get(key)), said(value))
+        key: (audit_value(before.get(key)), audit_value(value))
         for key, value in after.items()
-        if said(before.get(key)) != said(value)
+        if audit_value(before.get(key)) != audit_value(value)
     }
 
 
-def said(value: Any) -> Any:
+def audit_value(value: Any) -> Any:
     """A value as the audit log keeps it: numbers and truth as they are, the rest as text of a bearable length."""
     return value if value is None or isinstance(value, bool | int | float) else str(value)[:LONGEST_VALUE]
 

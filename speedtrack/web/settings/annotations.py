@@ -10,7 +10,7 @@ from speedtrack.projects.models import Annotation
 from speedtrack.web import scope
 from speedtrack.web.pages import annotations as page
 from speedtrack.web.pages.annotations import AnnotationForm
-from speedtrack.web.requests.permissions import differing, note, permit_of, said
+from speedtrack.web.requests.permissions import audit_value, differing, note, permit_of
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -55,7 +55,7 @@ def delete_annotation(request: HttpRequest, pk: int) -> HttpResponse:
     found = page.annotation_or_404(pk)
     where, text = found.project, found.text
     found.delete()
-    note(request, "annotation.delete", f"annotation {pk}", where, {"text": (said(text), None)})
+    note(request, "annotation.delete", f"annotation {pk}", where, {"text": (audit_value(text), None)})
     messages.success(request, f"Deleted. To undo it, add it again; its text was: {text}")
     return redirect("annotations", slug=where.slug) if where else redirect("all-annotations")
 

@@ -50,7 +50,7 @@ def replay(project: Project, form: QueryDict) -> str:
     numbers = numbers_of(form)
     if not numbers:
         raise deliveries.NotPossible("select one delivery or more")
-    count = deliveries.replay(project, deliveries.chosen(project, numbers))
+    count = deliveries.replay(project, deliveries.calls_numbered(project, numbers))
     return f"{count} deliver{'y is' if count == 1 else 'ies are'} replayed: the repository is looked at within seconds."
 
 

@@ -9,7 +9,7 @@ from itertools import product
 from math import isnan
 
 from speedtrack.outside.readers import ReadError, Word
-from speedtrack.outside.readers.files import File, parsed
+from speedtrack.outside.readers.files import File, parse_json
 from speedtrack.outside.readers.measures import MEMORY, PEAK_MEMORY, TIME_S, Measure
 from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
@@ -67,7 +67,7 @@ def gather_folder(members: dict[str, File], folder: str, reading: Reading) -> No
 def document_of(members: dict[str, File], path: str) -> Node:
     if path not in members:
         raise ReadError(f"the archive has no {path}", "file", "pack asv's whole folder of results")
-    return Node(parsed(members[path].text, path), f"{path}#")
+    return Node(parse_json(members[path].text, path), f"{path}#")
 
 
 def gather_file(document: Node, known: Node, facts: Node, reading: Reading) -> None:

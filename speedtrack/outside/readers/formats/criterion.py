@@ -4,7 +4,7 @@ The repeats are the samples, each divided by its iterations. Where a benchmark h
 """
 
 from speedtrack.outside.readers import ReadError
-from speedtrack.outside.readers.files import File, parsed
+from speedtrack.outside.readers.files import File, parse_json
 from speedtrack.outside.readers.measures import TIME
 from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
@@ -41,7 +41,7 @@ def member(members: dict[str, File], folder: str, name: str) -> Node:
     path = f"{folder}{name}"
     if path not in members:
         raise ReadError(f"beside benchmark.json there is no {name}", folder, "pack the whole folder target/criterion")
-    return Node(parsed(members[path].text, path), f"{path}#")
+    return Node(parse_json(members[path].text, path), f"{path}#")
 
 
 def per_iteration(times: Node, iterations: Node) -> list[float]:
@@ -61,7 +61,7 @@ def recognises_messages(file: File) -> bool:
 def gather_messages(file: File, reading: Reading) -> None:
     for number, line in enumerate(file.lines, 1):
         if line.startswith("{"):
-            message = Node(parsed(line, f"line {number}"), f"line {number}#")
+            message = Node(parse_json(line, f"line {number}"), f"line {number}#")
             if message.has("reason") and message["reason"].value == COMPLETE:
                 gather_message(message, reading)
 

@@ -3,7 +3,7 @@
 import re
 
 from speedtrack.outside.readers import ReadError
-from speedtrack.outside.readers.files import File, parsed
+from speedtrack.outside.readers.files import File, parse_json
 from speedtrack.outside.readers.measures import Better, Measure, stated_measure
 from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
@@ -49,7 +49,7 @@ def history_of(file: File) -> Node:
     found = PREFIX.match(file.text)
     if found is None:
         return file.document
-    return Node(parsed(file.text[found.end() :].rstrip().removesuffix(";")))
+    return Node(parse_json(file.text[found.end() :].rstrip().removesuffix(";")))
 
 
 def gather_run(suite: str, run: Node, reading: Reading) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from speedtrack.outside.readers import Options, OutsideResult
 from speedtrack.outside.readers.files import File
-from speedtrack.outside.readers.folders import packed
-from speedtrack.outside.readers.registry import named, reader_of
+from speedtrack.outside.readers.folders import tar_of
+from speedtrack.outside.readers.registry import reader_named, reader_of
 from speedtrack.outside.readers.results import Reading
 
 FILES = Path(__file__).parent / "files"
@@ -39,7 +39,7 @@ FORMATS = {
 
 def content_of(name: str) -> bytes:
     path = FILES / name
-    return packed(path) if path.is_dir() else path.read_bytes()
+    return tar_of(path) if path.is_dir() else path.read_bytes()
 
 
 def reading_of(name: str, **options: object) -> Reading:
@@ -48,7 +48,7 @@ def reading_of(name: str, **options: object) -> Reading:
 
 
 def read(content: bytes, format: str, **options: object) -> list[OutsideResult]:
-    return named(format).read(content, Options(**options))  # type: ignore[arg-type]
+    return reader_named(format).read(content, Options(**options))  # type: ignore[arg-type]
 
 
 def archive(**members: bytes) -> bytes:

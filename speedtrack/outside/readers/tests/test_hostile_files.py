@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from speedtrack.outside.readers import Options, OutsideResult, ReadError
 from speedtrack.outside.readers.files import LARGEST_FILE
-from speedtrack.outside.readers.folders import packed
-from speedtrack.outside.readers.registry import READERS, named, reader_of
+from speedtrack.outside.readers.folders import tar_of
+from speedtrack.outside.readers.registry import READERS, reader_named, reader_of
 from speedtrack.outside.readers.tests.samples import FILES, FORMATS, archive, content_of, read
 
 TEXTS = [name for name in FORMATS if not (FILES / name).is_dir()]
@@ -30,7 +30,7 @@ def read_or_refused(content: bytes, name: str, **options: Any) -> list[OutsideRe
     except ReadError as refused:
         assert str(refused)
     try:
-        return named(FORMATS[name]).read(content, Options(name=name, **options))
+        return reader_named(FORMATS[name]).read(content, Options(name=name, **options))
     except ReadError as refused:
         assert str(refused).count("\n") == 0
         return str(refused)
@@ -63,7 +63,7 @@ def test_what_is_no_such_file_is_refused(name: str, change: Callable[[bytes], by
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_mark_of_byte_order_and_other_line_ends_change_nothing(name: str) -> None:
     content = content_of(name)
-    usual = named(FORMATS[name]).read(content, Options())
+    usual = reader_named(FORMATS[name]).read(content, Options())
     assert read(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"), FORMATS[name]) == usual
 
 
@@ -71,7 +71,7 @@ def test_a_mark_of_byte_order_and_other_line_ends_change_nothing(name: str) -> N
 def test_a_file_that_is_cut_off_gives_no_other_value(name: str) -> None:
     """JSON is refused. Of lines, those before the cut are whole."""
     content = content_of(name)
-    usual = {(one.benchmark, one.metric): one for one in named(FORMATS[name]).read(content, Options())}
+    usual = {(one.benchmark, one.metric): one for one in reader_named(FORMATS[name]).read(content, Options())}
     for place in range(PLACES):
         found = read_or_refused(content[: len(content) * place // PLACES], name)
         if name in DOCUMENTS or name == "data.js":
@@ -198,7 +198,7 @@ def test_archives_that_would_grow_or_reach_outside_are_refused_or_ignored(tmp_pa
     (tmp_path / "results" / "box").mkdir(parents=True)
     (tmp_path / "results" / "benchmarks.json").symlink_to("/etc/hostname")
     with pytest.raises(ReadError, match="results: the folder has no JSON file"):
-        packed(tmp_path / "results")
+        tar_of(tmp_path / "results")
 
 
 def test_more_repeats_than_a_result_may_have_become_their_median() -> None:

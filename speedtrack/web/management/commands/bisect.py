@@ -15,7 +15,7 @@ from speedtrack.projects.models import Project
 from speedtrack.runs import tracking
 from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import add_dry_run, said
+from speedtrack.web.management.tried import add_dry_run, result_in_words
 from speedtrack.web.pages.bisection import asked_for
 
 
@@ -41,7 +41,7 @@ class Command(PlainCommand):
         try:
             project = tracking.project_named(options["project"])
             verb = partial(begin, project, options) if options["end"] is None else partial(end, project, options["end"])
-            self.stdout.write(said(verb, options["dry_run"]))
+            self.stdout.write(result_in_words(verb, options["dry_run"]))
         except (NotMeasurable, DefinitionError, NoSuchThing) as e:
             raise CommandError(str(e)) from e
 
@@ -51,7 +51,9 @@ def begin(project: Project, options: dict[str, Any]) -> str:
     machine = options["machine"] or tracking.machines_to_measure(project, None)[0].name
     asked = asked_for(project, [before, commit], machine, options["benchmarks"], options["metric"])
     made = asked.begin(None)
-    return bisecting.told(made) + ("" if options["dry_run"] else f"\n{settings.URL}/bisections/{made.pk}/")
+    return bisecting.bisection_in_words(made) + (
+        "" if options["dry_run"] else f"\n{settings.URL}/bisections/{made.pk}/"
+    )
 
 
 def end(project: Project, number: int) -> str:

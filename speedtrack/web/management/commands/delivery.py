@@ -47,7 +47,7 @@ class Command(PlainCommand):
 
 
 def list_lines(project: Project, options: dict[str, Any]) -> Iterator[str]:
-    for row in deliveries.listed(project, options["status"])[: options["last"] or LISTED]:
+    for row in deliveries.list_calls(project, options["status"])[: options["last"] or LISTED]:
         words = ": ".join(filter(None, [row.summary or row.event, row.outcome]))
         yield LINE.format(row.pk, f"{row.received_at:%Y-%m-%d %H:%M:%S}", row.provider, row.status, row.size, words)
     for refusal in project.refusals.order_by("-hour", "reason")[:5]:
@@ -64,11 +64,11 @@ def replay(project: Project, options: dict[str, Any]) -> Iterator[str]:
 
 def selected(project: Project, options: dict[str, Any]) -> "QuerySet[Delivery]":
     if options["numbers"]:
-        return deliveries.chosen(project, options["numbers"])
+        return deliveries.calls_numbered(project, options["numbers"])
     if not options["last"]:
         raise CommandError("name the deliveries by their numbers, or give --last COUNT")
-    newest = deliveries.listed(project, options["status"])[: options["last"]]
-    return deliveries.chosen(project, newest.values_list("pk", flat=True))
+    newest = deliveries.list_calls(project, options["status"])[: options["last"]]
+    return deliveries.calls_numbered(project, newest.values_list("pk", flat=True))
 
 
 def purge(project: Project, options: dict[str, Any]) -> Iterator[str]:

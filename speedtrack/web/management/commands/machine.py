@@ -16,7 +16,7 @@ from speedtrack.runs.order import BadShares
 from speedtrack.runs.tokens import WrongToken
 from speedtrack.runs.windows import BadWindow
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import add_dry_run, said
+from speedtrack.web.management.tried import add_dry_run, result_in_words
 
 Options = dict[str, Any]
 REFUSED = (
@@ -198,7 +198,7 @@ class Command(PlainCommand):
         if options["dry_run"] and action in SECRET:
             raise CommandError(f"machine {action} prints a token: there is no dry run of it")
         try:
-            self.stdout.write(said(partial(ACTIONS[action], name, options), options["dry_run"]))
+            self.stdout.write(result_in_words(partial(ACTIONS[action], name, options), options["dry_run"]))
         except REFUSED as e:
             raise CommandError(str(e)) from e
 

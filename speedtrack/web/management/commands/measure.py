@@ -10,7 +10,7 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import tracking
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import add_dry_run, said
+from speedtrack.web.management.tried import add_dry_run, result_in_words
 
 
 class Command(PlainCommand):
@@ -43,7 +43,7 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            self.stdout.write(said(lambda: f"{queue(options)} runs queued", options["dry_run"]))
+            self.stdout.write(result_in_words(lambda: f"{queue(options)} runs queued", options["dry_run"]))
         except (RepositoryError, DefinitionError, tracking.NoSuchThing) as e:
             raise CommandError(str(e)) from e
 

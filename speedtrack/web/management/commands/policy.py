@@ -13,7 +13,7 @@ from speedtrack.runs import rules, tracking
 from speedtrack.runs.policies import BadPolicy
 from speedtrack.runs.rules import Saved
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import add_dry_run, said
+from speedtrack.web.management.tried import add_dry_run, result_in_words
 
 CHANGING = ("every", "most_waiting", "fills_gaps", "ignored_paths", "suite", "machines", "extended_at", "zone")
 
@@ -51,7 +51,7 @@ class Command(PlainCommand):
             if not given and not options["remove"]:
                 self.list_policies(project)
                 return
-            self.stdout.write(said(lambda: change(project, options, given), options["dry_run"]))
+            self.stdout.write(result_in_words(lambda: change(project, options, given), options["dry_run"]))
         except (tracking.NoSuchThing, BadPolicy, DefinitionError) as e:
             raise CommandError(str(e)) from e
 

@@ -30,7 +30,7 @@ class Command(PlainCommand):
         parser.add_argument("--yes", action="store_true", help="do not ask, even where nearly everything would go")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        policies = list(chosen(options["only"]))
+        policies = list(chosen_policies(options["only"]))
         try:
             if options["dry_run"]:
                 self.print_forecasts(policies, options["again"])
@@ -79,7 +79,7 @@ class Command(PlainCommand):
             return False
 
 
-def chosen(names: str | None) -> Iterator[Policy]:
+def chosen_policies(names: str | None) -> Iterator[Policy]:
     for name in names.split(",") if names else POLICIES:
         if name not in POLICIES:
             raise CommandError(f"there is no policy {name!r}: there are {', '.join(POLICIES)}")

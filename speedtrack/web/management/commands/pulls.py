@@ -9,7 +9,7 @@ from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs import pullrequests, tracking
 from speedtrack.runs.models import Approval
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import add_dry_run, said
+from speedtrack.web.management.tried import add_dry_run, result_in_words
 
 
 class Command(PlainCommand):
@@ -35,7 +35,9 @@ class Command(PlainCommand):
             if not options["head"]:
                 raise CommandError(f"name the head that you have looked at: --head {pull.head_sha}")
             approve = pullrequests.approve_as_fetched if options["dry_run"] else pullrequests.approve
-            self.stdout.write(said(lambda: approved(approve(pull, options["head"], None)), options["dry_run"]))
+            self.stdout.write(
+                result_in_words(lambda: approved(approve(pull, options["head"], None)), options["dry_run"])
+            )
         except (tracking.NoSuchThing, pullrequests.NotApprovable) as e:
             raise CommandError(str(e)) from e
 

@@ -11,7 +11,7 @@ from speedtrack.accounts import audit
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Run
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import add_dry_run, said
+from speedtrack.web.management.tried import add_dry_run, result_in_words
 
 ACTIONS = {"retry": tracking.retry_run, "cancel": tracking.cancel_run, "raise": tracking.raise_run}
 
@@ -29,7 +29,7 @@ class Command(PlainCommand):
         for number in options["runs"]:
             try:
                 with transaction.atomic():
-                    done = said(partial(act, number), options["dry_run"])
+                    done = result_in_words(partial(act, number), options["dry_run"])
                     if not options["dry_run"]:
                         run = Run.objects.select_related("project").get(pk=number)
                         audit.note(None, f"run.{options['action']}", f"run {number}", run.project)

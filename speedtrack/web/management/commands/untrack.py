@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 
 from speedtrack.runs import changing, tracking
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import add_dry_run, said
+from speedtrack.web.management.tried import add_dry_run, result_in_words
 
 
 class Command(PlainCommand):
@@ -33,4 +33,4 @@ class Command(PlainCommand):
         def untrack() -> str:
             return f"{project} is no longer tracked; {changing.untrack(project)} waiting runs cancelled"
 
-        self.stdout.write(said(untrack, options["dry_run"]))
+        self.stdout.write(result_in_words(untrack, options["dry_run"]))

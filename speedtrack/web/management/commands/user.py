@@ -40,32 +40,32 @@ def entered_password(name: str) -> str:
 
 
 def deactivate(name: str, options: Options) -> str:
-    people.deactivate(people.named(name))
+    people.deactivate(people.user_named(name))
     audit.note(None, "account.deactivate", name)
     return f"account {name} lets nobody in: its sessions are ended, its tokens revoked"
 
 
 def activate(name: str, options: Options) -> str:
-    people.activate(people.named(name))
+    people.activate(people.user_named(name))
     audit.note(None, "account.activate", name)
     return f"account {name} lets its person in again; revoked tokens stay revoked"
 
 
 def remove(name: str, options: Options) -> str:
-    former = leaving.leave(people.named(name))
+    former = leaving.leave(people.user_named(name))
     audit.note(None, "account.remove", former)
     return f"account {name} is gone; what it has decided and noted stays, by {former}"
 
 
 def make_operator(name: str, options: Options) -> str:
-    user, is_operator = people.named(name), not options["revoke"]
+    user, is_operator = people.user_named(name), not options["revoke"]
     people.set_operator(user, is_operator)
     audit.note(None, "account.operator", name, changes={"operator": (user.is_superuser, is_operator)})
     return f"account {name} " + ("operates this installation" if is_operator else "operates nothing any more")
 
 
 def drop_second_step(name: str, options: Options) -> str:
-    had = second_step.reset(people.named(name))
+    had = second_step.reset(people.user_named(name))
     audit.note(None, "account.second-step-off", name)
     return f"account {name} " + ("logs in by its password alone" if had else "had no second step") + "; logged out"
 

@@ -137,11 +137,11 @@ def path_documents(overlay: Overlay, changed: Sequence[ShownChange], whole: bool
         own = [one for one in changed if one.path == number]
         measured = {line.series_id: len(line.at) for line in columns[number]}
         part = PathDocument(number, path, 1, columns[number], None, gaps[number], tags[number], measured)
-        made.append(part if whole or path.commits <= MOST_COMMITS else outlined(part, own, many))
+        made.append(part if whole or path.commits <= MOST_COMMITS else outlined_path(part, own, many))
     return made
 
 
-def outlined(part: PathDocument, changed: Sequence[ShownChange], many: bool) -> PathDocument:
+def outlined_path(part: PathDocument, changed: Sequence[ShownChange], many: bool) -> PathDocument:
     """The same with its lines as outlines, and the commits that the chart names.
 
     The points at places that the chart tells of are kept: gaps, of which each place shows one of each state, changes
