@@ -36,14 +36,17 @@ KNOWN_OPTION = re.compile(r"\{known:-{1,2}[\w-]{3,}(?: [^{}]*)?\}")  # for progr
 
 
 class Mistake(NamedTuple):
-    """What is wrong with a suite, and on which line of its text; None: with the whole."""
+    """A mistake in a suite, with the line of its text; None if it concerns the whole suite."""
 
     line: int | None
     words: str
 
 
 class DefinitionError(Exception):
-    """The suite is wrong; the message names file, place, cause and remedy. ``mistakes``: the same with lines."""
+    """The suite is wrong; the message names file, place, cause and remedy.
+
+    ``mistakes``: the single mistakes with their lines.
+    """
 
     def __init__(self, message: str, mistakes: Sequence[Mistake] = ()) -> None:
         super().__init__(message)
@@ -108,13 +111,16 @@ Function = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.$]{0,499}$")]
 
 
 class CountedFunctions(Strict):
-    """The functions of the server inside of which instructions are counted: the first of them that the program has."""
+    """The functions of the server inside of which instructions are counted.
+
+    Where several are given, the first one that the program has is used.
+    """
 
     inside: list[Function] = Field(min_length=1, max_length=20)
 
 
 class CountedBenchmarks(CountedFunctions):
-    """The same for several benchmarks of a suite."""
+    """Functions inside of which instructions are counted, for several benchmarks of a suite."""
 
     benchmarks: list[Name] = Field(min_length=1)
 
@@ -125,11 +131,12 @@ Instructions = Annotated[
 
 
 class BenchmarkSection(Strict):
-    """One benchmark. ``extended``: measured only if it is named, or if all extended benchmarks are requested.
+    """One benchmark.
 
-    ``group``: under which heading pages show it (groups.py); empty: by its name.
-    ``ladder``: it stands for one extended benchmark per value of a setting, each of which has its ``rung``.
-    ``target``: no more trials are needed once the half-width of the median's 95% interval is at most this share of it.
+    ``extended``: it is measured only if it is named, or if all extended benchmarks are requested. ``group``: the
+    heading under which pages show it (groups.py); empty: by its name. ``ladder``: the section stands for one extended
+    benchmark per value of a setting, each of which has its ``rung``. ``target``: no more trials are needed once the
+    half-width of the median's 95% interval is at most this share of the median.
     """
 
     name: Name
@@ -167,7 +174,10 @@ class BenchmarkSection(Strict):
         return self
 
     def rungs(self) -> list["BenchmarkSection"]:
-        """The benchmarks that this one stands for: itself without a ladder. Raises ValueError if one is not valid."""
+        """The benchmarks that this section stands for; without a ladder, only itself.
+
+        Raises ValueError if one is not valid.
+        """
         if self.ladder is None or self.workload is None:
             return [self]
         return [self.rung_named(name, rung) for name, rung in rungs_of(self.name, self.ladder)]
@@ -184,12 +194,12 @@ class BenchmarkSection(Strict):
 
     @property
     def names_written(self) -> list[str]:
-        """The names that no other section of the suite can have: its own, and those of the rungs of its ladder."""
+        """The names that no other section of the suite may use: its own, and those of its ladder's rungs."""
         return [self.name, *(rung.name for rung in self.rungs() if rung is not self)]
 
     @property
     def names(self) -> set[str]:
-        """What lists of benchmarks may call it: its name, or that of its ladder."""
+        """The names by which lists of benchmarks may call it: its name, or that of its ladder."""
         return {self.name, self.rung.ladder} if self.rung else {self.name}
 
     @property
@@ -213,13 +223,13 @@ class BenchmarkSection(Strict):
 
     @property
     def rate_of(self) -> str | None:
-        """Name of the benchmark whose first throughput on a machine sets the rate of this one there."""
+        """The name of the benchmark whose first throughput on a machine determines this one's rate there."""
         rate = self.workload.rate if self.workload else None
         return rate.of if isinstance(rate, RateOf) else None
 
 
 def check_names(names: list[str]) -> None:
-    """Raise ValueError unless the names of benchmarks, ladders and rungs differ."""
+    """Raise ValueError if two benchmarks, ladders or rungs have the same name."""
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise ValueError(f"benchmarks, ladders and rungs need different names: {', '.join(twice)} occurs twice")
     if BUILD in names:
@@ -231,7 +241,7 @@ class MetricSection(Strict):
 
 
 class SettleSection(Strict):
-    """``budget_s``: how long a suspicion may be measured again, until it is left unsettled."""
+    """``budget_s``: how many seconds a suspicion may be measured again before it is left unsettled."""
 
     budget_s: int = Field(ge=1, le=7 * 24 * 3600)
 
@@ -289,7 +299,7 @@ class Definition(Strict):
         return self.most_trials or max(self.trials, USUAL_CAP)
 
     def functions_of(self, section: BenchmarkSection) -> list[str]:
-        """The functions inside of which a benchmark's instructions are counted: its own, or the suite's; often none."""
+        """The functions inside of which a benchmark's instructions are counted: its own, otherwise the suite's."""
         if isinstance(section.instructions, CountedFunctions):
             return section.instructions.inside
         named = self.instructions is not None and not section.names.isdisjoint(self.instructions.benchmarks)
@@ -309,7 +319,7 @@ class Definition(Strict):
             self.reference_of(section)
 
     def reference_of(self, section: BenchmarkSection) -> BenchmarkSection:
-        """The benchmark whose throughput sets this one's rate. Raises ValueError if it cannot."""
+        """The benchmark whose throughput determines this one's rate. Raises ValueError if there is none that can."""
         other = next((one for one in self.benchmark if one.name == section.rate_of), None)
         if other is None:
             raise ValueError(f"rate.of: there is no benchmark {section.rate_of!r}: name one of this suite")

@@ -47,7 +47,7 @@ def benchmark_meaning(content: Content, section: Content) -> Content:
 
 
 def rate_reference(content: Content, section: Content) -> Content | None:
-    """The section of the benchmark whose throughput sets this one's rate; None without such a rate."""
+    """The section of the benchmark whose throughput determines this one's rate; None if the rate is no such share."""
     rate = (section.get("workload") or {}).get("rate")
     return next(one for one in content["benchmark"] if one["name"] == rate["of"]) if isinstance(rate, dict) else None
 

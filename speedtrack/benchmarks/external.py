@@ -1,6 +1,6 @@
-"""The load generators of others: which keys of a workload their command lines support.
+"""The keys of a workload that each load generator of others supports; runners/loads/ writes the command lines.
 
-runners/loads/ writes those command lines. A key that a tool does not support is an error; it is never ignored.
+A key that a tool does not support is an error; it is never ignored.
 """
 
 from speedtrack.benchmarks.workloads import Workload

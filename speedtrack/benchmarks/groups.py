@@ -1,4 +1,4 @@
-"""Groups of benchmarks on pages: the suite's own, else by the first word of a name."""
+"""The groups of benchmarks on pages: as the suite states them, otherwise by the first word of a name."""
 
 import re
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ GROUP_OF_WORD = {word: group for group, words in FIRST_WORDS.items() for word in
 
 
 def group_by_name(name: str) -> str:
-    """The group of a benchmark of which no suite says it."""
+    """The group of a benchmark to which its suite gives none."""
     return GROUP_OF_WORD.get(re.split(r"[-_.]", name, maxsplit=1)[0], OTHER)
 
 
 def groups_of(definition: Mapping[str, Any]) -> dict[str, str]:
-    """By benchmark: the group that a stored suite gives it, in the order of the suite."""
+    """By benchmark name, in the suite's order: the group that a stored suite gives it."""
     sections = definition["benchmark"]
     return {section["name"]: section.get("group") or group_by_name(section["name"]) for section in sections}

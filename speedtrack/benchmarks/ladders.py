@@ -50,7 +50,7 @@ class Ladder(Strict):
 
 
 class Rung(Strict):
-    """Which ladder a benchmark belongs to, and its value there."""
+    """A benchmark's place on a ladder: the setting and its value."""
 
     ladder: str
     axis: Axis
@@ -58,7 +58,7 @@ class Rung(Strict):
 
 
 def rungs_of(name: str, ladder: Ladder) -> list[tuple[str, Rung]]:
-    """The name and the place of each rung of a ladder. Raises ValueError if the name is too long."""
+    """The name and the place of each rung of a ladder. Raises ValueError if a name is too long."""
     if len(name) > LONGEST_NAME:
         raise ValueError(f"the name of a ladder has at most {LONGEST_NAME} characters: shorten {name}")
     values = [float(value) for value in ladder.values]
@@ -66,12 +66,12 @@ def rungs_of(name: str, ladder: Ladder) -> list[tuple[str, Rung]]:
 
 
 def short(value: float) -> str:
-    """A value as names have it: 1000000, not 1e+06."""
+    """A value as names of rungs show it: 1000000, not 1e+06."""
     return f"{value:.0f}" if value == int(value) else str(value)
 
 
 def at_rung(workload: dict[str, Any], rung: Rung) -> dict[str, Any]:
-    """A workload, as it is stored, with the rung's value of its setting."""
+    """A copy of a stored workload with the rung's value of its setting."""
     whole = int(rung.value)
     changes: dict[str, dict[str, Any]] = {
         "clients": {"clients": whole},

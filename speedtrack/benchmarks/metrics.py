@@ -38,7 +38,7 @@ class Metric:
 
     @property
     def follows_floor(self) -> bool:
-        """Does the smallest effect of a series depend on what A/A runs of its machine show?"""
+        """Return whether the smallest effect of a series depends on what A/A runs of its machine show."""
         return self.counted or self.steady_effect is not None
 
 
@@ -55,10 +55,10 @@ OUTSIDE_KEY = re.compile(r"((?:\w|-[0-9A-F]{2})+)--((?:\w|-[0-9A-F]{2})*)--(high
 
 
 def outside_key(name: str, unit: str, better: Direction) -> str:
-    """The name under which a metric from outside is stored and addressed: it holds the whole definition.
+    """The name under which a metric from outside is stored and addressed: it encodes the whole definition.
 
-    So every process can read it without a look at the database, equal metrics of several projects can be compared, and
-    one whose unit or direction differs is another one. Letters, digits and ``_`` stand for themselves, all other bytes
+    So every process can read it without the database, equal metrics of several projects can be compared, and a metric
+    whose unit or direction differs is another metric. Letters, digits and ``_`` stand for themselves, all other bytes
     as ``-`` and two hexadecimal digits: the key fits wherever addresses have a metric.
     """
     return f"{escaped(name)}--{escaped(unit)}--{better}"
@@ -77,7 +77,7 @@ def unescaped(text: str) -> str:
 
 @lru_cache(maxsize=2000)
 def outside_metric(key: str) -> Metric | None:
-    """The metric from outside with this key; None if that is no such key."""
+    """The metric from outside with this key; None if it is not a valid key."""
     found = OUTSIDE_KEY.fullmatch(key)
     if found is None:
         return None
@@ -111,7 +111,7 @@ class Metrics(dict[str, Metric]):
             return default
 
     def among(self, names: Iterable[str]) -> list[Metric]:
-        """Those with these names, in the order in which pages show them."""
+        """The metrics with these names, in the order in which pages show them."""
         asked = set(names)
         own = [metric for metric in self.values() if metric.name in asked]
         return own + sorted((self[name] for name in asked - self.keys()), key=lambda metric: metric.title)

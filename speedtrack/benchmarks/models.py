@@ -31,7 +31,7 @@ class Suite(models.Model):
 
     @property
     def settling_s(self) -> int | None:
-        """How long a suspicion may be measured again; None if the suite does not say."""
+        """How many seconds a suspicion may be measured again; None if the suite sets no limit."""
         settle: dict[str, int] = self.definition.get("settle") or {}
         return settle.get("budget_s")
 
@@ -123,7 +123,7 @@ class SetMember(models.Model):
 
 
 class OutsideMetric(models.Model):
-    """A metric that a project's results from outside have; ``key`` holds its unit and its direction."""
+    """A metric of a project's results from outside; ``key`` encodes its unit and direction."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="outside_metrics", db_index=False)
     name = models.CharField(max_length=60)

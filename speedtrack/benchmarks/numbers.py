@@ -56,7 +56,7 @@ def unit_scale(unit: str, size: float) -> UnitScale:
 
 
 def decimals_of(number: float, is_unscaled: bool) -> int:
-    """So many that three digits are shown, two of them behind the point where it is below 1, but no zeros alone."""
+    """The number of decimals that shows three significant digits, but no superfluous zeros."""
     if number >= 99.95 or (number == int(number) and is_unscaled):
         return 0
     if number >= SMALL or number == 0:
@@ -110,12 +110,12 @@ def change(ratio: float) -> str:
 
 
 def is_large(ratio: float) -> bool:
-    """Is it easier to read as a factor than as a percentage?"""
+    """Return whether a ratio is easier to read as a factor than as a percentage."""
     return not 0.5 <= ratio < 2
 
 
 def change_interval(low: float, high: float) -> str:
-    """Both ends in one form: as factors if one of them is large."""
+    """Both ends of an interval of ratios in one form: as factors if one of them is large."""
     ends = (low, high)
     if any(map(is_large, ends)) and all(SMALLEST_FACTOR <= ratio < LARGEST_FACTOR for ratio in ends):
         return f"×{low:.2f} to ×{high:.2f}"
@@ -139,7 +139,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago in one unit; negative: how far in the future."""
+    """How long ago in one unit, as ``3 h ago``; a negative number lies in the future."""
     size = abs(seconds)
     if size < 10:
         return "just now" if seconds >= 0 else "now"

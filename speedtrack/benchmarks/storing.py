@@ -15,9 +15,10 @@ from speedtrack.projects.models import Project
 
 @lru_cache(maxsize=50)
 def definition_of(suite_id: int) -> Definition:
-    """The definition in a stored suite, which never changes; keys that were added since have their defaults.
+    """The definition in a stored suite. Keys that were added since have their defaults.
 
-    Raises DefinitionError. To read and check it takes longer than all else that a claim does.
+    Raises DefinitionError. A stored suite never changes, so the result is cached: to read and check it takes longer
+    than all else that a claim does.
     """
     suite = Suite.objects.get(pk=suite_id)
     try:
@@ -56,7 +57,7 @@ def store_suite(project: Project, definition: Definition) -> tuple[Suite, list[B
 
 
 def benchmark_row(project: Project, content: Content, section: Content, stored: Mapping[str, Benchmark]) -> Benchmark:
-    """A benchmark as its section says; among those that are stored is the one that sets its rate."""
+    """The unsaved row of a benchmark, from its section. ``stored``: rows among which its rate's reference is found."""
     meaning = benchmark_meaning(content, section)
     reference = rate_reference(content, section)
     rung = section.get("rung") or {"ladder": "", "axis": "", "value": None}
@@ -77,7 +78,7 @@ OUTSIDE = ("why", "ladder", "axis", "rung", "rate_from_id")  # columns that may 
 
 
 def store_benchmarks(rows: Sequence[Benchmark]) -> dict[str, Benchmark]:
-    """The rows of these benchmarks of one project by name, made or brought up to date where that is necessary."""
+    """By name: the rows of these benchmarks of one project, created or brought up to date where necessary."""
     if not rows:
         return {}
     same = Benchmark.objects.filter(project=rows[0].project, digest__in=[row.digest for row in rows])
@@ -93,9 +94,9 @@ def is_up_to_date(row: Benchmark, stored: Benchmark | None) -> bool:
 
 
 def store_set(suite: Suite, benchmarks: Sequence[Benchmark]) -> BenchmarkSet:
-    """The set of these benchmarks of one project, made where it is missing.
+    """The set of these benchmarks of one project, created if it is missing.
 
-    A run measures what its suite says, so a benchmark that the suite defines in another way is left out.
+    A benchmark that the suite defines differently is left out, since a run measures what its suite says.
     """
     digests = benchmark_digests(suite.definition)
     members = [one for one in benchmarks if digests.get(one.name, one.digest) == one.digest]

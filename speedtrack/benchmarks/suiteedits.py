@@ -25,7 +25,7 @@ class NotSaved(Exception):
 
 
 class Fate(StrEnum):
-    """What a new version of a suite does to the line of a benchmark."""
+    """What a new version of a suite does to a benchmark's line."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -37,7 +37,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class BenchmarkChange:
-    """What happens to one benchmark, and what was changed: ``place: before → after``."""
+    """What happens to one benchmark, and its changed values as ``place: before → after``."""
 
     name: str
     fate: Fate
@@ -46,7 +46,7 @@ class BenchmarkChange:
 
 @dataclass(frozen=True)
 class SuiteChange:
-    """What a new version of a suite changes. ``shared``: what concerns all benchmarks."""
+    """What a new version of a suite changes. ``shared``: changes that concern all benchmarks."""
 
     benchmarks: list[BenchmarkChange]
     shared: list[str]
@@ -56,7 +56,7 @@ class SuiteChange:
 
     @property
     def ended(self) -> int:
-        """How many lines are not continued."""
+        """The number of lines that are not continued."""
         return len(self.of(Fate.ANEW, Fate.REMOVED, Fate.RETURNS))
 
     @property
@@ -65,7 +65,10 @@ class SuiteChange:
 
 
 def compare(old: Definition | None, new: Definition, known: AbstractSet[tuple[str, str]] = frozenset()) -> SuiteChange:
-    """What happens when ``new`` replaces ``old``. ``known``: names and digests of benchmarks that had lines before."""
+    """What happens when ``new`` replaces ``old``.
+
+    ``known``: (name, digest) of benchmarks that have had lines before.
+    """
     before, after = (one.model_dump() if one else {"benchmark": []} for one in (old, new))
     was = {section["name"]: section for section in before["benchmark"]}
     now = {section["name"]: section for section in after["benchmark"]}
@@ -95,7 +98,7 @@ def benchmark_change(
 
 
 def shared_changes(before: Content, after: Content) -> list[str]:
-    """What changed outside of the benchmarks."""
+    """The changes outside the benchmarks' sections, as ``place: before → after``."""
     return list(differences(without(before, "benchmark"), without(after, "benchmark")))
 
 
@@ -113,7 +116,7 @@ def differences(old: Any, new: Any, place: str = "") -> Iterator[str]:
 
 
 def in_words(old: str, new: str) -> tuple[str, str]:
-    """Two values that differ, without most of a long common beginning, and not longer than a line."""
+    """Two values that differ, shortened: without most of a long common beginning, and not longer than a line."""
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
     begin = common - CONTEXT if max(len(old), len(new)) > LONGEST_VALUE and common > CONTEXT else 0
     return shortened(old, begin), shortened(new, begin)
@@ -125,18 +128,18 @@ def shortened(text: str, begin: int) -> str:
 
 
 def known_benchmarks(name: str) -> set[tuple[str, str]]:
-    """Names and digests of all benchmarks of the projects with this suite."""
+    """(name, digest) of all benchmarks of the projects with this suite."""
     return set(Benchmark.objects.filter(project__suite=name).values_list("name", "digest"))
 
 
 def version_of(name: str) -> str:
-    """Changes with each edit of a suite and each change of its file."""
+    """A text that changes with each edit of a suite and each change of its file."""
     edit = newest_edit(name)
     return f"{edit.number if edit else 0} {file_digest(name)}"
 
 
 def check_text(name: str, text: str) -> Definition:
-    """The definition of a suite that is to be saved under this name. Raises DefinitionError."""
+    """The definition in a text that is to be saved as this suite. Raises DefinitionError."""
     if len(text) > LONGEST_TEXT:
         raise DefinitionError(f"the suite has {len(text):,} characters: at most {LONGEST_TEXT:,} are stored")
     definition = parse_suite(text, f"{name}.toml")
@@ -151,13 +154,18 @@ def line_of_name(text: str) -> int | None:
 
 
 def save_edit(name: str, text: str, author: User, seen: str) -> SuiteEdit:
-    """Save a version, which is then in force. ``seen``: the one that was edited. Raises DefinitionError, NotSaved."""
+    """Save a version of a suite, which is then in force.
+
+    Raises DefinitionError, or NotSaved if it was changed meanwhile.
+
+    ``seen``: the version that was edited.
+    """
     check_text(name, text)
     return store_edit(name, text, author, seen)
 
 
 def return_to_file(name: str, author: User, seen: str) -> SuiteEdit:
-    """Let the file be in force again. Raises NotSaved, or DefinitionError if the file has a mistake."""
+    """Put the suite's file in force again. Raises NotSaved, or DefinitionError if the file has a mistake."""
     text = file_text(name)
     if text is None:
         raise NotSaved(f"there is no file {name}.toml to return to")
@@ -183,7 +191,7 @@ def store_edit(name: str, text: str | None, author: User, seen: str) -> SuiteEdi
 
 
 def conflict(edit: SuiteEdit | None) -> str:
-    """What to say if the file was changed after the edit that is in force instead of it; empty if it was not."""
+    """A warning if the file was changed after the edit that is in force; empty if it was not."""
     if edit is None or edit.text is None or edit.file_digest == file_digest(edit.name):
         return ""
     if not edit.file_digest:

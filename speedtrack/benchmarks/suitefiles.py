@@ -35,14 +35,14 @@ def parse_suite(text: str, where: str) -> Definition:
 
 
 def toml_mistake(text: str, message: str) -> Mistake:
-    """What the parser of TOML says, with its line; at the end of the document that is the last one."""
+    """The message of the TOML parser with its line; an error at the end of the document is on the last line."""
     place = TOML_PLACE.search(message)
     line = int(place[1]) if place else len(text.rstrip().split("\n"))
     return Mistake(line, f"not TOML: {TOML_PLACE.sub('', message)}")
 
 
 def mistake_in(text: str, error: Any) -> Mistake:
-    """A mistake without the name of the file, but with its line as far as that is known."""
+    """A mistake without the name of the file, with its line if that is known."""
     place = tuple(part for part in error["loc"] if part not in FORMS)
     if error["type"] == "missing":
         place = place[:-1]
@@ -62,7 +62,7 @@ def explain_mistake(where: str, error: Any) -> str:
 
 
 def has_keys(value: Any) -> bool:
-    """Whether it is a section or a list of them: too long for a message."""
+    """Return whether it is a section or a list of sections, which would be too long for a message."""
     return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(part, dict) for part in value))
 
 
@@ -74,7 +74,7 @@ def allowed_keys(place: tuple[str | int, ...]) -> list[str]:
 
 
 def load_suite(name: str) -> Definition:
-    """The suite of this name as it is in force. Raises DefinitionError that lists the suites."""
+    """The suite of this name that is in force. Raises DefinitionError that lists the suites."""
     text = text_of(name)
     if text is None:
         known = ", ".join(suite_names()) or "none"
@@ -93,7 +93,7 @@ def newest_edit(name: str) -> SuiteEdit | None:
 
 
 def suite_names() -> list[str]:
-    """The names of all suites: of files, and of those that were made in the browser."""
+    """The names of all suites, of files and of those made in the browser."""
     edited = SuiteEdit.objects.filter(text__isnull=False).values_list("name", flat=True)
     return sorted({*file_names(), *edited})
 
@@ -103,7 +103,7 @@ def file_names() -> list[str]:
 
 
 def file_text(name: str) -> str | None:
-    """The text of a file of the directory of suites; None if there is none. Raises DefinitionError: not UTF-8."""
+    """The text of a suite's file; None if there is none. Raises DefinitionError if it is not UTF-8."""
     if name not in file_names():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Find the line of a suite file that a mistake is about: parsers of TOML do not keep it."""
+"""Find the line of a suite file that a mistake is about, since parsers of TOML do not report it."""
 
 import re
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ QUOTES = ('"""', "'''")
 
 
 def lines_by_place(text: str) -> dict[Place, int]:
-    """The line, counted from 1, on which each table and each key begins.
+    """By place: the line, counted from 1, on which each table and each key begins.
 
-    Keys of inline tables are those of their line, as a suite writes a workload.
+    Keys of inline tables, as suites write workloads, have the line of their table.
     """
     found: dict[Place, int] = {}
     counts: dict[Place, int] = {}
@@ -40,7 +40,7 @@ def lines_by_place(text: str) -> dict[Place, int]:
 
 
 def table_of(header: re.Match[str], counts: dict[Place, int]) -> Place:
-    """The place of a table; one of an array of tables has its number, counted from 0."""
+    """The place of a table from its header. A table of an array has its number, counted from 0, in its place."""
     place: Place = ()
     words = words_of(header[2])
     for position, word in enumerate(words, start=1):
@@ -57,9 +57,9 @@ def words_of(dotted: str) -> list[str]:
 
 
 def line_of(text: str, place: Sequence[str | int], message: str = "") -> int | None:
-    """The line of the most exact part of a place that the text has.
+    """The line of the longest part of a place that the text has.
 
-    Where that is the whole suite, the message may begin with a place, or name a benchmark.
+    If that is the whole suite, the beginning of the message is searched for a place or the name of a benchmark.
     """
     known = lines_by_place(text)
     for end in range(len(place), 0, -1):
@@ -74,7 +74,7 @@ def line_of(text: str, place: Sequence[str | int], message: str = "") -> int | N
 
 
 def line_of_benchmark(text: str, name: str) -> int | None:
-    """The line that gives a benchmark its name; of a rung, that of its ladder."""
+    """The line that gives a benchmark its name; for a rung, the line with the name of its ladder."""
     for number, line in enumerate(text.split("\n"), start=1):
         found = NAME.match(line.strip())
         if found and found[1] in (name, name.rpartition(".")[0]):

@@ -243,7 +243,7 @@ class Workload(Strict):
     @model_validator(mode="before")
     @classmethod
     def long_enough(cls, document: Any) -> Any:
-        """Fill in the driver's defaults: warm-up of 0.5 s and window of 5 s, or neither with a number of requests."""
+        """Set the driver's defaults: 0.5 s of warm-up and a window of 5 s, unless a number of requests is given."""
         if not isinstance(document, dict):
             return document
         length = {"warmup_s": 0.0} if document.get("requests") is not None else {"warmup_s": 0.5, "duration_s": 5.0}

@@ -85,7 +85,7 @@ def key_for(place: Place, entry: CredentialEntry) -> Credential:
 
 
 def public_part(private: str) -> str:
-    """The public key of a private one, in the form that forges take. Raises Unfit."""
+    """The public key that belongs to a private one, in the form that forges take. Raises Unfit."""
     for load in (load_ssh_private_key, load_pem_private_key):
         try:
             key = load(private.encode(), password=None)
@@ -98,7 +98,7 @@ def public_part(private: str) -> str:
 
 
 def valid_known_hosts(place: Place, text: str) -> str:
-    """The lines with keys of this host. Raises Unfit if there is none."""
+    """The lines of ``text`` with keys of this host. Raises Unfit if there is none."""
     name = place.host if place.port == remotes.PORTS["ssh"] else f"[{place.host}]:{place.port}"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     found = [match for line in lines if (match := HOST_KEY.fullmatch(line))]
@@ -113,7 +113,7 @@ def valid_known_hosts(place: Place, text: str) -> str:
 
 
 def names_host(listed: str, name: str) -> bool:
-    """Is the name in this first column of known_hosts? It may be hashed (``|1|salt|digest``)."""
+    """Return whether the first column of a known_hosts line names this host. It may be hashed (``|1|salt|digest``)."""
     if not listed.startswith("|1|"):
         return name in listed.split(",")
     try:
@@ -125,7 +125,7 @@ def names_host(listed: str, name: str) -> bool:
 
 @transaction.atomic
 def store_credential(project: Project, credential: Credential | None) -> None:
-    """Keep it for the project's repository, in place of the one before. None keeps that."""
+    """Store a credential for the project's repository, in place of the present one. None keeps that."""
     if credential is None:
         return
     Credential.objects.filter(project=project).delete()
@@ -135,6 +135,6 @@ def store_credential(project: Project, credential: Credential | None) -> None:
 
 
 def remove_credential(project: Project) -> None:
-    """Forget it: the repository must then be public."""
+    """Delete the project's credential: the repository must then be public."""
     Credential.objects.filter(project=project).delete()
     Project.objects.filter(pk=project.pk).update(polled_at=None, failures=0)

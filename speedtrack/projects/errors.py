@@ -31,4 +31,4 @@ class GitFailed(RepositoryError):
 
 
 class Interrupted(Exception):
-    """git was killed because this process ends. The repository did not fail; the next process looks at it."""
+    """git was killed because this process ends. The repository did not fail; another process looks at it later."""

@@ -44,7 +44,7 @@ REMEDIES = (
 
 @dataclass(frozen=True)
 class FetchResult:
-    """The remote's references (name -> object id), and the reasons why some could not be fetched."""
+    """The remote's references (name -> object id), and why some could not be fetched."""
 
     remote: dict[str, str]
     faults: dict[str, str]
@@ -76,9 +76,10 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
 
 
 def tags_to_fetch(slug: str, remote: dict[str, str]) -> dict[str, str]:
-    """The remote's releases, and its tags of commits that the mirror has, by reference name.
+    """The remote's releases, and its tags of mirrored commits: reference name -> object id.
 
-    Not names longer than LONGEST_TAG. A release may lie on a branch that nobody tracks; other tags there are left.
+    Names longer than LONGEST_TAG are left out. A release may lie on a branch that nobody tracks; other tags there are
+    not fetched.
     """
     longest = len("refs/tags/") + git.LONGEST_TAG
     tags = [ref for ref in remote if ref.startswith("refs/tags/") and not ref.endswith("^{}") and len(ref) <= longest]
@@ -88,7 +89,7 @@ def tags_to_fetch(slug: str, remote: dict[str, str]) -> dict[str, str]:
 
 
 def fetch_refs(slug: str, remote: Remote, refs: Sequence[str]) -> dict[str, str]:
-    """Fetch these references under their own names. Return the faults of those that the remote has but git refuses.
+    """Fetch these references under their own names. Return the faults of those that git refuses (name -> fault).
 
     Raises RepositoryError for every other failure.
     """
@@ -124,7 +125,7 @@ def run_fetch(slug: str, remote: Remote, refspecs: list[str], timeout_s: float |
 
 
 def remove_halves(mirror: Path, since_s: float) -> int:
-    """Remove what a fetch that failed has received, which git leaves when it is killed. Return the largest size."""
+    """Remove what a failed fetch has received, which git leaves when it is killed. Return the largest size in bytes."""
     halves = [half for half in (mirror / "objects" / "pack").glob("tmp_*") if half.stat().st_mtime >= since_s]
     largest = max((half.stat().st_size for half in halves), default=0)
     for half in halves:
@@ -133,7 +134,7 @@ def remove_halves(mirror: Path, since_s: float) -> int:
 
 
 def ref_fault(said: str) -> str:
-    """The fault of a reference at the remote, with its remedy, by git's message; empty if the reference is right."""
+    """The fault of a reference at the remote, with its remedy, from git's message; empty if none is at fault."""
     if malformed := MALFORMED.search(said):
         return f"object {malformed[1]} is malformed ({malformed[2]}): rewrite that history in the repository"
     if LACKING.search(said):
@@ -158,7 +159,7 @@ def failure_with_remedy(slug: str, remote: Remote, error: GitFailed) -> Reposito
 
 
 def is_related(slug: str, remote: Remote, branch: str, within_s: float) -> bool:
-    """Has this remote a commit in common with the mirror? False also if that does not show in time.
+    """Return whether this remote has a commit in common with the mirror, as far as that shows within the time.
 
     Raises RepositoryError if the remote does not answer.
     """
@@ -182,11 +183,10 @@ def break_old_locks(mirror: Path) -> None:
 
 
 def fetch_pull_request(slug: str, remote: Remote, number: int, branch: str = "") -> str:
-    """Fetch the head of a pull or merge request from the repository it is for. Return its commit id.
+    """Fetch the head of a pull or merge request from the repository that it is for. Return its commit id.
 
-    ``branch``: where it comes from, if that is a branch of the same repository: Bitbucket Cloud makes no reference of
-    it. A fork is another repository, of whose address nobody but its forge has spoken: it is not fetched from.
-    Raises RepositoryError.
+    ``branch``: the source branch, if it is in the same repository: Bitbucket Cloud has no reference of the pull
+    request. A fork is never fetched from: its address is known from nobody but the forge. Raises RepositoryError.
     """
     names = [form.format(number) for form in PULL_REFS]
     listed = git.parse_refs(git.ask(remote, patterns=names))
@@ -205,7 +205,7 @@ def fetch_pull_request(slug: str, remote: Remote, number: int, branch: str = "")
 
 
 def fetch_asked(slug: str, remote: Remote, source: str, sha: str) -> None:
-    """Fetch what a person has named, which no branch need lead to. Raises RepositoryError."""
+    """Fetch a commit or reference that a person has named; it need not be on any branch. Raises RepositoryError."""
     try:
         run_fetch(slug, remote, [f"+{source}:refs/asked/{sha}"])
     except GitFailed as e:
@@ -214,7 +214,7 @@ def fetch_asked(slug: str, remote: Remote, source: str, sha: str) -> None:
 
 
 def find_commit(slug: str, remote: Remote, name: str) -> str:
-    """The commit id of a name, fetched if the mirror does not have it. Raises RepositoryError.
+    """The commit id of a name; it is fetched if the mirror lacks it. Raises RepositoryError.
 
     So tags, untracked branches and full commit ids can be named, too.
     """

@@ -103,14 +103,14 @@ class ChangedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Description:
-    """What only the repository knows of a commit."""
+    """The facts about a commit that only the repository has."""
 
     message: str
     files: list[ChangedFile]
 
 
 def git_environment(way: Way) -> dict[str, str]:
-    """The whole environment of a git. It speaks to no remote but by the protocol of its way."""
+    """The whole environment of a git process: it can reach a remote by the protocol of its way only."""
     is_allowed = way.protocol != "file" or settings.ALLOW_LOCAL_REPOSITORIES
     return {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -132,9 +132,10 @@ def git_command(arguments: list[str], directory: Path | None, way: Way) -> list[
 
 
 def bounded(words: list[str], directory: Path | None) -> list[str]:
-    """The same command with bounds that the kernel holds: a remote may send without end.
+    """The same command with limits that the kernel enforces: a remote may send without end.
 
-    In a mirror no file may become larger than GIT_MOST_MB; without one git only lists references, in LISTING_MB.
+    In a mirror no file may become larger than GIT_MOST_MB; without one, git only lists references, in LISTING_MB of
+    memory.
     """
     memory_kb = str(LISTING_MB << 10) if directory is None else "unlimited"
     return ["sh", "-c", BOUNDED, "sh", str(settings.GIT_MOST_MB << 11), memory_kb, *words]
@@ -145,7 +146,7 @@ deadline: ContextVar[float | None] = ContextVar("deadline", default=None)  # of 
 
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Limit how long, in seconds altogether, git commands of this block may wait for a remote."""
+    """Limit the seconds that the git commands of this block may wait for a remote, altogether."""
     token = deadline.set(time.monotonic() + seconds)
     try:
         yield
@@ -154,7 +155,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def time_left_s() -> float:
-    """Until the end of the surrounding ``within``. Raises RepositoryUnreachable if it is over."""
+    """Seconds until the end of the surrounding ``within``. Raises RepositoryUnreachable if it is over."""
     until = deadline.get()
     left = float("inf") if until is None else until - time.monotonic()
     if left <= 0:
@@ -195,7 +196,10 @@ def run_git(
 def run_to_end(
     words: list[str], environment: dict[str, str], timeout_s: float, stdin: bytes = b""
 ) -> tuple[int, bytes, bytes]:
-    """Run a program and return its exit code, output and errors. If the wait is broken off, all its processes die."""
+    """Run a program and return its exit code, output and errors.
+
+    If the wait is interrupted, all its processes are killed.
+    """
     if ending.is_set():
         raise Interrupted("this process ends")
     pipe = subprocess.PIPE
@@ -217,7 +221,7 @@ def run_to_end(
 
 
 def end_all() -> None:
-    """Kill every git that this process waits for, and start no more: the process is about to end."""
+    """Kill every git process that this process waits for, and start no more: the process is about to end."""
     ending.set()
     for group in list(running):
         with contextlib.suppress(ProcessLookupError):
@@ -229,7 +233,7 @@ def mirror_of(slug: str) -> Path:
 
 
 def make_mirror(slug: str) -> Path:
-    """The project's bare mirror, made if it is not there."""
+    """The path of the project's bare mirror, which is created if it is missing."""
     mirror = mirror_of(slug)
     if not has_mirror(slug):
         shutil.rmtree(mirror, ignore_errors=True)
@@ -244,7 +248,7 @@ def make_mirror(slug: str) -> Path:
 
 
 def remove_mirror(slug: str) -> None:
-    """With the mirrors of its submodules."""
+    """Delete the project's mirror and the mirrors of its submodules."""
     shutil.rmtree(mirror_of(slug), ignore_errors=True)
     shutil.rmtree(Path(settings.MIRRORS) / f"{slug}.modules", ignore_errors=True)
 
@@ -255,7 +259,7 @@ def remote_refs(remote: Remote, timeout_s: float | None = None) -> dict[str, str
 
 
 def ask(remote: Remote, *options: str, patterns: Sequence[str] = (), timeout_s: float | None = None) -> str:
-    """What ``git ls-remote`` lists. Raises RepositoryError."""
+    """The output of ``git ls-remote``. Raises RepositoryError."""
     words, limit_s = ["ls-remote", *options, "--", remote.url, *patterns], timeout_s or list_timeout_s()
     with way_to(remote) as way:
         try:
@@ -267,9 +271,9 @@ def ask(remote: Remote, *options: str, patterns: Sequence[str] = (), timeout_s: 
 
 
 def unreadable(remote: Remote, error: GitFailed) -> RepositoryUnreachable:
-    """What a person is told of a remote that git cannot read.
+    """The error for people about a remote that git cannot read.
 
-    Of a remote on the network that is the same whether nothing answers or something else does: git's words are logged.
+    For a remote on the network it is the same whether nothing answers or something else does; git's words are logged.
     """
     if remote.is_local:
         return RepositoryUnreachable(f"cannot read {remote.url}: {error}. Check the address and the network")
@@ -279,7 +283,7 @@ def unreadable(remote: Remote, error: GitFailed) -> RepositoryUnreachable:
 
 
 def list_timeout_s() -> float:
-    """A list of references is short, however large the repository is."""
+    """The time limit of a list of references, which is short however large the repository is."""
     return min(LIST_TIMEOUT_S, settings.GIT_TIMEOUT_S)
 
 
@@ -390,7 +394,7 @@ def describe(slug: str, sha: str) -> Description | None:
 
 
 def changed_paths(slug: str, shas: list[str]) -> dict[str, list[str]]:
-    """By commit id: the paths that it changes against its first parent. Asks git in blocks, as ``revisions``."""
+    """By commit id: the paths that it changes against its first parent. Asks git in blocks, like ``revisions``."""
     options = (
         "--no-walk=unsorted",
         "-z",
@@ -426,7 +430,10 @@ def lines_of(number: str) -> int | None:
 
 
 def datetime_of(seconds: str) -> datetime:
-    """The time of git's seconds since 1970. 1970 if the commit has none: git then prints the format itself."""
+    """The time from git's seconds since 1970.
+
+    1970 if the commit has none: git then prints the format itself.
+    """
     return datetime.fromtimestamp(min(int(seconds), LATEST_S) if seconds.isdigit() else 0, UTC)
 
 
@@ -435,7 +442,7 @@ def has_mirror(slug: str) -> bool:
 
 
 def local_refs(slug: str) -> dict[str, str]:
-    """Reference name -> object id of the mirror's branches and tags, in the form of ``remote_refs``."""
+    """Reference name -> object id of the mirror's branches and tags, as ``remote_refs`` returns it."""
     form = "--format=%(objectname)%09%(refname)"
     return parse_refs(run_git("for-each-ref", form, "refs/heads", "refs/tags", directory=mirror_of(slug)))
 
@@ -456,7 +463,7 @@ def commits_among(slug: str, shas: Iterable[str]) -> set[str]:
 
 
 def unreachable(slug: str, shas: Iterable[str]) -> set[str]:
-    """Those of these commits that no branch and no tag of the mirror leads to, or that it lacks."""
+    """Those of these commits that no branch and no tag of the mirror contains, or that the mirror lacks."""
     ids = set(shas)
     present = commits_among(slug, ids)
     lines = "".join(f"{sha}\n" for sha in sorted(present))
@@ -465,7 +472,7 @@ def unreachable(slug: str, shas: Iterable[str]) -> set[str]:
 
 
 def have_common_commit(slug: str, one: str, other: str) -> bool:
-    """Do the histories of these two commits meet?"""
+    """Return whether the histories of these two commits meet."""
     try:
         return bool(run_git("merge-base", "--end-of-options", one, other, directory=mirror_of(slug)))
     except GitFailed as e:
@@ -496,7 +503,7 @@ def archive(slug: str, sha: str) -> Iterator[bytes]:
 
 
 def valid_sha(sha: str) -> str:
-    """The same. Raises RepositoryError if it has not the form of a commit id."""
+    """The id unchanged. Raises RepositoryError if it does not have the form of a commit id."""
     if not SHA.fullmatch(sha):
         raise RepositoryError(f"{sha!r} is not a commit id")
     return sha

@@ -1,4 +1,7 @@
-"""The secrets of a project's webhook, two of which are valid while the forge gets the new one, and refused calls."""
+"""The secrets of a project's webhook, and counts of refused calls.
+
+Two secrets are valid while the forge gets the new one.
+"""
 
 import base64
 import binascii
@@ -20,13 +23,13 @@ COUNTED = 1000  # refused calls of an hour, for each reason; further ones cause 
 
 
 class UnfitSecret(Exception):
-    """A secret, or the time for which the former one stays valid, that cannot be; the message names the remedy."""
+    """A secret, or the time for which the former one stays valid, is not possible; the message names the remedy."""
 
 
 def rotate(project: Project, days: int = FORMER_DAYS, given: str = "") -> str:
-    """Give the webhook a new secret, or the one that its forge has made, and return it.
+    """Give the webhook a new secret and return it. ``given``: the secret, if the forge has made it.
 
-    The one before it stays valid for so many days, 0 for not at all; an even older one ends. Raises UnfitSecret.
+    The present secret stays valid for so many days, 0 for not at all; an older one ends. Raises UnfitSecret.
     """
     if not 0 <= days <= MOST_DAYS:
         raise UnfitSecret(f"the former secret stays valid for 0 to {MOST_DAYS} days, not {days}")
@@ -44,7 +47,7 @@ def rotate(project: Project, days: int = FORMER_DAYS, given: str = "") -> str:
 
 
 def fit_secret(given: str) -> str:
-    """Raises UnfitSecret for what nobody should sign with."""
+    """The secret unchanged. Raises UnfitSecret if nobody should sign with it."""
     if not (SHORTEST <= len(given) <= LONGEST and given.isascii() and given.isprintable() and " " not in given):
         raise UnfitSecret(f"a secret has {SHORTEST} to {LONGEST} characters of ASCII, and no blanks")
     if given.startswith(KEY_PREFIX):
@@ -70,7 +73,7 @@ def forget_former(project: Project) -> None:
 
 
 def renew_all(project: Project) -> None:
-    """Give the webhook another address and secret, so that nobody's old ones count."""
+    """Give the webhook another address and secret, so that the old ones are refused."""
     Project.objects.filter(pk=project.pk).update(hook_id=new_hook_id(), hook_secret=new_hook_secret())
     forget_former(project)
     project.refresh_from_db(fields=["hook_id", "hook_secret"])

@@ -1,6 +1,6 @@
-"""Webhook deliveries: check the signature and store the raw call once. Its payload is only a hint to look.
+"""Take webhook deliveries: check the signature and store the raw call once. Its payload is only a hint to look.
 
-What a call says of pull requests and of a new name of the repository is noted as well; nothing is planned here.
+What a call says about pull requests and about a new name of the repository is stored as well; nothing is planned here.
 """
 
 import hashlib
@@ -58,7 +58,10 @@ def receive(project: Project, headers: Mapping[str, str], body: bytes) -> Delive
 
 
 def is_repeated(delivery: Delivery) -> bool:
-    """Does a waiting call cover this one? It then counts as just received: a look under way covers neither."""
+    """Return whether a waiting call covers this one.
+
+    If so, that one counts as just received, so that a look under way covers neither.
+    """
     known = Delivery.objects.filter(project=delivery.project)
     if delivery.status != Delivery.Status.RECEIVED:
         return known.filter(delivery_id=delivery.delivery_id).update(copies=ONCE_MORE) > 0
@@ -68,7 +71,7 @@ def is_repeated(delivery: Delivery) -> bool:
 
 
 def requeue_delivery(delivery: Delivery) -> Delivery | None:
-    """Queue the earlier call with this id again, with the new contents. None if it is queued or does not exist."""
+    """Queue the earlier call with this id again, with the new contents. None if it waits already, or is unknown."""
     same = Delivery.objects.filter(project=delivery.project, delivery_id=delivery.delivery_id)
     contents = {name: getattr(delivery, name) for name in CONTENTS}
     try:
@@ -118,7 +121,7 @@ def check_signature(project: Project, call: Call) -> tuple[Provider, bool]:
 
 
 def what_follows(meaning: Meaning) -> tuple[Delivery.Status, str]:
-    """The status of a call that has just arrived, and its outcome so far."""
+    """The status of a call that has just arrived, and the sentence about its outcome so far."""
     if meaning.look:
         return Delivery.Status.RECEIVED, ""
     if meaning.pull:
@@ -135,7 +138,7 @@ def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def note_facts(project: Project, meaning: Meaning) -> None:
-    """Note what a verified call says beside "look at this repository"."""
+    """Store what a verified call says besides "look at this repository"."""
     if meaning.pull:
         note_pull(project, meaning.pull)
     if meaning.renamed_to:
@@ -144,7 +147,10 @@ def note_facts(project: Project, meaning: Meaning) -> None:
 
 
 def note_pull(project: Project, report: PullReport) -> None:
-    """Note a pull request. A report that is older than what is known changes nothing: calls come in any order."""
+    """Store what is known of a pull request.
+
+    A report older than the stored one changes nothing: calls come in any order.
+    """
     now = timezone.now()
     when = min(report.updated_at or now, now)  # a time ahead of ours would keep out all reports until then
     facts = {

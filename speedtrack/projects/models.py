@@ -32,12 +32,12 @@ def new_hook_id() -> str:
 
 
 def new_hook_secret() -> Secret:
-    """32 random bytes in the form that GitLab accepts for signing; to all other forges it is a text like any other."""
+    """32 random bytes in the form that GitLab accepts for signing; other forges take it as any text."""
     return Secret.of(KEY_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode())
 
 
 def pause_is_over() -> Q:
-    """False for projects whose last look failed and whose pause lasts."""
+    """The condition for projects that are not in a pause after a failed look."""
     doublings = Least(F("failures") - 1, Value(DOUBLINGS), output_field=models.FloatField())
     pause = Least(
         Value(FIRST_PAUSE) * Power(Value(2.0), doublings), Value(LONGEST_PAUSE), output_field=models.DurationField()
@@ -62,7 +62,7 @@ class ProjectQuerySet(models.QuerySet["Project"]):
         return self.tracked().filter(pause_is_over() | again, Exists(waiting))
 
     def at_rest(self) -> "ProjectQuerySet":
-        """Without the projects that a process is looking at now."""
+        """Projects that no process is looking at now."""
         return self.exclude(pk__in=RawSQL(LOOKED_AT_NOW, [SYNC_LOCK]))  # noqa: S611 - constants
 
 
@@ -131,7 +131,7 @@ class Project(models.Model):
 
 
 class Credential(models.Model):
-    """What opens a private repository: a token for https, or a deploy key for ssh. It is sent to one server only."""
+    """A token for https or a deploy key for ssh that opens a private repository. It is sent to one server only."""
 
     class Kind(models.TextChoices):
         TOKEN = "token", "Access token (https)"
@@ -281,7 +281,7 @@ class PullRequest(models.Model):
 
 
 class Annotation(models.Model):
-    """What a person notes about a commit or a moment, in Markdown; without a project, for all of them."""
+    """What a person has noted about a commit or a moment, in Markdown. Without a project it concerns all of them."""
 
     project = models.ForeignKey(Project, models.CASCADE, null=True, related_name="annotations")
     commit = models.ForeignKey(Commit, models.CASCADE, null=True, related_name="annotations")
@@ -344,16 +344,19 @@ class Delivery(models.Model):
 
     @property
     def body(self) -> bytes:
-        """As it arrived."""
+        """The body as it arrived."""
         return zlib.decompress(self.packed_body)
 
     def beginning(self, length: int) -> bytes:
-        """So many bytes of the body at most."""
+        """At most the first ``length`` bytes of the body."""
         return zlib.decompressobj().decompress(self.packed_body, length)
 
 
 class Refusal(models.Model):
-    """How many calls of a webhook were refused within an hour for one reason: of a flood no more than this is kept."""
+    """How many calls of a webhook were refused within an hour for one reason.
+
+    No more than this is stored of a flood.
+    """
 
     class Reason(models.TextChoices):
         UNSIGNED = Fault.UNSIGNED.value, "not signed"

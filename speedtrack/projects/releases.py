@@ -1,4 +1,4 @@
-"""Which tags are releases, and which of them stand for a history."""
+"""Which tags are releases, and which of these represent a history."""
 
 import re
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ Version = tuple[int, ...]
 
 
 def version_of(tag: str) -> Version | None:
-    """The numbers of a release's tag; None for other tags, such as those of release candidates."""
+    """The numbers in a release's tag; None for other tags, such as those of release candidates."""
     found = RELEASE.fullmatch(tag)
     return tuple(int(number) for number in found[1].split(".")) if found else None
 
 
 def newest_patches(tags: Iterable[str], pattern: str = "*") -> list[str]:
-    """Of the releases that match a shell pattern, the newest patch of each minor version, oldest version first."""
+    """The newest patch of each minor version among the releases that match a shell pattern, oldest version first."""
     newest: dict[Version, tuple[Version, str]] = {}
     for tag in tags:
         version = version_of(tag) if fnmatchcase(tag, pattern) else None

@@ -1,7 +1,7 @@
-"""Addresses of repositories: which may be tracked, and to which network addresses git may connect for them.
+"""The addresses of repositories: which may be tracked, and to which network addresses git may connect for them.
 
-The host is looked up once; all its addresses are checked, and git connects to these alone (ways.py). What a person is
-told does not distinguish what answers inside the network: the log has it.
+The host is looked up once; all its addresses are checked, and git connects to these alone (ways.py). What people are
+told does not distinguish what answers inside the network; the log has that.
 """
 
 import logging
@@ -26,7 +26,7 @@ FORBIDDEN = set(' \\"<>^`{|}#?')  # of a URL: blanks, what belongs percent-encod
 
 @dataclass(frozen=True)
 class Remote:
-    """A repository's address, and what opens it if it is private."""
+    """The address of a repository, and its credential if it is private."""
 
     url: str
     credential: Credential | None = None
@@ -52,7 +52,7 @@ class Place:
 
     @property
     def origin(self) -> str:
-        """What a credential is entered for."""
+        """The server as an origin, for which a credential is entered."""
         return f"{self.scheme}://{self.authority}"
 
 
@@ -64,7 +64,7 @@ def remote_of(project: Project, url: str = "") -> Remote:
 
 
 def origin_of(url: str) -> str:
-    """The server of an address; empty for a local path. Raises RepositoryError."""
+    """The origin of an address; empty for a local path. Raises RepositoryError."""
     return "" if is_path(url) else place_of(url).origin
 
 
@@ -128,7 +128,7 @@ def user_in(parts: SplitResult, host: str) -> str:
 
 
 def is_plain_host(host: str) -> bool:
-    """A name or an address that everybody reads alike: no trailing dot, no 0x7f.1, no 2130706433, no 010.0.0.1."""
+    """Return whether everybody reads the name or address alike: no trailing dot, no 0x7f.1, 2130706433 or 010.0.0.1."""
     if not is_host(host) or host.endswith("."):
         return False
     last = host.rpartition(".")[2]

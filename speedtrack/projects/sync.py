@@ -27,7 +27,7 @@ LEFT_OUT_AGAIN = timedelta(days=1)  # after which references that could not be f
 
 @dataclass(frozen=True)
 class BranchChange:
-    """What a look at a branch changed: ids of its new commits, oldest first, and of those that left it.
+    """The ids of a branch's new commits, oldest first, and of those that left it, at one look.
 
     ``first``: the branch is looked at for the first time, so its whole history is new.
     """
@@ -84,7 +84,7 @@ def adopt_branches(project: Project) -> None:
 def new_matches(project: Project, remote: dict[str, str]) -> list[str]:
     """The remote's branches that match the project's patterns, without those that are or were tracked.
 
-    At most MOST_BRANCHES are tracked by patterns, so that `*` does not bring thousands.
+    At most MOST_BRANCHES are tracked by patterns, so that `*` does not add thousands.
     """
     patterns = project.branch_patterns.split()
     if not patterns:
@@ -97,12 +97,12 @@ def new_matches(project: Project, remote: dict[str, str]) -> list[str]:
 
 
 def note_success(project: Project, **changes: Any) -> None:
-    """Note a successful look at the remote."""
+    """Store that a look at the remote succeeded."""
     note_look(project, error="", failures=0, **changes)
 
 
 def note_failure(project: Project, why: str) -> None:
-    """Note why a look at the remote failed. The pause before the next look grows with every failure."""
+    """Store why a look at the remote failed. The pause before the next look grows with every failure."""
     note_look(project, error=why.replace("\0", ""), failures=F("failures") + 1)
 
 
@@ -111,7 +111,7 @@ def note_look(project: Project, **changes: Any) -> None:
 
 
 def has_news(project: Project) -> bool:
-    """Do the remote's references differ from the stored ones? Much cheaper than a fetch.
+    """Return whether the remote's references differ from the stored ones. Much cheaper than a fetch.
 
     A reference that could not be fetched counts as news when it changes at the remote, and once a day.
     """
@@ -164,10 +164,10 @@ def update_branch(branch: Branch, fetched: FetchResult) -> BranchChange:
 
 
 def mark_unreachable(project: Project, removed: set[str]) -> None:
-    """Mark what no branch and no tag leads to any more, and take the mark from what one leads to again.
+    """Mark commits that no branch and no tag contains any more, and unmark those that one contains again.
 
-    Looked at are the commits that have just left a branch or lost a tag, those of deleted branches, and those that
-    are marked.
+    Checked are the commits that have just left a branch or lost a tag, those of deleted branches, and those that are
+    marked.
     """
     commits = Commit.objects.filter(project=project)
     marked = commits.filter(unreachable_since__isnull=False)
@@ -180,7 +180,7 @@ def mark_unreachable(project: Project, removed: set[str]) -> None:
 
 
 def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
-    """The rows of these commits, made where they are missing."""
+    """By commit id: the rows of these commits, created where they are missing."""
     present = set(Commit.objects.filter(project=project, sha__in=shas).values_list("sha", flat=True))
     missing = [sha for sha in shas if sha not in present]
     Commit.objects.bulk_create(
@@ -192,9 +192,9 @@ def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
 
 
 def update_tags(project: Project, first_seen: set[str]) -> tuple[set[str], set[str]]:
-    """Update the project's tags from the mirror, moved ones as well.
+    """Update the project's tags from the mirror, including moved ones.
 
-    Return the commits of new tags, and those that have lost one. ``first_seen``: the history of branches that are
+    Returns the commit ids of new tags, and those that have lost a tag. ``first_seen``: the commits of branches that are
     looked at for the first time.
     """
     now = git.tags_by_name(project.slug)
@@ -208,9 +208,9 @@ def update_tags(project: Project, first_seen: set[str]) -> tuple[set[str], set[s
 
 
 def newly_tagged(project: Project, shas: set[str], first_seen: set[str]) -> set[str]:
-    """Those of these commits whose tags were made after the look before this one; none at the first look.
+    """Those of these commits whose tags were made after the last look; none at the first look.
 
-    A tag that is only seen now, as its branch is new here or nobody tracks it, is as old as its commit.
+    A tag that is only seen now, because its branch is new here or is not tracked, is as old as its commit.
     """
     synced_at = Project.objects.values_list("synced_at", flat=True).get(pk=project.pk)
     if synced_at is None or not shas:

@@ -59,7 +59,10 @@ class Way:
 
 @contextmanager
 def way_to(remote: Remote) -> Iterator[Way]:
-    """How git reaches this remote now. Raises RepositoryError if it may not be reached, or has no valid credential."""
+    """The way by which git reaches this remote now.
+
+    Raises RepositoryError if the remote may not be reached, or has no valid credential.
+    """
     if remote.is_local:
         yield Way("file")
         return
@@ -108,7 +111,7 @@ def revealed(credential: Credential) -> str:
 
 @contextmanager
 def memory_file(text: str) -> Iterator[str]:
-    """The path of a file in memory that only processes of this user can open; it is gone afterwards."""
+    """The path of a file in memory that only processes of this user can open; it is gone after the block."""
     handle = os.memfd_create("speedtrack", os.MFD_CLOEXEC)
     try:
         os.fchmod(handle, 0o600)

@@ -87,7 +87,7 @@ def server_pull_request(payload: Payload) -> Meaning:
 
 
 def server_pull_deleted(payload: Payload) -> Meaning:
-    """Its state is still the last one that it had."""
+    """The payload still has the last state, so this sets the state that follows from the deletion."""
     return pull_reported(replace(server_report(payload.at("pullRequest")), state=CLOSED))
 
 

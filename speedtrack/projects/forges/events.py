@@ -1,4 +1,4 @@
-"""What a call says: the few facts that are taken from a payload, in the same words for all forges."""
+"""The few facts that are taken from the payload of a call, in the same form for all forges."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ class PullReport:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What an event means.
+    """The meaning of an event. ``summary``: what happened, for people. ``look``: the repository may have changed.
 
-    ``summary``: what happened, for people. ``look``: the repository may have changed. ``ignored``: why nothing follows.
+    ``ignored``: why nothing follows.
     """
 
     summary: str = ""
@@ -82,7 +82,7 @@ def branch_of(ref: str) -> str:
 
 
 def id_or_none(sha: str) -> str:
-    """Forges write zeros for a commit that is none."""
+    """The commit id; empty for one of zeros, which forges write where there is no commit."""
     return sha if sha.strip("0") else ""
 
 
@@ -92,7 +92,7 @@ def pushed(changes: Iterable[RefChange], more: int = 0) -> Meaning:
 
 
 def pull_reported(report: PullReport) -> Meaning:
-    """The meaning of a report, which is ignored if it lacks what planning needs."""
+    """The meaning of a report about a pull request; it is ignored if it lacks what planning needs."""
     if not (report.number and report.head_sha and report.base_ref):
         return ignored("the report of a pull request lacks its number, its head or its base")
     source = f"from {report.head_repository or 'a fork'}" if report.from_fork else f"from {report.head_ref}"
@@ -101,7 +101,10 @@ def pull_reported(report: PullReport) -> Meaning:
 
 
 def renamed(name: str) -> Meaning:
-    """The repository has another name or owner. Its old address may lead nowhere, which a look will find."""
+    """The meaning of a new name or owner of the repository.
+
+    Its old address may lead nowhere, which a look will find.
+    """
     if not name:
         return ignored("the report of a new name lacks the name")
     return Meaning(f"the repository is now called {name}", look=True, renamed_to=name)

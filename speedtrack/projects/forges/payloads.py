@@ -1,4 +1,4 @@
-"""The body of a call as a document. It is signed, but whoever may push writes most of its words."""
+"""The body of a call as a document. It is signed, but most of its texts come from anybody who may push."""
 
 import json
 import re
@@ -17,12 +17,12 @@ SHA = re.compile(r"[0-9a-f]{7,64}")
 
 
 class Unreadable(Exception):
-    """The body is no document; the message says why."""
+    """The body is not a document; the message says why."""
 
 
 @dataclass(frozen=True)
 class Payload:
-    """A JSON value of which nothing is sure: what is absent or of another kind reads as empty."""
+    """A JSON value about which nothing is certain: what is absent or of another type reads as empty."""
 
     value: Any
 
@@ -33,17 +33,17 @@ class Payload:
         return Payload(found)
 
     def text(self, *path: str, longest: int = 250) -> str:
-        """The text there, cut to ``longest`` characters; those that PostgreSQL cannot store are left out."""
+        """The text at a path, cut to ``longest`` characters, without characters that PostgreSQL cannot store."""
         found = self.at(*path).value
         return storable(found[:longest]) if isinstance(found, str) else ""
 
     def sha(self, *path: str) -> str:
-        """The commit id there, perhaps abbreviated."""
+        """The commit id at a path; it may be abbreviated."""
         found = self.text(*path).lower()
         return found if SHA.fullmatch(found) else ""
 
     def number(self, *path: str) -> int:
-        """The positive whole number there; 0 for anything else."""
+        """The positive whole number at a path; 0 for anything else."""
         found = self.at(*path).value
         return found if type(found) is int and 0 < found <= LONGEST_NUMBER else 0
 
@@ -51,12 +51,15 @@ class Payload:
         return self.at(*path).value is True
 
     def items(self, *path: str, most: int = 5) -> "list[Payload]":
-        """The first items of the list there."""
+        """The first items of the list at a path."""
         found = self.at(*path).value
         return [Payload(item) for item in found[:most]] if isinstance(found, list) else []
 
     def time(self, *path: str) -> datetime | None:
-        """The time there: ISO 8601, GitLab's ``2026-01-02 03:04:05 UTC``, or Bitbucket's milliseconds since 1970."""
+        """The time at a path:
+
+        ISO 8601, GitLab's ``2026-01-02 03:04:05 UTC``, or Bitbucket's milliseconds since 1970.
+        """
         found = self.at(*path).value
         try:
             if type(found) is int:
@@ -87,7 +90,7 @@ def read_payload(body: bytes, content_type: str) -> Payload:
 
 
 def form_payload(text: str) -> str:
-    """The field that holds the document. Raises Unreadable."""
+    """The text of the form's field that holds the document. Raises Unreadable."""
     try:
         fields = parse_qs(text, max_num_fields=MOST_FIELDS)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What has to be known of a forge to receive its calls."""
+"""What the server has to know about a forge to receive its calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from speedtrack.projects.forges.signing import Call, Scheme
 class Provider:
     """A forge.
 
-    ``marks``: headers by one of which its calls are known. ``schemes``: how it signs, the one to prefer first;
-    ``weak``: headers of signatures that are refused. ``id_headers``: the first that is there names the delivery.
-    ``moves``: events after which the repository is looked at, whatever the body says; ``reports``: those whose body
-    decides. All others are ignored.
+    ``marks``: headers, any one of which identifies its calls. ``schemes``: how it signs, the preferred one first.
+    ``weak``: headers of signatures that are refused. ``id_headers``: the first one present names the delivery.
+    ``moves``: events after which the repository is looked at, whatever the body says. ``reports``: events whose body
+    decides. All other events are ignored.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""All forges, and which of them a call is from."""
+"""All forges, and how to find out which one a call is from."""
 
 from speedtrack.projects.forges.bitbucket import CLOUD, DATA_CENTER
 from speedtrack.projects.forges.generic import GENERIC
@@ -13,7 +13,7 @@ BY_NAME = {provider.name: provider for provider in PROVIDERS}
 
 
 def provider_of(call: Call) -> Provider:
-    """The forge that a call is from, by headers that nobody has signed yet. Raises BadSignature if it is none."""
+    """The forge that a call is from, by headers that are not signed. Raises BadSignature if it is from none."""
     for provider in PROVIDERS:
         if any(mark in call.headers for mark in provider.marks):
             return provider

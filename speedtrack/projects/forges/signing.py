@@ -46,7 +46,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Scheme:
-    """``header``: it holds the signature. ``is_right``: with this secret. ``timed``: the header with its time."""
+    """One way to sign. ``header``: holds the signature. ``is_right``: checks it with a secret.
+
+    ``timed``: the header with the time.
+    """
 
     header: str
     is_right: Callable[[Call, str], bool]
@@ -58,7 +61,7 @@ def equal(given: str, expected: str) -> bool:
 
 
 def hex_digest(header: str, prefix: str = "") -> Scheme:
-    """HMAC-SHA256 of the body, in hex."""
+    """The scheme HMAC-SHA256 of the body, in hex."""
 
     def is_right(call: Call, secret: str) -> bool:
         expected = hmac.new(secret.encode(), call.body, hashlib.sha256).hexdigest()
@@ -68,7 +71,7 @@ def hex_digest(header: str, prefix: str = "") -> Scheme:
 
 
 def plain_token(header: str) -> Scheme:
-    """The secret itself: whoever reads one call can make others."""
+    """The scheme that sends the secret itself: whoever reads one call can make others."""
     return Scheme(header, lambda call, secret: equal(call.header(header), secret))
 
 
@@ -94,7 +97,10 @@ STANDARD = Scheme("webhook-signature", is_right_standard, timed="webhook-timesta
 
 
 def check_time(call: Call, header: str) -> None:
-    """Raise BadSignature if the call was signed long ago or ahead: somebody may have kept it, or a clock is wrong."""
+    """Raise BadSignature if the call was signed too long ago or in the future.
+
+    Somebody may have recorded it, or a clock is wrong.
+    """
     given = call.header(header)
     if not given.isascii() or not given.isdecimal() or abs(call.now - int(given[:20])) > WINDOW_S:
         raise BadSignature(
@@ -104,9 +110,9 @@ def check_time(call: Call, header: str) -> None:
 
 
 def matching_secret(call: Call, schemes: Sequence[Scheme], secrets: Sequence[str], weak: Sequence[str] = ()) -> int:
-    """The place of the secret that the call is signed with. The first scheme whose header is there decides.
+    """The index of the secret that the call is signed with. Raises BadSignature if there is none.
 
-    ``weak``: headers of signatures that are not accepted. Raises BadSignature.
+    The first scheme whose header is present decides. ``weak``: headers of signatures that are not accepted.
     """
     names = " or ".join(scheme.header for scheme in schemes)
     scheme = next((scheme for scheme in schemes if call.header(scheme.header)), None)
