@@ -1,1 +1,1 @@
-"""Everything of one project in a file (docs/archive.md), written here and restored in another installation."""
+"""Write everything of one project into a file (docs/archive.md), and restore it in another installation."""

@@ -1,4 +1,4 @@
-"""The file: a zip archive with a manifest, and a file of JSON lines for each table."""
+"""The file of an archive: a zip with a manifest, and a file of JSON lines for each table."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ class ArchiveError(Exception):
 
 @dataclass(frozen=True)
 class Content:
-    """What a file of lines holds: how many, their bytes, the SHA-256 of these, and the names of the columns."""
+    """The properties of a file of lines: their number, their bytes, their SHA-256, and the names of the columns."""
 
     rows: int
     bytes: int
@@ -35,7 +35,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an archive holds. ``files``: name -> Content. ``migrations``: those of the server that wrote it."""
+    """The contents of an archive. ``files``: name -> Content. ``migrations``: of the server that wrote it."""
 
     project: str
     made_at: str
@@ -53,7 +53,10 @@ class Manifest:
 
 
 def is_archive(file: Path) -> bool:
-    """Is it a zip file with a manifest of this kind, or one that cannot be read? Whoever restores that is told why."""
+    """Return whether the file is a zip with a manifest of this kind, or a zip whose manifest cannot be read.
+
+    In the second case restoring it says what is wrong.
+    """
     try:
         with zipfile.ZipFile(file) as archive:
             archive.getinfo(MANIFEST)
@@ -72,7 +75,7 @@ def head_of(archive: zipfile.ZipFile) -> str:
 
 
 def manifest_of(archive: zipfile.ZipFile) -> Manifest:
-    """Raises ArchiveError."""
+    """The manifest of an archive. Raises ArchiveError."""
     try:
         document = json.loads(head_of(archive))
         schema = document["schema"]
@@ -88,7 +91,7 @@ def manifest_of(archive: zipfile.ZipFile) -> Manifest:
 
 @contextmanager
 def open_archive(file: Path) -> Iterator[zipfile.ZipFile]:
-    """The zip file. Raises ArchiveError if it is none, or damaged where it is read."""
+    """Open the zip file. Raises ArchiveError if it is not one, or is damaged where it is read."""
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
@@ -99,7 +102,7 @@ def open_archive(file: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def check(archive: zipfile.ZipFile, manifest: Manifest) -> None:
-    """Read all of it. Raises ArchiveError if it is not what the manifest says."""
+    """Read the whole archive. Raises ArchiveError if it differs from its manifest."""
     names = {info.filename: info for info in archive.infolist()}
     if unexpected := sorted(set(names) ^ {MANIFEST, *manifest.files}):
         raise ArchiveError(f"the archive and its manifest differ in {unexpected[0][:80]!r}: write it again")
@@ -115,7 +118,7 @@ def check(archive: zipfile.ZipFile, manifest: Manifest) -> None:
 
 
 def lines(stream: IO[bytes], name: str) -> Iterator[str]:
-    """Its lines as text. Raises ArchiveError for one that is too long, or no UTF-8."""
+    """The lines of a file as text. Raises ArchiveError for a line that is too long or not UTF-8."""
     number = 0
     while line := stream.readline(LONGEST_LINE + 1):
         number += 1
@@ -128,7 +131,7 @@ def lines(stream: IO[bytes], name: str) -> Iterator[str]:
 
 
 class LineFile:
-    """A file of lines within a zip archive that is being written, and what is to be said of it."""
+    """A file of lines in a zip archive that is being written; it collects the Content for the manifest."""
 
     def __init__(self, stream: IO[bytes], columns: list[str]) -> None:
         self.stream, self.columns = stream, columns

@@ -30,10 +30,10 @@ SQL = sql.Composable
 
 @dataclass(frozen=True)
 class Choices:
-    """What a person decides of names that are taken here.
+    """What a person decides about names that are taken here.
 
-    ``same_machines``: machines of equal names are the same ones; else theirs get ``machine_prefix``. ``match_people``:
-    people of equal names are the same ones; else nobody is named.
+    ``same_machines``: machines with equal names are the same ones; otherwise theirs get ``machine_prefix``.
+    ``match_people``: people with equal names are the same ones; otherwise nobody is named.
     """
 
     slug: str
@@ -50,7 +50,7 @@ class Restored:
 
 
 def restore(file: Path, choices: Choices, progress: Progress = lambda *_: None) -> Restored:
-    """Raises ArchiveError; then nothing has changed."""
+    """Restore a project. Raises ArchiveError; then nothing has changed."""
     with open_archive(file) as archive:
         manifest = manifest_of(archive)
         check_fits(manifest)
@@ -117,7 +117,7 @@ class Restoring:
         self.cursor.execute(sql.SQL(statement).format(**parts), parameters)
 
     def read(self, table: Table) -> None:
-        """Into the temporary table: the place of a row, and the row."""
+        """Read a table's rows into its temporary table, with their places."""
         self.run(
             "CREATE TEMPORARY TABLE {incoming} (place bigint GENERATED ALWAYS AS IDENTITY, row json) ON COMMIT DROP",
             incoming=incoming(table),
@@ -150,7 +150,7 @@ class Restoring:
             )
 
     def number_people(self) -> None:
-        """Nobody, unless people of equal names are the same."""
+        """Give the people of the archive the ids of users with equal names, if the choices say so."""
         self.run("CREATE TEMPORARY TABLE {numbers} (old bigint, new bigint) ON COMMIT DROP", numbers=numbers(PEOPLE))
         if not self.choices.match_people:
             return
@@ -163,7 +163,7 @@ class Restoring:
         )
 
     def number(self, table: Table) -> None:
-        """The number of each row: that of the row known here, or a new one, in the order of the old ones."""
+        """Give each row an id: that of the row known here, or a new one, in the order of the old ids."""
         self.run(
             "CREATE TEMPORARY TABLE {numbers} (old bigint PRIMARY KEY, new bigint NOT NULL) ON COMMIT DROP",
             numbers=numbers(table.model),
@@ -193,7 +193,7 @@ class Restoring:
         self.run("ANALYZE {numbers}", numbers=numbers(table.model))
 
     def check_references(self, table: Table) -> None:
-        """Raises ArchiveError if a row refers to one that the archive does not hold."""
+        """Raise ArchiveError if a row refers to one that the archive does not contain."""
         for one in references(table):
             if one.related_model is PEOPLE:
                 continue
@@ -224,7 +224,7 @@ class Restoring:
         )
 
     def only_new(self, table: Table) -> SQL:
-        """Of rows that may be known here, those that are not."""
+        """The SQL condition that leaves out rows known here."""
         if not table.known_by:
             return sql.SQL("")
         return sql.SQL("WHERE NOT EXISTS (SELECT FROM {} there WHERE there.id = own.new)").format(
@@ -232,7 +232,10 @@ class Restoring:
         )
 
     def joins(self, table: Table) -> SQL:
-        """The new numbers of the rows that a row refers to, each under the name of its column; its own as ``own``."""
+        """The SQL joins that give the new ids of the rows that a row refers to, by the name of the column.
+
+        The row's own new id is called ``own``.
+        """
         parts = [
             sql.SQL("LEFT JOIN {} AS {} ON {}.old = r.{}").format(
                 numbers(one.related_model), alias(one), alias(one), sql.Identifier(one.column)
@@ -244,7 +247,7 @@ class Restoring:
         return sql.SQL(" ").join(parts)
 
     def value(self, table: Table, one: Any) -> SQL | None:
-        """The SQL of a column's restored value; None: the column's own default."""
+        """The SQL of a column's restored value; None means the column's own default."""
         if table.model is Project and one.name in (known := project_values(self.choices)):
             return sql.Literal(known[one.name])
         if one.column in table.restored:
@@ -265,7 +268,10 @@ class Restoring:
 
 
 def project_values(choices: Choices) -> dict[str, Any]:
-    """What is not as it was: the name, the webhook, and that it is not looked at until a person says so."""
+    """The columns of the project that are not restored as they were.
+
+    These are its name, its webhook, and that it is not looked at until a person says so.
+    """
     return {
         "slug": choices.slug,
         "hook_id": new_hook_id(),
@@ -280,7 +286,7 @@ def project_values(choices: Choices) -> dict[str, Any]:
 
 
 def default_of(one: Any) -> SQL | None:
-    """What to write to a column that the archive of an older release lacks; None: the database has a default."""
+    """The SQL for a column that the archive of an older release lacks; None if the database has a default."""
     if one.has_db_default():
         return None
     return sql.Literal(one.get_db_prep_save(one.get_default(), pgsession.session()))
@@ -294,7 +300,7 @@ def renumbered(column: str, model: Any) -> SQL:
 
 
 def references(table: Table) -> list[Any]:
-    """Its foreign keys to rows that an archive holds, and to people."""
+    """The table's foreign keys to rows that an archive contains, and to people."""
     held = {one.model for one in TABLES} | {PEOPLE}
     return [one for one in table.fields if isinstance(one, models.ForeignKey) and one.related_model in held]
 

@@ -1,8 +1,8 @@
-"""Which rows an archive holds, and what becomes of them where it is restored.
+"""Which rows an archive contains, and what becomes of them where it is restored.
 
 ``TABLES`` and ``LEFT_OUT`` together name every model of this server, so a new one has to be decided on. Rows refer to
-each other by the numbers of the installation that wrote them; the restored ones get new numbers. Columns of secrets are
-never written.
+each other by the ids of the installation that wrote them; restored rows get new ids. Columns of secrets are never
+written.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,9 +59,11 @@ Model = type[models.Model]
 
 @dataclass(frozen=True)
 class Table:
-    """``of``: the rows of a project. ``known_by``: the fields by which a row is known where it is restored; then the
-    row that is there is used. ``restored``: column -> the SQL of its restored value, in which ``r`` is the row that was
-    written. ``arrays``: columns that are lists of numbers of another model's rows.
+    """One table of an archive.
+
+    ``of``: the condition for the rows of a project. ``known_by``: the fields by which a row that exists already is
+    found; it is then used. ``restored``: column -> the SQL of its restored value, in which ``r`` is the row that was
+    written. ``arrays``: columns that are lists of ids of another model's rows.
     """
 
     model: Model
@@ -80,7 +82,7 @@ class Table:
 
     @property
     def fields(self) -> list[Any]:
-        """The fields with a column that is stored and no secret."""
+        """The fields with a stored column, without secrets."""
         return [
             one
             for one in self.model._meta.concrete_fields
@@ -89,17 +91,17 @@ class Table:
 
     @property
     def has_number(self) -> bool:
-        """Has it an id of its own, which other rows may refer to?"""
+        """Return whether its rows have ids of their own, to which others may refer."""
         return isinstance(self.model._meta.pk, models.AutoField | models.BigAutoField)
 
 
 def through(path: str) -> Callable[[Project], Q]:
-    """The rows that this lookup leads from to the project."""
+    """The condition for rows from which this lookup leads to the project."""
     return lambda project: Q(**{path: project})
 
 
 def named_by(*queries: Callable[[Project], Any]) -> Callable[[Project], Q]:
-    """The rows whose numbers these queries return."""
+    """The condition for rows whose ids these queries return."""
 
     def of(project: Project) -> Q:
         rows = Q(pk__in=queries[0](project))

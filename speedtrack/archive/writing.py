@@ -1,4 +1,4 @@
-"""Write all of a project into a file."""
+"""Write everything of a project into a file."""
 
 import json
 import zipfile
@@ -23,7 +23,7 @@ TOLD_EVERY = 10_000  # rows
 
 
 def write(project: Project, file: Path, progress: Progress = lambda *_: None) -> Manifest:
-    """Write the project as it is at one moment; complete, or not at all. Raises ArchiveError."""
+    """Write the project as it is at one moment. The file is complete, or not written. Raises ArchiveError."""
     if file.exists():
         raise ArchiveError(f"{file} exists: name another file")
     try:
@@ -66,7 +66,7 @@ def write_table(archive: zipfile.ZipFile, table: Table, project: Project, alias:
 
 
 def rows_as_json(table: Table, project: Project, alias: str) -> Iterator[str]:
-    """The rows of a project in the order of their keys, each as PostgreSQL writes it as JSON, on one line."""
+    """The rows of a project in the order of their keys, each as a line of JSON that PostgreSQL has made."""
     keys = [one.attname for one in table.model._meta.pk_fields]
     rows = table.model._default_manager.using(alias).filter(table.of(project)).order_by(*keys)
     names = [one.attname for one in table.fields]
@@ -80,7 +80,7 @@ def rows_as_json(table: Table, project: Project, alias: str) -> Iterator[str]:
 
 
 def write_people(archive: zipfile.ZipFile, project: Project, alias: str) -> Content:
-    """The names of those whom the rows name."""
+    """Write the names of those people whom the rows refer to."""
     found: set[int] = set()
     for table in TABLES:
         rows = table.model._default_manager.using(alias).filter(table.of(project))

@@ -1,1 +1,1 @@
-"""How the installation itself fares: is it ready, what do its processes do, and what do they write into their logs."""
+"""The state of the installation itself: whether it is ready, what its processes do, and what they log."""

@@ -83,7 +83,10 @@ def rows_of(statement: str) -> Rows:
 
 
 def gauges(names: dict[str, str], labels: list[str], rows: Rows) -> Iterator[Metric]:
-    """One gauge per name (with its meaning): the columns of the rows are the labels, then a value of each gauge."""
+    """One gauge per name (name -> meaning).
+
+    The first columns of the rows are the labels, then comes a value for each gauge.
+    """
     for column, (name, meaning) in enumerate(names.items(), start=len(labels)):
         gauge = GaugeMetricFamily(f"speedtrack_{name}", meaning, labels=labels)
         for row in rows:
@@ -208,13 +211,13 @@ newest = Remembered(gather, REMEMBERED_S)
 
 
 class DatabaseCollector(Collector):
-    """Not more than one scrape at a time asks the database, however many there are."""
+    """Collects the metrics of the database. At most one scrape at a time asks it, however many there are."""
 
     def collect(self) -> Iterable[Metric]:
         return newest.get()
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: registering must not ask the database."""
+        """Returns nothing, so that registering does not ask the database."""
         return []
 
 

@@ -1,4 +1,4 @@
-"""What one process of the web server counts for ``/metrics``, since it began."""
+"""What one process of the web server has counted for ``/metrics`` since it began."""
 
 from prometheus_client import (
     CollectorRegistry,
@@ -40,5 +40,5 @@ DELIVERIES = Counter(
 
 
 def known_method(method: str | None) -> str:
-    """The method as a label: clients may invent others without end."""
+    """The HTTP method as a label; unknown ones share a label, since clients may invent any number."""
     return method if method in METHODS else "other"

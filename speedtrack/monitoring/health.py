@@ -45,7 +45,7 @@ def is_ready(found: list[Finding]) -> bool:
 
 
 def examine() -> list[Finding]:
-    """Run all checks, each of those that need the database only if the one before is good."""
+    """Run all checks in order; those that need the database run only if the one before is good."""
     found: list[Finding] = []
     for check in NEED_DATABASE:
         if is_ready(found):
@@ -80,7 +80,7 @@ def own_migrations() -> frozenset[tuple[str, str]]:
 
 
 def check_dispatcher() -> Finding:
-    """Without the dispatcher nothing happens by itself: pushes are stored, but not looked at."""
+    """The dispatcher is alive: without it pushes are stored, but not looked at, and nothing happens by itself."""
     age_s = heartbeats.age_s(DISPATCHER)
     if age_s is None:
         return Finding(DISPATCHER, "bad", "has never run: start `manage.py dispatch`")
@@ -90,7 +90,7 @@ def check_dispatcher() -> Finding:
 
 
 def check_broker() -> Finding:
-    """Without it, work waits until it is back; nothing is lost, and pages and runners that poll go on."""
+    """The broker answers. While it does not, work waits, and pages and runners that poll go on."""
     try:
         with app.connection_for_write() as link:
             link.ensure_connection(max_retries=1, interval_start=0, timeout=2)

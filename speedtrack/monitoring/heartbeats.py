@@ -1,4 +1,4 @@
-"""Signs of life of processes of which one works at a time: the dispatcher."""
+"""Signs of life of processes of which only one works at a time, such as the dispatcher."""
 
 import time
 

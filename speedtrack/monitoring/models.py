@@ -1,4 +1,4 @@
-"""What processes tell of themselves, so that another process can report it: signs of life, and times of tasks."""
+"""What processes store about themselves so that another process can report it: signs of life, and times of tasks."""
 
 from typing import ClassVar
 
@@ -20,7 +20,8 @@ class Heartbeat(models.Model):
 class TaskTime(models.Model):
     """How often a task ended in one way, and how long it took, in all processes of the server since the first one.
 
-    ``buckets``: how many of them took no longer than each of ``tasktimes.BUCKETS_S`` and longer than the one before.
+    ``buckets``: for each of ``tasktimes.BUCKETS_S`` the number of executions up to that long, and longer than the bound
+    before.
     """
 
     class Outcome(models.TextChoices):

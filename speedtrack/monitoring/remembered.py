@@ -11,11 +11,14 @@ LONGEST_WAIT_S = 10.0
 
 
 class Busy(Exception):
-    """Another thread has been finding the answer for a long time, and no earlier one is known."""
+    """Another thread has been computing the answer for a long time, and there is no earlier answer."""
 
 
 class Remembered(Generic[Answer]):
-    """What a function returned, for so many seconds. One thread at a time calls it; others get the former answer."""
+    """The answer of a function, kept for some seconds.
+
+    One thread at a time calls the function; others get the former answer.
+    """
 
     def __init__(self, find: Callable[[], Answer], for_s: float) -> None:
         self.find, self.for_s = find, for_s
@@ -23,7 +26,7 @@ class Remembered(Generic[Answer]):
         self.known: tuple[float, Answer] | None = None  # when it was found, on time.monotonic's clock
 
     def get(self) -> Answer:
-        """Raises Busy, and what the function raises."""
+        """The answer. Raises Busy, and what the function raises."""
         known = self.known
         if known and time.monotonic() - known[0] < self.for_s:
             return known[1]

@@ -1,7 +1,7 @@
-"""How long tasks take and how they end: one row per task and outcome, which every process adds to.
+"""How long tasks take and how they end: one row per task and outcome, to which every process adds.
 
-A table, because tasks run in child processes, several containers and on several hosts, of which nothing but the
-database is common. It costs one statement per task.
+A table is used because tasks run in child processes, in several containers and on several hosts, which have nothing but
+the database in common. It costs one statement per task.
 """
 
 import bisect
@@ -55,7 +55,10 @@ def note_begin(task: Any, task_id: str, **event: Any) -> None:
 
 @task_postrun.connect  # type: ignore[untyped-decorator]
 def note_end(task: Any, state: str, **event: Any) -> None:
-    """A task that has failed may have lost the database; its time is then lost as well, which no task must fail by."""
+    """Count a task that has ended.
+
+    A failed task may have lost the database; then its time is lost as well, which must not raise another error.
+    """
     outcome = TaskTime.Outcome.SUCCEEDED if state == "SUCCESS" else TaskTime.Outcome.FAILED
     begun.attributes["outcome"] = outcome.value
     begun.span.__exit__(None, None, None)

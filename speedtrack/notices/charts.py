@@ -1,4 +1,4 @@
-"""Pictures for mails: a series around a change, and the pairs that confirmed it. Light, small, bounded."""
+"""Pictures for mails: the series around a change, and the pairs that confirmed it. Light, small, bounded in size."""
 
 import io
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def picture(change_point: ChangePoint) -> bytes:
 
 
 def small_png(figure: Any) -> bytes:
-    """The figure with a palette of COLOURS, which makes it a third of its size."""
+    """The figure as a PNG with a palette of COLOURS, which makes it a third as large."""
     plain, small = io.BytesIO(), io.BytesIO()
     figure.savefig(plain, format="png")
     Image.open(plain).convert("RGB").quantize(COLOURS).save(small, format="png", optimize=True)
@@ -64,7 +64,7 @@ def ratios(change_point: ChangePoint) -> list[float]:
 
 
 def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[LinePoint]) -> None:
-    """Values with their intervals; the range of the change is shaded."""
+    """Draw the values with their intervals; the range of the change is shaded."""
     ends = Position.objects.filter(
         branch=change_point.branch_id, commit__in=[change_point.before_id, change_point.commit_id]
     )
@@ -97,7 +97,7 @@ def points_after(points: Sequence[LinePoint], places: list[int]) -> list[LinePoi
 
 
 def draw_pairs(axes: "Axes", change_point: ChangePoint, pairs: Sequence[float]) -> None:
-    """A dot for each pair in the order of measurement, their median as a line, the confirmed interval as a band."""
+    """Draw a dot for each pair in the order of measuring, their median as a line, the confirmed interval as a band."""
     colour = colour_of(change_point)
     percent = [100 * (ratio - 1) for ratio in pairs]
     axes.axvspan(100 * (change_point.low - 1), 100 * (change_point.high - 1), color=colour, alpha=0.16, lw=0)
@@ -121,7 +121,7 @@ def colour_of(change_point: ChangePoint) -> str:
 
 
 def remove_frame(axes: "Axes") -> None:
-    """Small grey labels, no frame."""
+    """Remove the frame of a chart, and make its labels small and grey."""
     axes.set_facecolor(PAPER)
     axes.tick_params(labelsize=9, colors=SOFT, length=0)
     for side in axes.spines.values():

@@ -1,8 +1,14 @@
-"""The errors of senders. Any other one is a defect of SpeedTrack: the row is given up, and the error is kept."""
+"""The errors of senders.
+
+Any other exception is a defect of SpeedTrack: the row is given up, and the error is stored.
+"""
 
 
 class TemporaryFailure(Exception):
-    """It may succeed later. The row is retried after ``after_s`` if the receiver named a time, else with backoff."""
+    """Sending may succeed later.
+
+    The row is retried after ``after_s`` seconds if the receiver named a time, otherwise with growing pauses.
+    """
 
     def __init__(self, message: str, after_s: float | None = None) -> None:
         super().__init__(message)

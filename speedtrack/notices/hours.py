@@ -16,7 +16,7 @@ class Hours:
     digest_hour: int
 
     def audible(self, at: datetime) -> datetime:
-        """The moment itself, or the end of the quiet hours if it is in them."""
+        """The moment ``at``, or the end of the quiet hours if it lies in them."""
         if self.quiet is None:
             return at
         local = at.astimezone(self.zone)
@@ -29,11 +29,11 @@ class Hours:
         return until if clock < end else until + timedelta(days=1)
 
     def midnight(self, at: datetime) -> datetime:
-        """When the local day of the moment began."""
+        """The moment at which the local day of ``at`` began."""
         return at.astimezone(self.zone).replace(hour=0, minute=0, second=0, microsecond=0)
 
     def digest(self, after: datetime, weekly: bool = False) -> datetime:
-        """The next time at which a digest is sent: at the digest hour of every day, or of Mondays."""
+        """When the next digest is sent: at the digest hour of each day, or of each Monday if ``weekly``."""
         due = self.midnight(after).replace(hour=self.digest_hour)
         while due <= after or (weekly and due.weekday() != MONDAY):
             due += timedelta(days=1)

@@ -1,4 +1,4 @@
-"""A person leaves: with the account goes what other rooms keep of name and address."""
+"""End the account of a person who leaves, and what other rooms store about the name and address."""
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -19,7 +19,7 @@ NAMED = (
 
 @transaction.atomic
 def leave(user: User) -> str:
-    """End an account for ever; the name under which its history stays. Raises ``people.NotPossible``."""
+    """End an account for ever. Return the name under which its history is kept. Raises ``people.NotPossible``."""
     name, addresses = user.username, people.addresses_of(user)
     former = people.remove(user)
     for address in addresses:

@@ -1,4 +1,4 @@
-"""The mails: about one alert as text and HTML with pictures, about several as a table, all else as text."""
+"""The mails: about one alert as text and HTML with pictures, about several as a table, everything else as text."""
 
 import logging
 import textwrap
@@ -43,7 +43,7 @@ class RelatedMail(EmailMultiAlternatives):
 
 
 def message_of(row: Outbox) -> EmailMultiAlternatives:
-    """The mail for a row of the outbox."""
+    """The mail of a row of the outbox."""
     if row.digest:
         return digest_message(row)
     if row.alarm_id:
@@ -96,7 +96,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
 
 
 def digest_message(row: Outbox) -> EmailMultiAlternatives:
-    """One mail about several alerts: a table, the worst first."""
+    """One mail about several alerts as a table, the worst first."""
     notices = notices_of(row)
     require_sight(row, notices, {n.event.alert.project for n in notices})
     links = subscription_links(notices)
@@ -189,7 +189,7 @@ def trial_message(subscriber: Subscriber) -> EmailMultiAlternatives:
 
 @dataclass(frozen=True)
 class DigestLine:
-    """A line of a digest; ``worst`` is None if the alert has no change points left."""
+    """A row of a digest's table. ``worst``: None if the alert has no change points left."""
 
     alert: Alert
     worst: ChangePoint | None
@@ -204,14 +204,14 @@ class DigestLine:
 
     @property
     def size(self) -> float:
-        """How bad it is; improvements are below zero."""
+        """The size of the worst change, for sorting; improvements are below zero."""
         if self.worst is None:
             return 0
         return abs(self.worst.ratio - 1) * (1 if self.worst.is_slowdown else -1)
 
     @property
     def cause(self) -> str:
-        """Names no commit alone while another one may be the cause."""
+        """The cause in words. No single commit is named as long as another one may be the cause."""
         if self.alert.drift:
             return f"little by little since {self.alert.drift}"
         return self.alert.commit.subject if self.alert.width == 1 else f"one of {self.alert.width} commits"
@@ -234,7 +234,7 @@ def notices_of(row: Outbox) -> list[Notice]:
 
 
 def headers_of(row: Outbox, links: dict[str, str]) -> dict[str, str]:
-    """With one-click unsubscription (RFC 8058) where a subscription is the reason of the mail."""
+    """The headers of a mail; one-click unsubscription (RFC 8058) if a subscription is the reason for the mail."""
     headers = {"Message-ID": row.message_id(), "Auto-Submitted": "auto-generated"}
     if links:
         headers["List-Unsubscribe"] = f"<{links['unsubscribe_url']}>"
@@ -243,7 +243,7 @@ def headers_of(row: Outbox, links: dict[str, str]) -> dict[str, str]:
 
 
 def subscription_links(notices: list[Notice]) -> dict[str, str]:
-    """The URLs where a reader ends or changes subscriptions; none in a mail that is not based on one."""
+    """The URLs by which a reader ends or changes subscriptions; empty if none is the reason for the mail."""
     if not notices:
         return {}
     subscriber = notices[0].subscriber
@@ -267,7 +267,7 @@ def earlier_mails(row: Outbox) -> Iterable[Outbox]:
 
 
 def thread_headers(earlier: list[Outbox]) -> dict[str, str]:
-    """The headers that thread a mail below earlier ones; of many, the first and the newest are named."""
+    """The headers that place a mail in the thread of earlier ones; of many, only the first and the newest are named."""
     if not earlier:
         return {}
     ids = [row.message_id() for row in earlier]
@@ -281,7 +281,10 @@ def changes_of(alert: Alert) -> list[ChangePoint]:
 
 
 def pictures_of(found: list[ChangePoint]) -> dict[int, bytes]:
-    """PNGs of the worst changes by key. One that cannot be drawn is left out: the text is complete without it."""
+    """By change point id: the PNGs of the worst changes.
+
+    One that cannot be drawn is left out: the text is complete without it.
+    """
     from speedtrack.notices import charts  # only where mails are sent
 
     pictures = {}
@@ -310,7 +313,7 @@ def more_benchmarks(found: list[ChangePoint]) -> int:
 
 
 def commits_in_words(alert: Alert) -> str:
-    """The short sha of the cause, or the range where the cause is not known."""
+    """The short sha of the cause, or the range as long as the cause is not known."""
     return alert.commit.short if alert.width == 1 else f"{alert.before.short}..{alert.commit.short}"
 
 
@@ -338,7 +341,7 @@ def digest_subject(listed: list[DigestLine]) -> str:
 
 
 def ascii_line(text: str) -> str:
-    """One line in ASCII without control characters, of SUBJECT_LENGTH at most."""
+    """The text as one line of ASCII without control characters, of at most SUBJECT_LENGTH."""
     simple = text.replace(numbers.MINUS, "-").replace("×", "x").encode("ascii", "replace").decode()
     line = " ".join("".join(c if c.isprintable() else " " for c in simple).split())
     return line if len(line) <= SUBJECT_LENGTH else line[: SUBJECT_LENGTH - 3] + "..."

@@ -1,4 +1,4 @@
-"""Who is to be notified of an alert, by which subscription, and how soon."""
+"""Find out who is notified of an alert, by which subscription, and how soon."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class MatchedChange:
 
 @dataclass(frozen=True)
 class AlertFacts:
-    """What subscriptions match of an alert."""
+    """The facts about an alert that subscriptions are matched with."""
 
     branches: list[str]
     changes: list[MatchedChange]
@@ -61,9 +61,9 @@ def facts_of(alert: Alert) -> AlertFacts:
 
 
 def interests_in(alert: Alert) -> list[Interest]:
-    """One per subscriber who is to be notified: the soonest of theirs; about own commits at once.
+    """One interest per subscriber who is to be notified: the one with the soonest pace.
 
-    Of a private project, only its members are.
+    An alert about a subscriber's own commits is sent at once. For a private project, only members are notified.
     """
     facts = facts_of(alert)
     found: dict[int, Interest] = {}
@@ -80,7 +80,7 @@ def interests_in(alert: Alert) -> list[Interest]:
 
 
 def matches(subscription: Subscription, facts: AlertFacts) -> bool:
-    """Does the alert have a branch and a change that the subscription names?"""
+    """Return whether the alert has a branch and a change that the subscription names."""
     both = subscription.direction == Subscription.Direction.BOTH
     return any(fits_globs(branch, subscription.branches) for branch in facts.branches) and any(
         fits_globs(change.benchmark, subscription.benchmarks)

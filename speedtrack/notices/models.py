@@ -67,7 +67,10 @@ class Subscriber(models.Model):
 
 
 class Subscription(models.Model):
-    """Of which alerts a subscriber is notified, and how soon. Of several globs, separated by spaces, any may match."""
+    """Which alerts a subscriber is notified of, and how soon.
+
+    A field may hold several globs, separated by spaces, of which any may match.
+    """
 
     class Direction(models.TextChoices):
         WORSE = "worse", "slower"
@@ -107,18 +110,18 @@ class Subscription(models.Model):
 
 class OutboxQuerySet(models.QuerySet["Outbox"]):
     def due(self) -> "OutboxQuerySet":
-        """The unsent ones that may be sent now, except those of paused channels."""
+        """Unsent rows that may be sent now, except those of paused channels."""
         return self.filter(sent_at=None, given_up_at=None, not_before__lte=Now(), channel__paused_at=None)
 
     def of_lane(self, lane: int) -> "OutboxQuerySet":
-        """Those for one receiver, as ``Outbox.lane`` numbers them."""
+        """Rows for one receiver, which ``Outbox.lane`` numbers."""
         return self.filter(channel=None if lane == MAIL_LANE else lane)
 
     def lanes(self) -> list[int]:
         return [pk or MAIL_LANE for pk in self.order_by().values_list("channel", flat=True).distinct()]
 
     def failing(self) -> "OutboxQuerySet":
-        """Those given up, and those that failed and wait for another attempt."""
+        """Rows that were given up, and those that failed and wait for another attempt."""
         return self.filter(Q(given_up_at__isnull=False) | ~Q(error=""), sent_at=None)
 
 
@@ -198,11 +201,11 @@ class Outbox(models.Model):
 
     @property
     def receiver(self) -> str:
-        """Where it goes, as text for people."""
+        """The receiver as text for people."""
         return self.recipient or str(self.channel)
 
     def message_id(self) -> str:
-        """The same for every attempt of one row, so that a mail sent twice because of a crash is shown once."""
+        """The Message-ID, the same for every attempt of a row: a mail sent twice after a crash is shown once."""
         others = {"machine": self.machine_event_id, "alarm": self.alarm_id, "token": self.token_id}
         subject: Any = self.alert_id or next((f"{name}{pk}" for name, pk in others.items() if pk), "digest")
         data = (subject, self.event.replace(" ", "-"), self.pk)
@@ -215,9 +218,10 @@ class NoticeQuerySet(models.QuerySet["Notice"]):
 
 
 class Notice(models.Model):
-    """An event of which a subscriber is notified, once, even if subscriptions overlap; ``mail`` is null while it waits.
+    """An event of which a subscriber is notified, once, even if subscriptions overlap.
 
-    ``subscription`` is the one with the soonest pace; null with ``own`` for the person's own commit.
+    ``mail`` is null while it waits. ``subscription`` is the one with the soonest pace; null with ``own`` for the
+    person's own commit.
     """
 
     subscriber = models.ForeignKey(Subscriber, models.CASCADE, related_name="notices")
@@ -294,7 +298,7 @@ class Channel(models.Model):
 
 class CommitStatusQuerySet(models.QuerySet["CommitStatus"]):
     def due(self) -> "CommitStatusQuerySet":
-        """Those whose commit is to be checked."""
+        """Statuses whose commits are to be checked now."""
         return self.filter(look_at__lte=Now(), channel__paused_at=None)
 
 
@@ -336,7 +340,7 @@ class CommitStatus(models.Model):
 
 
 class PullComment(models.Model):
-    """The single comment of a channel on a pull request, which is edited."""
+    """The only comment of a channel on a pull request; it is edited."""
 
     channel = models.ForeignKey(Channel, models.CASCADE, related_name="comments")
     number = models.BigIntegerField(help_text="of the pull request, as people see it")

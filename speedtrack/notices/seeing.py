@@ -1,4 +1,4 @@
-"""Which subscribers may see what a mail would tell them."""
+"""Which subscribers may see the project that a mail is about."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from speedtrack.projects.models import Project
 
 
 def who_see(project: Project, subscribers: Iterable[Subscriber]) -> set[int]:
-    """Those of these subscribers who may see a project, by their ids. An address without an account is no member."""
+    """The ids of those subscribers who may see a project. An address without an account belongs to no member."""
     found = list(subscribers)
     if project.is_public:
         return {one.pk for one in found}

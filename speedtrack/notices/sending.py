@@ -35,7 +35,7 @@ LANE_S = 60  # a connection takes no further row after this
 
 @contextmanager
 def mail_sender() -> Iterator[Sender]:
-    """Send mails in one connection, which is opened with the first."""
+    """A function that sends mails over one connection, which is opened with the first mail."""
     mails = get_connection()
     try:
         yield lambda row: mails.send_messages([message_of(row)])
@@ -44,17 +44,20 @@ def mail_sender() -> Iterator[Sender]:
 
 
 def sender_of(row: Outbox) -> AbstractContextManager[Sender]:
-    """The sender for this row and the others of its lane. It raises TemporaryFailure or PermanentFailure."""
+    """The function that sends this row and others of its lane. It raises TemporaryFailure or PermanentFailure."""
     return nullcontext(deliver) if row.channel_id else mail_sender()
 
 
 def send_due() -> int:
-    """Send the due rows, lane by lane; returns how many were accepted by their receivers."""
+    """Send the due rows, lane by lane. Return the number of rows that their receivers accepted."""
     return sum(send_lane(lane) for lane in Outbox.objects.due().lanes())
 
 
 def send_lane(lane: int) -> int:
-    """Send the rows of a lane until none is due or the receiver is away; not if another session works on the lane."""
+    """Send the rows of a lane until none is due or the receiver is away.
+
+    Does nothing if another session works on the lane. Returns the number of rows accepted.
+    """
     sent = 0
     with pgsession.holding(LANE_LOCK, lane) as is_mine:
         if not is_mine or (row := take_row(lane)) is None:
@@ -69,14 +72,17 @@ def send_lane(lane: int) -> int:
 
 
 def send_mail_now(mail: EmailMessage) -> None:
-    """Send a mail past the outbox, such as a test. The server's refusal is a TemporaryFailure or PermanentFailure."""
+    """Send a mail without the outbox, such as a test.
+
+    If the server refuses, raises TemporaryFailure or PermanentFailure.
+    """
     with closing(get_connection()) as server:
         server.send_messages([mail])
 
 
 @transaction.atomic
 def take_row(lane: int) -> Outbox | None:
-    """Take the oldest due row of the lane for TAKEN_S. The attempt counts, even if it crashes."""
+    """Take the oldest due row of the lane, for TAKEN_S seconds. The attempt counts even if this process crashes."""
     due = Outbox.objects.due().of_lane(lane)
     row = due.select_for_update(skip_locked=True, of=("self",)).order_by("id").first()
     if row:
@@ -128,7 +134,7 @@ def pause_of(row: Outbox, error: TemporaryFailure) -> timedelta:
 
 
 def give_up_row(row: Outbox, why: str) -> None:
-    """Leave the row to the operators: ``manage.py outbox`` lists it, and can send it again."""
+    """Give a row up. ``manage.py outbox`` lists it for operators, and can send it again."""
     Outbox.objects.filter(pk=row.pk).update(error=why[:2000], given_up_at=Now())
 
 
@@ -143,7 +149,7 @@ def failures_in_words() -> list[str]:
 
 
 def send_again(numbers: list[int]) -> list[str]:
-    """Queue rows again that were given up: these, or all. Returns lines for the operator. Raises NoSuchThing."""
+    """Queue these rows that were given up again, or all of them. Return lines for the operator. Raises NoSuchThing."""
     rows = Outbox.objects.filter(sent_at=None, given_up_at__isnull=False)
     chosen = rows.filter(pk__in=numbers) if numbers else rows
     if absent := sorted(set(numbers) - set(chosen.values_list("pk", flat=True))):

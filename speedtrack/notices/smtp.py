@@ -33,7 +33,7 @@ class Conversation(smtplib.SMTP):
 
 
 class TlsConversation(Conversation, smtplib.SMTP_SSL):
-    """The same with TLS from the first byte."""
+    """A ``Conversation`` that uses TLS from the first byte."""
 
 
 class SmtpBackend(smtp.EmailBackend):
@@ -91,7 +91,10 @@ class SmtpBackend(smtp.EmailBackend):
             self.connection.login(self.username, self.password)
 
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
-        """Send the messages in one connection. The first refusal raises TemporaryFailure or PermanentFailure."""
+        """Send the messages over one connection. Return their number.
+
+        The first refusal raises TemporaryFailure or PermanentFailure.
+        """
         for message in email_messages:
             self.open()
             with self.limited():

@@ -18,7 +18,7 @@ UNSUBSCRIBE, MANAGE = "speedtrack.unsubscribe", "speedtrack.manage"
 
 
 def check_addresses(emails: Iterable[str]) -> None:
-    """Raises NoSuchThing for an invalid address."""
+    """Raise NoSuchThing if an address is invalid."""
     for email in emails:
         try:
             validate_email(email)
@@ -35,9 +35,10 @@ def subscribe(project: Project, emails: Iterable[str]) -> None:
 
 
 def subscriber_of(user: User) -> Subscriber:
-    """The person's subscriber row, made if there is none; or that of their address, subscribed without an account.
+    """The person's subscriber row, created if there is none.
 
-    Raises NoSuchThing if the account has no address of its own.
+    If their address was subscribed without an account, that row becomes theirs. Raises NoSuchThing if the account has
+    no address of its own.
     """
     if known := Subscriber.objects.filter(user=user).first():
         return known
@@ -74,7 +75,10 @@ def unsubscribe_token(subscriber: Subscriber, notices: Iterable[Notice]) -> str:
 
 
 def unsubscription_of(token: str) -> Unsubscription | None:
-    """What the token ends, as far as it still exists. None if the signature is wrong or the subscriber is gone."""
+    """What the token ends, without what no longer exists.
+
+    None if the signature is wrong or the subscriber is gone.
+    """
     try:
         pk, ids, own = signing.loads(token, salt=UNSUBSCRIBE)
     except signing.BadSignature:
@@ -106,7 +110,10 @@ def manage_token(subscriber: Subscriber) -> str:
 
 
 def managed_by(token: str) -> Subscriber | None:
-    """Whose settings the token opens. None if the signature is wrong, or if the address has an account to log in to."""
+    """The subscriber whose settings the token opens.
+
+    None if the signature is wrong, or if the address has an account to log in to.
+    """
     try:
         pk, email = signing.loads(token, salt=MANAGE)
     except signing.BadSignature:
@@ -116,7 +123,7 @@ def managed_by(token: str) -> Subscriber | None:
 
 @transaction.atomic
 def give_address(user_name: str, email: str) -> None:
-    """Set the address of an account, to log in by, too, and of what it is subscribed to. Raises NoSuchThing."""
+    """Set the mail address of an account, for logging in and for its subscriptions. Raises NoSuchThing."""
     check_addresses([email])
     user = User.objects.filter(username=user_name).first()
     if user is None:
@@ -131,7 +138,7 @@ def give_address(user_name: str, email: str) -> None:
 
 
 def follow(user: User, email: str) -> None:
-    """Send a person's mails to their new address, which they have proven; what was subscribed by it alone ends."""
+    """Use a person's new, verified address for their mails; subscriptions of that address alone end."""
     with transaction.atomic():
         Subscriber.objects.filter(email__iexact=email, user=None).delete()
         if not Subscriber.objects.filter(email__iexact=email).exclude(user=user).exists():

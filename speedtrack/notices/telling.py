@@ -51,7 +51,10 @@ def note_events(now: datetime) -> None:
 
 
 def is_follow_up(event: AlertEvent) -> bool:
-    """Notes by a person are sent; those by SpeedTrack itself are only shown with the alert."""
+    """Return whether the event is sent to those who know of the alert.
+
+    Notes by a person are; notes by SpeedTrack are only shown with the alert.
+    """
     return event.kind in FOLLOW_UPS and (event.kind != AlertEvent.Kind.NOTED or event.who_id is not None)
 
 
@@ -73,7 +76,10 @@ def first_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) 
 
 
 def follow_up_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) -> list[Notice]:
-    """For those who know of the alert and may still see it, at their pace; not for the person who caused the event."""
+    """Notices for those who know of the alert and may still see it, at their pace.
+
+    The person who caused the event gets none.
+    """
     knowing = seeing.who_see(event.alert.project, (first.subscriber for first in earlier.values()))
     return [
         notice_of(event, first.subscriber, first.pace, now, subscription_id=first.subscription_id, own=first.own)
@@ -100,9 +106,10 @@ def mail_due(now: datetime) -> None:
 
 
 def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
-    """One mail per alert; a digest if they are many or the pace asks for it; nothing in quiet hours.
+    """Put a subscriber's due notices into the outbox: one mail per alert.
 
-    What exceeds the most per day waits for tomorrow's digest, except notices about the person's own commits.
+    They become one digest if there are many or the pace asks for it. In quiet hours nothing is sent. Mails beyond the
+    daily limit wait for tomorrow's digest, except those about the person's own commits.
     """
     waiting = subscriber.notices.filter(mail=None, not_before__lte=now).select_related("event__alert__project")
     due = without_hidden(subscriber, list(waiting.order_by("pk")))
@@ -129,7 +136,10 @@ def without_hidden(subscriber: Subscriber, notices: list[Notice]) -> list[Notice
 
 
 class MailPlan(NamedTuple):
-    """``single``: a mail for each alert; ``table``: all in one digest; ``held``: for tomorrow."""
+    """Due notices divided among mails.
+
+    ``single``: a mail for each alert; ``table``: all in one digest; ``held``: for tomorrow's digest.
+    """
 
     single: list[tuple[Alert, list[Notice]]]
     table: list[Notice]
@@ -197,7 +207,10 @@ def tell_of_alarms() -> None:
 
 
 def tell_of_tokens() -> None:
-    """Put a mail into the outbox for each token that expires soon, once; a token made for a few days needs none."""
+    """Put a mail into the outbox for each token that expires soon, once.
+
+    A token made for a few days needs none.
+    """
     soon = PersonToken.objects.filter(
         revoked_at=None,
         expires_at__range=(Now(), Now() + TOKEN_WARNING),

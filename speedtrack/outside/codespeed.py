@@ -1,6 +1,6 @@
-"""What clients of Codespeed send (its ``/result/add/``), as rows of a batch: docs/results-from-outside.md has a table.
+"""Results as clients of Codespeed send them (``/result/add/``), turned into rows of a batch.
 
-Their answers are Codespeed's own texts, as scripts look for them.
+docs/results-from-outside.md has a table. The answers are Codespeed's own texts, because scripts look for them.
 """
 
 import json
@@ -45,7 +45,7 @@ def results_of(text: str) -> list[dict[str, Any]]:
 
 
 def check(item: Mapping[str, Any]) -> None:
-    """Raises BadResult with Codespeed's words if a field is missing or empty."""
+    """Raise BadResult with Codespeed's words if a field is missing or empty."""
     for key in REQUIRED:
         if key not in item:
             raise BadResult(f'Key "{key}" missing from request')
@@ -63,7 +63,10 @@ def batch_document(project: Project, items: Sequence[Mapping[str, Any]]) -> dict
 
 
 def row_of(item: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
-    """``known``: the metric's key of benchmarks that have results already, by digest."""
+    """The row of a batch for one result.
+
+    ``known``: by benchmark digest, the key of the metric that its results have.
+    """
     value = number_of(item, "result_value")
     parameters = parameters_of(item)
     key = known.get(names.benchmark_digest(str(item["benchmark"]), parameters))
@@ -88,14 +91,14 @@ def parameters_of(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_value(item: Mapping[str, Any], name: str) -> bool:
-    """Is there a value? urllib writes None as a word."""
+    """Return whether the field has a value. urllib sends None as the word "None"."""
     return item.get(name) not in (None, "", "None")
 
 
 def metric_of(item: Mapping[str, Any]) -> dict[str, str]:
-    """As Codespeed describes benchmarks: seconds, of which less is better, unless it is told otherwise.
+    """The metric as Codespeed describes it: seconds, of which less is better, unless the sender says otherwise.
 
-    A metric has one unit in a project, so another unit belongs to the metric's name.
+    A metric has one unit in a project, so another unit is made part of the metric's name.
     """
     title = str(item["units_title"]) if has_value(item, "units_title") else "Time"
     units = str(item["units"]) if has_value(item, "units") else "seconds"
@@ -111,7 +114,7 @@ def metric_with_key(key: str) -> dict[str, str]:
 
 
 def metrics_known(project: Project, items: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The metric of each benchmark that has results of one metric only, by the benchmark's digest."""
+    """By benchmark digest: the key of its metric, if all its results have the same one."""
     digests = {names.benchmark_digest(str(item["benchmark"]), parameters_of(item)) for item in items}
     rows = Series.objects.filter(project=project, benchmark__digest__in=digests, metric__contains="--")
     found: dict[str, set[str]] = {}
@@ -131,7 +134,7 @@ def number_of(item: Mapping[str, Any], name: str) -> float:
 
 
 def date_of(item: Mapping[str, Any]) -> str | None:
-    """The time of the result; without a zone it is UTC."""
+    """The time of the result as ISO 8601; without a zone it is UTC."""
     if not has_value(item, "result_date"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Which commits results from outside name."""
+"""Find the commits that results from outside name."""
 
 import re
 import time
@@ -39,16 +39,16 @@ KNOWN = "SELECT sha, id FROM projects_commit WHERE project_id = %(project)s AND 
 
 
 class Found(NamedTuple):
-    """``shas``: the full id of each name. ``faults``: why a name has none."""
+    """``shas``: by name, the full commit id. ``faults``: by name, why it has none."""
 
     shas: dict[str, str]
     faults: dict[str, str]
 
 
 def find(project: Project, names: Iterable[str]) -> Found:
-    """The commits of these names: those that are stored, else those of the mirror, else of the repository.
+    """The commits of these names: stored ones, otherwise those in the mirror, otherwise those of the remote repository.
 
-    Names of branches move, so the repository is looked at before they are read; ids do not.
+    Names of branches move, so the repository is looked at before such names are read; ids do not move.
     """
     asked = set(names)
     found = Found({}, {name: fault for name in asked if (fault := fault_of(name))})
@@ -72,7 +72,7 @@ def missing(asked: set[str], found: Found) -> set[str]:
 def add_found(
     project: Project, asked: set[str], found: Found, searches: Iterable[Callable[[Project, set[str]], Found]]
 ) -> None:
-    """Search for what is missing."""
+    """Call each search for the names that are still missing, and add the results to ``found``."""
     for search in searches:
         if left := missing(asked, found):
             more = search(project, left)
@@ -96,7 +96,7 @@ def unknown(project: Project, name: str, why: str) -> str:
 
 
 def find_stored(project: Project, names: set[str]) -> Found:
-    """By the tables: commits by their ids, perhaps abbreviated; branches and tags by name."""
+    """Search the tables: commits by their ids, which may be abbreviated; branches and tags by name."""
     ids = {name: name.lower() for name in names if is_id(name)}
     with connection.cursor() as cursor:
         cursor.execute(BEGINNING_WITH, {"names": sorted(set(ids.values())), "project": project.pk})
@@ -114,7 +114,7 @@ def find_stored(project: Project, names: set[str]) -> Found:
 
 
 def find_in_mirror(project: Project, names: set[str]) -> Found:
-    """By git, in the mirror: full ids at once, other names one by one."""
+    """Search the mirror with git: full ids all at once, other names one by one."""
     if not git.has_mirror(project.slug):
         return Found({}, {})
     ids = {name.lower() for name in names if FULL.fullmatch(name.lower())}
@@ -137,9 +137,9 @@ def asked_for(find: Callable[[], str]) -> str:
 
 
 def look(project: Project) -> str:
-    """Look at the repository, which has perhaps been pushed to; why that was impossible, or empty.
+    """Look at the repository, to which something may have been pushed. Return why that failed; empty if it did not.
 
-    What is new there is planned as after any push. Where somebody else looks just now, this waits for him.
+    New commits are planned as after any push. If another process is looking, this waits for it.
     """
     if project.untracked_at:
         return "it is no longer tracked, so newer commits are not known here"
@@ -158,7 +158,10 @@ def look(project: Project) -> str:
 
 @contextmanager
 def locked(project: Project) -> Iterator[None]:
-    """Hold the project's lock. Raises RepositoryUnreachable once the surrounding ``git.within`` is over."""
+    """Hold the project's lock in this block.
+
+    Raises RepositoryUnreachable once the surrounding ``git.within`` is over.
+    """
     while True:
         with project_lock(project) as is_mine:
             if is_mine:
@@ -169,7 +172,7 @@ def locked(project: Project) -> Iterator[None]:
 
 
 def find_by_fetching(project: Project, names: set[str]) -> Found:
-    """Full ids and names that are on no tracked branch, such as a pull request's, straight from the repository."""
+    """Fetch full ids and names that are on no tracked branch, such as a pull request's, from the remote repository."""
     if project.untracked_at:
         return Found({}, {})
     remote = remote_of(project)
@@ -180,7 +183,7 @@ def find_by_fetching(project: Project, names: set[str]) -> Found:
 
 
 def ids_of(project: Project, shas: Iterable[str]) -> dict[str, int]:
-    """The ids of the rows of these commits, which are made where they are missing."""
+    """By commit id: the primary key of its row, which is created if it is missing."""
     asked = sorted(set(shas))
     with connection.cursor() as cursor:
         cursor.execute(KNOWN, {"project": project.pk, "shas": asked})

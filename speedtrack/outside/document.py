@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class DocumentError(Exception):
-    """The whole document is refused: nothing of it was taken. ``pointer``: the JSON pointer of the place at fault."""
+    """The whole document is refused: nothing of it was stored. ``pointer``: the JSON pointer to the fault."""
 
     def __init__(self, detail: str, pointer: str = "") -> None:
         self.pointer, self.detail = pointer, detail
@@ -33,12 +33,12 @@ class DocumentError(Exception):
 
 
 class TooLarge(DocumentError):
-    """It is too long, or has too many results."""
+    """The document is too long, or has too many results."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A result that was not taken. ``pointer``: the JSON pointer of the place at fault, within the document."""
+    """A result that was not stored. ``pointer``: the JSON pointer to the fault, within the document."""
 
     index: int
     pointer: str
@@ -46,7 +46,7 @@ class Refusal:
 
 
 def whole_number(word: Any) -> Any:
-    """As JSON has it: 1.0 and 1 are one number."""
+    """Turn a float without a fraction into an int, since 1.0 and 1 are one number in JSON."""
     return int(word) if isinstance(word, float) and word.is_integer() else word
 
 
@@ -83,7 +83,7 @@ class StrictModel(BaseModel):
 
 
 class Shared(StrictModel):
-    """What a result says, or its batch for all of its results."""
+    """The fields that a result states itself, or that its batch states for all results."""
 
     commit: CommitName | None = Field(
         None, description="id, full or at least 7 digits of it, or the name of a branch or tag"
@@ -98,7 +98,7 @@ class Shared(StrictModel):
 
 
 class Row(Shared):
-    """One metric of one benchmark at one commit. What it lacks, the batch says for all."""
+    """One metric of one benchmark at one commit. Fields that it lacks are taken from the batch."""
 
     benchmark: Name
     parameters: Parameters = Field({}, description="of the benchmark; they belong to its identity")
@@ -139,7 +139,7 @@ def schema_of_batch() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Point:
-    """A result that has been checked by itself, with what its batch says for all. ``index``: in the batch."""
+    """A result that was checked by itself, completed with the batch's fields. ``index``: its place in the batch."""
 
     index: int
     row: Row
@@ -157,7 +157,7 @@ def parse(content: bytes) -> Batch:
 
 
 def parse_json(content: bytes) -> Any:
-    """Raises DocumentError. Numbers beyond JSON (NaN, Infinity) are left to the checks of values."""
+    """The value in JSON. Raises DocumentError. Numbers beyond JSON (NaN, Infinity) are left to the checks of values."""
     if len(content) > LARGEST_DOCUMENT:
         raise TooLarge(f"the document has more than {LARGEST_DOCUMENT} bytes: send several")
     try:
@@ -182,7 +182,7 @@ def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_file(content: bytes, shared: Mapping[str, Any]) -> Batch:
-    """The batch in a document, with what is said beside it, for what it does not say. Raises DocumentError."""
+    """The batch in a document. ``shared``: fields that it lacks. Raises DocumentError."""
     document = parse_json(content)
     if isinstance(document, dict):
         document = {**shared, **{name: value for name, value in document.items() if value is not None}}
@@ -190,7 +190,7 @@ def parse_file(content: bytes, shared: Mapping[str, Any]) -> Batch:
 
 
 def batch_of(document: Any) -> Batch:
-    """The batch in a document that is parsed already. Raises DocumentError."""
+    """The batch in a parsed document. Raises DocumentError."""
     try:
         batch = Batch.model_validate(document)
     except ValidationError as e:
@@ -202,7 +202,7 @@ def batch_of(document: Any) -> Batch:
 
 
 def points_of(batch: Batch) -> Iterator[Point | Refusal]:
-    """Each result, checked by itself."""
+    """Each result, checked by itself: a Point, or the Refusal of a wrong one."""
     for index, row in enumerate(batch.results):
         yield point_of(index, row, batch)
 
@@ -230,12 +230,12 @@ def point_of(index: int, given: Any, batch: Shared) -> Point | Refusal:
 
 
 def first(*values: T | None) -> T:
-    """The first one that is said."""
+    """The first value that is not None."""
     return next(value for value in values if value is not None)
 
 
 def fault_of(row: Row, commit: str | None, machine: str | None) -> tuple[str, str] | None:
-    """What is wrong among the fields of a result, with its place."""
+    """What is wrong among the fields of a result: (place, sentence); None if nothing is."""
     if not commit or not machine:
         return ("/machine" if commit else "/commit"), "missing: say it here, or once for the whole batch"
     if (row.samples is None) == (row.value is None):
@@ -250,7 +250,10 @@ def fault_of(row: Row, commit: str | None, machine: str | None) -> tuple[str, st
 
 
 def pointer_of(error: ErrorDetails) -> str:
-    """The place of pydantic's error as a JSON pointer. What is no key or index names a branch of a union: left out."""
+    """The place of pydantic's error as a JSON pointer.
+
+    What is neither a key nor an index names a branch of a union, and is left out.
+    """
     parts = [str(part) for part in error["loc"] if part not in ("bool", "int", "float", "str", "[key]")]
     words = [part for part in parts if not part.startswith(("constrained-", "function-", "nullable["))]
     return "".join("/" + part.replace("~", "~0").replace("/", "~1")[:200] for part in words)
@@ -267,7 +270,7 @@ WORDS = {
 
 
 def words_of(error: ErrorDetails) -> str:
-    """What is wrong, in words, with what was given where that is short."""
+    """The sentence about pydantic's error, with the given value where that is short."""
     words = WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     given = error.get("input")
     is_short = isinstance(given, str | int | float) and len(repr(given)) <= 60
@@ -275,7 +278,7 @@ def words_of(error: ErrorDetails) -> str:
 
 
 def row_of(result: OutsideResult) -> dict[str, Any]:
-    """What a reader has found, as a row of a batch: without what is empty."""
+    """A reader's result as a row of a batch, without empty fields."""
     return {
         name: list(value) if name == "samples" else value.isoformat() if isinstance(value, datetime) else value
         for name, value in asdict(result).items()
@@ -284,6 +287,6 @@ def row_of(result: OutsideResult) -> dict[str, Any]:
 
 
 def document_of(results: list[OutsideResult], tool: str = "", **shared: Any) -> dict[str, Any]:
-    """A batch of what a reader has found. ``shared``: for results that do not say it themselves."""
+    """The results of a reader as a batch. ``shared``: fields for results that do not state them."""
     said = {name: value for name, value in shared.items() if value}
     return {"schema": SCHEMA, "tool": tool, **said, "results": [row_of(result) for result in results]}

@@ -27,7 +27,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Parcel:
-    """A part of a file that is stored at once. ``first``: the place of its first result in the file."""
+    """A part of a file that is stored at once. ``first``: the index of its first result in the file."""
 
     batch: document.Batch
     first: int
@@ -36,7 +36,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Contents:
-    """The batches in a file. ``left_out``: what of it is no result that can be taken, and why."""
+    """The batches in a file. ``left_out``: parts of it that are no usable results, with the reasons."""
 
     parcels: list[Parcel]
     left_out: list[str] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Contents:
 
 @dataclass
 class Outcome:
-    """What became of a file. ``refused``: with a name of each result."""
+    """The result of importing one file. ``refused``: a sentence for each refused result."""
 
     taken: int = 0
     unchanged: int = 0
@@ -61,7 +61,7 @@ def formats() -> list[str]:
 
 
 def contents_of(path: Path, form: str, options: Options) -> Contents:
-    """What is in a file or a folder. Raises Unreadable."""
+    """The contents of a file or folder. Raises Unreadable."""
     try:
         content = content_of(path)
     except ReadError as e:
@@ -70,7 +70,7 @@ def contents_of(path: Path, form: str, options: Options) -> Contents:
 
 
 def contents_in(content: bytes, form: str, options: Options) -> Contents:
-    """What is in the content of a file, whose name the options have. Raises Unreadable."""
+    """The contents of a file from its bytes; ``options`` has its name. Raises Unreadable."""
     try:
         if form == NATIVE or (form == AUTO and is_native(content)):
             return Contents([Parcel(document.parse_file(content, shared_by(options)), 0, of_reader=False)])
@@ -101,7 +101,7 @@ def is_native(content: bytes) -> bool:
 
 
 def shared_by(options: Options) -> dict[str, Any]:
-    """What the options say for results that do not say it themselves, as a batch does."""
+    """The fields that the options state for results without them, as a batch has them."""
     said = {
         "commit": options.commit,
         "machine": options.machine,
@@ -121,9 +121,10 @@ def parcels_of(results: Sequence[OutsideResult], tool: str, options: Options) ->
 def store(
     project: Project, files: Mapping[Path, Contents], name: str, done: Callable[[int], object]
 ) -> dict[Path, Outcome]:
-    """Store the results of files that this person imports. ``done`` hears of how many have been dealt with.
+    """Store the results of files that this person imports.
 
-    Several batches are several imports: what is stored of the first ones stays, whatever comes later.
+    ``done`` is called after each batch with its number of results. Several batches are several imports: what is stored
+    of the first ones stays, whatever comes later.
     """
     return store_each(files, prepared_batches(project, files, name), done)
 
@@ -131,7 +132,7 @@ def store(
 def store_all_or_nothing(
     project: Project, files: Mapping[Path, Contents], name: str, done: Callable[[int], object]
 ) -> dict[Path, Outcome]:
-    """The same, but if one result of any file is refused, none is stored."""
+    """Like ``store``, but if one result of any file is refused, none is stored."""
     prepared = list(prepared_batches(project, files, name))
     with transaction.atomic():
         outcomes = store_each(files, prepared, done)
@@ -153,7 +154,7 @@ def prepared_batches(
 def store_each(
     files: Iterable[Path], prepared: Iterable[tuple[Path, Parcel, Prepared]], done: Callable[[int], object]
 ) -> dict[Path, Outcome]:
-    """Each batch in a transaction of its own."""
+    """Store each batch in a transaction of its own."""
     outcomes = {path: Outcome() for path in files}
     for path, parcel, one in prepared:
         with transaction.atomic():
@@ -163,7 +164,7 @@ def store_each(
 
 
 def store_noted(prepared: Prepared) -> Report:
-    """Store what is right of a batch, with an entry of the audit log."""
+    """Store the valid results of a batch, with an entry of the audit log."""
     report = taking.store(prepared)
     if report.taken:
         what = f"{report.taken} results of {prepared.sender.source}"
@@ -172,7 +173,10 @@ def store_noted(prepared: Prepared) -> Report:
 
 
 def refusal_in_words(parcel: Parcel, refusal: Refusal) -> str:
-    """Of a file of another tool, its result is named, as the place in our document would tell its user nothing."""
+    """The sentence about a refused result.
+
+    For a file of another tool it names the result, since a place in our document would tell the user nothing.
+    """
     if not parcel.of_reader:
         return f"{refusal.pointer}: {refusal.detail}"
     row = parcel.batch.results[refusal.index]

@@ -1,4 +1,4 @@
-"""What results from outside are called here: names that fit addresses, and digests of what they stand for."""
+"""The names of results from outside, made to fit addresses, and the digests of what they stand for."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ SEPARATORS = re.compile(r"::|[/:@\\]")  # addresses of lines use them
 
 
 def benchmark_name(name: str, parameters: Mapping[str, Any]) -> str:
-    """``name (key=value, ...)``, with a dot for each separator of addresses."""
+    """``name (key=value, ...)``, in which a dot replaces each separator of addresses."""
     words = ", ".join(f"{key}={shown(value)}" for key, value in parameters.items())
     return SEPARATORS.sub(".", f"{name} ({words})" if words else name)
 
@@ -29,7 +29,10 @@ def fault_of_benchmark(name: str) -> str:
 
 
 def benchmark_definition(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands where benchmarks of suites have their workload. Its digest is the benchmark's."""
+    """The definition of a benchmark from outside, from which its digest is computed.
+
+    It stands in the place of a suite benchmark's workload.
+    """
     return {"outside": {"name": name, "parameters": dict(parameters)}}
 
 
@@ -38,5 +41,5 @@ def benchmark_digest(name: str, parameters: Mapping[str, Any]) -> str:
 
 
 def machine_name(name: str) -> str:
-    """The name of a machine as addresses have it; empty if nothing of it remains."""
+    """The name of a machine in the characters of addresses; empty if none remain."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:LONGEST_MACHINE].strip("-")

@@ -1,7 +1,7 @@
-"""Write results from outside: the rows that they need, and then runs, attempts and measurements, table by table.
+"""Write results from outside: first the rows that they need, then runs, attempts and measurements, table by table.
 
 A batch may have thousands of results at thousands of commits, so each table is written by one statement, with ids that
-were drawn before.
+were reserved before.
 """
 
 from collections import defaultdict
@@ -75,7 +75,7 @@ RETURNING id
 
 @dataclass(frozen=True)
 class NewResult:
-    """A result of which all rows but its run's and its measurement's are there."""
+    """A result whose rows exist, except those of its run and measurement."""
 
     commit_id: int
     machine_id: int
@@ -97,7 +97,7 @@ class NewResult:
 
 @dataclass(frozen=True)
 class NewRun:
-    """The results of one commit on one machine, each series once. ``round``: counts the imports there."""
+    """The results of one commit on one machine, at most one per series. ``round``: the number of the import there."""
 
     commit_id: int
     machine_id: int
@@ -110,7 +110,10 @@ class NewRun:
 
 
 def register(names: Iterable[str], who: User | None) -> dict[str, int]:
-    """Register machines without a runner. No project has one among its machines, so nothing is queued for it."""
+    """Register machines without a runner. Return their ids by name.
+
+    No project has such a machine among its own, so nothing is queued for it.
+    """
     asked = sorted(names)
     # Another project's import may register the same name at the same time.
     Machine.objects.bulk_create((Machine(name=name, outside=True) for name in asked), ignore_conflicts=True)
@@ -123,7 +126,7 @@ def register(names: Iterable[str], who: User | None) -> dict[str, int]:
 
 
 def store_environments(facts: Mapping[tuple[int, str], Mapping[str, Any]]) -> dict[tuple[int, str], int]:
-    """The ids of the environments by machine and digest, made where they are missing."""
+    """By (machine id, digest): the id of the environment, which is created if it is missing."""
     Environment.objects.bulk_create(
         (
             Environment(machine_id=machine, digest=digest, facts={"series": dict(words), "recorded": {}})
@@ -138,7 +141,7 @@ def store_environments(facts: Mapping[tuple[int, str], Mapping[str, Any]]) -> di
 def store_benchmarks(
     project: Project, definitions: Mapping[tuple[str, str], dict[str, Any]]
 ) -> dict[tuple[str, str], int]:
-    """The ids of the benchmarks by name and digest, made where they are missing."""
+    """By (name, digest): the id of the benchmark, which is created if it is missing."""
     Benchmark.objects.bulk_create(
         (
             Benchmark(project=project, name=name, digest=digest, definition=definition)
@@ -194,7 +197,7 @@ def store(imported: Import, results: Sequence[NewResult]) -> None:
 
 
 def suite() -> Suite:
-    """The one that stands for what nobody here defined."""
+    """The suite of all imports, which stands for benchmarks that no suite here defines."""
     definition: dict[str, Any] = {"benchmark": []}
     return Suite.objects.get_or_create(
         digest=json_digest({SUITE: definition}), defaults={"name": SUITE, "definition": definition}
@@ -202,14 +205,14 @@ def suite() -> Suite:
 
 
 def new_ids(table: str, count: int) -> list[int]:
-    """So many new ids of a table."""
+    """Reserve this many ids of a table."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)", [table, count])
         return [pk for (pk,) in cursor]
 
 
 def store_series(project: Project, results: Sequence[NewResult]) -> dict[tuple[int, str, int, int], int]:
-    """The ids of the series, made where they are missing."""
+    """By (benchmark id, metric, machine id, environment id): the id of the series; missing ones are created."""
     asked = {one.series for one in results}
     known = known_series(project, asked)
     columns = ("benchmark_id", "metric", "machine_id", "environment_id")
@@ -256,7 +259,7 @@ def runs_of(results: Sequence[NewResult]) -> list[NewRun]:
 
 
 def store_sets(project: Project, sets: set[frozenset[int]]) -> dict[frozenset[int], int]:
-    """The ids of these sets of benchmarks, made where they are missing."""
+    """By the ids of its benchmarks: the id of the set."""
     known = {
         pk: digest + name
         for pk, digest, name in Benchmark.objects.filter(pk__in=frozenset[int]().union(*sets)).values_list(
@@ -283,8 +286,8 @@ def store_sets(project: Project, sets: set[frozenset[int]]) -> dict[frozenset[in
 def mark_undetected(imported: Import, series: Iterable[int], since: datetime) -> None:
     """Mark series for detection, as runs/queue.py does for what a runner has measured.
 
-    Detection holds the series that it looks at, perhaps for long after an import of years: nobody waits for that.
-    Those that it holds are noted, and marked when it begins anew.
+    Detection holds the series that it looks at, perhaps for long after an import of years. Series that it holds are
+    stored with the import, and marked when detection begins again: nobody waits for that.
     """
     asked = sorted(series)
     with connection.cursor() as cursor:

@@ -1,6 +1,6 @@
-"""Take a batch of results from outside: check each against its project, and store those that are right.
+"""Take a batch of results from outside: check each against its project, and store the valid ones.
 
-``prepare`` looks at the repository where that is needed, so it runs outside of any transaction; ``store`` writes.
+``prepare`` looks at the repository where necessary, so it runs outside any transaction; ``store`` writes.
 """
 
 import json
@@ -43,13 +43,16 @@ class Sender:
 
     @property
     def waits(self) -> bool:
-        """Is it a program that waits for an answer, and a thread of the web server with it?"""
+        """Return whether a program, and with it a thread of the web server, waits for the answer."""
         return self.door != Import.Door.COMMAND
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a batch. ``unchanged``: results that were stored before. ``import_id``: None if nothing is new."""
+    """The result of taking a batch. ``unchanged``: results that were stored before. ``import_id``:
+
+    None if none is new.
+    """
 
     taken: int
     unchanged: int
@@ -59,7 +62,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Checked:
-    """A result and what its names stand for in its project; all but ids of rows that may have to be made."""
+    """A result with what its names stand for in its project, except ids of rows that may have to be created."""
 
     point: Point
     commit_id: int
@@ -76,7 +79,7 @@ class Checked:
 
     @cached_property
     def digest(self) -> bytes:
-        """Of all that makes it a result of its own."""
+        """The digest of all that identifies the result."""
         row = self.point.row
         values = row.samples if row.samples is not None else [[row.value, row.low, row.high, row.n]]
         at = self.point.measured_at.timestamp() if self.point.measured_at else None
@@ -109,9 +112,9 @@ class Prepared:
 
 
 def take(project: Project, batch: Batch, sender: Sender, all_or_nothing: bool = False) -> Report:
-    """Store the results of a batch that are right, and say which are not. A result that is stored stays as it is.
+    """Store the valid results of a batch, and return which are not. A stored result never changes.
 
-    ``all_or_nothing``: if one is refused, none is taken.
+    ``all_or_nothing``: if one is refused, none is stored.
     """
     prepared = prepare(project, batch, sender)
     with transaction.atomic():
@@ -119,8 +122,10 @@ def take(project: Project, batch: Batch, sender: Sender, all_or_nothing: bool = 
 
 
 def prepare(project: Project, batch: Batch, sender: Sender) -> Prepared:
-    """Check each result by itself, and find the commits. May fetch from the repository, for PATIENCE_S at most
-    where somebody waits."""
+    """Check each result by itself, and find its commit.
+
+    May fetch from the repository; where somebody waits, for at most PATIENCE_S seconds.
+    """
     points: list[Point] = []
     refused: list[Refusal] = []
     latest = timezone.now() + AHEAD
@@ -138,7 +143,7 @@ def prepare(project: Project, batch: Batch, sender: Sender) -> Prepared:
 
 
 def store(prepared: Prepared, all_or_nothing: bool = False) -> Report:
-    """Store what is right, in the caller's transaction. Imports of one project wait for each other."""
+    """Store the valid results in the caller's transaction. Imports of one project wait for each other."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [IMPORT_LOCK, prepared.project.pk])
     machines = machines_of(prepared)
@@ -157,13 +162,13 @@ def store(prepared: Prepared, all_or_nothing: bool = False) -> Report:
 
 
 def machines_of(prepared: Prepared) -> dict[str, Machine]:
-    """The machines that the results name and that are registered, by the name here."""
+    """By the name used here: the registered machines that the results name."""
     asked = {names.machine_name(point.machine) for point in prepared.points}
     return {machine.name: machine for machine in Machine.objects.filter(name__in=asked).defer("facts")}
 
 
 def check_all(prepared: Prepared, machines: Mapping[str, Machine], metrics: "MetricsOfProject") -> Iterable[Checked]:
-    """The results that are right by their project; notes the others."""
+    """The results that fit their project; the refusals of others are added to ``prepared``."""
     ids = commits.ids_of(prepared.project, prepared.found.shas.values())
     digests: dict[str, str] = {}
     for point in prepared.points:
@@ -193,7 +198,7 @@ def check_all(prepared: Prepared, machines: Mapping[str, Machine], metrics: "Met
 
 
 def digest_of(known: dict[str, str], facts: Mapping[str, Any]) -> str:
-    """Its digest; equal facts of a batch are digested once."""
+    """The digest of facts; equal facts of a batch are digested only once."""
     text = repr(facts)
     if text not in known:
         known[text] = json_digest(dict(facts))
@@ -214,7 +219,7 @@ def fault_of_machine(name: str, machine: Machine | None, sender: Sender) -> str:
 
 
 class MetricsOfProject:
-    """The metrics of a project's results from outside, those of the batch included as they come."""
+    """The metrics of a project's results from outside, including those of the batch that were checked so far."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -222,7 +227,10 @@ class MetricsOfProject:
         self.known = set(self.keys)
 
     def fault_of(self, point: Point) -> tuple[str, str]:
-        """What contradicts the definition of a result's metric, with the place; a new metric is noted."""
+        """(place, sentence) about what contradicts the metric's definition; empty if nothing does.
+
+        A new metric is added.
+        """
         row = point.row
         if row.metric in METRICS and not is_outside(row.metric):
             self.keys[row.metric] = row.metric
@@ -249,7 +257,7 @@ class MetricsOfProject:
         return "", ""
 
     def store(self, used: set[str]) -> None:
-        """Store the new ones among those of these keys."""
+        """Store those of the new metrics that have these keys."""
         new = {name: key for name, key in self.keys.items() if name not in self.known and key in used}
         OutsideMetric.objects.bulk_create(
             OutsideMetric(project=self.project, name=name, key=key) for name, key in new.items()
@@ -257,7 +265,7 @@ class MetricsOfProject:
 
 
 def without_repetitions(prepared: Prepared, checked: Sequence[Checked]) -> list[Checked]:
-    """Those that nothing before them in the batch is taken for; notes the others."""
+    """The results that repeat no earlier one of the batch; repetitions are refused."""
     seen: dict[tuple[Any, ...], int] = {}
     left = []
     for one in checked:

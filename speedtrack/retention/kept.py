@@ -1,4 +1,4 @@
-"""What policies keep whatever its age, because something rests on it.
+"""Which old rows policies keep because something depends on them.
 
 Each function gets ids of old rows and returns those that are kept. It asks for few at once by their ids, in simple
 statements: in one with all conditions, PostgreSQL would rather examine the whole history.
@@ -56,7 +56,7 @@ def held_runs(runs: Iterable[int]) -> set[int]:
 
 
 def wholly_held_runs(runs: Iterable[int]) -> set[int]:
-    """Those of these runs that are kept with all their benchmarks: of a release, or named by a column of RUNS."""
+    """Those of these runs that are kept with all benchmarks: runs of a release, or named by a column of RUNS."""
     ids = set(runs)
     commits = commits_of(ids)
     tags = Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("sha"))
@@ -70,14 +70,14 @@ def wholly_held_runs(runs: Iterable[int]) -> set[int]:
 
 
 def commits_of(runs: set[int]) -> list[tuple[int, int]]:
-    """(run, commit): their own, and those for which their result stands, because these built the same program."""
+    """(run id, commit id) of each run: its own commit, and those that built the same program and share its result."""
     own = Run.objects.filter(pk__in=runs).values_list("pk", "commit")
     linked = Run.objects.filter(linked__in=runs).values_list("linked", "commit")
     return [*own, *((run, commit) for run, commit in linked if run is not None)]
 
 
 def named_results(commits: Iterable[int]) -> set[tuple[int, int, str]]:
-    """(commit, machine, benchmark): what columns of COMMITS name, of these commits."""
+    """Those (commit id, machine id, benchmark name) of these commits that columns of COMMITS name."""
     ids = set(commits)
     found: set[tuple[int, int, str]] = set()
     for model, columns, series in COMMITS:
@@ -98,7 +98,7 @@ def wholly_held_attempts(ids: Ids) -> set[int]:
 
 
 def held_benchmarks(attempts: Ids) -> set[tuple[int, str]]:
-    """(attempt, benchmark): the benchmarks of attempts on which a change point, alert or best level rests.
+    """The (attempt id, benchmark name) on which a change point, alert or best level depends.
 
     A commit may have thousands of series, and in a long history nearly each commit has a change in one of them.
     """
@@ -131,7 +131,7 @@ def of_held_runs(rows: QuerySet[Attempt] | QuerySet[RunEvent]) -> set[int]:
 
 
 def standing_machine_events(ids: Ids) -> set[int]:
-    """The newest of each kind of a machine, which begins its present state, and those whose mails are not sent yet."""
+    """The newest events of each kind of a machine, which define its present state, and those not mailed yet."""
     events = MachineEvent.objects.filter(pk__in=ids)
     newer = MachineEvent.objects.filter(machine=OuterRef("machine"), kind=OuterRef("kind"), pk__gt=OuterRef("pk"))
     unsent = Outbox.objects.filter(machine_event=OuterRef("pk"), sent_at=None)
@@ -139,20 +139,20 @@ def standing_machine_events(ids: Ids) -> set[int]:
 
 
 def unmailed_alarms(ids: Ids) -> set[int]:
-    """Those whose mails are not sent yet."""
+    """Alarms whose mails are not sent yet."""
     unsent = Outbox.objects.filter(alarm=OuterRef("pk"), sent_at=None)
     return set(Alarm.objects.filter(Exists(unsent), pk__in=ids).values_list("pk", flat=True))
 
 
 def compared_canary_runs(ids: Ids) -> set[int]:
-    """Those with which the next run of a canary in use is compared, and those not judged yet."""
+    """Canary runs that the next run of a canary in use is compared with, and those not judged yet."""
     ended = (Status.SUCCEEDED, Status.FAILED)
     unjudged = Run.objects.filter(pk__in=ids, status__in=ended, canary_check=None).values_list("pk", flat=True)
     return {*unjudged, *compared_checks().values_list("run", flat=True)}.intersection(ids)
 
 
 def compared_checks() -> QuerySet[CanaryCheck]:
-    """The oldest and the newest checks of canaries in use, in each environment: good ones apart from others."""
+    """The oldest and the newest checks of canaries in use, in each environment; good checks apart from others."""
     in_use = CanaryCheck.objects.filter(canary__retired_at=None, at__gt=F("canary__since"))
     alike = ["canary", "series__environment", "is_good"]
     numbered = in_use.annotate(is_good=Q(answer__in=CanaryCheck.GOOD)).annotate(

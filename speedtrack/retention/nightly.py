@@ -1,4 +1,4 @@
-"""Once a day, all policies are applied by themselves. What a person would be asked about is refused."""
+"""Apply all policies once a day. What a person would be asked about is refused."""
 
 import logging
 import time
@@ -23,13 +23,16 @@ FEWEST = 1000  # rows: fewer may be all there is, as where nobody has pushed for
 
 
 def last_night() -> Combinable:
-    """When PRUNE_HOUR last began, by the database's clock."""
+    """The time at which PRUNE_HOUR last began, by the database's clock."""
     hour = Value(timedelta(hours=settings.PRUNE_HOUR))
     return ExpressionWrapper(TruncDay(Now() - hour, output_field=DateTimeField()) + hour, DateTimeField())
 
 
 def due() -> QuerySet[Project]:
-    """Projects, if there is a policy that was not applied since PRUNE_HOUR. Without a project there is nothing old."""
+    """All projects if a policy has not been applied since PRUNE_HOUR, otherwise none.
+
+    Without a project nothing is old.
+    """
     if settings.PRUNE_HOUR < 0:
         return Project.objects.none()
     done = Pruning.objects.filter(policy=Pruning.NIGHT, done_at__gte=last_night())
@@ -37,7 +40,10 @@ def due() -> QuerySet[Project]:
 
 
 def prune_due() -> None:
-    """Apply the policies that were not applied since PRUNE_HOUR, for AT_MOST_S. Safe to run any number of times."""
+    """Apply the policies that have not been applied since PRUNE_HOUR, for at most AT_MOST_S seconds.
+
+    Safe to run any number of times.
+    """
     if not due().exists():
         return
     until = time.monotonic() + AT_MOST_S
@@ -53,7 +59,7 @@ def prune_due() -> None:
 
 
 def prune_by_night(policy: Policy, go_on: Callable[[], bool]) -> bool:
-    """Apply a policy, or note why not. False if it has not come to its end."""
+    """Apply a policy, or store why it was not applied. Return whether it has come to its end."""
     try:
         doubts = [doubt for doubt in pruning.forecast(policy).doubts if doubt.rows is None or doubt.rows >= FEWEST]
         if doubts:

@@ -66,12 +66,12 @@ class Policy:
 
     @property
     def days(self) -> int:
-        """After how many days it deletes; 0: never."""
+        """The number of days after which it deletes; 0: never."""
         return int(settings.KEEP_DAYS[self.name])
 
     @property
     def deletion(self) -> str:
-        """What pages say of something deleted."""
+        """The words by which pages say that something was deleted."""
         return f"deleted after {self.days} days by retention" if self.days else "deleted by retention"
 
     @property
@@ -82,17 +82,17 @@ class Policy:
 
 
 def of_attempts(every: Callable[[], Rows], going: Callable[[Ids], list[Rows]]) -> PolicyPart:
-    """What belongs to attempts, by the time of their end."""
+    """A part whose rows belong to attempts, and become old after the end of their attempt."""
     return PolicyPart(Attempt.objects.all, kept.held_attempts, "ended_at", 10, every, going)
 
 
 def of_benchmarks(every: Callable[[], Rows], going: Callable[[Ids], list[Rows]], column: str = "") -> PolicyPart:
-    """What belongs to benchmarks of attempts: ``going`` leaves those out on which something rests."""
+    """A part whose rows belong to benchmarks of attempts. ``going`` leaves out those on which something depends."""
     return PolicyPart(Attempt.objects.all, kept.wholly_held_attempts, "ended_at", 10, every, going, column)
 
 
 def of_rows(dated: Callable[[], Rows], stay: Callable[[Ids], set[int]], time: str, at_once: int = 2000) -> PolicyPart:
-    """Rows on which no others depend."""
+    """A part of rows on which no other rows depend. ``stay``: those to keep; ``time``: the column with their age."""
     every = dated().model._default_manager.all
     return PolicyPart(dated, stay, time, at_once, every, lambda ids: [dated().filter(pk__in=ids)])
 
@@ -102,7 +102,10 @@ def ended_canary_runs() -> Rows:
 
 
 def run_events() -> Rows:
-    """Not those of cancellations: they tell which runs are queued again when their commits return to a branch."""
+    """Events of runs except cancellations.
+
+    Those tell which runs are queued again when their commits return to a branch.
+    """
     return RunEvent.objects.exclude(after=Status.CANCELLED)
 
 
@@ -162,7 +165,7 @@ def canary_runs() -> Rows:
 
 
 def whole_runs(runs: Ids) -> list[Rows]:
-    """Runs with all that belongs to them: first what is much, the rest goes with the runs."""
+    """Runs and their many large rows, which are deleted first; the rest is deleted with the runs by cascade."""
     attempts = Attempt.objects.filter(run__in=runs)
     summaries = [model._default_manager.filter(attempt__in=attempts) for model in (Result, Measurement)]
     return [*raw_samples(attempts), *logs(attempts), *summaries, canary_runs().filter(pk__in=runs)]
@@ -221,9 +224,9 @@ POLICIES = {
 
 
 def deletions(ended_at: datetime | None) -> dict[str, str]:
-    """By policy, what pages say of what it has deleted; only policies that have looked at what ended at this time.
+    """By policy name: the words of pages about what it has deleted of rows that ended at this time.
 
-    What a policy kept is still there.
+    Only policies that have looked at that time are included. What a policy kept is still there.
     """
     passed = Pruning.objects.filter(policy__in=POLICIES, through__gt=ended_at) if ended_at else ()
     return {row.policy: POLICIES[row.policy].deletion for row in passed}

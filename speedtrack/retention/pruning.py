@@ -1,7 +1,8 @@
-"""Delete what is older than its policy keeps it: from the oldest day on, in many short transactions.
+"""Delete what is older than its policy keeps it, from the oldest day on, in many short transactions.
 
-A day that was looked at is passed (``Pruning.through``), so the next pruning costs what has become old since. What ends
-a pruning, be it SIGKILL, loses nothing: what was deleted stays deleted, and the next one begins with the same day.
+A day that was looked at is not looked at again (``Pruning.through``), so the next pruning costs only what has become
+old since. If a pruning is ended, even by SIGKILL, nothing is lost: what was deleted stays deleted, and the next one
+begins with the same day.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +39,10 @@ class PruningFailed(Exception):
 
 @dataclass(frozen=True)
 class Doubt:
-    """A reason to ask before a policy is applied. ``rows``: how many would go; None: that is not the reason."""
+    """A reason to ask before a policy is applied.
+
+    ``rows``: how many would be deleted, if that is the reason; otherwise None.
+    """
 
     words: str
     rows: int | None = None
@@ -80,7 +84,7 @@ def remedy(error: DatabaseError | InterfaceError) -> str:
 
 
 def begin_of_keeping(policy: Policy) -> datetime:
-    """What is older by the database's clock may go."""
+    """The time before which rows may be deleted, by the database's clock."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT now() - make_interval(days => %s)", [policy.days])
         at: datetime = cursor.fetchone()[0]
@@ -104,7 +108,7 @@ def oldest(policy: Policy, since: datetime) -> datetime | None:
 
 
 def pieces(part: PolicyPart, begin: datetime, end: datetime, size: int) -> Iterator[Sequence[int]]:
-    """The ids of the part's rows between two times, so many at once, without those that are kept."""
+    """The ids of the part's rows between two times, ``size`` at once, without those that are kept."""
     rows = part.dated().filter(**{f"{part.time}__gte": begin, f"{part.time}__lt": end})
     ids = list(rows.order_by("pk").values_list("pk", flat=True))
     for at in range(0, len(ids), size):
@@ -114,7 +118,7 @@ def pieces(part: PolicyPart, begin: datetime, end: datetime, size: int) -> Itera
 
 
 def prune(policy: Policy, again: bool = False, go_on: Callable[[], bool] = lambda: True) -> tuple[int, bool]:
-    """Apply a policy for as long as ``go_on`` allows. Return the number of rows, and whether this is all.
+    """Apply a policy for as long as ``go_on`` allows. Return the number of deleted rows, and whether it is finished.
 
     Raises PruningFailed. The caller holds the lock.
     """
@@ -135,7 +139,7 @@ def prune(policy: Policy, again: bool = False, go_on: Callable[[], bool] = lambd
 
 @transaction.atomic
 def delete(part: PolicyPart, ids: Sequence[int]) -> int:
-    """Delete what goes with these. Return the number of rows."""
+    """Delete these rows and what belongs to them. Return the number of rows."""
     return sum(rows.update(**{part.column: None}) if part.column else rows.delete()[0] for rows in part.going(ids))
 
 
@@ -159,7 +163,7 @@ def forecast(policy: Policy, again: bool = False) -> Forecast:
 
 
 def amount(rows: Rows, column: str) -> tuple[int, int]:
-    """The number of these rows and their bytes; of one column, only its bytes."""
+    """The number of these rows and their bytes; with ``column``, only the bytes of that column."""
     names = [column] if column else [field.attname for field in rows.model._meta.concrete_fields if field.column]
     bytes_of: Any = Value(0 if column else ROW_BYTES)
     for name in names:
@@ -170,7 +174,10 @@ def amount(rows: Rows, column: str) -> tuple[int, int]:
 
 
 def doubts_about(part: PolicyPart, going: int) -> list[Doubt]:
-    """Does nearly everything go? Counts only as many rows as it takes to tell, the newest first."""
+    """Reasons to ask: nearly all rows of a kind would be deleted.
+
+    Counts only as many rows as it takes to tell, the newest first.
+    """
     known = part.every().order_by("-pk")[: int(going / MOST) + 1].count()
     if going <= MOST * known:
         return []

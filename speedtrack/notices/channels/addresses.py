@@ -27,13 +27,13 @@ class Destination:
 
     @property
     def origin(self) -> str:
-        """The URL without path and query, which may be secret."""
+        """The URL without path and query, which may contain secrets."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}" + (f":{self.port}" if self.port != PORTS[self.scheme] else "")
 
 
 def destination(url: str) -> Destination:
-    """Parse a URL with a stricter grammar than any HTTP library. Raises Refused."""
+    """The parts of a URL, parsed with a stricter grammar than any HTTP library has. Raises Refused."""
     if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>^`{|}'):
         raise Refused("the URL holds blanks or characters that belong percent-encoded, or is too long")
     try:
@@ -67,7 +67,7 @@ def allowed_addresses(where: Destination, within_s: float) -> list[Address]:
 
 
 def refuse_private(where: Destination, address: Address) -> None:
-    """Raises Refused for an address that may not be called, or not without encryption."""
+    """Raise Refused for an address that may not be called at all, or not without encryption."""
     try:
         encrypted = is_public(where.host, address, settings.CHANNEL_NETWORKS, "CHANNEL_NETWORKS")
     except NotPublic as e:

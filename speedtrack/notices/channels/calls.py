@@ -35,12 +35,12 @@ WORDS = {
 
 
 class Gone(PermanentFailure):
-    """The receiver says that it is gone for good (410)."""
+    """The receiver says that it no longer exists (410)."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What is sent. ``document`` is encoded as JSON, unless ``body`` holds the exact bytes.
+    """What to send. ``document`` is encoded as JSON, unless ``body`` holds the exact bytes.
 
     Of the answer's body no more than ``most_bytes`` is read.
     """
@@ -58,7 +58,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Response:
-    """What came back; ``headers`` by their names in lower case."""
+    """The answer to a call. ``headers``: by their names in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -76,7 +76,7 @@ class Response:
             raise ReceiverAway("the answer is not the JSON of an API: is the URL that of the server itself?") from e
 
     def wait_s(self) -> float | None:
-        """How long the receiver asks to wait, if it says so."""
+        """The seconds that the receiver asks to wait; None if it does not say."""
         asked = seconds_of(self.headers.get("retry-after", ""))
         if asked is None and self.headers.get("x-ratelimit-remaining") == "0":
             reset = self.headers.get("x-ratelimit-reset", "")
@@ -89,7 +89,7 @@ def encoded(document: Any) -> bytes:
 
 
 def seconds_of(text: str) -> float | None:
-    """Retry-After, a number of seconds or a date."""
+    """The seconds of a Retry-After, which is a number of seconds or a date; None if it is neither."""
     if text.strip().isdecimal():
         return min(float(text), LONGEST_WAIT_S)
     try:
@@ -139,7 +139,7 @@ def call(what: Call) -> Response:
 
 
 def read_bounded(pieces: Iterable[bytes], most: int) -> bytes:
-    """At most this much of a body."""
+    """The beginning of a body, at most this many bytes."""
     found = bytearray()
     for piece in pieces:
         found += piece
@@ -161,12 +161,15 @@ def require_success(answer: Response, who: str) -> Response:
 
 @cache
 def trusted_context() -> ssl.SSLContext:
-    """Trusts the authorities of this machine, or those of SSL_CERT_FILE."""
+    """A TLS context that trusts this machine's authorities, or those of SSL_CERT_FILE."""
     return ssl.create_default_context()
 
 
 class Pinned(httpcore.NetworkBackend):
-    """Connects to the checked addresses, whatever name it is asked for. TLS still verifies the name."""
+    """A network backend that connects only to the checked addresses, whatever name it is asked for.
+
+    TLS still verifies the name.
+    """
 
     def __init__(self, addresses: list[Address], deadline: float) -> None:
         self.addresses, self.deadline, self.plain = addresses, deadline, httpcore.SyncBackend()
@@ -190,7 +193,7 @@ class Pinned(httpcore.NetworkBackend):
 
 
 class Bounded(httpcore.NetworkStream):
-    """A stream that ends at its deadline, even if the other side sends slowly."""
+    """A stream that fails at its deadline, even if the other side keeps sending slowly."""
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
         self.stream, self.deadline = stream, deadline

@@ -22,7 +22,7 @@ EventDocument = dict[str, Any]
 
 
 def alert_document(event: AlertEvent, delivery: str) -> EventDocument:
-    """The event with its alert as it is now. ``delivery`` is the same for each attempt to deliver it."""
+    """The event, with its alert as it is now. ``delivery``: an id that is the same for every attempt to deliver it."""
     alert = event.alert
     found = worst_first(alert)
     commits = list(alert.candidates().reverse()[:MOST_COMMITS]) or [alert.commit]
@@ -127,7 +127,7 @@ def change_part(cp: ChangePoint, verdict: Verdict | None) -> EventDocument:
 
 
 def sample_document(project: Any) -> EventDocument:
-    """A document for a test, about an alert that does not exist."""
+    """A document about an alert that does not exist, for tests of a channel."""
     url = page_url("project", project.slug)
     return {
         "schema": SCHEMA,

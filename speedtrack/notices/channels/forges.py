@@ -18,7 +18,7 @@ State = CommitStatus.State
 
 @dataclass(frozen=True)
 class Forge:
-    """``states`` and ``context``: its names for the states and for the field of the context."""
+    """A forge. ``states`` and ``context``: its names for the states of a commit, and for the field of the context."""
 
     repository: str
     scheme: str  # of the Authorization header
@@ -99,7 +99,7 @@ class Repository:
                 return
 
     def name(self) -> str:
-        """The repository's name, which shows that the token can read it."""
+        """The name of the repository, which shows that the token can read it."""
         found = self.asked("GET", "")
         return str(found.get("full_name") or found.get("path_with_namespace"))
 
@@ -117,7 +117,7 @@ class Repository:
             require_success(answer, self.channel.origin)
 
     def pulls(self, sha: str) -> list[int]:
-        """The numbers of the open pull requests that end with the commit."""
+        """The numbers of the open pull requests whose head is the commit."""
         rows = self.pages(self.forge.pulls.format(sha=sha))
         mine = [row for row in rows if row.get("state") in self.forge.open and head_of(row) == sha]
         return [int(row[self.forge.number]) for row in mine]
@@ -129,7 +129,7 @@ class Repository:
         return str(min(found)) if found else None
 
     def comment(self, number: int, text: str) -> str:
-        """Make a comment; its id."""
+        """Create a comment, and return its id."""
         return str(self.asked("POST", self.forge.comments.format(number=number), {"body": text})["id"])
 
     def edit(self, number: int, comment: str, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a person does with a channel: make, change, pause, try and remove it."""
+"""What a person does with a channel: create, change, pause, try and remove it."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class ChannelSettings:
 
 
 def add_channel(project: Project, kind: str, entry: ChannelSettings) -> Channel:
-    """Make a channel. Raises Unfit."""
+    """Create a channel. Raises Unfit."""
     return save_channel(Channel(project=project, kind=kind, former_secret=Secret()), entry)
 
 
@@ -73,12 +73,12 @@ def origin_of(url: str) -> str:
 
 
 def forget_former(channel: Channel) -> None:
-    """Sign only with the new secret from now on."""
+    """Stop signing with the former secret."""
     Channel.objects.filter(pk=channel.pk).update(former_secret=Secret())
 
 
 def pause_channel(channel: Channel, who: str) -> None:
-    """Put no more messages into the outbox for it; those that wait there keep waiting."""
+    """Put no more messages for the channel into the outbox; those that wait there keep waiting."""
     Channel.objects.filter(pk=channel.pk, paused_at=None).update(paused_at=Now(), paused_why=f"paused by {who}")
 
 
@@ -88,7 +88,10 @@ def resume_channel(channel: Channel) -> None:
 
 
 def try_out(channel: Channel) -> str:
-    """Send a test now and return the answer in words. Raises TemporaryFailure, PermanentFailure or KeyLost."""
+    """Send a test message now, and return the receiver's answer in words.
+
+    Raises TemporaryFailure, PermanentFailure or KeyLost.
+    """
     if channel.is_forge:
         return f"{channel.origin} accepts the token, which can read {Repository(channel).name()}"
     return f"{channel.origin} answered {post(channel, sample_document(channel.project)).status}"

@@ -16,7 +16,10 @@ MOST_ALERTS, MOST_CHANGES = 10, 20
 
 
 def report_commit(status: CommitStatus) -> None:
-    """Send the status to the forge unless it has it already. Raises TemporaryFailure, PermanentFailure or KeyLost."""
+    """Send the status to the forge, unless the forge has it already.
+
+    Raises TemporaryFailure, PermanentFailure or KeyLost.
+    """
     status.refresh_from_db()
     channel, version = status.channel, status.version
     if status.sent_version == version:
@@ -30,7 +33,7 @@ def report_commit(status: CommitStatus) -> None:
 
 
 def update_comments(repository: Repository, status: CommitStatus) -> None:
-    """Update the comments of the open pull requests with the commit; a new one is made only for a slowdown."""
+    """Update the comment of each open pull request with this commit; a new comment is made only for a slowdown."""
     project = repository.channel.project
     branches = status.commit.branches.filter(deleted_at=None).select_related("head")
     if branches.filter(name=project.default_branch).exists():
@@ -52,7 +55,7 @@ def alerts_on(branch: Branch) -> list[Alert]:
 
 
 def write_comment(repository: Repository, known: PullComment, alerts: list[Alert]) -> None:
-    """Write the comment: the one with the stored id, else the one with the marker, else a new one."""
+    """Write the comment of a pull request: edit the stored one or the one with the marker, or create one."""
     marker = marker_of(repository.channel)
     text = f"{marker}\n{comment_text(alerts)}"
     if known.comment_id and known.text == text:
@@ -75,7 +78,7 @@ def marker_of(channel: Channel) -> str:
 
 
 def comment_text(alerts: list[Alert]) -> str:
-    """Markdown without text by other people, except benchmark names, which are set as code."""
+    """The Markdown of a comment. It has no text by other people except benchmark names, which are set as code."""
     if not alerts:
         return "**SpeedTrack**: this branch has no known slowdown."
     parts = [part_of(alert) for alert in alerts[:MOST_ALERTS]]

@@ -58,7 +58,7 @@ def event_of(row: Outbox) -> AlertEvent:
 
 
 def delivery_id(row: Outbox) -> str:
-    """The same for each attempt, so that a receiver can recognise a repetition."""
+    """The id of a delivery: the same for each attempt, so that a receiver can recognise a repetition."""
     return str(uuid.uuid5(DELIVERIES, f"{row.channel_id}/{row.event}/{row.pk}"))
 
 
@@ -86,7 +86,7 @@ def call_of(channel: Channel, written: EventDocument) -> Call:
 
 
 def transaction(written: EventDocument) -> str:
-    """Matrix shows two messages with one transaction id once. Each test has its own id."""
+    """The transaction id of a message: Matrix shows two messages with the same id once. Each test has its own id."""
     return f"test-{time.time_ns()}" if written["delivery"] == "test" else written["delivery"]
 
 
@@ -107,7 +107,10 @@ def signature(secret: Secret, timestamp: int, body: bytes) -> str:
 
 
 def note_failed_delivery(channel: Channel, error: Exception) -> None:
-    """Store a failure. Pause the channel if its receiver is gone, or after PAUSE_AFTER failures in a row."""
+    """Store a failure on the channel.
+
+    The channel is paused if its receiver is gone, or after PAUSE_AFTER failures in a row.
+    """
     log.warning("channel %s of %s: %s", channel, channel.project, error)
     mine = Channel.objects.filter(pk=channel.pk)
     mine.update(tried_at=Now(), failures=F("failures") + 1, error=str(error)[:LONGEST_ERROR])

@@ -1,7 +1,7 @@
-"""The message of each chat for a document (document.py). Pure: a document in, the message's JSON out.
+"""The message of each kind of chat, made from a document (document.py); pure functions.
 
-Commit subjects, names and notes are written by anybody: they are shown as text, call nobody, link nowhere, and are cut
-before they are escaped, so that no message exceeds its chat's limits.
+Commit subjects, names and notes are written by anybody: they are shown as text, mention nobody, are no links, and are
+cut before they are escaped, so that no message exceeds its chat's limits.
 """
 
 import html
@@ -20,7 +20,10 @@ SLACK_HEADER, SLACK_SECTION = 150, 3000
 
 
 def without_mentions(text: str, length: int = LINE) -> str:
-    """One line of text by other people without mentions (@channel, @room): a word joiner follows each @."""
+    """One line of text by other people, in which @channel, @room and the like mention nobody.
+
+    A word joiner follows each @.
+    """
     line = " ".join(text.split())
     short = line if len(line) <= length else line[: length - 1] + "…"
     return re.sub(r"@(?=\w)", "@\u2060", short)
@@ -46,7 +49,7 @@ HEADLINES = {
 
 
 def place_in_words(document: EventDocument) -> str:
-    """Which commits, in words."""
+    """The commit or range of commits in words."""
     count, branches = document["range"]["count"], ", ".join(document["range"]["branches"][:3])
     who = "since this commit" if count == 1 else f"by one of {count} commits"
     return f"{who}, on {without_mentions(branches)}"
@@ -75,7 +78,7 @@ def commit_lines(document: EventDocument) -> list[tuple[str, str, str]]:
 
 
 def decision_in_words(document: EventDocument) -> str:
-    """What a person decided, or nothing."""
+    """The decision of a person in words; empty if the event is none."""
     event = document["event"]
     words = f"{event['before']} → {event['after']}" if event["before"] and event["after"] else event["after"]
     by = without_mentions(event["by"] or "", 60)
@@ -86,7 +89,7 @@ def decision_in_words(document: EventDocument) -> str:
 
 
 def lines_within(lines: list[str], limit: int) -> str:
-    """As many whole lines as fit."""
+    """As many whole lines as fit into ``limit`` characters."""
     while len("\n".join(lines)) > limit:
         lines = lines[:-1]
     return "\n".join(lines)
@@ -122,7 +125,10 @@ def mrkdwn(text: str) -> Message:
 
 
 def matrix(document: EventDocument) -> Message:
-    """The content of an ``m.room.message``; ``m.mentions`` says that it mentions nobody, whatever the text contains."""
+    """The content of an ``m.room.message``.
+
+    Its ``m.mentions`` says that it mentions nobody, whatever the text contains.
+    """
     commits = commit_lines(document)
     title, where, said = headline(document), place_in_words(document), decision_in_words(document)
     url = document["alert"]["url"]

@@ -1,7 +1,7 @@
 """The status of a commit at forges, updated from its first run until it is measured and settled.
 
-A status only moves forward (MOVES): it is pending, then it is final, and only an alert, or a decision about one,
-changes it later. So it does not flap while suspicions come and go.
+A status only moves forward (MOVES): first it is pending, then final, and after that only an alert, or a decision about
+one, changes it. So it does not flap while suspicions come and go.
 """
 
 from datetime import timedelta
@@ -36,7 +36,7 @@ MOVES: dict[str, set[str]] = {
 
 
 def unwatched_of(channel: Any, project: Any, created: Any) -> QuerySet[Position]:
-    """Heads of a project without a status, and with a run planned since the channel was made."""
+    """Positions of heads in a project that have no status yet, but a run planned since the channel was created."""
     head = Position.objects.filter(branch=OuterRef("branch"), commit=OuterRef("branch__head")).values("number")
     planned = Run.objects.own().filter(commit=OuterRef("commit"), reason=Reason.PUSH, created__gte=created)
     known = CommitStatus.objects.filter(channel=channel, commit=OuterRef("commit"))
@@ -56,7 +56,7 @@ def unwatched() -> QuerySet[Channel]:
 
 
 def update_statuses() -> int:
-    """Make statuses for new heads, and check all commits that are due; returns how many were checked."""
+    """Create statuses for new heads, and check all commits that are due. Return the number of commits checked."""
     for channel in unwatched():
         heads = unwatched_of(channel, channel.project_id, channel.created).values_list("commit_id", flat=True)
         CommitStatus.objects.bulk_create(
@@ -69,7 +69,7 @@ def update_statuses() -> int:
 
 
 def look_again(event: AlertEvent) -> None:
-    """After an event of an alert: check its commit again, and all commits with a failure status in the project."""
+    """Have the commits checked again that an event of an alert concerns: its own, and all with a failure status."""
     channels = Channel.objects.filter(project=event.alert.project, kind__in=Channel.FORGES, paused_at=None)
     CommitStatus.objects.bulk_create(
         [CommitStatus(channel=channel, commit_id=event.alert.commit_id) for channel in channels], ignore_conflicts=True
@@ -80,7 +80,7 @@ def look_again(event: AlertEvent) -> None:
 
 @transaction.atomic
 def update_status(status: CommitStatus) -> None:
-    """Store the state that the forge is to show, and put it into the outbox if it is new."""
+    """Store the state that the forge is to show; put it into the outbox if it has changed."""
     state, description = state_of(status)
     moves = state in MOVES[status.state]
     if status.version and not moves and (state != status.state or state == State.PENDING):
@@ -109,7 +109,7 @@ def state_of(status: CommitStatus) -> tuple[str, str]:
 
 
 def is_unsettled(status: CommitStatus, runs: QuerySet[Run]) -> bool:
-    """Are there undetected measurements of the commit, or does an open suspicion cover it?"""
+    """Return whether the commit has measurements that detection has not seen, or an open suspicion covers it."""
     unseen = Series.objects.filter(undetected_since__isnull=False, measurements__attempt__run__in=runs)
     places = Position.objects.filter(branch=OuterRef("branch"))
     mine = places.filter(

@@ -1,7 +1,7 @@
 """Readers of the files of other tools: bytes in, results out; no Django, no clock, no I/O.
 
-A reader only translates. What it returns is checked like any other result from outside (``document.Point``), so it need
-not check names, values or dates; but whatever bytes it gets, it returns or raises ReadError.
+A reader only translates. Its results are checked like any other result from outside (``document.Point``), so it need
+not check names, values or dates; but for any bytes it either returns results or raises ReadError.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class ReadError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller says of a file, for what the file does not say itself.
+    """What the caller states about a file, for what the file does not state.
 
     ``name``: of the file. ``given``: further options of one reader, by their names.
     """
@@ -70,7 +70,7 @@ class Reader(Protocol):
     title: str
 
     def sniff(self, content: bytes, name: str) -> bool:
-        """Is this a file of the format, as far as its beginning and its name tell?"""
+        """Return whether this is a file of the format, as far as its beginning and its name tell."""
 
     def read(self, content: bytes, options: Options) -> list[OutsideResult]:
-        """Its results. Raises ReadError."""
+        """The results in a file. Raises ReadError."""

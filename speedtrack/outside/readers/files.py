@@ -1,4 +1,4 @@
-"""A file as it came, read at most once as text, JSON or archive, within limits."""
+"""A file as it was sent, read at most once as text, JSON or archive, within limits."""
 
 import io
 import json
@@ -25,7 +25,7 @@ class File:
     name: str = ""
 
     def check(self) -> None:
-        """Refuse what needs no look inside."""
+        """Refuse a file that need not be parsed for that, such as an empty one."""
         if len(self.content) > LARGEST_FILE:
             raise ReadError(
                 f"it has {len(self.content) / 1e6:.0f} MB", "file", f"at most {LARGEST_FILE / 1e6:.0f} MB are read"
@@ -50,7 +50,7 @@ class File:
 
     @cached_property
     def readable_lines(self) -> list[str]:
-        """The lines, or none if it is no text: to recognise formats by."""
+        """The lines, or none if it is not text: for recognising formats."""
         try:
             return self.lines
         except ReadError:
@@ -63,7 +63,7 @@ class File:
 
     @cached_property
     def json(self) -> Node:
-        """The document, or null if it is none: to recognise formats by."""
+        """The document, or a null node if it is not JSON: for recognising formats."""
         try:
             return self.document
         except ReadError:
@@ -71,7 +71,7 @@ class File:
 
     @cached_property
     def folder(self) -> "dict[str, File]":
-        """Its members, or none if it is no archive: to recognise formats by."""
+        """The members by path, or none if it is not an archive: for recognising formats."""
         try:
             return self.members if self.is_archive else {}
         except ReadError:
@@ -83,7 +83,7 @@ class File:
 
     @cached_property
     def members(self) -> "dict[str, File]":
-        """The JSON files of a tar archive by their path. They are read from the stream; nothing is unpacked to disk."""
+        """The JSON files of a tar archive by their path. Nothing is unpacked to disk."""
         try:
             return members_of(unpacked(self.content))
         except (tarfile.TarError, EOFError, ValueError, OverflowError, UnicodeError, zlib.error) as wrong:
@@ -91,7 +91,7 @@ class File:
 
 
 def parse_json(text: str, place: str = "") -> Any:
-    """The JSON value; ReadError with the place if it is none."""
+    """The value in JSON. Raises ReadError with the place in the text."""
     try:
         return json.loads(text, object_pairs_hook=without_duplicates)
     except json.JSONDecodeError as wrong:
@@ -140,6 +140,6 @@ def members_of(content: bytes) -> dict[str, File]:
 
 
 def is_plain_json(member: tarfile.TarInfo) -> bool:
-    """Whether it is a whole file: no link, no device, none whose holes would be filled with zeros."""
+    """Return whether the member is a complete JSON file: no link, no device, no sparse file."""
     plain = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and member.sparse is None
     return plain and member.size <= LARGEST_FILE and member.name.endswith(".json")

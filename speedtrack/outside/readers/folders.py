@@ -1,4 +1,4 @@
-"""Folders of results on this machine, packed as the archive that readers take. For the command, not the server."""
+"""Pack a folder of results on this machine as the archive that readers take. Used by the command, not by the server."""
 
 import io
 import tarfile
@@ -9,7 +9,7 @@ from speedtrack.outside.readers.files import LARGEST_FILE, MOST_MEMBERS
 
 
 def tar_of(folder: Path) -> bytes:
-    """A tar archive of its JSON files, without links. Raises ReadError if there is none, or too much."""
+    """A tar archive of the folder's JSON files, without links. Raises ReadError if there are none, or too many."""
     archive, total = io.BytesIO(), 0
     if not (paths := json_files(folder)):
         raise ReadError("the folder has no JSON file", folder.name)

@@ -1,4 +1,4 @@
-"""What the units of other tools mean here.
+"""The measures here that correspond to units of other tools.
 
 Times are in nanoseconds, sizes in bytes and rates per second, whatever the file has: so files of several tools fit into
 one project, whose metrics have one unit each, and pages can show 3 µs and 3 ms beside each other.
@@ -47,7 +47,7 @@ OPERATIONS = ("op", "ops", "operation", "operations", "iter", "iters", "iteratio
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric as it is stored. ``better``: None if nobody knows. ``factor``: from the file's unit to ``unit``."""
+    """A metric as it is stored. ``better``: None if it is not known. ``factor``: from the file's unit to ``unit``."""
 
     metric: str
     unit: str
@@ -72,9 +72,9 @@ ALLOCATIONS = Measure("allocations", "allocs/op", "lower")
 
 
 def stated_measure(unit: str, stated: Better | None) -> Measure:
-    """The measure of a value of which somebody says which direction is better.
+    """The measure of a unit for which the author has stated which direction is better.
 
-    If that contradicts a known unit, it is taken at its word: the metric is then the unit itself.
+    If that contradicts a known unit, the statement counts: the unit itself is then the metric.
     """
     known = known_unit(unit)
     if known is None or (stated and known.better != stated):
@@ -83,7 +83,7 @@ def stated_measure(unit: str, stated: Better | None) -> Measure:
 
 
 def known_unit(unit: str) -> Measure | None:
-    """The measure of a unit that says by itself what it is."""
+    """The measure of a unit that determines it; None for other units."""
     plain = PER_ONE.sub("", unit)
     if plain in NS:
         return Measure("time", "ns", "lower", NS[plain])

@@ -1,4 +1,4 @@
-"""Values of a JSON document that know their place: what is not as it must be is refused with a JSON pointer."""
+"""Values of a JSON document that know their place, so that wrong ones are refused with a JSON pointer."""
 
 import math
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class Node:
         return found
 
     def get(self, key: str) -> "Node | None":
-        """The member with this name; None if it is not there, or null."""
+        """The member with this name; None if it is absent or null."""
         found = self.object().get(key)
         return None if found is None else Node(found, f"{self.pointer}/{escaped(key)}")
 
@@ -65,7 +65,7 @@ class Node:
         return clean_text(self.value, self)
 
     def word(self) -> str:
-        """A text, a number or a truth value, as a text."""
+        """A string, a number or a boolean, as text."""
         if isinstance(self.value, bool):
             return str(self.value).lower()
         return self.text() if isinstance(self.value, str) else f"{self.number():.12g}"
@@ -82,7 +82,7 @@ class Node:
         return number
 
     def amount(self) -> float:
-        """A number that is not negative, as all times, rates and sizes."""
+        """A number that is not negative, such as a time, a rate or a size."""
         if (number := self.number()) < 0:
             raise self.refused(f"{number:.6g} is negative")
         return number

@@ -1,4 +1,4 @@
-"""Every reader, and which of them reads a file."""
+"""All readers, and how to find the one for a file."""
 
 from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File
@@ -37,7 +37,7 @@ READERS: tuple[ToolReader, ...] = (
 
 
 def reader_named(name: str) -> ToolReader:
-    """The reader of a format. Raises ReadError that lists the formats."""
+    """The reader of the format with this name. Raises ReadError that lists the formats."""
     for reader in READERS:
         if reader.name == name:
             return reader
@@ -46,7 +46,7 @@ def reader_named(name: str) -> ToolReader:
 
 
 def reader_of(content: bytes, name: str) -> ToolReader:
-    """The reader of a file. Raises ReadError if none knows it, or several do."""
+    """The reader that recognises a file. Raises ReadError if none or several do."""
     file = File(content, name)
     file.check()
     found = [reader for reader in READERS if reader.recognises(file)]
@@ -60,7 +60,7 @@ def reader_of(content: bytes, name: str) -> ToolReader:
 
 
 def look(file: File) -> None:
-    """Raise ReadError if the file is broken, whatever its format is."""
+    """Raise ReadError if the file is broken, whatever its format."""
     if file.is_archive:
         file.members  # noqa: B018  # read for its errors
     elif file.text.lstrip().startswith(("{", "[")):

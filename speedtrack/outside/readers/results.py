@@ -1,4 +1,4 @@
-"""How a reader gathers results as the native document has them, and what it leaves out, with the reason."""
+"""Gather the results of a reader in the native document's form, and the reasons for what is left out."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a file says of all its results, or of some: which commit they measured, where and when."""
+    """What a file states about all or some of its results: the commit, the machine and the time."""
 
     commit: str = ""
     machine: str = ""
@@ -41,7 +41,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Summary:
-    """A result of which the file does not have the repeats."""
+    """A result for which the file has no repeats."""
 
     value: float
     low: float | None = None
@@ -57,7 +57,7 @@ class Benchmark:
 
 @dataclass
 class Reading:
-    """What was read of one file so far. What the caller states counts, also against the file."""
+    """The results gathered from one file so far. What the caller states takes precedence over the file."""
 
     options: Options
     results: list[OutsideResult] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Reading:
         origin: Origin,
         place: str,
     ) -> None:
-        """One result; it is left out if its direction is not known, or a value is zero: changes are ratios."""
+        """Add one result. It is left out if its direction is not known, or a value is zero: changes are ratios."""
         summary = numbers if isinstance(numbers, Summary) else condensed_samples(list(numbers))
         better = measure.better or self.direction(measure.metric)
         if len(measure.unit) > LONGEST_UNIT or len(measure.metric) > LONGEST_METRIC:
@@ -96,9 +96,9 @@ class Reading:
             self.results.append(self.result(benchmark, measure, better, summary, origin))
 
     def measure(self, name: str, unit: str) -> Measure:
-        """The measure of a value whose unit a file has in free words. ``name``: of the metric, if the file names it.
+        """The measure of a value whose unit is free text in the file. ``name``: of the metric, if the file has one.
 
-        What the caller says of directions matters only where the unit does not say it.
+        Directions stated by the caller are used only if the unit does not determine the direction.
         """
         if known := known_unit(unit):
             return replace(known, metric=name or known.metric)
@@ -132,7 +132,10 @@ class Reading:
 
 
 def stated_directions(words: Iterable[str]) -> dict[str, Better]:
-    """Directions as people type them: ``higher`` for all metrics of unknown direction, ``hits=higher`` for one."""
+    """Directions in the form in which people type them.
+
+    ``higher`` is for all metrics of unknown direction, ``hits=higher`` for one.
+    """
     stated: dict[str, Better] = {}
     for word in (word.strip() for word in words):
         metric, _, direction = word.rpartition("=")
@@ -147,7 +150,7 @@ def values_of(numbers: Summary | list[float]) -> list[float]:
 
 
 def condensed_samples(samples: list[float]) -> Summary | list[float]:
-    """The repeats; their median and its interval if they are more than one result may have."""
+    """The repeats; or their median with its interval, if they are more than one result may have."""
     if len(samples) <= MOST_SAMPLES:
         return samples
     estimate = summarize(samples)
@@ -155,12 +158,12 @@ def condensed_samples(samples: list[float]) -> Summary | list[float]:
 
 
 def scaled(value: float, factor: Decimal) -> float:
-    """In another unit, without the noise of binary fractions: 0.1 ms is 100000 ns."""
+    """A value in another unit, computed in decimal so that 0.1 ms is exactly 100000 ns."""
     return value if factor == 1 else float(Decimal(repr(value)) * factor)
 
 
 def with_summary(result: OutsideResult, summary: Summary, factor: Decimal) -> OutsideResult:
-    """An interval only where the native document has one: around the value, both ends positive."""
+    """The result with a summary; the interval only if it is valid: around the value, and with positive ends."""
     n = min(summary.n, LARGEST_COUNT) if summary.n else None
     found = replace(result, value=scaled(summary.value, factor), n=n)
     low, high = summary.low, summary.high
@@ -170,5 +173,5 @@ def with_summary(result: OutsideResult, summary: Summary, factor: Decimal) -> Ou
 
 
 def machine_name(host: str) -> str:
-    """A host's name in the letters that names of machines have; empty if nothing of it is left."""
+    """The name of a host in the characters that machine names may have; empty if none remain."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", host).strip("-")[:50].strip("-")

@@ -1,1 +1,1 @@
-"""One module per tool: how its file is recognised, and what of it becomes results."""
+"""One module per tool: how its file is recognised, and which parts of it become results."""

@@ -24,13 +24,13 @@ MACHINE_FACTS = ("arch", "cpu", "num_cpu", "os", "ram")
 
 @dataclass(frozen=True)
 class Row:
-    """What one file says of one benchmark, by the names of its columns."""
+    """The values of one file about one benchmark, by column name."""
 
     columns: dict[str, Node]
     place: str
 
     def at(self, column: str, index: int) -> Node | None:
-        """The value of one combination of parameters."""
+        """The value in a column for the combination of parameters with this index."""
         values = self.columns.get(column)
         if values is None or values.value is None:
             return None
@@ -112,7 +112,7 @@ def gather_row(name: str, row: Row, definition: Node, origin: Origin, reading: R
 
 
 def is_skipped(result: Node) -> bool:
-    """asv writes NaN for a combination that the author skips."""
+    """Return whether the combination was skipped: asv then writes NaN."""
     return isinstance(result.value, float) and isnan(result.value)
 
 
@@ -127,7 +127,7 @@ def numbers_of(row: Row, index: int) -> list[float] | Summary:
 
 
 def number_of(end: Node | None) -> float | None:
-    """asv writes infinity for an interval it cannot know."""
+    """The end of an interval as a number; None for infinity, which asv writes for an unknown end."""
     return end.value if end and isinstance(end.value, float) and abs(end.value) < 1e300 else None
 
 

@@ -1,4 +1,4 @@
-"""Bencher Metric Format: benchmarks, their measures, and of each a value with perhaps both ends of an interval."""
+"""Bencher Metric Format: benchmarks with their measures; each has a value and perhaps both ends of an interval."""
 
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import Measure

@@ -1,4 +1,4 @@
-"""github-action-benchmark: the file of the custom tools; the history ``data.js``, which names commits, or its JSON."""
+"""github-action-benchmark: the file of its custom tools; its history ``data.js``, which names commits, or its JSON."""
 
 import re
 
@@ -45,7 +45,10 @@ def gather_history(file: File, reading: Reading) -> None:
 
 
 def history_of(file: File) -> Node:
-    """The history as JSON. data.js is a script of one assignment; it is read as what it assigns, never run."""
+    """The history as JSON.
+
+    data.js is a script with one assignment: the assigned value is read, the script is never run.
+    """
     found = PREFIX.match(file.text)
     if found is None:
         return file.document
@@ -53,7 +56,7 @@ def history_of(file: File) -> Node:
 
 
 def gather_run(suite: str, run: Node, reading: Reading) -> None:
-    """One call of the action: what one tool said of one commit. Rows of one name are repeats."""
+    """Gather one call of the action: the results of one tool at one commit. Rows of one name are repeats."""
     date = run.get("date")
     origin = Origin(run["commit"]["id"].text(), measured_at=date.milliseconds() if date else None)
     tool = run["tool"].text()
@@ -67,7 +70,10 @@ def gather_run(suite: str, run: Node, reading: Reading) -> None:
 
 
 def measure_by(tool: str, unit: str, reading: Reading) -> Measure:
-    """For the custom tools the author said which direction is better; for others the unit says it."""
+    """The measure of a value.
+
+    For the custom tools, the name of the tool states which direction is better; for others the unit tells it.
+    """
     return stated_measure(unit, STATED[tool]) if tool in STATED else reading.measure("", unit)
 
 
@@ -82,7 +88,7 @@ def add(reading: Reading, entries: list[Node], benchmark: Benchmark, measure: Me
 
 
 def interval_of(entry: Node, value: float) -> Summary | None:
-    """``range``, where it is a number or a percentage on both sides of the value."""
+    """The interval in ``range``, if that is a number or a percentage on both sides of the value."""
     text = entry.get("range")
     found = RANGE.fullmatch(text.word()) if text else None
     if found is None:

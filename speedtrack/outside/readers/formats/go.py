@@ -23,7 +23,7 @@ FACTS = ("goos", "goarch", "cpu", "toolchain", "goamd64")
 
 @dataclass
 class Lines:
-    """What the lines so far have said."""
+    """What the lines read so far have stated."""
 
     facts: dict[str, str] = field(default_factory=dict)
     directions: dict[str, Better] = field(default_factory=dict)
@@ -69,7 +69,7 @@ def add_result(lines: Lines, result: re.Match[str], place: str) -> None:
 
 
 def full_name(name: str, package: str) -> str:
-    """With its package, as several have a benchmark of one name."""
+    """The name with its package, since several packages may have a benchmark of one name."""
     return f"{package}.{name}" if package else name
 
 
@@ -84,7 +84,10 @@ def number_of(word: str, place: str) -> float:
 
 
 def measure_by(unit: str, lines: Lines, reading: Reading) -> Measure:
-    """A unit of the author's own is less of something for each operation, unless somebody says otherwise."""
+    """The measure of a unit.
+
+    Of a unit per operation (``/op``) less is better, unless the unit itself, a line or the caller says otherwise.
+    """
     measure = reading.measure("", unit)
     usual: Better | None = "lower" if unit.endswith("/op") else None
     return replace(measure, better=measure.better or lines.directions.get(unit) or usual)

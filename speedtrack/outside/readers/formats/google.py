@@ -48,7 +48,10 @@ def reason_of(row: Node) -> str:
 
 
 def add(reading: Reading, name: str, rows: list[Node], origin: Origin, n: int) -> None:
-    """``n``: of how many repeats the only row is the median; 0 if each is a repeat."""
+    """Add a benchmark's result.
+
+    ``n``: the number of repeats whose median the only row is; 0 if each row is a repeat.
+    """
     benchmark, place = Benchmark(name), rows[0].pointer
     for metric in ("real_time", "cpu_time"):
         unit = rows[0]["time_unit"]

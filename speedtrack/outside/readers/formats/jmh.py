@@ -33,7 +33,7 @@ def gather(file: File, reading: Reading) -> None:
 
 
 def gather_secondary(benchmark: Benchmark, secondary: Node, origin: Origin, reading: Reading) -> None:
-    """Allocation, and two percentiles of the mode sample. Other profilers' numbers are left out."""
+    """Gather allocation, and two percentiles of the mode "sample". Numbers of other profilers are left out."""
     for name, metric in secondary.members():
         plain = name.rpartition("·")[2]
         if plain == ALLOCATION:
@@ -49,7 +49,10 @@ def measure_by(metric: str, score: Node, reading: Reading) -> Measure:
 
 
 def scores(metric: Node) -> Iterator[float]:
-    """One per iteration. The mode sample has a histogram of calls instead, whose mean is the score."""
+    """The scores, one per iteration.
+
+    The mode "sample" has a histogram of calls instead, whose mean is the score.
+    """
     if raw := metric.get("rawData"):
         for fork in raw.list():
             yield from fork.amounts()
@@ -71,7 +74,7 @@ def mean_of(histogram: Node) -> float:
 
 
 def parameters_of(row: Node) -> dict[str, Word]:
-    """Those of the author, and how many threads, if more than one."""
+    """The author's parameters, and the number of threads if it is more than one."""
     given = row.get("params")
     parameters: dict[str, Word] = {name: one.word() for name, one in given.members()} if given else {}
     threads = row.get("threads")

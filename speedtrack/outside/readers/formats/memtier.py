@@ -47,7 +47,7 @@ def gather(file: File, reading: Reading) -> None:
 
 
 def gather_runs(runs: list[Node], document: Node, reading: Reading, n: int = 0) -> None:
-    """``n``: of how many runs the only one is the average; 0 if each is a run."""
+    """Gather the results of runs. ``n``: the number of runs whose average the only one is; 0 if each is a run."""
     samples: dict[tuple[str, Measure], list[float]] = {}
     for run in runs:
         for operation, stats in run.members():
@@ -67,7 +67,7 @@ def gather_runs(runs: list[Node], document: Node, reading: Reading, n: int = 0) 
 
 
 def values(stats: Node) -> Iterator[tuple[Measure, float]]:
-    """What one kind of operation has. Latencies that memtier did not compute stand there as zero."""
+    """The measures of one kind of operation. Latencies that memtier did not compute are written as zero."""
     yield THROUGHPUT, stats["Ops/sec"].amount()
     average = stats.get("Average Latency") or stats.get("Latency")
     if average and average.amount() > 0:
@@ -80,7 +80,7 @@ def values(stats: Node) -> Iterator[tuple[Measure, float]]:
 
 
 def parameters_of(configuration: Node) -> dict[str, str]:
-    """What of the configuration changes the load. What is as if it were not given is left out."""
+    """The settings that change the load, without those that have their defaults."""
     found = {}
     for key, name, default in PARAMETERS:
         value = configuration.get(key)

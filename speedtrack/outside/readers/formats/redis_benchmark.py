@@ -1,6 +1,6 @@
-"""redis-benchmark and valkey-benchmark, ``--csv``: one row per test. Tables one below the other are repeats.
+"""redis-benchmark and valkey-benchmark, ``--csv``: one row per test. Several tables one below the other are repeats.
 
-Shortest and longest latency are left out: the extremes of one run say little of the next.
+The shortest and the longest latency are left out: extremes of one run say little about the next.
 """
 
 import csv
@@ -31,7 +31,7 @@ def recognises(file: File) -> bool:
 
 
 def rows(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """Each row with the number of its line. A test's name may hold a command, but no end of line."""
+    """Each row with the number of its line. The name of a test may contain a command, but no line end."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
