@@ -28,7 +28,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
 
 
 class Manual(argparse.RawDescriptionHelpFormatter):
-    """Paragraphs as wide as the terminal; examples and tables, which are indented, as they are."""
+    """Formats help: paragraphs as wide as the terminal, indented examples and tables unchanged."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=26)
@@ -67,14 +67,17 @@ def names(text: str) -> list[str]:
 
 
 class Words(argparse.ArgumentParser):
-    """Wrong words are a failure like others, which `--json` shows as JSON. Its subparsers are of this class, too."""
+    """A parser that treats wrong words as a Failure, which `--json` shows as JSON.
+
+    Its subparsers are of this class, too.
+    """
 
     def error(self, message: str) -> NoReturn:
         raise misused(f"{message}. `{self.prog} --help` describes it")
 
 
 def common() -> Words:
-    """What every command takes."""
+    """The options of every command."""
     parser = Words(add_help=False)
     group = parser.add_argument_group("for every command")
     group.add_argument("--json", action="store_true", help="print JSON with documented keys")

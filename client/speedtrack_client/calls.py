@@ -1,4 +1,4 @@
-"""Calls of the API. What may succeed a second time is tried again, with the same Idempotency-Key."""
+"""The calls of the API. Those that may succeed a second time are repeated, with the same Idempotency-Key."""
 
 import re
 import time
@@ -22,7 +22,7 @@ CODES = {401: Exit.REFUSED, 403: Exit.REFUSED, 409: Exit.NOT_DONE}
 
 
 class Api:
-    """One server, as its API answers the holder of a token."""
+    """A server's API, called with the token of a login."""
 
     def __init__(self, login: Login) -> None:
         self.login = login
@@ -42,7 +42,7 @@ class Api:
         return self.call("POST", f"/api/v1/{path}", json=body, headers={"Idempotency-Key": str(uuid4())})
 
     def some(self, path: str, most: int | None = None, **parameters: Any) -> Iterator[Any]:
-        """The items of a list, page by page, at most so many."""
+        """The items of a list, page by page, at most ``most``."""
         page = self.get(path, limit=min(most or PAGE, PAGE), **parameters)
         count = 0
         while True:
@@ -56,7 +56,7 @@ class Api:
             page = self.call("GET", page["next"])
 
     def call(self, method: str, address: str, **request: Any) -> Any:
-        """The document of an answer. Raises Failure."""
+        """The document in an answer. Raises Failure."""
         for pause_s in (*PAUSES_S, None):
             try:
                 answer = self.http.request(method, self.login.url + address, **request)
@@ -104,7 +104,7 @@ class Api:
         return Failure(said, CODES.get(answer.status_code, Exit.USAGE))
 
     def unknown_operation(self, answer: httpx.Response) -> Failure:
-        """An operation that the server lacks: it is of another release than this client, or no SpeedTrack at all."""
+        """The Failure for an operation that the server lacks: it is of another release, or not a SpeedTrack at all."""
         if answer.url.path.endswith("/api/v1/"):
             return self.not_speedtrack(f"HTTP {answer.status_code}")
         version = plain(str(self.installation()["version"]))
@@ -121,7 +121,7 @@ class Api:
         return Failure(f"{self.login.url} is no SpeedTrack with the API v1 ({why}): check the address", Exit.SERVER)
 
     def installation(self) -> dict[str, Any]:
-        """Which release answers, and to whom. Raises Failure."""
+        """The release of the server, and whose token it was called with. Raises Failure."""
         found = self.get("")
         if not isinstance(found, dict) or found.get("name") != "SpeedTrack":
             raise self.not_speedtrack("something else answers")
@@ -148,5 +148,5 @@ def asked_pause_s(answer: httpx.Response) -> float:
 
 
 def plain(text: str) -> str:
-    """One line without what moves a terminal's cursor."""
+    """The text on one line, without characters that move a terminal's cursor."""
     return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())

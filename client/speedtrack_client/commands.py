@@ -68,7 +68,7 @@ def login(given: Given, printer: Printer) -> Exit:
 
 
 def asked_token(given: Given, url: str) -> str:
-    """It is shown nowhere. Raises Failure."""
+    """The token that the user enters or pipes in; it is not shown. Raises Failure."""
     if given.token_stdin:
         token = sys.stdin.readline()
     elif is_interactive():
@@ -133,7 +133,7 @@ class Place:
         return str(self.project["slug"])
 
     def commit(self, name: str) -> str:
-        """The whole id of a commit that is named here; else the name, for the server to find."""
+        """The full id of a commit that has this name in the local repository; otherwise the name, for the server."""
         if self.is_here or repositories.is_own(name):
             found = repositories.commit_of(name)
             if found is None and repositories.is_own(name):
@@ -266,7 +266,7 @@ def check_compared(given: Given) -> None:
 
 
 def nothing_to_compare(given: Given, printer: Printer, head: str) -> Exit:
-    """A change that changes nothing has no regression."""
+    """Report that the change is empty, which passes: it has no regression."""
     limit = given.fail_on_regression
     gate = None if limit is None else {"fail_on_regression_percent": limit, "passed": True, "regressions": []}
     say_result(printer, None, gate, Exit.FINE)
@@ -276,7 +276,7 @@ def nothing_to_compare(given: Given, printer: Printer, head: str) -> Exit:
 
 
 def follow(api: Api, place: Place, asked: JsonObject, given: Given, printer: Printer) -> Exit:
-    """A paired comparison that was asked for: wait for it if that is wanted, and say what it says."""
+    """Report on a requested paired comparison, after waiting for it if that is wanted."""
     again = f"speedtrack compare --project {place.slug} --id {asked['id']} --wait"
     if given.wait or given.fail_on_regression is not None:
         asked = wait_for(api, place, asked, given, printer, again)
@@ -307,7 +307,7 @@ def wait_for(api: Api, place: Place, asked: JsonObject, given: Given, printer: P
 
 
 class ExplainedInterrupt:
-    """Ctrl-C ends only this command: say how to go on."""
+    """On Ctrl-C, say that only this command ends, and how to continue."""
 
     def __init__(self, again: str) -> None:
         self.again = again
@@ -324,7 +324,7 @@ def measured_rows(found: JsonObject) -> list[JsonObject]:
 
 
 def report(api: Api, document: JsonObject, rows: list[JsonObject], given: Given, printer: Printer) -> Exit:
-    """Show the rows, and say whether they pass."""
+    """Show the rows of a comparison, and return whether they pass."""
     kept = [row for row in rows if not given.metric or row["metric"] in given.metric]
     gate = gates.gate_of(kept, given.fail_on_regression)
     code = Exit.FINE
@@ -388,7 +388,7 @@ def measure(given: Given, printer: Printer) -> Exit:
 
 
 def wait_for_runs(api: Api, numbers: list[int], given: Given, printer: Printer) -> list[JsonObject]:
-    """All of them, once they have ended. Raises Failure."""
+    """The runs with these numbers, once all have ended. Raises Failure."""
     found: dict[int, JsonObject] = {}
     again = "speedtrack status"
 
@@ -431,7 +431,7 @@ def judge_measured(api: Api, place: Place, what: str, measured: JsonObject, give
 
 
 def sides_of(api: Api, place: Place, what: str, given: Given) -> JsonObject | None:
-    """What was measured of both ends of a range, or of a commit and its first parent; None without a parent."""
+    """The comparison of a range's ends, or of a commit with its first parent; None if it has no parent."""
     base, dots, head = what.partition("..")
     if not dots:
         commit = api.get(f"projects/{place.slug}/commits/{quote(what, safe='')}")

@@ -1,4 +1,4 @@
-"""What ends the command before its work is done: one line for people, and an exit code."""
+"""The failures that end a command: one line for people, and an exit code."""
 
 from enum import IntEnum
 
@@ -25,7 +25,7 @@ class Failure(Exception):
 
 
 class NoneTaken(Failure):
-    """The server took none of the results that were sent. ``refused``: the reasons."""
+    """The server stored none of the results that were sent. ``refused``: the reasons."""
 
     def __init__(self, message: str, refused: list[str]) -> None:
         super().__init__(message, Exit.NOT_DONE)
@@ -33,7 +33,7 @@ class NoneTaken(Failure):
 
 
 class ServerAway(Failure):
-    """The server does not answer now; it may do so later."""
+    """The server does not answer now, but may do so later."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Exit.SERVER)

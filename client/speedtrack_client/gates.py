@@ -1,4 +1,4 @@
-"""May a change pass? And what a summary of the answer says, in Markdown."""
+"""Decide whether a change passes, and summarise the answer in Markdown."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,19 +9,22 @@ LISTED = 50
 
 
 def worsening(row: Row) -> float:
-    """By how many percent it got worse; negative: better."""
+    """By how many percent a row got worse; negative: better."""
     ratio = row["ratio"]
     change = 0.0 if ratio is None else (ratio - 1) * 100
     return float(-change if row["better"] == "higher" else change)
 
 
 def regressions(rows: Sequence[Row], percent: float) -> list[Row]:
-    """What the server found to be worse, beyond noise, by so much or more."""
+    """The rows that the server found to be worse beyond noise, by at least so many percent."""
     return [row for row in rows if row["verdict"] == "worse" and worsening(row) >= percent]
 
 
 def gate_of(rows: Sequence[Row], percent: float | None) -> dict[str, Any] | None:
-    """As ``--json`` shows it; None: nothing is gated. Without rows nothing was found out, so nothing passes."""
+    """The decision as ``--json`` shows it; None if no gate was requested.
+
+    Without rows nothing was measured, so nothing passes.
+    """
     if percent is None:
         return None
     found = regressions(rows, percent)
@@ -52,7 +55,7 @@ def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
 
 
 def summary(document: dict[str, Any], rows: Sequence[Row], gate: dict[str, Any] | None, url: str) -> str:
-    """A job's summary or a note of a merge request."""
+    """The Markdown summary of a job, or note of a merge request."""
     passed = "" if gate is None else "✅ " if gate["passed"] else "❌ "
     lines = [f"### {passed}SpeedTrack: {verdict_line(rows, gate)}", ""]
     head, base = (document.get(side) for side in ("head", "base"))
@@ -80,7 +83,7 @@ def line_of(row: Row) -> str:
 
 
 def cell(text: str) -> str:
-    """Text of others, which must not become markup."""
+    """Text of others as a table cell, in which nothing is markup."""
     for sign in "\\`*_[]<>|":
         text = text.replace(sign, f"\\{sign}" if sign not in "<>" else {"<": "&lt;", ">": "&gt;"}[sign])
     return text.replace("\n", " ")

@@ -1,4 +1,4 @@
-"""Which server is asked, and with which token: the environment says it, else what ``speedtrack login`` stored."""
+"""Which server is asked with which token: by the environment, otherwise by what ``speedtrack login`` stored."""
 
 import json
 import os
@@ -17,14 +17,17 @@ URL, TOKEN = "SPEEDTRACK_URL", "SPEEDTRACK_TOKEN"
 
 @dataclass(frozen=True)
 class Login:
-    """A server, and the token for it; empty: only what is public can be read."""
+    """A server, and the token for it. An empty token: only what is public can be read."""
 
     url: str
     token: str
 
 
 def login_for(url_given: str | None) -> Login:
-    """A stored token is sent only to the server that it was stored for. Raises Failure."""
+    """The server to ask, and its token.
+
+    A stored token is sent only to the server that it was stored for. Raises Failure.
+    """
     stored = load()
     url = url_given or os.environ.get(URL) or stored["default"]
     if not url:
@@ -34,7 +37,7 @@ def login_for(url_given: str | None) -> Login:
 
 
 def normal(url: str) -> str:
-    """The address of a server as it is stored. Raises Failure."""
+    """A server's address in the form in which it is stored. Raises Failure."""
     text = url.strip()
     whole = text if "://" in text else f"https://{text}"
     try:
@@ -49,13 +52,13 @@ def normal(url: str) -> str:
 
 
 def is_open_to_listeners(url: str) -> bool:
-    """Would a token go over a network unencrypted?"""
+    """Return whether a token would be sent unencrypted over a network."""
     parsed = httpx.URL(url)
     return parsed.scheme == "http" and parsed.host not in ("localhost", "127.0.0.1", "::1")
 
 
 def clean(token: str) -> str:
-    """Raises Failure for what cannot be a header."""
+    """The token without white space around it. Raises Failure if it cannot be sent in a header."""
     text = token.strip()
     if not all("!" <= sign <= "~" for sign in text):
         raise misused("the token has characters that no token has: copy it again, `stpt_...`")
@@ -68,7 +71,7 @@ def place() -> Path:
 
 
 def load() -> dict[str, Any]:
-    """What is stored. Raises Failure."""
+    """The stored logins. Raises Failure."""
     empty: dict[str, Any] = {"default": "", "tokens": {}}
     try:
         found = json.loads(place().read_text())
@@ -82,14 +85,14 @@ def load() -> dict[str, Any]:
 
 
 def store(url: str, token: str) -> None:
-    """Keep a token, which nobody else may read, and make its server the usual one. Raises Failure."""
+    """Store a token, readable by this user alone, and make its server the default one. Raises Failure."""
     kept = load()
     kept["default"], kept["tokens"][url] = url, token
     save(kept)
 
 
 def forget(url: str) -> bool:
-    """Was there a token?"""
+    """Delete a server's token. Return whether there was one."""
     kept = load()
     was_there = kept["tokens"].pop(url, None) is not None
     kept["default"] = "" if kept["default"] == url else kept["default"]
@@ -98,7 +101,7 @@ def forget(url: str) -> bool:
 
 
 def save(kept: dict[str, Any]) -> None:
-    """Never visible half written, nor for a moment readable by others."""
+    """Write the logins so that the file is never half written, nor readable by others at any moment."""
     path = place()
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:

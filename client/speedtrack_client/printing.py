@@ -1,4 +1,4 @@
-"""What the command shows: tables on a terminal, plain columns where its output is piped, or JSON."""
+"""Print what a command shows: tables on a terminal, plain columns if the output is piped, or JSON."""
 
 import json
 import os
@@ -17,7 +17,7 @@ STEPS = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
 
 
 class Printer:
-    """Where results go (standard output), and what is said meanwhile (standard error)."""
+    """Prints results on standard output, and messages on standard error."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
@@ -35,7 +35,7 @@ class Printer:
         self.err.print(text)
 
     def table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """``titles``: with `>` before those of numbers."""
+        """Print a table. Titles of columns with numbers begin with `>`."""
         if self.as_json or not rows:
             return
         if self.out.is_terminal:
@@ -45,7 +45,7 @@ class Printer:
 
     @contextmanager
     def working(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Show how far something is: a moving line on a terminal, else a line for each change."""
+        """Show progress while the block runs: a moving line on a terminal, otherwise a line for each change."""
         if self.err.is_terminal:
             with self.err.status(Text(text)) as status:
                 yield lambda now: status.update(Text(now))
@@ -71,7 +71,7 @@ def rich_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Nothing is cut off, however long it is."""
+    """The table as text. Nothing is cut off, however long it is."""
     lines = [[title.removeprefix(">") for title in titles], *rows]
     widths = [max(len(line[place]) for line in lines) for place in range(len(titles))]
     numbers = [title.startswith(">") for title in titles]
@@ -87,7 +87,7 @@ def columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def ago(moment: str | None) -> str:
-    """How long something is past."""
+    """How long ago a moment was, in one unit; "never" without one."""
     if not moment:
         return "never"
     seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
@@ -103,5 +103,5 @@ def is_interactive() -> bool:
 
 
 def silence_pipe() -> None:
-    """After the reader of a pipe has gone, Python must not complain about it while it ends."""
+    """Prevent Python's complaint at the end of the process when the reader of a pipe has gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The git repository of the current directory: which project it is of, and which commits names mean there."""
+"""The git repository of the current directory: its project, and the commits that names mean there."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ OWN = ("HEAD", "@")  # names that mean something else, or nothing, in the server
 
 
 def git(*words: str) -> str:
-    """What git answers; nothing if it refuses, or is not there."""
+    """The output of git; empty if it fails or is not installed."""
     try:
         done = subprocess.run(["git", *words], capture_output=True, text=True, errors="replace", timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -21,7 +21,7 @@ def git(*words: str) -> str:
 
 
 def remotes() -> list[str]:
-    """The addresses of its remotes, `origin` first."""
+    """The addresses of the remotes, `origin` first."""
     lines = git("config", "--get-regexp", r"^remote\..*\.url$").splitlines()
     found = [
         (name.split(".", 1)[1].removesuffix(".url"), url) for name, _, url in (line.partition(" ") for line in lines)
@@ -31,13 +31,16 @@ def remotes() -> list[str]:
 
 
 def addresses() -> list[str]:
-    """By which the project is found: what the environment states, as in a job without a checkout, then the remotes."""
+    """The addresses by which the project is found.
+
+    First those that the environment states, as in a job without a checkout, then the remotes.
+    """
     stated = os.environ.get(REPOSITORY, "")
     return list(dict.fromkeys([*([normal(stated)] if stated else []), *remotes()]))
 
 
 def normal(url: str) -> str:
-    """A repository's host and path, which its addresses for HTTPS and SSH have in common."""
+    """The host and path of a repository, which are the same in its HTTPS and SSH addresses."""
     text = url.strip().rstrip("/")
     if "://" in text:
         scheme, _, rest = text.partition("://")
@@ -64,10 +67,10 @@ def project_of(remote_urls: Iterable[str], projects: Iterable[dict[str, Any]]) -
 
 
 def commit_of(name: str) -> str | None:
-    """The whole id of the commit that a name means here."""
+    """The full id of the commit that a name means here; None if it means none."""
     return git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or None
 
 
 def is_own(name: str) -> bool:
-    """Does the name, such as HEAD~2, mean a commit of this repository whatever the project is?"""
+    """Return whether the name, such as HEAD~2, means a commit of this repository whatever the project is."""
     return any(name == own or name.startswith((f"{own}~", f"{own}^", f"{own}@")) for own in OWN)

@@ -1,4 +1,4 @@
-"""Files of results: read here, understood by the server."""
+"""Send files of results: they are read here, and interpreted by the server."""
 
 import base64
 import io
@@ -13,7 +13,7 @@ LARGEST = 19 * 1024 * 1024  # bytes; the server takes 26 MB, and base64 makes a 
 
 
 def content_of(path: Path) -> bytes:
-    """A file, or a folder as a tar archive of its plain files. Raises Failure."""
+    """The bytes of a file, or of a tar archive of a folder's plain files. Raises Failure."""
     try:
         content = tar_of(path) if path.is_dir() else path.read_bytes()
     except OSError as e:
@@ -28,7 +28,7 @@ def content_of(path: Path) -> bytes:
 
 
 def tar_of(folder: Path) -> bytes:
-    """Without dates and owners, so that the same files are the same bytes."""
+    """A tar archive of a folder. It has no dates and owners, so that equal files give equal bytes."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w:gz") as archive:
         for one in sorted(folder.rglob("*")):
@@ -41,7 +41,7 @@ def tar_of(folder: Path) -> bytes:
 
 
 def send(api: Api, project: str, path: Path, said: dict[str, Any]) -> dict[str, Any]:
-    """What the server says became of a file. Raises Failure."""
+    """The server's report on a file. Raises Failure."""
     content = base64.b64encode(content_of(path)).decode()
     name = path.resolve().name
     try:

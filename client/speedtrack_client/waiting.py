@@ -1,4 +1,7 @@
-"""Ask until something has ended. A server that is away for some minutes, as while it is upgraded, is waited for."""
+"""Ask repeatedly until something has ended.
+
+If the server is away for some minutes, as during an upgrade, go on waiting.
+"""
 
 import time
 from collections.abc import Callable
@@ -15,7 +18,10 @@ T = TypeVar("T")
 def until(
     ask: Callable[[], T], is_ended: Callable[[T], bool], show: Callable[[T], object], most_s: float, again: str
 ) -> T:
-    """The answer at the end. ``again``: the command that shows it later. Raises Failure."""
+    """The answer for which ``is_ended`` is true. Raises Failure after ``most_s`` seconds.
+
+    ``show`` is called with each answer. ``again``: the command that shows the answer later, for the message.
+    """
     deadline, pause_s, away_since = time.monotonic() + most_s, FIRST_S, None
     while True:
         try:

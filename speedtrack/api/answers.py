@@ -1,4 +1,4 @@
-"""What the calls of runners are answered (docs/result-format.md)."""
+"""The answers to calls of runners (docs/result-format.md)."""
 
 from typing import Any
 
@@ -12,18 +12,18 @@ class RunnerRefusal(BaseModel):
 
 
 class Nothing(BaseModel):
-    """It is stored."""
+    """The answer to a call whose document was stored."""
 
 
 class Known(BaseModel):
-    """Which machine the token belongs to."""
+    """The machine that the token belongs to."""
 
     machine: str
     queue: str = Field(description="name of its queue at the broker")
 
 
 class Whose(BaseModel):
-    """Whose token it is, and what answers."""
+    """The machine that the token belongs to, and the server that answers."""
 
     machine: str
     version: str = Field(description="release of the server")

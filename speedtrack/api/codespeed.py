@@ -37,7 +37,10 @@ class Adding(Protocol):
 
 
 def adds(add: Adding) -> Any:
-    """A view that lets the caller in, and answers with Codespeed's statuses and texts."""
+    """Make a view of a function that adds results.
+
+    It lets the caller in, and answers with Codespeed's statuses and texts.
+    """
 
     @csrf_exempt
     @require_POST
@@ -62,7 +65,7 @@ def adds(add: Adding) -> Any:
 
 
 def allowed_caller(request: HttpRequest, token: str) -> Caller:
-    """The caller, who is within the allowance of programs. Raises UnknownToken and TooMany."""
+    """The caller, after taking a request from the allowance of programs. Raises UnknownToken and TooMany."""
     try:
         caller = caller_of(request, token)
     except UnknownToken:
@@ -79,7 +82,7 @@ def standing_of(request: HttpRequest) -> Standing:
 
 
 def caller_of(request: HttpRequest, token: str) -> Caller:
-    """Whoever has the token: in the address, or in the header Authorization. Raises UnknownToken."""
+    """The owner of the token in the address or in the header Authorization. Raises UnknownToken."""
     given = token or request.GET.get("token", "") or token_in_header(request.headers.get("Authorization", ""))
     if given and not UNSTORABLE.search(given):
         return tokens.find(given, client_address(request))
@@ -89,7 +92,7 @@ def caller_of(request: HttpRequest, token: str) -> Caller:
 
 
 def token_in_header(header: str) -> str:
-    """Of ``Bearer``, or the password of ``Basic``; its user, if there is no password."""
+    """The token of ``Bearer``, or the password of ``Basic`` (or its user, if there is no password)."""
     kind, _, rest = header.partition(" ")
     if kind.lower() == "bearer":
         return rest.strip()
@@ -117,7 +120,7 @@ def add_json_results(request: HttpRequest, caller: Caller) -> str:
 
 
 def add(caller: Caller, items: list[dict[str, Any]]) -> None:
-    """Store the results that are right, of each project. Raises BadResult for the first one that is not."""
+    """Store the valid results of each project. Raises BadResult for the first result that is not valid."""
     for item in items:
         codespeed.check(item)
     kept, refusal = 0, ""
@@ -135,7 +138,10 @@ def add(caller: Caller, items: list[dict[str, Any]]) -> None:
 
 
 def by_project(caller: Caller, items: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Project, list[Mapping[str, Any]]]]:
-    """The results of each project that the caller may send to. Raises BadResult, or Refused, before any is stored."""
+    """The results grouped by project, all of which the caller may send to.
+
+    Raises BadResult or Refused, before any result is stored.
+    """
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for item in items:
         groups.setdefault(str(item["project"]), []).append(item)
@@ -143,7 +149,7 @@ def by_project(caller: Caller, items: Iterable[Mapping[str, Any]]) -> Iterable[t
 
 
 def project_named(caller: Caller, name: str) -> Project:
-    """By slug, or else by its name. Raises BadResult and Refused."""
+    """The project with this slug, otherwise with this name. Raises BadResult and Refused."""
     visible = access.visible(caller) if not UNSTORABLE.search(name) else Project.objects.none()
     found = visible.filter(slug=name).first() or visible.filter(name=name).order_by("pk").first()
     if found is None:
@@ -169,7 +175,7 @@ def take(caller: Caller, project: Project, items: list[Mapping[str, Any]]) -> Re
 
 
 def words_of(report: Report, items: list[Mapping[str, Any]]) -> str:
-    """The first refusal, in Codespeed's words where it has some."""
+    """The first refusal as a sentence, in Codespeed's words where it has some."""
     first = report.refused[0]
     if first.pointer.endswith("/machine") and "there is no machine" in first.detail:
         return FOR_FIRST_USE.format(items[first.index]["environment"])

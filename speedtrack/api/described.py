@@ -12,7 +12,11 @@ from speedtrack import problems
 
 
 class DescribedAPI(NinjaAPI):
-    """``refusal``: the document of all refusals. ``every``: their statuses; ``of_writes``: those of writes only."""
+    """An API whose OpenAPI lists the refusals of each operation.
+
+    ``refusal``: the document of all refusals. ``every``: the statuses of all operations; ``of_writes``: those of
+    writing ones only.
+    """
 
     refusal: type[BaseModel]
     refusal_type = "application/json"
@@ -20,7 +24,7 @@ class DescribedAPI(NinjaAPI):
     of_writes: Sequence[int] = ()
 
     def get_openapi_operation_id(self, operation: Operation) -> str:
-        """The name of its function, which is unique: names of modules may change."""
+        """The name of the operation's function, which is unique; names of modules may change."""
         return operation.view_func.__name__
 
     def get_openapi_schema(self, *, path_prefix: str | None = None, path_params: Any = None) -> OpenAPISchema:

@@ -35,7 +35,7 @@ Answer = dict[str, Any]
 
 
 class TokenInHeader(HttpBearer):
-    """``Authorization: Bearer <machine token>``; its machine becomes ``request.auth``."""
+    """Authenticates by ``Authorization: Bearer <machine token>``; the machine becomes ``request.auth``."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Machine:
         used = MachineToken.of(token)
@@ -69,7 +69,7 @@ def hello(request: MachineRequest, hello: Hello) -> Answer:
 
 @api.get("me", response=Whose)
 def me(request: MachineRequest) -> Answer:
-    """What a runner asks to find out whether it could work: whose token it has, and this server's release and clock."""
+    """Answer whose token it is, with this server's release and clock: a runner checks by it whether it could work."""
     return {"machine": request.auth.name, "version": speedtrack.__version__, "time": time.time()}
 
 
@@ -153,7 +153,7 @@ TAR = {"responses": {200: {"content": {"application/x-tar": {"schema": {"type": 
 
 @api.get("runs/{run_id}/source/{sha}", openapi_extra=TAR)
 def source(request: MachineRequest, run_id: int, sha: str, token: int) -> StreamingHttpResponse:
-    """The files of one side's commit of a held run, as a tar."""
+    """The files of the commit on one side of a held run, as a tar."""
     run = queue.held_run_unlocked(request.auth, run_id, token)
     if sha not in {run.commit.sha, run.base.sha if run.base else None}:
         raise RepositoryError(f"run {run_id} does not build {sha}")
@@ -198,13 +198,13 @@ def refuse_no_token(request: HttpRequest, error: AuthenticationError) -> HttpRes
 
 @api.exception_handler(ValidationError)
 def refuse_wrong_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
-    """422 with the wrong places of the document, and what is expected there."""
+    """The answer 422 with the wrong places of the document, and what is expected there."""
     places = [f"{place_in_document(e['loc'])}: {e['msg']}" for e in error.errors]
     return JsonResponse({"error": "; ".join(places[:10])}, status=422)
 
 
 def place_in_document(location: tuple[str | int, ...]) -> str:
-    """A place in the body (pydantic's location begins with the name of the argument), or a part of the address."""
+    """A place in the body or in the address as text. pydantic's location begins with the argument's name."""
     where, *parts = location
     return ".".join(str(part) for part in (parts[1:] if where == "body" else parts)) or "document"
 

@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 @csrf_exempt
 @require_POST
 def hook(request: HttpRequest, hook_id: str) -> JsonResponse:
-    """202 for every call that is signed, also for what is ignored: some forges end a webhook that answers 4xx.
+    """Answer 202 to every signed call, even to ignored ones: some forges disable a webhook that answers 4xx.
 
-    429, before the body is read, for more than HOOK_RATE calls a minute: polling finds what was pushed meanwhile.
+    Answer 429, before the body is read, beyond HOOK_RATE calls a minute: polling finds what was pushed meanwhile.
     """
     project = get_object_or_404(Project.objects.tracked(), hook_id=hook_id)
     if settings.HOOK_RATE:
@@ -51,7 +51,7 @@ def hook(request: HttpRequest, hook_id: str) -> JsonResponse:
 
 
 def named_provider(request: HttpRequest) -> str:
-    """The forge that a call says to be from, right or wrong."""
+    """The forge that a call claims to be from, which may be wrong."""
     try:
         return provider_of(Call(request.headers, b"", 0.0)).name
     except BadSignature:

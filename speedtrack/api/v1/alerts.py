@@ -113,7 +113,7 @@ def decide(request: Call, alert_id: Path[Id], decision: AlertDecision) -> Answer
 
 
 def user_named(name: str) -> User | None:
-    """The user; None of an empty name. Raises Invalid."""
+    """The user with this name; None for an empty name. Raises Invalid."""
     if not name:
         return None
     found = User.objects.filter(username=name, is_active=True).first()
@@ -183,7 +183,7 @@ def machine_named(project: Project, order: MuteOrder) -> Machine | None:
 
 
 def check_muted(project: Project, order: MuteOrder) -> None:
-    """Raises Invalid for a benchmark or a metric that does not exist: the mute would match nothing."""
+    """Raise Invalid for a benchmark or a metric that does not exist: the mute would match nothing."""
     if order.benchmark and not project.benchmarks.filter(name=order.benchmark).exists():
         raise Invalid(f"{project.slug} has no benchmark {order.benchmark!r}", field="benchmark")
     if order.metric and not project.series.filter(metric=order.metric).exists():

@@ -24,7 +24,7 @@ router = Router(tags=["Annotations"])
 
 
 def visible_annotations(request: Call) -> QuerySet[Annotation]:
-    """Those of projects that the caller may see, and those that concern all."""
+    """Annotations of projects that the caller may see, and those that concern all projects."""
     visible = Q(project=None) | Q(project__in=access.visible(request.auth))
     return Annotation.objects.filter(visible).select_related("project", "commit", "author")
 

@@ -1,4 +1,4 @@
-"""What programs ask the machines for."""
+"""What programs can ask the machines to measure."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ MOST_IDS = 1000
 
 
 def queue(project: Project, order: RunsOrder) -> QueuedRuns:
-    """Queue what is asked for. Raises NoSuchThing, RepositoryError or DefinitionError."""
+    """Queue the requested runs. Raises NoSuchThing, RepositoryError or DefinitionError."""
     selection = selection_of(project, order)
     last = Run.objects.aggregate(last=Max("pk"))["last"] or 0
     queued = tracking.queue_by_hand(selection)
@@ -30,7 +30,10 @@ def queue(project: Project, order: RunsOrder) -> QueuedRuns:
 
 
 def selection_of(project: Project, order: RunsOrder) -> RunSelection:
-    """Without fetching: a thread of the web server may not wait for minutes."""
+    """The benchmarks, machines and commits of an order.
+
+    Nothing is fetched: a thread of the web server may not wait for minutes.
+    """
     first, *others = order.commits or [order.range or order.branch or order.releases or ""]
     thinning = Thinning(order.every, halves=order.halves) if order.range else Thinning()
     found = tracking.choose(
@@ -65,7 +68,7 @@ def pull_or_404(project: Project, number: int) -> PullRequest:
 
 
 def dry_run_of(request: Call, project: Project, order: RunsOrder) -> str:
-    """Do what is asked for, for a dry run. Return a message. Raises as ``queue`` and ``approve``."""
+    """Do what is requested, for a dry run. Return a message. Raises as ``queue`` and ``approve`` do."""
     if order.pull_request is not None:
         pull = pull_or_404(project, order.pull_request)
         pullrequests.approve_as_fetched(pull, order.head or "", user_of(request))
@@ -75,12 +78,12 @@ def dry_run_of(request: Call, project: Project, order: RunsOrder) -> str:
 
 
 def words_of(order: RunsOrder) -> str:
-    """What was asked for, for the audit log."""
+    """The order in words, for the audit log."""
     return order.range or order.branch or order.releases or ", ".join(order.commits or [])
 
 
 def first_waiting(runs: QuerySet[Run], machines: Sequence[int], count: int) -> dict[int, list[Run]]:
-    """Of each machine the waiting runs that have the highest priority."""
+    """By machine id: its waiting runs with the highest priority, at most ``count``."""
     place = Window(
         RowNumber(), partition_by="machine", order_by=[F("priority").desc(), F("rank").desc(), F("pk").asc()]
     )

@@ -42,7 +42,7 @@ def list_bisections(request: Call, slug: str, paging: Query[Paging]) -> Page[Bis
 
 @router.get("bisections/{bisection_id}", response=BisectionDetails, summary="Read a bisection")
 def read_bisection(request: Call, bisection_id: Path[Id]) -> BisectionDetails:
-    """A bisection with what is known of each benchmark."""
+    """A bisection with the answers about each benchmark so far."""
     found = bisection_or_404(request, bisection_id)
     shas = dict(Commit.objects.filter(pk__in=[found.before_id, *found.path]).values_list("pk", "sha"))
     stored = bisecting.stored_searches(found)
@@ -75,8 +75,8 @@ def known_bisections() -> QuerySet[Bisection]:
 def begin_bisection(request: Call, slug: str, order: BisectionOrder) -> Answer:
     """Search by pairs for the commit at which benchmarks changed. Needs the scope `runs` and the role maintainer.
 
-    If the same is under way, that one is the answer. Of a dry run the answer is 200: what would be queued first, and
-    about how long the whole takes.
+    If an equal bisection is under way, the answer is that one. A dry run answers 200 with what would be queued first,
+    and about how long the whole search would take.
     """
     project = project_or_404(request, slug)
     require(request, Role.MAINTAINER, project, Scope.RUNS)
@@ -93,7 +93,7 @@ def begin_bisection(request: Call, slug: str, order: BisectionOrder) -> Answer:
 
 
 def begin(request: Call, project: Project, order: BisectionOrder) -> Bisection:
-    """Raises Invalid, NotMeasurable, NoSuchThing or DefinitionError."""
+    """Begin a bisection by the order's names. Raises Invalid, NotMeasurable, NoSuchThing or DefinitionError."""
     before = commit_given(project, order.before, field="before")
     commit = commit_given(project, order.commit, field="commit")
     machine = tracking.machines_to_measure(project, order.machine)[0]

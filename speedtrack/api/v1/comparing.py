@@ -1,4 +1,4 @@
-"""Any two commits, by what was measured of each."""
+"""Compare any two commits, by what was measured of each."""
 
 from typing import Annotated
 
@@ -31,7 +31,7 @@ class ComparisonQuery(Schema):
 
 @router.get("projects/{slug}/compare", response=ComparisonDocument, summary="Compare two measured commits")
 def compare(request: Call, slug: str, query: Query[ComparisonQuery]) -> ComparisonDocument:
-    """What every benchmark says of two commits that were measured, with intervals and verdicts."""
+    """Compare two measured commits by every benchmark that both have, with intervals and verdicts."""
     project = project_or_404(request, slug)
     base, head = (commit_given(project, getattr(query, side), parameter=side) for side in ("base", "head"))
     machine = machine_of(base, head, query.machine)
@@ -42,7 +42,7 @@ def compare(request: Call, slug: str, query: Query[ComparisonQuery]) -> Comparis
 
 
 def machine_of(base: Commit, head: Commit, name: str | None) -> Machine | None:
-    """The named machine, or the one that measured most of both commits. Raises Invalid."""
+    """The named machine, otherwise the one that has measured most of both commits. Raises Invalid."""
     if name:
         named = Machine.objects.filter(name=name).first()
         if named is None:

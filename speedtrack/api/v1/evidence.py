@@ -1,4 +1,4 @@
-"""What stands behind numbers and verdicts: imports, checks of canaries, profiles, latencies, noise."""
+"""The evidence behind numbers and verdicts: imports, checks of canaries, profiles, latencies, noise."""
 
 from typing import Annotated
 
@@ -60,7 +60,7 @@ def runs_of(one: Import) -> int:
 
 @router.get("machines/{name}/canary-checks", response=Page[CanaryCheckDocument], summary="List checks of canaries")
 def list_canary_checks(request: Call, name: str, paging: Query[Paging]) -> Page[CanaryCheckDocument]:
-    """What the runs of a machine's canaries said of the machine, the newest first."""
+    """What the runs of a machine's canaries have shown about the machine, the newest first."""
     rows = CanaryCheck.objects.filter(
         canary__machine=machine_or_404(name), canary__project__in=access.visible(request.auth)
     ).select_related("canary__machine", "canary__project")
@@ -71,7 +71,7 @@ def list_canary_checks(request: Call, name: str, paging: Query[Paging]) -> Page[
 
 @router.get("runs/{run_id}/profiles", response=Page[ProfileDocument], summary="List profiles of a run")
 def list_profiles(request: Call, run_id: Path[Id], paging: Query[Paging]) -> Page[ProfileDocument]:
-    """Of each side and benchmark, the newest first."""
+    """The profiles of each side and benchmark, the newest first."""
     rows = known_profiles().filter(attempt__run=run_or_404(request, run_id)).defer("folded")
     return page_of(request, rows, paging, lambda some: map(ProfileDocument.of, some))
 
@@ -91,7 +91,7 @@ def known_profiles() -> QuerySet[Profile]:
 
 
 class LatencyQuery(Schema):
-    """Of what the latencies are."""
+    """Which latencies to read."""
 
     commit: Annotated[str, Field(min_length=1, max_length=250, description="a commit id, tag or branch")]
     benchmark: Annotated[str, Field(min_length=1, max_length=100, description="name of a benchmark")]
@@ -123,7 +123,10 @@ def read_latency(request: Call, slug: str, query: Query[LatencyQuery]) -> Latenc
 
 
 def curve_of(found: latencies.Latencies) -> list[Quantile]:
-    """From the fastest requests to the slowest, closer together towards these, as far as there are requests."""
+    """The percentile curve, from the fastest requests to the slowest, with more points near the slowest.
+
+    It ends where too few requests are left.
+    """
     if not found.trials:
         return []
     whole = found.together

@@ -31,7 +31,7 @@ Words = Annotated[
 
 
 class FileOrder(Order):
-    """A file as a tool wrote it, and what it does not say itself."""
+    """A file as a tool wrote it, and what the file does not state."""
 
     name: Sent = Field(min_length=1, max_length=255, description="of the file", examples=["bench.txt"])
     content: str = Field(
@@ -62,7 +62,7 @@ class FileOrder(Order):
 
 
 class FileReport(Document):
-    """What became of a file."""
+    """The result of sending a file."""
 
     taken: int = Field(description="results that are stored now")
     unchanged: int = Field(description="results that were stored before")
@@ -98,7 +98,7 @@ def send_file(
 
 
 def contents_of(order: FileOrder) -> Contents:
-    """Raises Invalid."""
+    """The contents of the sent file. Raises Invalid."""
     if order.format not in importing.formats():
         raise Invalid(f"there is no format {order.format!r}: {', '.join(importing.formats())}", field="format")
     try:
@@ -112,7 +112,7 @@ def contents_of(order: FileOrder) -> Contents:
 
 
 def report_of(request: Call, contents: Contents, prepared: Sequence[Prepared], order: FileOrder) -> FileReport:
-    """Store what is right, in the caller's transaction. Raises NoneTaken."""
+    """Store the valid results, in the caller's transaction. Return the report. Raises NoneTaken."""
     outcome = Outcome()
     for parcel, one in zip(contents.parcels, prepared, strict=True):
         outcome.add(parcel, taking.store(one))

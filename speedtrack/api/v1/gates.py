@@ -62,7 +62,7 @@ def list_comparisons(request: Call, slug: str, paging: Query[Paging]) -> Page[Pa
     summary="Read a paired comparison",
 )
 def read_comparison(request: Call, slug: str, comparison_id: Path[Id]) -> PairedComparisonDocument:
-    """How far it is, and its verdict per benchmark once it has ended."""
+    """The progress of a comparison, and its verdict for each benchmark once it has ended."""
     return document_of(comparison_or_404(request, slug, comparison_id))
 
 
@@ -105,7 +105,7 @@ def rows_of(one: PairedComparison, runs: Sequence[Run]) -> list[PairedRow]:
 
 
 def worst_of(rows: Sequence[PairedRow]) -> str | None:
-    """The worst verdict; None without rows."""
+    """The worst verdict among the rows; None without rows."""
     found: dict[str, list[PairedRow]] = defaultdict(list)
     for row in rows:
         found[row.verdict].append(row)

@@ -89,7 +89,7 @@ def list_benchmarks(
 
 
 class SeriesFilters(Schema):
-    """What a list of series, or of what belongs to series, is narrowed to."""
+    """Filters of a list of series, or of a list whose rows belong to series."""
 
     benchmark: Annotated[str | None, Field(max_length=100, description="name of a benchmark")] = None
     metric: Annotated[str | None, Field(max_length=60, description="name of a metric")] = None
@@ -97,7 +97,7 @@ class SeriesFilters(Schema):
     environment: Annotated[str | None, Field(max_length=80, description="digest of an environment")] = None
 
     def of(self, before: str = "") -> Q:
-        """The condition; ``before``: how the rows reach their series, as `series__`."""
+        """The condition for rows. ``before``: the path from a row to its series, such as `series__`."""
         columns = {"benchmark__name": self.benchmark, "metric": self.metric, "machine__name": self.machine}
         columns["environment__digest"] = self.environment
         return Q(**{f"{before}{column}": value for column, value in columns.items() if value is not None})
@@ -165,7 +165,7 @@ def read_points(request: Call, series_id: Path[Id], query: Query[PointsQuery]) -
 
 
 def stretch_of(series: Series, branch: Branch, query: PointsQuery) -> tuple[int, int]:
-    """From which position to which one is asked for."""
+    """The first and the last position that the query asks for."""
     places = Position.objects.filter(branch=branch)
     head: int | None = places.aggregate(last=Max("number"))["last"]
     last = -1 if head is None else head

@@ -48,7 +48,7 @@ CONFLICTS = (machines.NotPossible, deliveries.NotPossible, tracking.NoSuchThing)
 def done(
     request: Call, order: Tried, action: str, target: object, verb: Callable[[], object], project: Project | None = None
 ) -> Answer:
-    """Do a verb and note it in the audit log; a dry run is undone, and noted nowhere. Raises Invalid and Conflict."""
+    """Do a verb and note it in the audit log; a dry run is rolled back and not noted. Raises Invalid and Conflict."""
     try:
         if order.dry_run:
             return OK, Outcome.of(outlook(verb))
@@ -62,7 +62,7 @@ def done(
 
 
 def machine_to_change(request: Call, name: str) -> Machine:
-    """Raises Refused unless the caller is an operator, with the scope `settings`."""
+    """The machine. Raises Refused unless the caller is an operator with the scope `settings`."""
     access.require_operator(request.auth)
     if Scope.SETTINGS not in request.auth.scopes:
         raise access.Refused("this token has no scope `settings`: make one that has it in your settings")

@@ -1,4 +1,4 @@
-"""``/api/v1/openapi.json``, and a page made of it."""
+"""``/api/v1/openapi.json``, and the page made from it."""
 
 from functools import cache
 

@@ -36,7 +36,7 @@ router = Router(tags=["Projects"])
 
 @router.get("", response=Installation, summary="What answers here, and to whom")
 def installation(request: Call) -> Installation:
-    """Which release answers, and whose token it was called with: a program's check of its settings."""
+    """Which release answers, and whose token it was called with: programs check their settings by it."""
     user = request.auth.user
     return Installation(
         name="SpeedTrack",

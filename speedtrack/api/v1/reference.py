@@ -1,4 +1,4 @@
-"""The reference: every operation as OpenAPI describes it, with an example of its answer and a line for curl.
+"""The page of the API: every operation as OpenAPI describes it, with an example of its answer and a line for curl.
 
 The examples name what this installation has, as far as the reader may see it, so that the lines work as they stand.
 """
@@ -29,7 +29,10 @@ ENDLESS = 2**31 - 1  # a bound from here on is that of a column, not worth a wor
 
 @dataclass(frozen=True)
 class Field:
-    """A parameter, or a field of a document. ``document``: the name of the one that is its value, or in its list."""
+    """A parameter, or a field of a document.
+
+    ``document``: the name of the document that is its value or in its list.
+    """
 
     name: str
     kind: str
@@ -69,7 +72,7 @@ class Reference:
 
 
 def reference_of(schema: Schema, caller: Caller) -> Reference:
-    """``schema``: that of OpenAPI."""
+    """The operations of an OpenAPI ``schema`` by subject, with examples for this caller."""
     known = schema["components"]["schemas"]
     examples = Examples(caller)
     groups: dict[str, list[ReferenceOperation]] = {}
@@ -107,7 +110,7 @@ def operation_of(method: str, path: str, operation: Schema, known: Schema, examp
 
 
 def document_in(answer: Schema) -> str:
-    """The name of the document that an answer has; empty without one."""
+    """The name of the document in an answer; empty if it has none."""
     return next((name_in(content["schema"]) for content in answer.get("content", {}).values()), "")
 
 
@@ -122,14 +125,14 @@ def fields_of(document: Schema) -> Iterator[Field]:
 
 
 def name_in(schema: Schema) -> str:
-    """The name of the document that a schema refers to, itself, in a list, or instead of null; empty if to none."""
+    """The name of the document that a schema refers to, itself, in a list, or instead of null; empty without one."""
     parts = [schema, schema.get("items", {}), *schema.get("anyOf", [])]
     found = next((part["$ref"] for part in parts if "$ref" in part), "")
     return str(found).rpartition("/")[2]
 
 
 def kind_of(schema: Schema) -> str:
-    """The type of a value in words."""
+    """The type of a schema's values in words."""
     if "anyOf" in schema:
         return " or ".join(kind_of(part) for part in schema["anyOf"])
     if "$ref" in schema:
@@ -177,7 +180,10 @@ NAMED = {
 
 
 class Examples:
-    """What the lines name: of this installation, as the caller may see it; else words in capitals."""
+    """The names that examples use.
+
+    They are of this installation, as far as the caller may see them, otherwise words in capitals.
+    """
 
     def __init__(self, caller: Caller) -> None:
         visible = access.visible(caller)
@@ -225,7 +231,7 @@ class Examples:
         }
 
     def line(self, method: str, path: str, operation: Schema, body: Schema) -> str:
-        """A line for a shell, whose environment has the token."""
+        """The shell line that calls an operation; the environment of the shell has the token."""
         own = self.of_operations.get(operation["operationId"], {})
         known = self.known | {name: pk for name, pk in own.items() if pk}
         query = {}
@@ -250,7 +256,7 @@ class Examples:
         return short if len(short) <= LONGEST_LINE else " \\\n  ".join(words)
 
     def body(self, schema: Schema) -> dict[str, Any]:
-        """The fields of a body that have examples; ``main`` stands for the default branch."""
+        """The fields of a body that have examples. ``main`` is replaced by the default branch."""
         shown = {name: one["examples"][0] for name, one in schema["properties"].items() if "examples" in one}
         shown |= {name: value for name, value in self.values.items() if name in shown}
         return {

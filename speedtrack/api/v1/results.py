@@ -27,7 +27,7 @@ EXAMPLE = {"schema": document.SCHEMA, "commit": "main", "machine": "ci", "result
 
 
 def described_batch() -> dict[str, Any]:
-    """The schema of a body, with what the page of the API shows as an example."""
+    """The JSON schema of a body, with the example that the page of the API shows."""
     schema = document.schema_of_batch()
     for name, value in EXAMPLE.items():
         schema["properties"][name]["examples"] = [value]
@@ -38,7 +38,7 @@ BODY = {"requestBody": {"required": True, "content": {"application/json": {"sche
 
 
 class RefusedResult(Document):
-    """A result that was not taken."""
+    """A result that was not stored."""
 
     index: Annotated[int, Field(description="its place among the results, from 0")]
     pointer: Annotated[str, Field(description="JSON pointer (RFC 6901) to the field at fault")]
@@ -46,7 +46,7 @@ class RefusedResult(Document):
 
 
 class ResultsReport(Document):
-    """What became of a batch."""
+    """The result of sending a batch."""
 
     taken: Annotated[int, Field(description="results that are stored now")]
     unchanged: Annotated[int, Field(description="results that were stored before")]
@@ -89,7 +89,7 @@ def send_results(
 
 
 def report_of(request: Call, prepared: taking.Prepared, all_or_nothing: bool) -> ResultsReport:
-    """Store what is right. Raises NoneTaken."""
+    """Store the valid results. Return the report. Raises NoneTaken."""
     report = taking.store(prepared, all_or_nothing)
     if report.refused and not report.taken and not report.unchanged:
         raise none_taken(report.refused, len(prepared.batch.results))
@@ -100,7 +100,7 @@ def report_of(request: Call, prepared: taking.Prepared, all_or_nothing: bool) ->
 
 
 def none_taken(refused: Sequence[Refusal], sent: int) -> NoneTaken:
-    """With all results at fault."""
+    """The refusal that lists all results at fault."""
     first, count = refused[0], len(refused)
     what = f"{count} results are refused, so none was taken" if count < sent else "every result is refused"
     errors = [{"pointer": one.pointer, "detail": one.detail} for one in refused]

@@ -1,4 +1,7 @@
-"""Which commit a name means: a branch stands for its head, a tag for its commit, hexadecimal digits for an id."""
+"""Find the commit that a name means.
+
+A branch stands for its head, a tag for its commit, hexadecimal digits for an id.
+"""
 
 import re
 
@@ -12,7 +15,7 @@ LONGEST = 250
 
 
 def commit_named(project: Project, name: str) -> Commit:
-    """The commit. Raises Http404."""
+    """The commit that a name means. Raises Http404."""
     if len(name) <= LONGEST:
         branch = Branch.objects.filter(project=project, name=name).select_related("head").first()
         if branch and branch.head:
@@ -51,7 +54,7 @@ def branch_given(project: Project, name: str | None) -> Branch:
 
 
 def position_given(branch: Branch, project: Project, name: str, parameter: str) -> int:
-    """The place on a branch of a commit that a parameter names. Raises Invalid."""
+    """The position on a branch of the commit that a parameter names. Raises Invalid."""
     commit = commit_given(project, name, parameter=parameter)
     found = Position.objects.filter(branch=branch, commit=commit).values_list("number", flat=True).first()
     if found is None:

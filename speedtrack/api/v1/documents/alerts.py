@@ -91,7 +91,7 @@ class AlertDocument(Document):
 
 
 def alert_fields(one: Alert) -> dict[str, Any]:
-    """``one`` as ``alerts_with_changes`` reads it."""
+    """The fields of an alert's document. ``one`` is loaded as ``alerts_with_changes`` does."""
     changes = sorted(one.change_points.all(), key=lambda change: (change.rank, change.pk))
     return {
         "id": one.pk,

@@ -1,4 +1,4 @@
-"""What documents are made of."""
+"""The base classes and types of all documents."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -12,7 +12,7 @@ LARGEST_ID = 2**63 - 1
 
 
 def in_utc(time: datetime) -> datetime:
-    """Raises ValueError for a time that only its zone keeps within the years that there are."""
+    """The time in UTC. Raises ValueError if its zone moves it out of the years that can be stored."""
     try:
         return time.astimezone(UTC)
     except OverflowError:
@@ -23,19 +23,19 @@ Time = Annotated[AwareDatetime, AfterValidator(in_utc)]  #: RFC 3339, in UTC
 
 
 class Document(BaseModel):
-    """What the API answers."""
+    """The base of documents that the API answers."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class Order(BaseModel):
-    """What somebody sends: an unknown field is an error, as it would be a misspelt one."""
+    """The base of documents that clients send. An unknown field is an error, because it may be a misspelt one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Tried(Order):
-    """An order that may be tried first."""
+    """The base of orders that may be tried first."""
 
     dry_run: bool = Field(
         False, description="change nothing, and answer what would be changed and queued, and how long that takes"
@@ -43,7 +43,7 @@ class Tried(Order):
 
 
 def storable(text: str) -> str:
-    """Raises ValueError for a text that PostgreSQL cannot hold."""
+    """The text unchanged. Raises ValueError if PostgreSQL cannot hold it."""
     if UNSTORABLE.search(text):
         raise ValueError("a zero byte or half a surrogate pair cannot be stored: leave it out")
     return text

@@ -64,7 +64,7 @@ class OneSided(Document):
 
 
 class ComparisonDocument(Document):
-    """What every benchmark says that both commits were measured with: first what differs, the largest first."""
+    """The comparison of two commits by every benchmark that both have; what differs comes first, the largest first."""
 
     project: str
     base: str = Field(description="commit id")

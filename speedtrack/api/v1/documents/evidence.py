@@ -1,4 +1,4 @@
-"""What stands behind numbers and verdicts: imports, bisections, checks of canaries, profiles, latencies, noise."""
+"""The evidence behind numbers and verdicts: imports, bisections, checks of canaries, profiles, latencies, noise."""
 
 import zlib
 from typing import Any
@@ -64,7 +64,7 @@ class BisectionDocument(Document):
 
 
 def bisection_fields(one: Bisection) -> dict[str, Any]:
-    """``one`` with its project, machine, both commits, and who asked."""
+    """The fields of a bisection's document. ``one`` has its project, machine, commits and asker loaded."""
     return {
         "id": one.pk,
         "project": one.project.slug,
@@ -82,7 +82,7 @@ def bisection_fields(one: Bisection) -> dict[str, Any]:
 
 
 class BisectionOrder(Tried):
-    """Between which two commits to search, on what grounds."""
+    """The two commits to search between, and how."""
 
     before: Sent = Field(
         min_length=1, max_length=250, description="the older end: a commit id, tag or branch", examples=["8.0.0"]
@@ -94,7 +94,7 @@ class BisectionOrder(Tried):
 
 
 class BisectionAnswerDocument(Document):
-    """What all pairs of the older end and a commit say of a benchmark."""
+    """What all pairs of the older end and a commit show about a benchmark."""
 
     sha: str
     answer: str = Field(
@@ -141,7 +141,7 @@ class SearchDocument(Document):
 
 
 class BisectionDetails(BisectionDocument):
-    """A bisection with what is known of each benchmark, and its runs."""
+    """A bisection with its runs and the answers about each benchmark so far."""
 
     searches: list[SearchDocument]
     runs: list[int] = Field(description="ids of the paired runs, oldest first")
@@ -150,7 +150,7 @@ class BisectionDetails(BisectionDocument):
 
 
 class CanaryCheckDocument(Document):
-    """What one run of a machine's canary says of the machine."""
+    """What one run of a machine's canary shows about the machine."""
 
     id: int
     machine: str
@@ -180,7 +180,7 @@ class CanaryCheckDocument(Document):
 
 
 class ProfileDocument(Document):
-    """Where one side's server spends its time under a benchmark, or why that is not known."""
+    """Where one side's server spends its time under a benchmark, or the reason why that is not known."""
 
     id: int
     run: int
@@ -201,7 +201,7 @@ class ProfileDocument(Document):
 
 
 def profile_fields(one: Profile) -> dict[str, Any]:
-    """``one`` with its attempt and benchmark."""
+    """The fields of a profile's document. ``one`` has its attempt and benchmark loaded."""
     return {
         "id": one.pk,
         "run": one.attempt.run_id,
@@ -273,7 +273,7 @@ class SensitivityDocument(Document):
 
     @staticmethod
     def of(one: SeriesSensitivity) -> "SensitivityDocument":
-        """``one`` with its series, its benchmark and machine."""
+        """The document of a series. ``one`` has its series, benchmark and machine loaded."""
         kept = ("position", "points", "between", "within", "modes", "visible", "visible_within", "paired", "smallest")
         others = ("smallest_effect", "aa_runs", "aa_different", "causes")
         return SensitivityDocument(

@@ -1,4 +1,4 @@
-"""What was measured, of what, and where."""
+"""Benchmarks, metrics, machines, series, and what was measured."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -141,7 +141,7 @@ class SeriesDocument(Document):
 
 
 def series_fields(one: Series) -> dict[str, Any]:
-    """``one`` with its project, benchmark, machine and environment."""
+    """The fields of a series' document. ``one`` has its project, benchmark, machine and environment loaded."""
     metric = METRICS[one.metric]
     return {
         "id": one.pk,
@@ -220,7 +220,10 @@ class MeasurementDocument(Document):
 
 
 def measurement_fields(one: Measurement) -> dict[str, Any]:
-    """``one`` with its samples, attempt, commit, and its series with project, benchmark and machine."""
+    """The fields of a measurement's document.
+
+    ``one`` has its samples, attempt, commit and series loaded, and the series its project, benchmark and machine.
+    """
     samples = getattr(one, "samples", None)
     series = one.series
     return {
@@ -265,7 +268,7 @@ class TrialDocument(Document):
 
 
 class OriginDocument(Document):
-    """What a measurement from outside says of itself."""
+    """What a measurement from outside states about itself."""
 
     import_id: int | None = Field(description="the batch with which it came")
     measured_at: Time | None
@@ -275,7 +278,7 @@ class OriginDocument(Document):
 
     @staticmethod
     def of(one: Measurement) -> "OriginDocument | None":
-        """Of a measurement with its attempt's run; None: a runner measured it."""
+        """The document of a measurement with its attempt's run loaded; None if a runner measured it."""
         found = getattr(one, "origin", None)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""How refusals look."""
+"""The documents of refusals."""
 
 from typing import Annotated
 

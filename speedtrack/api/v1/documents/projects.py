@@ -1,4 +1,4 @@
-"""Projects and what is read off their repositories."""
+"""Projects, and what is read from their repositories."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from speedtrack.runs.tracking import LONGEST_SLUG
 
 
 class Installation(Document):
-    """What answers here."""
+    """The server that answers."""
 
     name: str = Field(description="always `SpeedTrack`")
     version: str = Field(description="release of this server")
@@ -145,7 +145,7 @@ class TagDocument(Document):
 
 
 class ApprovalDocument(Document):
-    """A maintainer's word that a head may be measured."""
+    """A maintainer's permission to measure a head."""
 
     head: str
     at: Time

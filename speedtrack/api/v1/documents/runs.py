@@ -39,7 +39,7 @@ class RunDocument(Document):
 
 
 def run_fields(one: Run) -> dict[str, Any]:
-    """``one`` with its project, commit, base and machine."""
+    """The fields of a run's document. ``one`` has its project, commit, base and machine loaded."""
     return {
         "id": one.pk,
         "project": one.project.slug,
@@ -75,7 +75,7 @@ class RunEventDocument(Document):
 
 
 class ArtifactDocument(Document):
-    """A file that a build made."""
+    """A file that a build produced."""
 
     name: Text
     digest: str
@@ -194,7 +194,7 @@ class LogDocument(Document):
 
 
 class QueuedMachine(Document):
-    """What a machine does, and what waits for it."""
+    """What a machine does now, and which runs wait for it."""
 
     machine: str
     is_paused: bool
@@ -211,7 +211,7 @@ class Queue(Document):
 
 
 class RunsOrder(Tried):
-    """What is to be measured, also what was measured before: exactly one of the first five says it."""
+    """What to measure, even if it was measured before. Exactly one of the first five fields states it."""
 
     range: Sent | None = Field(
         None, min_length=1, max_length=500, description="a commit id, tag or branch, or A..B, which leaves out A"
@@ -261,7 +261,7 @@ class QueuedRuns(Document):
 
 
 class RunAction(Document):
-    """What became of a run."""
+    """The result of an action on a run."""
 
     message: Text = Field(description="in words")
     run: RunDocument

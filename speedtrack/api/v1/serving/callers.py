@@ -1,4 +1,7 @@
-"""Who calls: a token in the header Authorization, a session for reading, or anybody. Each has an allowance."""
+"""Find out who calls: by a token in the header Authorization, by a session for reading, or nobody known.
+
+Each caller has an allowance.
+"""
 
 from typing import cast
 
@@ -23,14 +26,17 @@ JSON = "application/json"
 
 
 class Call(HttpRequest):
-    """A request of the API. ``standing``: of its caller's allowance."""
+    """A request of the API. ``standing``: the state of its caller's allowance."""
 
     auth: Caller
     standing: Standing | None
 
 
 class AnyCaller(HttpBearer):
-    """``Authorization: Bearer stpt_...``. Without it a session may read, and so may anybody, what is public."""
+    """Authenticates by ``Authorization: Bearer stpt_...``.
+
+    Without it, whoever is logged in may read, and anybody may read what is public.
+    """
 
     def __call__(self, request: HttpRequest) -> Caller:
         call = cast(Call, request)
@@ -52,7 +58,7 @@ class AnyCaller(HttpBearer):
 
 
 def caller_by(header: str, request: HttpRequest) -> Caller:
-    """The caller of a header. Raises UnknownToken."""
+    """The caller by the header Authorization. Raises UnknownToken."""
     kind, _, token = header.partition(" ")
     if kind.lower() != "bearer" or UNSTORABLE.search(token):
         raise UnknownToken("the header must be `Authorization: Bearer stpt_...`, with a token of your settings")
@@ -60,7 +66,10 @@ def caller_by(header: str, request: HttpRequest) -> Caller:
 
 
 def caller_without_token(request: HttpRequest) -> Caller:
-    """Whoever is logged in, for reading only: what writes needs a token, so no other site can make a browser write."""
+    """Whoever is logged in, for reading only.
+
+    Writing needs a token, so that no other site can make a browser write.
+    """
     if request.method in SAFE:
         return access.person(request.user)
     raise UnknownToken("writing needs a token: send `Authorization: Bearer stpt_...`; your settings make one")
@@ -78,7 +87,7 @@ def allow(call: Call, caller: Caller) -> None:
 
 
 def check_media_type(request: HttpRequest) -> None:
-    """Raises WrongMediaType for a body that is not said to be JSON."""
+    """Raise WrongMediaType for a body that is not declared to be JSON."""
     has_body = (request.META.get("CONTENT_LENGTH") or "0") != "0"
     if request.method not in SAFE and has_body and request.content_type not in (JSON, ""):
         raise WrongMediaType(f"the body is {(request.content_type or '')[:100]}: send `Content-Type: {JSON}`")
@@ -93,12 +102,12 @@ def project_or_404(call: Call, slug: str) -> Project:
 
 
 def user_of(call: Call) -> User:
-    """The person whose token this is. Raises UnknownToken without one."""
+    """The person who owns the token. Raises UnknownToken without one."""
     if call.auth.user is None:
         raise UnknownToken("this needs a token: send `Authorization: Bearer stpt_...`")
     return call.auth.user
 
 
 def require(call: Call, role: Role, project: Project, scope: Scope) -> None:
-    """Raises Refused unless the caller has this role and scope."""
+    """Raise Refused unless the caller has this role and scope."""
     access.require(call.auth, role, project, scope)

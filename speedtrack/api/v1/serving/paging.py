@@ -1,4 +1,4 @@
-"""Pages of lists. A cursor holds the last key of a page, so what is added or deleted meanwhile shifts nothing."""
+"""Lists in pages. A cursor holds the last key of a page, so added or deleted rows shift nothing."""
 
 import base64
 import binascii
@@ -51,7 +51,10 @@ def page_of(
     made: Callable[[list[R]], Iterable[T]],
     by: str = "-pk",
 ) -> Page[T]:
-    """A page of rows, as documents. ``by``: a column that is unique among the rows, as in ``order_by``."""
+    """One page of rows, made into documents by ``made``.
+
+    ``by``: the column to order by, as in ``order_by``; it must be unique among the rows.
+    """
     column, is_falling = by.removeprefix("-"), by.startswith("-")
     if paging.cursor:
         key = key_of(paging.cursor, is_text=column in ("name", "slug"))
@@ -71,7 +74,7 @@ def page_of_list(request: HttpRequest, items: Sequence[T], paging: Paging) -> Pa
 
 
 def next_page(request: HttpRequest, key: Any) -> str:
-    """The address of this list from behind this key on."""
+    """The address of this list from after this key on."""
     query: QueryDict = request.GET.copy()
     query["cursor"] = base64.urlsafe_b64encode(json.dumps([key]).encode()).decode().rstrip("=")
     return f"{request.path_info}?{query.urlencode()}"

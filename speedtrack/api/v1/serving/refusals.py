@@ -1,4 +1,4 @@
-"""Refusals of the API: exceptions of rooms below become problem documents."""
+"""Turn exceptions of the rooms below into problem documents."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -33,8 +33,10 @@ RETRY_AFTER_S = 10
 
 
 class Invalid(ValueError):
-    """A parameter or a field has a value that cannot be; raised where pydantic cannot know it. Without either, the
-    whole body is at fault."""
+    """A parameter or a field has a value that is not possible, which pydantic cannot know.
+
+    If neither is named, the whole body is at fault.
+    """
 
     def __init__(self, detail: str, *, field: str = "", parameter: str = "") -> None:
         super().__init__(detail)
@@ -43,7 +45,10 @@ class Invalid(ValueError):
 
 
 class NoneTaken(Exception):
-    """Every result that was sent is refused, or one where all or none are to be taken. ``errors``: one for each."""
+    """No result was stored: each was refused, or one was refused where all or none are to be stored.
+
+    ``errors``: one for each.
+    """
 
     def __init__(self, detail: str, errors: Errors) -> None:
         super().__init__(detail)
@@ -51,7 +56,7 @@ class NoneTaken(Exception):
 
 
 class WrongMediaType(Exception):
-    """The body is not said to be JSON."""
+    """The body is not declared to be JSON."""
 
 
 class Conflict(Exception):
@@ -110,7 +115,7 @@ def refusing(kind: Problem) -> Handler:
 
 
 def errors_of(request: HttpRequest, error: Exception, kind: Problem) -> Errors:
-    """The field of the body that an invalid request has wrong, if that is known."""
+    """The field of the body that is at fault in an invalid request; empty if that is not known."""
     if kind != problems.INVALID:
         return []
     try:
@@ -143,14 +148,17 @@ def refuse_results(request: HttpRequest, error: NoneTaken) -> HttpResponse:
 
 
 def refuse_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
-    """422 with every parameter and field at fault, and what is expected there."""
+    """The answer 422 with every parameter and field at fault, and what is expected there."""
     found = [{**place_of(one["loc"]), "detail": str(one["msg"])} for one in error.errors[:MOST_ERRORS]]
     places = "; ".join(f"{one.get('parameter') or one.get('pointer') or 'body'}: {one['detail']}" for one in found)
     return refuse(request, problems.INVALID, f"{places}.", found)
 
 
 def place_of(location: tuple[str | int, ...]) -> dict[str, str]:
-    """A parameter, or a JSON pointer (RFC 6901) into the body, whose location has the argument's name second."""
+    """Where pydantic's error is: a parameter, or a JSON pointer (RFC 6901) into the body.
+
+    In the location of an error in the body, the argument's name is second.
+    """
     where, *parts = location
     if where != "body":
         return {"parameter": str(parts[-1]) if parts else str(where)}
@@ -159,7 +167,7 @@ def place_of(location: tuple[str | int, ...]) -> dict[str, str]:
 
 
 def refuse_unreadable(request: HttpRequest, error: HttpError) -> HttpResponse:
-    """What django-ninja raises for a body that is no JSON."""
+    """The answer to what django-ninja raises for a body that is not JSON."""
     kind = problems.of_status(error.status_code)
     if error.status_code == 400:
         return refuse(request, kind, "The body is not JSON in UTF-8.", [{"pointer": "", "detail": "no JSON"}])

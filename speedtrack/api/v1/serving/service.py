@@ -1,4 +1,4 @@
-"""The service: what is common to all operations, and how OpenAPI describes it."""
+"""What is common to all operations, and how OpenAPI describes it."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ programs ignore fields that they do not know.
 
 
 class Renderer(BaseRenderer):
-    """JSON by pydantic's serializer: times as RFC 3339, numbers that JSON lacks as null."""
+    """Writes JSON with pydantic's serializer: times as RFC 3339, numbers that JSON does not have as null."""
 
     media_type = "application/json"
 
@@ -30,7 +30,7 @@ class Renderer(BaseRenderer):
 
 
 class Service(DescribedAPI):
-    """Reading needs no token for what is public; and the client may have the answer already."""
+    """The API. Reading what is public needs no token, and may be answered with 304."""
 
     refusal = ProblemDocument
     refusal_type = problems.MEDIA_TYPE

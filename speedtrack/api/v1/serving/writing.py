@@ -25,7 +25,7 @@ MEANING = (
 
 
 def write(operation: Callable[..., Answer]) -> Callable[..., Status[Any]]:
-    """An operation that returns a status and a document; whatever it raises, it has changed nothing."""
+    """Make an operation from a function that returns a status and a document. If it raises, nothing is changed."""
 
     @wraps(operation)
     def view(request: Call, *arguments: Any, **given: Any) -> Status[Any]:
@@ -61,5 +61,5 @@ def once(request: Call, key: str, work: Callable[[], Answer]) -> keys.Answer:
 
 
 def fingerprint(request: HttpRequest) -> bytes:
-    """What must be equal of a repeated request."""
+    """A digest of what must be equal when a request is repeated."""
     return f"{request.method} {request.get_full_path()}\n".encode() + request.body

@@ -33,7 +33,7 @@ LONGEST_SEARCH = 100
 
 @dataclass(frozen=True)
 class RowFilters:
-    """Which rows are shown. Empty: all."""
+    """Which rows are shown; empty fields show all."""
 
     text: str = ""
     metric: str = ""
@@ -56,7 +56,7 @@ class RowFilters:
 
 @dataclass(frozen=True)
 class MetricTotal:
-    """The rows of one metric: how many of each verdict, and the geometric mean of their ratios."""
+    """The rows of one metric in total: how many have which verdict, and the geometric mean of their ratios."""
 
     metric: Metric
     counts: Counter[str]
@@ -107,7 +107,7 @@ class ComparePage:
 
     @property
     def verdicts(self) -> list[tuple[str, int]]:
-        """Each verdict with its number of rows."""
+        """(verdict, number of rows) of each verdict."""
         counts = Counter(row.verdict for row in self.found.rows)
         return [(name, counts[name]) for name in VERDICTS]
 
@@ -125,7 +125,7 @@ class ComparePage:
 
     @property
     def diff_url(self) -> str:
-        """The forge's page of the changed code; empty where it is not known."""
+        """The forge's page of the changed code; empty if it is not known."""
         sides = self.sides
         if sides is None or self.same_commit or sides.base.project != sides.head.project:
             return ""
@@ -134,7 +134,10 @@ class ComparePage:
 
     @property
     def swapped(self) -> str:
-        """The address with the sides exchanged, the machines and the filters that fit both ways kept."""
+        """The address of this page with base and head swapped.
+
+        Machines are swapped with them; filters that fit both ways are kept.
+        """
         if self.sides is None:
             return "?"
         base, head = self.sides.head, self.sides.base
@@ -157,7 +160,7 @@ class ComparePage:
         return self.without("benchmark")
 
     def without(self, *names: str) -> list[tuple[str, str]]:
-        """What else the address says: forms keep it."""
+        """The other parameters of the address as (name, value), which a form has to send along."""
         return [(name, str(value)) for name, value in self.query.items() if name not in names]
 
     @property
@@ -174,12 +177,12 @@ class ComparePage:
 
     @property
     def unfinished(self) -> Run | None:
-        """The paired run of both that waits or is measuring."""
+        """The paired run of both commits that waits or is being measured; None without one."""
         return next((run for run in self.found.runs if not run.done), None)
 
     @property
     def choices(self) -> list[PairedChoice]:
-        """The benchmarks that may be measured again, the most interesting first; the first few are chosen."""
+        """The benchmarks that may be measured again, the most interesting first; the first few are selected."""
         ranked = sorted(self.found.rows, key=lambda row: (row.look == "same", row.verdict == "same"))
         differing = {row.benchmark for row in ranked if row.verdict != "same"}
         names = dict.fromkeys(row.benchmark for row in ranked)
@@ -198,7 +201,7 @@ class ComparePage:
 
     @property
     def can_pair(self) -> bool:
-        """Can one machine measure both? Both commits are of one project, and not the same."""
+        """Return whether one machine can measure both: two different commits of one project."""
         sides = self.sides
         if sides is None or sides.head.machine is None or self.same_commit:
             return False
@@ -236,9 +239,10 @@ def load(slug: str, query: QueryDict, access: Access, most_rows: int = SHOWN) ->
 
 
 def without_former_base(query: QueryDict) -> QueryDict:
-    """What the form of the sides sends, without ``base_of``, the project that it named base and base machine of.
+    """The parameters that the form of the sides has sent, without ``base_of``.
 
-    Names of one project say nothing of another.
+    ``base_of`` is the project in which base and base machine were named: if another project was selected since, these
+    names are dropped, since they mean nothing there.
     """
     kept = query.copy()
     (shown,) = kept.pop("base_of")[-1:]
@@ -254,7 +258,7 @@ def sides_asked(slug: str, query: QueryDict, access: Access) -> BothSides | None
 
 
 def shared_machine(sides: BothSides) -> Machine | None:
-    """A machine that measures both of two projects: the head's where it can, else the first by name."""
+    """A machine that measures both of two projects: the head's if it can, otherwise the first by name."""
     if sides.base.project == sides.head.project:
         return None
     both = Machine.objects.filter(outside=False, projects=sides.base.project).filter(projects=sides.head.project)
@@ -287,7 +291,10 @@ def require(kind: str, name: str, known: Iterable[str]) -> None:
 
 
 def totals_of(rows: Iterable[ComparedRow]) -> list[MetricTotal]:
-    """By metric. Where some rows are sound, those across environments do not count for the mean."""
+    """The totals by metric.
+
+    If some rows have no doubts, rows across environments do not count for the mean.
+    """
     groups: dict[str, list[ComparedRow]] = defaultdict(list)
     for row in rows:
         groups[row.metric.name].append(row)

@@ -35,7 +35,7 @@ PLACE_OF = """(
 class GridColumn:
     """A commit of a grid at its place on the branch, with its ``tags``.
 
-    ``pk`` and ``short`` are those of the commit, which are looked up for each cell: properties would take long.
+    ``pk`` and ``short`` repeat the commit's own: they are read for each cell, and properties would be slow.
     """
 
     number: int
@@ -62,9 +62,10 @@ def columns_before(branch: Branch | None, before: str, count: int) -> list[GridC
 
 
 def end_on(branch: Branch | None, before: str) -> str:
-    """The commit before which an address ends a grid; empty where it lies on other branches of the project only.
+    """The value of ``before`` in an address, if that commit is on the branch: the grid ends before it.
 
-    Raises Http404 for a commit that does not exist.
+    Empty, for the newest commits, if the commit is only on other branches of the project. Raises Http404 for a commit
+    that does not exist.
     """
     if branch is None or not before:
         return ""

@@ -1,4 +1,4 @@
-"""Which benchmarks a grid shows: by words of their names, and by a tag, as the address says."""
+"""The filters of a grid: by words of benchmark names, and by a tag, as the address states."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ def words_of(benchmark: str) -> set[str]:
 
 @dataclass(frozen=True)
 class GridFilters:
-    """``text``: words that must all occur in the name; ``tag``: its group, or a whole word of its name."""
+    """``text``: words that must all occur in a benchmark's name; ``tag``: its group, or a whole word of its name."""
 
     text: str = ""
     tag: str = ""

@@ -33,7 +33,10 @@ WINDOW = 90  # commits that noise and sparklines are computed from
 
 
 class Cell(NamedTuple):
-    """One benchmark at one commit. ``look``: the CSS classes of its colour and shape; ``title``: the same in words."""
+    """One benchmark at one commit.
+
+    ``look``: the CSS classes of its colour and shape; ``title``: its meaning in words.
+    """
 
     look: str
     mark: str
@@ -42,8 +45,11 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class BenchmarkRow:
-    """``flags``: of its newest value. ``since``: its newest reliable value against the last release; None if that did
-    not measure the same series."""
+    """The row of a benchmark.
+
+    ``flags``: of its newest value. ``since``: its newest reliable value against the last release; None if the release
+    did not measure the same series.
+    """
 
     benchmark: str
     why: str
@@ -57,11 +63,12 @@ class BenchmarkRow:
 
 @dataclass(frozen=True)
 class Grid:
-    """``groups``: the rows under their headings; ``measured``: commits that some row has a value of.
+    """The grid of a project.
 
-    ``breaks``: commits from which on the machine measured in another environment. ``older`` and ``newer``: the commits
-    that the grids before and after this one end before; empty where there is none. ``hidden``: rows that the filters
-    leave out.
+    ``groups``: the rows under their headings; ``measured``: commits that at least one row has a value for. ``breaks``:
+    commits from which on the machine measured in another environment. ``older`` and ``newer``: where the previous and
+    the next grid end (the parameter ``before``), empty if there is none. ``hidden``: the number of rows that the
+    filters leave out.
     """
 
     commits: list[GridColumn]
@@ -83,7 +90,10 @@ class Grid:
 
 
 class ShownSeries(NamedTuple):
-    """What the grid needs of a series. ``smallest``: the smallest change that it shows; 0 if that is not known."""
+    """What the grid needs to know about a series.
+
+    ``smallest``: the smallest change that it shows; 0 if that is not known.
+    """
 
     pk: int
     benchmark: str
@@ -102,9 +112,10 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class RowContext:
-    """What the cells of one row have in common. ``path``: the newest WINDOW commits of the grid and before it.
+    """What the cells of one row share.
 
-    ``detectable``: the smallest change that matters and that the row's lines show; ``scale``: the unit of its values.
+    ``path``: the commits of the grid and before it, the newest WINDOW. ``detectable``: the smallest change that matters
+    and that the row's lines show; ``scale``: the unit of its values.
     """
 
     scope: Scope
@@ -165,7 +176,7 @@ def shown_series(scope: Scope) -> dict[int, ShownSeries]:
 
 
 def suite_settings(scope: Scope, suite: Suite | None) -> tuple[dict[str, str], float]:
-    """The groups of the benchmarks in the order of the suite, and the metric's smallest relevant effect."""
+    """The groups of the benchmarks, in the order of the suite, and the smallest effect of the metric."""
     if is_outside(scope.metric.name):
         return {}, SmallestEffects(scope.project.pk).of(scope.metric.name)
     if suite is None:
@@ -206,7 +217,7 @@ def measured_commits(path: Sequence[GridColumn], by_name: Mapping[str, list[Line
 def breaks_of(
     shown: Mapping[int, ShownSeries], path: Sequence[GridColumn], by_name: Mapping[str, list[LineColumns]]
 ) -> frozenset[int]:
-    """The commits at which the machine's environment is another one than at the measured commit before."""
+    """The commits at which the machine's environment differs from that at the measured commit before."""
     newest: dict[int, int] = {}
     for line in (line for found in by_name.values() for line in found):
         environment = shown[line.series_id].environment_id
@@ -217,7 +228,7 @@ def breaks_of(
 
 
 def marks_by_benchmark(scope: Scope, path: Sequence[GridColumn]) -> dict[str, dict[int, Mark]]:
-    """The change points of the shown commits: benchmark -> commit -> change point."""
+    """The change points of the shown commits: benchmark name -> commit id -> mark."""
     found = changes.change_points().filter(
         commit__in=[p.pk for p in path[-SHOWN:]],
         series__machine=scope.machine,
@@ -247,7 +258,7 @@ def benchmark_row(
 
 
 def since_release(context: RowContext, newest: LineColumns, release: MeasuredRelease | None) -> Ratio | None:
-    """The newest clean value against that of the release."""
+    """The newest clean value of a line against that of the release; None if the release has none."""
     clean = [place for place, at in enumerate(newest.at.tolist()) if at not in newest.flags]
     if release is None or not clean or newest.series_id not in release.points:
         return None
@@ -257,7 +268,7 @@ def since_release(context: RowContext, newest: LineColumns, release: MeasuredRel
 
 
 def grid_points(context: RowContext, line: LineColumns) -> list[LinePoint]:
-    """The points of a line in the grid, and the last clean one before them, with which its first one is compared."""
+    """The points of a line in the grid, and the last clean point before them, which the first one is compared with."""
     begin = int(np.searchsorted(line.at, len(context.path) - SHOWN))
     before = [i for i in range(begin) if int(line.at[i]) not in line.flags][-1:]
     shown = line.chosen([*before, *range(begin, len(line.at))])
@@ -283,7 +294,7 @@ def cells_of(context: RowContext, noise: float, points: list[LinePoint]) -> list
 
 
 def grades_of(context: RowContext, noise: float, points: list[LinePoint]) -> dict[int, Grade]:
-    """By commit: its point compared with the clean point before it in the same series."""
+    """By commit id: its point compared with the clean point before it in the same series."""
     found: dict[int, Grade] = {}
     before: dict[int, Level | None] = {}
     for point in points:

@@ -1,4 +1,4 @@
-"""What other pages can show of a project: texts to copy."""
+"""Texts to copy, with which other sites show parts of a project."""
 
 from typing import NamedTuple
 from urllib.parse import quote

@@ -30,7 +30,7 @@ LISTED_ALERTS = 8
 
 @dataclass(frozen=True)
 class CommitRow:
-    """A commit of the list: measured, or why not, and the changes that it made."""
+    """A commit of the list, measured or with the reason why it is not, and the changes that it caused."""
 
     placed: GridColumn
     state: str
@@ -70,7 +70,7 @@ def newest_suite(project: Project) -> Suite | None:
 
 
 def commit_rows(table: Grid, found: list[ChangeGroup]) -> list[CommitRow]:
-    """The newest commits of the grid, newest first."""
+    """The newest commits of the grid, the newest first."""
     rows = []
     for placed in reversed(table.commits[-LISTED_COMMITS:]):
         gap = table.states.get(placed.commit.pk, UNMEASURED)
@@ -93,7 +93,7 @@ def hook_url(project: Project) -> str:
 
 
 def project_document(page: ProjectPage) -> dict[str, Any]:
-    """The grid as JSON. A look is that of the cells: same, worse or better by level, or why there is no value."""
+    """The grid as JSON. ``look`` of a cell: same, worse or better with its level, or why there is no value."""
     grid, scope = page.grid, page.scope
     return {
         "schema": "speedtrack.project/1",
@@ -125,7 +125,7 @@ def project_document(page: ProjectPage) -> dict[str, Any]:
 
 
 def csv_rows(page: ProjectPage) -> Iterator[list[Any]]:
-    """The grid without its cells, whose values are in the CSV of the timelines."""
+    """The rows of the grid without its cells; their values are in the CSV of the timelines."""
     release = page.grid.release.tag if page.grid.release else ""
     metric = page.scope.metric
     yield [
