@@ -1,4 +1,4 @@
-"""Bisections by hand: the list of a project with the form that begins one, one of them, and its end."""
+"""Bisections that people ask for: the list of a project with the form for a new one, a single one, and its end."""
 
 from functools import partial
 

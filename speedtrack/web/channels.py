@@ -27,7 +27,7 @@ ROOM = r"![^\s/?#]+"
 
 @dataclass(frozen=True)
 class FieldLabels:
-    """What the form of a kind says; without a label ``place`` or ``token`` it lacks that field."""
+    """The labels of a form for one kind of channel. Without a label, ``place`` or ``token`` is not a field of it."""
 
     purpose: str
     url: str
@@ -97,7 +97,7 @@ FIELD_LABELS: dict[str, FieldLabels] = {
 
 
 class ChannelForm(forms.Form):
-    """The fields of a kind. For a stored channel the secret fields may stay empty: their values are kept."""
+    """The fields of a kind of channel. The secret fields of a stored channel may stay empty: their values are kept."""
 
     name = forms.CharField(max_length=100, label="Name")
     url = forms.CharField(max_length=2000)

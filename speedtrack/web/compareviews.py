@@ -91,7 +91,7 @@ def measure_each(sides: BothSides) -> list[RequestedRun]:
 
 
 def sentence_of(asked: RequestedRun, access: Access) -> str:
-    """What was queued, and when it will about be done."""
+    """A sentence: what was queued, and about when it will be done."""
     run = asked.run
     what = f"Run {run.pk} {'is queued' if asked.is_new else 'was queued before'} on {run.machine}"
     health = queue_page.work_of(run.machine, access).health

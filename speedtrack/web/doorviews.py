@@ -1,4 +1,4 @@
-"""What is shown elsewhere: badges, embedded charts, and the pictures of links."""
+"""What other sites show: badges, embedded charts, and the pictures of links."""
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render

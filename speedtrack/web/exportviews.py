@@ -22,7 +22,7 @@ FORMS = ("csv", "json", "ndjson")
 
 
 def to_programs(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """A view that people read with their session, and programs with a token in the header Authorization."""
+    """Make a view that people read with their session, and programs with a token in the header Authorization."""
 
     @require_safe
     @wraps(view)

@@ -333,7 +333,10 @@ STATISTICS = {
 
 
 def terms() -> dict[str, Term]:
-    """All by key: that of a statistic is its name, any other one has its kind before it (``flag steal``)."""
+    """All terms by key.
+
+    The key of a statistic is its name; any other key begins with the kind of the term (``flag steal``).
+    """
     metrics = {f"metric {name}": Term(METRICS[name].title, text, RESULT) for name, text in METRIC_TEXTS.items()}
     flags = {f"flag {name}": Term(name, text, FLAGS, remedy) for name, (text, remedy) in FLAG_TEXTS.items()}
     words = {

@@ -75,7 +75,10 @@ def notifications_page(request: HttpRequest, subscriber: Subscriber, acts: dict[
 
 
 def note_own(request: HttpRequest, act: str) -> None:
-    """What people with an account change of their own notifications; others are known by their mails only."""
+    """Note in the audit log what people with an account change in their own notifications.
+
+    Others are known by their mails only.
+    """
     if isinstance(request.user, User):
         note(request, f"notification.{act}", "their own")
 

@@ -1,4 +1,4 @@
-"""The branch, machine and metric that a page of a project is about: named by the address, or the defaults."""
+"""The branch, machine and metric of a project's page: named by the address, otherwise the defaults."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def scope_of(slug: str, query: QueryDict, metric: str | None = None) -> Scope:
 
 
 def named_or_default(kind: str, name: str | None, among: Iterable[N], default: str) -> N | None:
-    """The one with this name; without a name the one named ``default``, else the first. Raises Http404."""
+    """The item with this name; without a name the one named ``default``, otherwise the first. Raises Http404."""
     by_name = {one.name: one for one in among}
     if name and name not in by_name:
         raise Http404(f"There is no {kind} {name!r} here: there are {', '.join(by_name) or 'none'}.")
@@ -71,10 +71,11 @@ def named_or_default(kind: str, name: str | None, among: Iterable[N], default: s
 
 
 def machines_of(project: Project) -> list[Machine]:
-    """Machines that measure the project or have measured it; those with series first, those without a runner last.
+    """Machines that measure the project or have measured it.
 
-    ``outside_metrics``: the keys of the project's metrics from outside there, the most frequent first. Of machines
-    without a runner, those with most metrics come first: a try-out is often the first one by name.
+    Those with series come first, those without a runner last. ``outside_metrics``: the keys of the project's metrics
+    from outside there, the most frequent first. Of machines without a runner, those with most metrics come first: the
+    first by name is often only a try.
     """
     series = Series.objects.filter(project=project, machine=OuterRef("pk"))
     outside = series.filter(metric__contains="--").order_by().values("metric").annotate(count=Count("pk"))
@@ -87,19 +88,19 @@ def machines_of(project: Project) -> list[Machine]:
 
 
 def outside_metrics(machine: Machine) -> list[str]:
-    """What ``machines_of`` has found."""
+    """The keys that ``machines_of`` has found for a machine."""
     return getattr(machine, "outside_metrics", [])
 
 
 def metrics_of(machines: Iterable[Machine]) -> list[Metric]:
-    """All metrics that the series of these machines may have: those of runners, then those from outside."""
+    """The metrics that series of these machines may have: those of runners, then those from outside."""
     known = list(machines)
     outside = METRICS.among(name for one in known for name in outside_metrics(one))
     return outside if outside and all(one.outside for one in known) else [*METRICS.values(), *outside]
 
 
 def watched_metrics(project: Project | None) -> list[Metric]:
-    """The metrics of which changes may raise alerts; without a project those that every project may have."""
+    """The metrics whose changes may raise alerts; without a project, those that every project may have."""
     outside = OutsideMetric.objects.filter(project=project).values_list("key", flat=True) if project else ()
     return METRICS.among({*WATCHED, *outside})
 

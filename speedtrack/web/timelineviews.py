@@ -55,7 +55,7 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
 
 
 def near(overlay: Overlay) -> dict[str, str]:
-    """What the search for lines begins with: the names of the page's own."""
+    """The parameters that the search for lines starts with: the names of the page's own line."""
     view = overlay.view
     machine = next(iter(view.machine_names), "")
     return {
@@ -67,7 +67,7 @@ def near(overlay: Overlay) -> dict[str, str]:
 
 
 def kept_fields(request: HttpRequest, *without: str) -> list[tuple[str, str]]:
-    """What a form has to send besides its own fields."""
+    """The (name, value) that a form has to send besides its own fields."""
     return [(key, value) for key, values in request.GET.lists() if key not in without for value in values]
 
 
@@ -108,14 +108,14 @@ def file_name(overlay: Overlay) -> str:
 
 
 def size_of(request: HttpRequest, key: str, default: int) -> int:
-    """Pixels, as the query has them within the limits."""
+    """A size in pixels from the query, within its limits."""
     text = request.GET.get(key, "")
     return min(max(int(text), SMALLEST), LARGEST) if text.isascii() and text.isdigit() and len(text) < 8 else default
 
 
 @require_safe
 def lines(request: HttpRequest, slug: str) -> HttpResponse:
-    """Lines that a search field offers: those whose names have the words of ``q``."""
+    """The lines that a search field offers: those whose names contain the words of ``q``."""
     project = scope.project_or_404(slug)
     asked = (request.GET.get(key, "") for key in ("benchmark", "metric", "machine", "branch"))
     found = search.suggestions(LineName(project.slug, *asked), request.GET.get("q", ""), access_of(request))

@@ -1,4 +1,4 @@
-"""Browsers in words, as people know them: a guess from what the browser says of itself, for lists only."""
+"""Names of browsers as people know them, guessed from the User-Agent; only for lists."""
 
 import re
 

@@ -26,7 +26,7 @@ class Login(LoginView):
     template_name = "web/login.html"
 
     def _redirect_to_pending_stage(self, request: HttpRequest, stage: Any) -> None:
-        """Whoever comes back from the second step to this page begins anew, perhaps as somebody else."""
+        """Start a new login if somebody comes back from the second step to this page, perhaps as somebody else."""
         clear_login(request)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""What django-allauth's views have changed goes to the audit log, and a new mail address to the subscriptions.
+"""Note in the audit log what django-allauth's views have changed, and use a new mail address for subscriptions.
 
-These views tell of it by signals only: the one place of this code where signals are used.
+These views report changes by signals only, so this is the one place of this code where signals are used.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from speedtrack.accounts.access import Caller
 
 
 def connect() -> None:
-    """Called once, when Django starts."""
+    """Connect the signals. Called once, when Django starts."""
     for signal, receiver in {
         account.user_signed_up: signed_up,
         account.password_changed: password_changed,

@@ -1,4 +1,4 @@
-"""What people see and set of their own account: its page, tokens, sessions, and its end."""
+"""The pages of a person's own account: what it is, its tokens and sessions, and how it is deleted."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -32,7 +32,7 @@ def user_of(request: HttpRequest) -> User:
 
 @dataclass(frozen=True)
 class AccountPage:
-    """The state of an account in a few lines."""
+    """The state of an account, in a few lines."""
 
     has_password: bool
     email: str

@@ -1,4 +1,4 @@
-"""Axes of charts: their ends, and round values for their ticks. ``frontend/src/axis.ts`` has the same rules."""
+"""Axes of charts: their ends, and round values for their ticks. ``frontend/src/axis.ts`` follows the same rules."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -27,14 +27,17 @@ class Axis:
     ticks: Ticks
 
     def scale(self, begin: float, end: float) -> Callable[[float], float]:
-        """From a value to pixels."""
+        """A function from a value to pixels between ``begin`` and ``end``."""
         warp = math.log if self.logarithmic else float
         low, high = warp(self.low), warp(self.high)
         return lambda value: begin + (end - begin) * (warp(value) - low) / (high - low)
 
 
 def value_axis(values: Sequence[float], scale: str, unit: str | None) -> Axis:
-    """An axis for these values; ``scale``: fitted, zero or log; ``unit`` None: they are ratios, shown as changes."""
+    """An axis for these values.
+
+    ``scale``: fitted, zero or log. ``unit``: None for ratios, which are shown as changes.
+    """
     positive = [value for value in values if value > 0]
     logarithmic = scale == "log" and bool(positive)
     low, high = value_range(positive if logarithmic else values, scale if logarithmic or scale == "zero" else "fitted")
@@ -44,7 +47,7 @@ def value_axis(values: Sequence[float], scale: str, unit: str | None) -> Axis:
 
 
 def value_range(values: Sequence[float], scale: str) -> tuple[float, float]:
-    """The ends of an axis: it holds all values."""
+    """The ends of an axis that holds all values."""
     if not values:
         return (1.0, 10.0) if scale == "log" else (0.0, 1.0)
     low, high = min(values), max(values)
@@ -67,7 +70,7 @@ def linear_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10, 20 ... between two ends, or powers of ten; linear ones where an axis is short."""
+    """1, 2, 5, 10, 20 ... between two ends, or powers of ten; linear ticks if the axis is short."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     digits = (1,) if len(powers) > 5 else (1, 2, 5)
     found = [digit * 10.0**power for power in powers for digit in digits]
@@ -76,7 +79,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def tick_label(unit: str | None, value: float, end: float, step: float) -> str:
-    """The unit by the axis' end, the decimals by its step."""
+    """The label of a value. The end of the axis determines the unit, the step the number of decimals."""
     if unit is None:
         return percent_label(value, step)
     scale = numbers.unit_scale(unit, end)
@@ -85,7 +88,7 @@ def tick_label(unit: str | None, value: float, end: float, step: float) -> str:
 
 
 def percent_label(ratio: float, step: float) -> str:
-    """A ratio as a change, with the decimals that tell it from the next one."""
+    """A ratio as a change, with enough decimals to tell it from the next tick."""
     decimals = max(0, min(4, -math.floor(math.log10(100 * step) + 1e-9)))
     label = f"{100 * (ratio - 1):+.{decimals}f}%".replace("-", numbers.MINUS)
     return label.lstrip(f"+{numbers.MINUS}") if not label.strip("+0.%" + numbers.MINUS) else label
@@ -118,7 +121,7 @@ def day_text(moment: float) -> str:
 
 
 def hour_text(moment: float) -> str:
-    """An hour, at midnight the day."""
+    """The label of an hour; at midnight, the day."""
     return f"{datetime.fromtimestamp(moment, UTC):%H:%M}" if moment % DAY else day_text(moment)
 
 

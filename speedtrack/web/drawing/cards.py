@@ -24,9 +24,10 @@ Font = ImageFont.FreeTypeFont
 
 @dataclass(frozen=True)
 class LinkPicture:
-    """``values``: those of neighbouring commits, None where one was not measured; ``label`` writes one for the axis.
+    """The content of a picture.
 
-    ``marks``: places of changes, worse or better.
+    ``values``: those of neighbouring commits, None where one was not measured; ``label`` writes a value for the axis.
+    ``marks``: the indices of changes, worse or better.
     """
 
     site: str
@@ -63,7 +64,7 @@ def card_png(card: LinkPicture) -> bytes:
 
 
 def put(draw: ImageDraw.ImageDraw, y: int, text: str, drawn: Font, colour: str) -> None:
-    """Text on one line, cut where it does not fit."""
+    """Draw a text on one line, cut where it does not fit."""
     shown = text[:200]
     while shown and draw.textlength(shown, font=drawn) > WIDTH - 2 * MARGIN:
         shown = shown[: max(1, int(len(shown) * 0.95) - 2)].rstrip() + "…" if len(shown) > 2 else ""
@@ -97,7 +98,7 @@ def draw_line(draw: ImageDraw.ImageDraw, card: LinkPicture) -> None:
 
 
 def draw_grid(draw: ImageDraw.ImageDraw, labels: Sequence[str]) -> None:
-    """The lines of the axis, each with its value below it, from the top to the bottom."""
+    """Draw the lines of the axis from the top to the bottom, each with its label."""
     left, top, right, bottom = CHART
     for place, label in enumerate(labels):
         y = top + place * (bottom - top) / 2
@@ -123,7 +124,7 @@ def dot(draw: ImageDraw.ImageDraw, at: tuple[float, float], radius: int) -> None
 
 
 def mark(draw: ImageDraw.ImageDraw, x: float, look: str) -> None:
-    """Where it changed: a line, and a triangle down for worse, up for better."""
+    """Draw a change: a line, and a triangle that points down for worse, up for better."""
     top, bottom = CHART[1], CHART[3]
     draw.line((x, top, x, bottom), fill=LOOKS[look], width=2)
     tip, base = (top + 2, top - 20) if look == "worse" else (top - 20, top + 2)

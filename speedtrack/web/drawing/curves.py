@@ -52,12 +52,12 @@ def difference_chart(base: Sequence[LineValue], head: Sequence[LineValue], name:
 
 
 def without_dots(chart: LineChart) -> LineChart:
-    """The curves alone: their places are not measured points."""
+    """The curves without dots, since their values are not measured points."""
     return replace(chart, lines=[replace(line, dots=[]) for line in chart.lines])
 
 
 def within_reach(values: Sequence[LineValue]) -> list[LineValue]:
-    """The values, their bands cut where they would set the scale: a tail of few requests varies by factors."""
+    """The values, with bands cut where they would determine the scale: a tail of few requests varies by factors."""
     far = REACH * max(SMALLEST_REACH, *(abs(one.value) for one in values))
     return [replace(one, low=max(one.low, -far), high=min(one.high, far)) for one in values]
 

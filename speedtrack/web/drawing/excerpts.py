@@ -1,4 +1,4 @@
-"""A line around a range of commits, small: what the level did where an alert says that it moved."""
+"""A small line around a range of commits: what the level did where an alert says that it moved."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -20,7 +20,7 @@ FUNCTIONS, LEAST_DIFFERENCE = 15, 0.0005
 
 @dataclass(frozen=True)
 class Quantity:
-    """What the boxes of a graph stand for, and its unit."""
+    """What the widths of a graph's boxes mean, and its unit."""
 
     unit: str
     of_request: str
@@ -34,7 +34,7 @@ INSTRUCTIONS = Quantity("instructions", "instructions", "more instructions", "fe
 
 @dataclass(frozen=True)
 class Stacks:
-    """One side: folded stacks, and the CPU time in ns, or the instructions, of a request (None: unknown)."""
+    """One side: its folded stacks, and the ns of CPU time or instructions per request (None: unknown)."""
 
     folded: str
     per_request: float | None
@@ -42,7 +42,10 @@ class Stacks:
 
 @dataclass
 class Node:
-    """A frame with all that it called; costs as shares of the base's total. ``number``: its place in the tree."""
+    """A function in a stack, with all that it called.
+
+    Costs are shares of the base's total. ``number``: its place in the tree.
+    """
 
     name: str
     base: float = 0.0
@@ -122,7 +125,7 @@ class SampleCosts:
         return cls(1 / totals[0], ratio / totals[1], ratio, base.per_request if known else None, quantity)
 
     def cost_text(self, cost: float, whole: float) -> str:
-        """A cost as a share of its own side, and in the unit where that is known."""
+        """A cost as a share of its own side's total, and in the unit if the total is known."""
         amount = "" if self.base_total is None else f", {cost * self.base_total:,.0f} {self.quantity.unit}"
         return f"{cost / whole:.1%}{amount}"
 
@@ -162,7 +165,7 @@ def nodes_along(root: Node, stack: Iterable[str]) -> Iterator[Node]:
 
 
 def path_to(root: Node, number: int) -> list[Node] | None:
-    """The nodes from the root to the one with this number; None if the head has no such frame."""
+    """The nodes from the root to the one with this number; None if the head has none with it."""
     path = [root]
     while path[-1].number != number:
         below = [child for child in path[-1].ordered() if child.number <= number]

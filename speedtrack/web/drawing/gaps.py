@@ -1,4 +1,4 @@
-"""Why a commit has no point on a line."""
+"""Find out why a commit has no point on a line."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ def gap_of(run_id: int, status: str, error: str, linked: str | None) -> Gap:
 
 
 def gap_after(known: Gap | None, run_id: int, status: str, error: str, linked: str | None) -> Gap:
-    """What stands of a commit after one more of its runs, or after its deferral, which comes last."""
+    """The reason for a commit's gap after one more of its runs, or after its deferral, which comes last."""
     if status != DEFERRED:
         return gap_of(run_id, status, error, linked)
     if known is None or known.state == "cancelled":  # that made room for newer commits

@@ -1,4 +1,4 @@
-"""How much does a point differ from the one before it, relative to noise? For colours, never for alerts."""
+"""How much a point differs from the one before it, relative to noise. Used for colours, never for alerts."""
 
 import math
 from collections.abc import Sequence
@@ -16,9 +16,10 @@ FEW = 6  # differences; with fewer the noise between commits is unknown
 
 
 class Grade(NamedTuple):
-    """``units``: how many times the smallest difference that shows; ``level``: 0 below one, 2 from two on.
+    """The size of a difference.
 
-    ``ratio``: new / old.
+    ``units``: a multiple of the smallest difference that is shown; ``level``: 0 below one unit, 1 from one on, 2 from
+    two on. ``ratio``: new / old.
     """
 
     units: float
@@ -45,7 +46,7 @@ class Level(NamedTuple):
 
 
 def level_of(point: LinePoint) -> Level | None:
-    """None for a value that has no logarithm."""
+    """The level of a point; None for a value that has no logarithm."""
     if point.value <= 0:
         return None
     return Level(math.log(point.value), math.log(point.high / point.low) / (2 * Z95) if point.low > 0 else 0.0)

@@ -39,7 +39,7 @@ class LatencyShape:
 
 @dataclass(frozen=True)
 class HeatColumn:
-    """Where a commit stands. ``key`` names it in addresses."""
+    """The column of a commit, and where it is drawn. ``key``: its name in addresses."""
 
     x: float
     width: float
@@ -74,7 +74,10 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class NamedShape:
-    """``new``: what changed besides the code since the commit before, if anything did."""
+    """The shape of a commit with its name.
+
+    ``new``: what changed besides the code since the commit before; empty if nothing did.
+    """
 
     key: str
     label: str
@@ -122,7 +125,7 @@ def tick_of(column: HeatColumn, one: NamedShape) -> AxisTick:
 
 
 def runs_of(shades: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """The cells of one shade that stand together: the shade, the first cell, and the one after the last."""
+    """(shade, first cell, cell after the last) of each run of neighbouring cells with one shade."""
     begin = 0
     for shade, cells in groupby(shades):
         end = begin + sum(1 for _ in cells)

@@ -1,4 +1,4 @@
-"""Charts of lines with bands, over numbers or names, as shapes for SVG: the templates place them by attributes."""
+"""Charts of lines with bands, over numbers or names, as shapes of SVG. The templates place them by attributes."""
 
 import math
 import re
@@ -162,7 +162,10 @@ def stroke(corners: Sequence[tuple[float, float]]) -> str:
 
 
 def scale_of(values: Sequence[float], ends: tuple[float, float], kind: str) -> tuple[Scale, list[float]]:
-    """From values to pixels, and round values for ticks: logarithmic if values are far apart, else linear from 0."""
+    """A function from values to pixels, and round values for ticks.
+
+    It is logarithmic if the values are far apart, otherwise linear from 0.
+    """
     low, high = min(values), max(values)
     far = low > 0 and high / low >= LOGARITHMIC_FROM
     logarithmic = low > 0 and (kind == "log" or (kind != "linear" and far))
@@ -195,7 +198,7 @@ def linear_steps(low: float, high: float) -> list[float]:
 
 
 def spaced_ticks(ticks: Sequence[AxisTick], space: float) -> list[AxisTick]:
-    """The ticks whose labels do not touch; the earlier ones are kept."""
+    """The ticks whose labels do not overlap. Of two that would, the earlier one is kept."""
     kept: list[AxisTick] = []
     for tick in ticks:
         if all(abs(tick.at - other.at) >= space for other in kept):

@@ -1,4 +1,4 @@
-"""Which points of a long line a chart needs, where many commits share a place of it."""
+"""Reduce a long line, many commits of which share a place of the chart, to the points that are visible."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,10 @@ from speedtrack.alerts.lines import Array, LineColumns
 
 
 def outline(line: LineColumns, step: int, also: Iterable[int] = ()) -> LineColumns:
-    """The points whose chart looks like that of all, where ``step`` commits share a place.
+    """A subset of the points whose chart looks like that of all; ``step`` commits share a place.
 
-    Of each place the first, the last, the smallest and the largest point, all that are flagged, and those at ``also``.
+    Of each place the first, the last, the smallest and the largest point are kept, all that are flagged, and those at
+    ``also``.
     """
     places = line.at // step
     by_value = np.lexsort((line.value, places))

@@ -63,13 +63,16 @@ class Forest:
 
 
 def usual_reach(ratios: Sequence[tuple[float, float, float]]) -> float:
-    """How far from 1 an axis must reach for all but the few ratios that lie far off, as a logarithm."""
+    """How far from 1, as a logarithm, an axis must reach for all ratios but the few that lie far off."""
     sizes = sorted(max(abs(math.log(v)) for v in row) for row in ratios if min(row) > 0)
     return USUAL * sizes[(len(sizes) - 1) * 9 // 10] if sizes else 0.0
 
 
 def spaced_ticks(ticks: Sequence[Tick], one: float) -> list[Tick]:
-    """The ticks whose labels do not touch, beginning at "no change": a logarithmic axis is dense at its upper end."""
+    """The ticks whose labels do not overlap, beginning at "no change".
+
+    A logarithmic axis is dense at its upper end.
+    """
     kept: list[Tick] = []
     for tick in sorted(ticks, key=lambda tick: abs(tick.x - one)):
         if all(abs(tick.x - other.x) >= LABEL_WIDTH for other in kept):
@@ -78,7 +81,7 @@ def spaced_ticks(ticks: Sequence[Tick], one: float) -> list[Tick]:
 
 
 def step_of(span: float, most: float) -> float:
-    """A round distance between ticks, so that at most ``most`` fit into the span."""
+    """A round distance between ticks, such that at most ``most`` fit into the span."""
     return next((step for step in STEPS if span / step <= most), 10.0 ** math.ceil(math.log10(span / most)))
 
 

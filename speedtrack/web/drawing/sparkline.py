@@ -40,7 +40,10 @@ class Sparkline:
         return cls(path_through(points), [p for p in points if p][-1], size)
 
     def svg(self, label: str, stretched: bool = False) -> SafeString:
-        """``stretched``: it takes the shape of its place, without the dot at its end, which would be no circle."""
+        """The line as SVG.
+
+        ``stretched``: it fills its place, without the dot at its end, which would not be a circle.
+        """
         end: SafeString | str = ""
         if self.end and not stretched:
             x, y = (f"{place:.1f}" for place in self.end)

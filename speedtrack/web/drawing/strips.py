@@ -39,7 +39,10 @@ class ChangeStrip:
 
 
 def worsening(metric: Metric, ratio: float) -> float:
-    """How much worse, as a logarithm; below zero: better. The edge of a strip where a ratio has no logarithm."""
+    """How much worse, as a logarithm; below zero: better.
+
+    A ratio without a logarithm gets the edge of the strip.
+    """
     if not ratio > 0:
         return -FAR
     moved = math.log(ratio)
@@ -116,7 +119,7 @@ class SideStrips:
 
 
 def spread(place: int) -> float:
-    """Dots of equal values lie beside each other: a fixed, even scatter by their place in the order."""
+    """A fixed, even offset by place in the order, so that dots of equal values lie beside each other."""
     return round(SPREAD * (((place * 0.618034) % 1.0) * 2 - 1), 1)
 
 
@@ -125,7 +128,7 @@ TRIAL_WIDTH, TRIAL_HEIGHT, TRIAL_MARGIN = 460.0, 34.0, 6.0
 
 @dataclass(frozen=True)
 class TrialMark:
-    """One trial: its place in the order of the run, and its value. ``flags``: why it is not to be trusted."""
+    """One trial: its place in the order of the run, and its value. ``flags``: why the value is not reliable."""
 
     order: int
     value: float | None

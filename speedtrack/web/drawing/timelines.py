@@ -1,4 +1,4 @@
-"""A timeline as an SVG picture that stands alone, from the document that the page's chart is drawn from as well."""
+"""A timeline as a standalone SVG picture, from the same document as the page's chart."""
 
 import math
 from bisect import bisect_left
@@ -120,7 +120,7 @@ def cut(words: str, most: int) -> str:
 
 
 def title_of(document: TimelineDocument) -> str:
-    """The benchmarks and metrics shown, as far as they are the same."""
+    """The benchmarks and metrics that all lines share, as a title."""
     shown = document["shown"]
     projects = {one["project"] for one in shown} or {document["project"]}
     benchmarks = {one["benchmark"] for one in shown} or {document["benchmark"]}
@@ -171,7 +171,7 @@ def colour_of(number: int, colours: Mapping[str, str]) -> str:
 
 
 def axis_of(document: TimelineDocument, right: bool) -> Axis | None:
-    """The axis of the lines that are read on this side; None if there are none."""
+    """The axis for the lines on one side, right or left; None if there are none."""
     shown = document["shown"]
     units = [one["metric"]["unit"] for one in shown if one["right"] == right]
     if not units:
@@ -191,7 +191,7 @@ def axis_of(document: TimelineDocument, right: bool) -> Axis | None:
 
 
 def x_scale(document: TimelineDocument, left: float, right: float) -> Callable[[int, float], float]:
-    """From a place of a path to pixels: by the place, or by the time of its commit."""
+    """A function from a place of a path to pixels: by the place, or by the time of its commit."""
     if document["axis"] == "commits":
         count = document["paths"][0]["count"]
         return lambda _, at: left + (right - left) * (at + 0.6) / max(count + 0.2, 1.2)
@@ -248,7 +248,7 @@ def x_ticks(document: TimelineDocument, frame: PlotFrame, most: int) -> Ticks:
 
 
 def ranges(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
-    """The commits that may be the cause of a change, where they are several, as an area."""
+    """Draw as areas the ranges of commits that may be the cause of a change."""
     for one in document["changes"]:
         if one["width"] > 1:
             path = document["shown"][one["shown"]]["path"]
@@ -281,7 +281,7 @@ def breaks_and_tags(document: TimelineDocument, frame: PlotFrame) -> Iterator[st
 
 
 def line_shapes(document: TimelineDocument, frame: PlotFrame, line: Mapping[str, Any]) -> Iterator[str]:
-    """The band, the line, single points, unreliable points and trials of one series."""
+    """Draw the band, the line, single points, unreliable points and trials of one series."""
     shown = line["shown"]
     colour = colour_of(shown, frame.colours)
     parts, doubtful = stretches(document, frame, line)
@@ -342,7 +342,7 @@ def stretches(
 
 
 def gap_marks(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
-    """Below the lines, the commits without a point whose reason is known: failed ones as crosses, others as dots."""
+    """Draw below the lines why commits have no point: failed ones as crosses, others as dots."""
     y = frame.bottom - 6
     for number, path in enumerate(document["paths"]):
         for gap in path["gaps"]:
@@ -357,9 +357,9 @@ def gap_marks(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
 
 
 def change_marks(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
-    """Where lines changed, by how much and in which direction; hollow and dashed as long as it is not confirmed.
+    """Draw where lines changed, with the size and direction; hollow and dashed until it is confirmed.
 
-    That of an alert that somebody has settled is struck through, without a line, and says so.
+    The change of an alert that somebody has settled is struck through, has no line, and says so.
     """
     found = ((frame.x(document["shown"][one["shown"]]["path"], one["at"]), one) for one in document["changes"])
     marks = sorted(found, key=lambda mark: mark[0])

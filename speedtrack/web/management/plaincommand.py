@@ -1,4 +1,4 @@
-"""The base of all commands of this room: their output is safe to show on a terminal, and their changes are noted."""
+"""The base of all commands here: their output is safe to show on a terminal, and their changes are noted."""
 
 import sys
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class PlainCommand(BaseCommand):
     whole: ClassVar[bool] = False
 
     def change(self, options: dict[str, Any]) -> str:
-        """What the command does, as noun and verb such as `run.cancel`; empty if it only reads."""
+        """The name of what the command does, such as `run.cancel`, for the audit log; empty if it only reads."""
         return ""
 
     def execute(self, *args: Any, **options: Any) -> str | None:

@@ -13,5 +13,5 @@ def add_dry_run(parser: ArgumentParser) -> None:
 
 
 def result_in_words(verb: Callable[[], object], dry_run: bool) -> str:
-    """What the verb answers, or what it would answer and change."""
+    """The answer of the verb; in a dry run, what it would answer and change."""
     return str(outlook(verb)) if dry_run else str(verb())

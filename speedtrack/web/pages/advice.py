@@ -1,4 +1,4 @@
-"""What the page of an alert says first: how sure it is, and what to do."""
+"""The first sentences on the page of an alert: how certain it is, and what to do."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ Status = Alert.Status
 
 
 def certainty(points: Sequence[ChangePoint], ends: Verdict | None, steps: int) -> list[str]:
-    """Sentences; ``steps``: how many commits were measured to narrow the range."""
+    """Sentences on how certain an alert is. ``steps``: how many commits were measured to narrow the range."""
     found = []
     if ends:
         p = f" (p = {ends.p:.2g})" if ends.p is not None else ""
@@ -30,7 +30,7 @@ def certainty(points: Sequence[ChangePoint], ends: Verdict | None, steps: int) -
 def what_to_do(
     alert: Alert, tables: Sequence[FunctionTable], not_fixed_on: Sequence[str], events: Sequence[AlertEvent]
 ) -> list[str]:
-    """Sentences for whoever comes to the alert."""
+    """Sentences on what to do about an alert."""
     if alert.status == Status.FIXED:
         missing = f"Bring the fix to {', '.join(not_fixed_on)}." if not_fixed_on else ""
         return [missing or "Nothing: a later commit restored the speed."]
@@ -46,13 +46,13 @@ def what_to_do(
 
 
 def by_history_alone(alert: Alert) -> bool:
-    """Can nothing that changed be measured again?"""
+    """Return whether none of the changes can be measured again."""
     statuses = set(alert.change_points.values_list("status", flat=True))
     return statuses == {ChangePoint.Status.HISTORY}
 
 
 def closing_words(alert: Alert, events: Sequence[AlertEvent]) -> str:
-    """Who closed it, and why."""
+    """Who closed the alert, and why, in words."""
     decision = next((event for event in reversed(events) if event.after == alert.status), None)
     if decision is None:
         return f"Nothing: it was closed as {alert.status}."

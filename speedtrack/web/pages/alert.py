@@ -110,7 +110,7 @@ class AlertPage:
 
 @cache  # it takes longer to put together than to execute
 def known_alerts() -> QuerySet[Alert]:
-    """All, with ``has_mutes`` and ``has_profiles``: whether the page has to look for any."""
+    """All alerts, with ``has_mutes`` and ``has_profiles``: whether the page has to look for any."""
     related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
     mutes = Mute.objects.in_force().filter(project=OuterRef("project"))
     profiled = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
@@ -119,7 +119,7 @@ def known_alerts() -> QuerySet[Alert]:
 
 
 def alert_or_404(pk: int) -> Alert:
-    """Raises Http404 for an alert that does not exist."""
+    """The alert with this number. Raises Http404 if it does not exist."""
     alert: Alert | None = known_alerts().filter(pk=pk).first()
     if alert is None:
         raise Http404(f"There is no alert {pk}.")
@@ -127,7 +127,11 @@ def alert_or_404(pk: int) -> Alert:
 
 
 def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> AlertPage:
-    """``can_decide``: whoever sees the page gets the form for decisions. ``all_pairs``: not only those of the worst."""
+    """The page of an alert.
+
+    ``can_decide``: show the form for decisions. ``all_pairs``: show the pairs of all changes, not only of the worst
+    ones.
+    """
     near = list(changes.change_points().filter(Q(alert=alert) | Q(commit=alert.commit)).order_by("id"))
     points = sorted((cp for cp in near if cp.alert_id == alert.pk), key=lambda cp: cp.rank)
     shown = len(points) if all_pairs else MOST_PAIRS
@@ -162,7 +166,7 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
 
 
 def people_of(project: Project) -> QuerySet[User]:
-    """Whom an alert may be assigned to: those who see its project."""
+    """The users to whom an alert may be assigned: those who see its project."""
     active = User.objects.filter(is_active=True).order_by("username")
     members = Membership.objects.filter(project=project).values("user")
     return active if project.is_public else active.filter(Q(is_superuser=True) | Q(pk__in=members))

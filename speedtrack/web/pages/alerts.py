@@ -78,7 +78,7 @@ class ListedAlert:
 
 @dataclass(frozen=True)
 class AlertListQuery:
-    """What the address asks for. ``assignee``: a user name, ``none``, or ``me`` for whoever reads."""
+    """The parameters of the address. ``assignee``: a user name, ``none``, or ``me`` for the reader."""
 
     status: str = "open"
     project: str = ""
@@ -90,7 +90,7 @@ class AlertListQuery:
 
     @classmethod
     def of(cls, query: QueryDict) -> "AlertListQuery":
-        """Raises Http404 for a metric or an order that does not exist."""
+        """The parameters in a query. Raises Http404 for a metric or an order that does not exist."""
         metric, order = query.get("metric", ""), query.get("order") or "newest"
         if metric and metric not in METRICS:
             raise Http404(f"There is no metric {metric!r}: there are {', '.join(METRICS)}.")
@@ -102,7 +102,7 @@ class AlertListQuery:
 
     @property
     def active(self) -> bool:
-        """Does anything but the status leave alerts out?"""
+        """Return whether a filter other than the status is set."""
         return bool(self.project or self.assignee or self.metric or self.text)
 
 
@@ -150,7 +150,7 @@ def standing_alerts(project: Project | None, access: Access) -> AlertQuerySet:
 
 
 def filtered_alerts(found: AlertQuerySet, filters: AlertListQuery, reader: User | None) -> AlertQuerySet:
-    """All filters but the status, by which the result is counted."""
+    """The alerts that pass all filters except the status."""
     changes = ChangePoint.objects.filter(alert=OuterRef("pk"))
     if filters.project:
         found = found.filter(project__slug=filters.project)
@@ -170,7 +170,7 @@ def filtered_alerts(found: AlertQuerySet, filters: AlertListQuery, reader: User 
 
 
 def of_status(found: AlertQuerySet, status: str) -> AlertQuerySet:
-    """The open ones, the improvements, all, or the slowdowns of one status."""
+    """Open alerts, improvements, all, or the slowdowns of one status."""
     if status == "open":
         return found.filter(status__in=Alert.OPEN, improvement=False)
     if status == "improvements":
@@ -196,7 +196,10 @@ def page_of(found: AlertQuerySet, filters: AlertListQuery, most: int = PAGE) -> 
 
 
 def ordered_from(found: AlertQuerySet, filters: AlertListQuery) -> AlertQuerySet:
-    """In the order asked for, from the cursor on. Raises Http404 for a cursor that no page gave."""
+    """The alerts in the requested order, from the cursor on.
+
+    Raises Http404 for a cursor that no page has given.
+    """
     try:
         size_text, _, pk_text = filters.after.rpartition(":")
         pk, size = int(pk_text or 0), float(size_text or 0)
@@ -213,7 +216,7 @@ def ordered_from(found: AlertQuerySet, filters: AlertListQuery) -> AlertQuerySet
 
 
 def worst_size() -> Coalesce:
-    """The largest slowdown of an alert as a share; of what got better only, the negative of its size."""
+    """The largest slowdown of an alert as a share; if it has only improvements, the negative of their size."""
     slower = Case(
         When(Q(series__metric__in=HIGHER) | Q(series__metric__endswith="--higher"), then=Value(1.0) - F("ratio")),
         default=F("ratio") - Value(1.0),
@@ -229,7 +232,7 @@ def with_changes(alerts: list[Alert]) -> list[ListedAlert]:
 
 
 def alerts_document(page: AlertsPage) -> dict[str, Any]:
-    """The page as JSON. ``after``: what the address of the next page says; empty on the last one."""
+    """The page as JSON. ``after``: the cursor of the next page; empty on the last page."""
     return {
         "schema": "speedtrack.alerts/1",
         "counts": dict(page.counts),

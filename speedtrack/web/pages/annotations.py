@@ -50,7 +50,7 @@ def annotation_or_404(pk: int) -> Annotation:
 
 
 class AnnotationForm(forms.Form):
-    """A text about a commit or a moment. Only a form of a project has a commit."""
+    """A text about a commit or a moment. Only the form of a project has a field for a commit."""
 
     place = forms.CharField(
         max_length=80,
@@ -104,7 +104,7 @@ class AnnotationForm(forms.Form):
         return found[0]
 
     def save(self, annotation: Annotation, author: User) -> Annotation:
-        """Store what was entered, as a new annotation or a changed one."""
+        """Store what was entered in a new or an existing annotation."""
         given = self.cleaned_data
         everywhere = self.project is None or given.get("everywhere")
         annotation.project = None if everywhere else self.project
@@ -117,7 +117,10 @@ class AnnotationForm(forms.Form):
 
 
 def moment_of(text: str) -> datetime | None:
-    """The moment that a text names, in UTC; None if it names none. Raises ValidationError for one in the future."""
+    """The moment in a text, in UTC; None if the text holds none.
+
+    Raises ValidationError for one in the future.
+    """
     for form in FORMATS:
         try:
             moment = datetime.strptime(text.removesuffix("UTC").strip(), form).replace(tzinfo=UTC)
@@ -130,7 +133,7 @@ def moment_of(text: str) -> datetime | None:
 
 
 def place_of(annotation: Annotation) -> str:
-    """What the form shows as its place."""
+    """The commit or moment of an annotation as the form shows it."""
     if annotation.commit:
         return annotation.commit.sha[:12]
     assert annotation.moment

@@ -18,7 +18,7 @@ LONGEST = 150
 
 @dataclass(frozen=True)
 class AuditFilters:
-    """What the address asks for; ``before``: the number of the entry after which older ones are listed."""
+    """The parameters of the address. ``before``: the entry after which the list goes on with older ones."""
 
     person: str = ""
     action: str = ""
@@ -55,7 +55,7 @@ def load(project: Project | None, query: QueryDict) -> AuditPage:
 
 
 def filtered_entries(project: Project | None, filters: AuditFilters) -> QuerySet[AuditEntry]:
-    """The entries of a project, or all, the newest first. Raises Http404 for a date that is none."""
+    """The entries of a project, or all, the newest first. Raises Http404 for an invalid date."""
     found = AuditEntry.objects.select_related("project", "token").order_by("-pk")
     if project:
         found = found.filter(project=project)
@@ -118,5 +118,5 @@ def csv_rows(project: Project | None, query: QueryDict) -> Iterator[list[Any]]:
 
 
 def harmless(value: Any) -> Any:
-    """A text that no spreadsheet takes for a formula."""
+    """The value in a form that no spreadsheet takes for a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value

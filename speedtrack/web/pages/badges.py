@@ -37,7 +37,7 @@ def of_alerts(project: Project) -> Badge:
 
 
 def of_release(project: Project) -> Badge:
-    """How the newest commits compare with the last release that was measured."""
+    """The badge that compares the newest commits with the last release that was measured."""
     since = home.card_of(project).since
     if since is None:
         return Badge("since release", "not measured", NEUTRAL)

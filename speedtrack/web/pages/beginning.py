@@ -1,4 +1,4 @@
-"""What happens with a project before its first result: its repository is cloned, runs wait, a machine measures."""
+"""The state of a project before its first result: its repository is cloned, runs wait, a machine measures."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class FirstStep:
 
 
 def load(scope: Scope) -> list[FirstStep]:
-    """The steps until the first result; none once there is one."""
+    """The steps until the first result; empty once there is one."""
     project = scope.project
     if project.untracked_at or any(getattr(machine, "has_series", False) for machine in scope.machines):
         return []
@@ -47,7 +47,7 @@ def history_step(project: Project) -> FirstStep:
 
 
 def run_steps(project: Project) -> list[FirstStep]:
-    """What became of the runs; nothing as long as the history is unknown."""
+    """The steps about runs; empty as long as the history is unknown."""
     if project.synced_at is None:
         return [FirstStep("waits", "Then runs of its newest commits are queued.")]
     found = list(Run.objects.filter(project=project).order_by("-pk").values_list("pk", "status")[:FEW])

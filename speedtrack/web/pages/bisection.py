@@ -1,4 +1,4 @@
-"""Searches for the commit of a change that people asked for: the list of a project with its form, and one of them."""
+"""Bisections that people asked for: the list of a project with its form, and the page of one."""
 
 from dataclasses import dataclass
 
@@ -74,7 +74,7 @@ def load(slug: str, query: QueryDict) -> BisectPage:
 
 
 def preset_by(form: QueryDict) -> QueryDict:
-    """The address that presets the form with what was sent."""
+    """The parameters of an address that presets the form with what was sent."""
     query = form.copy()
     for name in form.keys() - {"before", "commit", "machine", "metric", "benchmark"}:
         del query[name]
@@ -83,7 +83,7 @@ def preset_by(form: QueryDict) -> QueryDict:
 
 @dataclass(frozen=True)
 class AskedBisection:
-    """What a form asks for."""
+    """A bisection as a form or command requests it."""
 
     before: Commit
     commit: Commit
@@ -92,18 +92,21 @@ class AskedBisection:
     metric: str
 
     def begin(self, asked_by: User | None) -> Bisection:
-        """Raises NotMeasurable, or DefinitionError for an invalid suite."""
+        """Begin the bisection. Raises NotMeasurable, or DefinitionError for an invalid suite."""
         return bisecting.start(self.before, self.commit, self.machine, self.names, self.metric, asked_by)
 
 
 def read_form(project: Project, form: QueryDict) -> AskedBisection:
-    """Raises NotMeasurable for what the project does not have."""
+    """The bisection that the form requests. Raises NotMeasurable for names that the project does not have."""
     ends = [form.get(key, "").strip() for key in ("before", "commit")]
     return asked_for(project, ends, form.get("machine", ""), form.getlist("benchmark"), form.get("metric", ""))
 
 
 def asked_for(project: Project, ends: list[str], machine: str, names: list[str], metric: str) -> AskedBisection:
-    """What these names mean; ``ends``: the older one first. Raises NotMeasurable for what the project does not have."""
+    """The bisection between commits, on a machine and by benchmarks with these names.
+
+    ``ends``: the older one first. Raises NotMeasurable for names that the project does not have.
+    """
     if not all(ends):
         raise NotMeasurable("name both commits, the older one first")
     commits = []
@@ -132,7 +135,10 @@ class AnswerRow:
 
 @dataclass(frozen=True)
 class SearchShown:
-    """What is known of one benchmark. ``left``: the shown ones of the ``possible`` causes, oldest first."""
+    """The state of the search for one benchmark's change.
+
+    ``left``: those of the ``possible`` causes that are shown, oldest first.
+    """
 
     benchmark: str
     end: BisectionAnswer | None
@@ -160,7 +166,7 @@ class SearchShown:
 
 @dataclass(frozen=True)
 class BisectionPage:
-    """``left_out``: commits that the strips do not show, as nothing is known of them."""
+    """``left_out``: the number of commits that the strips do not show, because nothing is known about them."""
 
     bisection: Bisection
     searches: list[SearchShown]
@@ -194,7 +200,7 @@ def load_one(pk: int) -> BisectionPage:
 
 
 def shown_places(bisection: Bisection, searches: list[Search]) -> list[int]:
-    """The places of the path that are shown: the ends, what was measured, and what lies nearest to those."""
+    """The indices of the path's commits that are shown: the ends, measured ones, and their nearest neighbours."""
     length = 1 + len(bisection.path)
     places = {commit: place for place, commit in enumerate(bisection.path, start=1)}
     known = {0, length - 1} | {places[commit] for one in searches for commit in one.answers if commit in places}

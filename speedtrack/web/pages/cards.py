@@ -1,4 +1,4 @@
-"""What the pictures of links show: a timeline, the worst change of an alert, a project, or a comparison."""
+"""The content of link pictures: of a timeline, the worst change of an alert, a project, or a comparison."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +39,7 @@ class CardLine:
 
 
 def stretch_of(series: Sequence[int], branch: Branch, first: int, last: int, found: Iterable[ChangePoint]) -> CardLine:
-    """The clean values of the newest of these series at each commit."""
+    """The clean values at each commit of a stretch; if several of these series have one, that of the newest series."""
     values: list[float | None] = [None] * (last - first + 1)
     for line in sorted(lines.columns(series, branch, first, last), key=lambda line: line.series_id):
         for at, value in zip(line.at.tolist(), line.value.tolist(), strict=True):
@@ -51,7 +51,7 @@ def stretch_of(series: Sequence[int], branch: Branch, first: int, last: int, fou
 
 
 def timeline_card(slug: str, benchmark: str, metric: str, query: QueryDict) -> LinkPicture:
-    """Raises Http404 for what does not exist."""
+    """The picture of a timeline. Raises Http404 for what does not exist."""
     scope = scope_of(slug, query, metric)
     found = Series.objects.filter(project=scope.project, benchmark__name=benchmark, metric=metric)
     series = list(found.filter(machine=scope.machine).values_list("pk", flat=True))
@@ -107,7 +107,7 @@ def project_card(slug: str) -> LinkPicture:
 
 
 def compare_card(slug: str, query: QueryDict, access: Access) -> LinkPicture:
-    """The ratios of one metric in the order of their size; those that differ are marked."""
+    """The ratios of one metric, sorted by size; those that differ are marked."""
     page = compare_page.load(slug, query, access)
     if page.sides is None or not page.totals:
         return LinkPicture(SITE, visible(page.project.name), "compared", "not measured yet", "same", [])

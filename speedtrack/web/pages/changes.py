@@ -1,4 +1,4 @@
-"""Recent changes: the change points of one cause as one entry, at its commit or the range that holds it."""
+"""Recent changes: the change points of one cause as one entry, at its commit or at the range that contains it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ VISIBLE = (
 
 
 class GroupedPoint(NamedTuple):
-    """What is needed of each change point of a group. ``width``: how many commits may be the cause."""
+    """The columns of a change point that grouping needs. ``width``: how many commits may be the cause."""
 
     pk: int
     status: str
@@ -105,7 +105,7 @@ class ChangeGroup:
 
     @property
     def drift(self) -> str:
-        """The reference of a drift; empty for a step."""
+        """The name of the reference of a drift; empty for a step."""
         return self.worst.reference
 
     @property
@@ -126,18 +126,18 @@ def change_points() -> QuerySet[ChangePoint]:
 
 
 def on_branch(branch: Branch | None, first: int = 0, last: int = 2**31 - 1) -> QuerySet[ChangePoint]:
-    """The change points whose commit lies on a branch between two positions, whichever branch they were found on.
+    """The change points whose commit is on a branch between two positions, on whichever branch they were found.
 
-    ``place`` is that commit's position.
+    ``place``: the position of that commit.
     """
     points = change_points().filter(commit__positions__branch=branch, commit__positions__number__range=(first, last))
     return points.annotate(place=F("commit__positions__number"))
 
 
 def newest_groups(branches: Iterable[int], count: int) -> dict[int, list[ChangeGroup]]:
-    """By branch: the causes of the newest changes of its commits, whichever branch they were found on.
+    """By branch: the causes of the newest changes of its commits, on whichever branch they were found.
 
-    Of each cause, two change points are loaded whole.
+    Of each cause only two change points are loaded completely.
     """
     asked: dict[str, Any] = {
         "branches": list(branches),

@@ -1,4 +1,4 @@
-"""A commit: its builds, its results, and how these compare with the commit measured before it."""
+"""A commit: its builds, its results, and how these compare with the last commit measured before it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ UNSETTLED_ANSWERS = {CommitComparison.Answer.SAME: "same", CommitComparison.Answ
 
 
 class StoredComparison(NamedTuple):
-    """What the page shows of a CommitComparison."""
+    """The columns of a CommitComparison that the page shows."""
 
     distance: int
     old: float
@@ -68,7 +68,7 @@ class SeriesResult(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """The result of the comparison, in a word or two."""
+        """The result of the comparison in a word or two."""
         if self.comparison is None:
             return "first measurement" if self.is_first else "not compared yet"
         settled = UNSETTLED_ANSWERS.get(CommitComparison.Answer(self.comparison.answer))
@@ -106,7 +106,10 @@ class MachineResults:
 
 @dataclass(frozen=True)
 class BuildWithLog:
-    """``same_as``: of the parents and the last release, those of which the machine built the same program."""
+    """A build with the end of its log.
+
+    ``same_as``: those of the parents and the last release for which the machine built the same program.
+    """
 
     build: Build
     run: Run
@@ -115,7 +118,7 @@ class BuildWithLog:
 
     @property
     def sizes(self) -> list[tuple[str, int]]:
-        """The programs and their bytes."""
+        """(name, bytes) of each program."""
         return [(name, one["bytes"]) for name, one in self.build.artifacts.items() if one.get("bytes")]
 
 
@@ -127,7 +130,7 @@ class LastRelease(NamedTuple):
 
 
 class CommitAlert(NamedTuple):
-    """An alert, and what the page's commit is to it, in words."""
+    """An alert with the role that the page's commit has in it, in words."""
 
     alert: Alert
     roles: list[str]
@@ -196,7 +199,7 @@ class CommitPage:
 
     @property
     def all_runs(self) -> str:
-        """How many runs the page lists, and of how many."""
+        """How many runs the page lists, and how many there are, in words."""
         total: int = getattr(self.runs[0], "total") if self.runs else 0  # noqa: B009 (an annotation)
         return f"All {total}" if total <= MOST_RUNS else f"The newest {MOST_RUNS} of {total}"
 
@@ -232,7 +235,7 @@ def commit_or_404(slug: str, sha: str) -> Commit:
 
 @dataclass(frozen=True)
 class CommitPageQuery:
-    """What the address of the page asks for; None: the usual."""
+    """The parameters of the page's address; None means the default."""
 
     branch: str | None = None
     machine: str | None = None
@@ -240,7 +243,7 @@ class CommitPageQuery:
 
 
 class BranchPlace(NamedTuple):
-    """A commit on a branch, and the change points whose range includes it there."""
+    """A commit's place on a branch, with the change points there whose range includes the commit."""
 
     commit: Commit
     branch: Branch
@@ -296,13 +299,13 @@ def deferrals_of(commit: Commit) -> list[Deferral]:
 
 
 def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:
-    """The change points whose range includes the commit at this position, so that it may be their cause."""
+    """The change points whose range includes this position, so that the commit may be their cause."""
     starts_before = Position.objects.filter(branch=branch, commit=OuterRef("before"), number__lt=number)
     return changes.on_branch(branch, first=number).filter(Exists(starts_before)).order_by("id")
 
 
 def measured_by(commit: Commit) -> tuple[list[MeasuringMachine], list[str]]:
-    """The machines with results of a commit, and the ladders that were measured for it, by name."""
+    """The machines with results of a commit, and the names of the ladders that were measured for it."""
     measured = lines.point_measurements().filter(commit=commit).values("series")
     rows = Series.objects.filter(pk__in=measured).values_list("machine", "machine__name", "benchmark__ladder")
     found = list(rows.distinct())
@@ -328,7 +331,10 @@ def results_on(machine: MeasuringMachine, place: BranchPlace) -> list[SeriesResu
 
 
 def machine_results(machine: str, results: list[SeriesResult], asked: str | None) -> MachineResults:
-    """The results of a machine in the metrics' order; where environments differ, the table has the newest."""
+    """The results of a machine in the metrics' order.
+
+    If environments differ, the table has the results of the newest one.
+    """
     results = sorted(results, key=lambda r: (r.benchmark, r.series_id))
     by_metric = {metric.name: MetricResults(metric, []) for metric in METRICS.among(one.metric.name for one in results)}
     for one in results:
@@ -349,9 +355,10 @@ def machine_results(machine: str, results: list[SeriesResult], asked: str | None
 def commits_around(
     commit: Commit, place: BranchPlace | None, results: list[SeriesResult]
 ) -> tuple[list[Commit | str], dict[int, Commit]]:
-    """The parents (of one that is not stored, the hash), and the commits before and after it that the page names.
+    """The parents, and other commits that the page names by their distance.
 
-    The latter by how many commits they are before this one on its branch.
+    A parent that is not stored is given as its hash. The second value: distance -> commit; positive distances are
+    before this commit on its branch, negative ones after it.
     """
     known = Commit.objects.filter(project=commit.project, sha__in=commit.parents)
     found = known.annotate(number=Value(PARENT, IntegerField()))
@@ -374,7 +381,7 @@ def runs_of(commit: Commit) -> list[Run]:
 
 
 def alerts_of(commit: Commit) -> list[CommitAlert]:
-    """The alerts that name a commit, newest first, each with the parts that it plays in them."""
+    """The alerts that name a commit, newest first, each with the commit's roles in it."""
     named = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
     found = Alert.objects.standing().filter(named, project=commit.project)
     return [
@@ -384,7 +391,10 @@ def alerts_of(commit: Commit) -> list[CommitAlert]:
 
 
 def tags_around(commit: Commit) -> tuple[list[str], LastRelease | None]:
-    """The commit's tags, and the last release before it: by date, since many are made on branches of their own."""
+    """The commit's tags, and the last release before it.
+
+    Releases are ordered by date, since many are made on branches of their own.
+    """
     tagged = Commit.objects.filter(project=commit.project_id, sha=OuterRef("sha"))
     found = Tag.objects.filter(project=commit.project_id).annotate(at=Subquery(tagged.values("committed_at")[:1]))
     rows = list(found.order_by("name").values_list("name", "sha", "at"))
@@ -398,7 +408,7 @@ def tags_around(commit: Commit) -> tuple[list[str], LastRelease | None]:
 
 
 class Undescribed(Exception):
-    """Git cannot tell now: it has no mirror, lacks the commit, or is too slow."""
+    """Git cannot describe the commit now: it has no mirror, lacks the commit, or is too slow."""
 
 
 def described(slug: str, sha: str) -> Description | None:
@@ -410,7 +420,10 @@ def described(slug: str, sha: str) -> Description | None:
 
 @lru_cache(maxsize=500)
 def known_description(slug: str, sha: str) -> Description:
-    """What git says of a commit, which never changes. What it cannot tell is asked for again: it raises Undescribed."""
+    """The description of a commit, which is cached since it never changes.
+
+    Raises Undescribed if git cannot describe it; that is not cached.
+    """
     found = git.describe(slug, sha) if git.has_mirror(slug) else None
     if found is None:
         raise Undescribed(sha)
@@ -418,7 +431,7 @@ def known_description(slug: str, sha: str) -> Description:
 
 
 def builds_of(commit: Commit, others: Sequence[str]) -> list[BuildWithLog]:
-    """The builds, newest first, the newest with the end of its log; beside them those of other commits."""
+    """The builds, newest first; the newest has the end of its log. ``others``: commits whose programs may be equal."""
     near = Commit.objects.filter(project=commit.project_id, sha__in=[commit.sha, *others])
     rows = Build.objects.filter(commit__in=near.values("pk")).select_related("commit", "attempt__run__machine")
     found = sorted(rows.defer("attempt__run__machine__facts"), key=lambda build: -build.pk)
@@ -432,7 +445,7 @@ def builds_of(commit: Commit, others: Sequence[str]) -> list[BuildWithLog]:
 
 
 def same_programs(build: Build, found: Iterable[Build]) -> list[Commit]:
-    """The other commits of which the same machine built the same program, bit for bit."""
+    """Other commits of which the same machine has built the same program, bit for bit."""
     if not build.succeeded or not build.artifacts:
         return []
     machine = build.attempt.run.machine_id

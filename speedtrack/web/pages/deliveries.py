@@ -68,7 +68,7 @@ def number_or_404(text: str) -> int:
 
 
 def named(row: Delivery) -> Delivery:
-    """With the name of the forge as people write it."""
+    """The delivery, with ``forge`` set to the forge's name as people write it."""
     row.forge = BY_NAME[row.provider].title if row.provider in BY_NAME else row.provider  # type: ignore[attr-defined]
     return row
 

@@ -90,7 +90,7 @@ def index() -> HelpIndex:
 
 
 def load(name: str) -> DocumentPage:
-    """Raises Http404 for a page that does not exist."""
+    """A page of the documentation. Raises Http404 if it does not exist."""
     if name not in NAMES:
         raise Http404(f"There is no help page {name!r}: there are {', '.join(NAMES)}.")
     path: Path = settings.BASE_DIR / "docs" / f"{name}.md"
@@ -99,7 +99,7 @@ def load(name: str) -> DocumentPage:
 
 @lru_cache(2 * len(NAMES))
 def rendered(name: str, path: Path, changed_at: int) -> DocumentPage:
-    """``changed_at`` makes a file that was changed another one."""
+    """The rendered page, cached. ``changed_at``: part of the key, so that a changed file is rendered again."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = markdown.parse(path.read_text())
     headings = list(name_headings(tokens))
@@ -130,7 +130,7 @@ def anchor_of(title: str) -> str:
 
 
 def lead_to_pages(name: str, token: Token) -> None:
-    """A link to another page of ``docs`` leads to its help page, one to another file of the repository nowhere."""
+    """Let a link to another page of ``docs`` lead to its help page; remove links to other files of the repository."""
     if token.type != "link_open":
         return
     target = urlsplit(str(token.attrGet("href")))
@@ -144,6 +144,6 @@ def lead_to_pages(name: str, token: Token) -> None:
 
 
 def align(token: Token) -> None:
-    """A class in the place of a style, which the content security policy forbids."""
+    """Set a class instead of a style, which the content security policy forbids."""
     if token.attrs.pop("style", "") == "text-align:right":
         token.attrSet("class", "number")

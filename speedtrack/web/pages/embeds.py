@@ -15,7 +15,7 @@ THEMES = ("light", "dark")
 
 @dataclass(frozen=True)
 class EmbedPage:
-    """``theme``: the one that the address asks for, else empty; ``pictures``: their addresses by theme."""
+    """``theme``: the requested one, or empty; ``pictures``: theme -> address of its picture."""
 
     title: str
     url: str

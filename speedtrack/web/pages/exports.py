@@ -102,7 +102,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class ExportFilters:
-    """Which points of a project. Empty texts choose all."""
+    """Which points of a project to export. Empty texts select all."""
 
     project: Project
     branch: Branch
@@ -117,7 +117,7 @@ class ExportFilters:
 
 
 def filters_of(project: Project, query: QueryDict) -> ExportFilters:
-    """Raises Http404 for a branch that does not exist, and for values that cannot be meant."""
+    """The filters in a query. Raises Http404 for a branch that does not exist, and for invalid values."""
     branches = list(Branch.objects.filter(project=project).order_by("deleted_at", "name"))
     branch = named_or_default("branch", query.get("branch"), branches, project.default_branch)
     if branch is None:
@@ -139,7 +139,7 @@ def filters_of(project: Project, query: QueryDict) -> ExportFilters:
 
 
 def moment(query: QueryDict, name: str) -> datetime | None:
-    """A date, or a time with its zone."""
+    """A date, or a time with its zone; None if the parameter is absent. Raises Http404 for anything else."""
     if not (text := query.get(name, "")):
         return None
     with suppress(ValueError, OverflowError):
@@ -184,7 +184,7 @@ def csv_rows(filters: ExportFilters) -> Iterator[list[Any]]:
 
 
 def meaning_of(metric: str) -> dict[str, str]:
-    """What makes its values readable without this server."""
+    """The properties of a metric without which its values could not be interpreted."""
     known = METRICS.get(metric)
     return dict(zip(MEANING, (known.unit, known.better.value) if known else ("", ""), strict=True))
 
@@ -213,7 +213,7 @@ def line_of(row: Row, filters: ExportFilters) -> str:
 
 
 def document(filters: ExportFilters) -> Iterator[str]:
-    """The same as one JSON document."""
+    """The points as one JSON document, in pieces."""
     head = {"schema": SCHEMA, "project": filters.project.slug, "branch": filters.branch.name}
     yield json.dumps(head)[:-1] + ', "points": ['
     before = ""

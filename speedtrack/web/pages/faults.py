@@ -1,4 +1,4 @@
-"""What was wrong with a run, and what to do about it."""
+"""Find out what was wrong with a run, and what to do about it."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ OTHERWISE = "The log below ends with what happened last; `manage.py doctor` chec
 
 
 class Fault(NamedTuple):
-    """``key``: of the help that explains it, or empty."""
+    """``key``: the help that explains the fault; may be empty."""
 
     title: str
     key: str
@@ -37,7 +37,10 @@ class Fault(NamedTuple):
 
 
 def faults_of(run: Run, trials: Sequence[TrialRow], flags: Iterable[str]) -> list[Fault]:
-    """``flags``: of the measurements. The worst first: why it failed, then what makes values doubtful."""
+    """The faults of a run, the worst first: why it failed, then what makes values doubtful.
+
+    ``flags``: of the measurements.
+    """
     found = []
     if run.error:
         again = " It waits for another attempt." if run.status == Status.QUEUED else ""

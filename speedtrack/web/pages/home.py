@@ -143,7 +143,7 @@ class Card:
 
     @property
     def behind(self) -> float | None:
-        """Seconds between the newest measured commit and the head, if both have sensible times."""
+        """Seconds from the newest measured commit to the head; None if their times are not plausible."""
         if self.measured is None or self.branch is None or self.branch.head is None:
             return None
         return max(0.0, (self.branch.head.committed_at - self.measured.committed_at).total_seconds())
@@ -157,7 +157,7 @@ class HomePage:
 
     @property
     def alone(self) -> bool:
-        """Is there one project, whose card has the whole width?"""
+        """Return whether there is only one project, whose card has the whole width."""
         return len(self.cards) == 1
 
 
@@ -207,7 +207,7 @@ def unfinished_runs() -> dict[int, tuple[int, bool]]:
 
 
 def fill_cards(cards: dict[int, Card]) -> None:
-    """Set what was measured of the newest commits of these branches."""
+    """Set on the cards what was measured of the newest commits of their branches."""
     coverage: dict[int, list[Coverage]] = defaultdict(list)
     for row in fetch(COVERAGE, branches=list(cards), window=WINDOW):
         one = Coverage._make(row)
@@ -269,9 +269,10 @@ def headline_trends(shown: Iterable[Coverage], metrics: Mapping[int, str]) -> di
 
 
 def mean_line(lines: Sequence[Sequence[float | None]]) -> tuple[list[float | None], float | None]:
-    """The geometric mean of lines by place, each relative to its own median, so that a gap in one is no step.
+    """The geometric mean of lines by index, and its newest value.
 
-    At the height of the geometric mean of all medians. None where no line has a value. And its newest value.
+    Each line counts relative to its own median, so that a gap in one is no step; the mean has the level of the
+    geometric mean of all medians. None where no line has a value.
     """
     if not lines:
         return [], None
@@ -296,7 +297,7 @@ def joint_line(values: Array) -> tuple[list[float | None], float]:
 
 
 def compare_releases(cards: Iterable[Card]) -> None:
-    """Set how the newest measured release of each project compares with the one before it, and with what came since."""
+    """Set on the cards how the newest measured release compares with the one before it and with newer commits."""
     by_project = {card.project.pk: card for card in cards if card.trends}
     if not by_project:
         return

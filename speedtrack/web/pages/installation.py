@@ -1,4 +1,4 @@
-"""The settings of this installation as they are in force, and where each comes from. Secrets are not shown."""
+"""The settings in force in this installation, and where each comes from. Secrets are not shown."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ NOT_SET = "not set"
 
 @dataclass(frozen=True)
 class Setting:
-    """``source``: the environment, a file that it names, or the default. ``what``: what it decides."""
+    """``source``: the environment, a file that it names, or the default. ``what``: what the setting decides."""
 
     name: str
     value: str
@@ -68,12 +68,12 @@ def broker() -> str:
 
 
 def dots(value: object) -> str:
-    """Says only whether there is a secret."""
+    """Dots that show only whether a secret is set."""
     return DOTS if value else ""
 
 
 def given(name: str) -> str:
-    """Dots for a secret of the environment or of a file."""
+    """The value of an environment variable; dots for a secret."""
     return dots(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
 
 

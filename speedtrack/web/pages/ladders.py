@@ -1,4 +1,4 @@
-"""Ladders: a metric over clients, payload and the like, with a line per commit, release or project."""
+"""Ladders: a metric over clients, payload and the like, with one line per commit, release or project."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ TITLES = {
 
 
 class Summarized(Protocol):
-    """What a chart shows of a measured commit."""
+    """The columns of a measurement that a chart shows."""
 
     @property
     def value(self) -> float: ...
@@ -53,7 +53,10 @@ class LadderName:
 
 @dataclass(frozen=True)
 class LadderLine:
-    """A commit that a ladder was measured for. ``key``: how addresses name it. ``beside``: two ladders are shown."""
+    """A commit that a ladder was measured for.
+
+    ``key``: its name in addresses. ``beside``: two ladders are shown.
+    """
 
     commit: Commit
     release: str
@@ -83,7 +86,7 @@ Place = tuple[int, str]  # a commit, by key, and a ladder, by name
 
 @dataclass(frozen=True)
 class LadderRow:
-    """A value of the axis, with the measurements of the lines there, or why the machine cannot reach it."""
+    """A value of the axis, with the measurement of each line there, or why the machine cannot reach it."""
 
     value: float
     cells: list[Measurement | None]
@@ -122,7 +125,7 @@ class LaddersPage:
 
     @property
     def shown(self) -> list[LadderName]:
-        """The ladder, and the one beside it."""
+        """The ladder, and the one shown beside it, if any."""
         return [one for one in (self.ladder, self.beside) if one]
 
     @property
@@ -164,7 +167,10 @@ def load(query: QueryDict, access: Access) -> LaddersPage:
 
 
 def ladder_names(slug: str | None, access: Access) -> list[LadderName]:
-    """All ladders, those of the project first; of ladders with one name and different axes, the first."""
+    """All ladders, those of the project first.
+
+    Of ladders that have one name but different axes, only the first is included.
+    """
     found = access.among(Benchmark.objects.exclude(ladder="")).values_list("ladder", "axis", "project__slug").distinct()
     own_first = sorted(found, key=lambda row: (row[2] != slug, row[:2]))
     ladders: dict[str, LadderName] = {}
@@ -174,7 +180,7 @@ def ladder_names(slug: str | None, access: Access) -> list[LadderName]:
 
 
 def transports_of(ladder: LadderName | None, access: Access) -> list[LadderName]:
-    """The ladders that are measured over another transport, and differ in nothing else."""
+    """The ladders that differ from this one only in their transport."""
     if ladder is None:
         return []
     path = Value(["workload", "transport"], output_field=ArrayField(TextField()))
@@ -190,7 +196,7 @@ def series_of(ladders: list[LadderName], access: Access) -> QuerySet[Series]:
 
 
 def lines_of(choices: list[LadderLine], ladders: list[LadderName]) -> list[LadderLine]:
-    """What is drawn: each chosen commit on each of these ladders."""
+    """The lines to draw: each selected commit on each of these ladders."""
     chosen = [line for line in choices if line.shown]
     beside = len(ladders) > 1
     every = [replace(line, ladder=ladder.name, beside=beside) for line in chosen for ladder in ladders]
@@ -200,10 +206,11 @@ def lines_of(choices: list[LadderLine], ladders: list[LadderName]) -> list[Ladde
 def choices_of(
     points: QuerySet[Measurement], asked: list[str], slug: str | None, access: Access
 ) -> tuple[list[LadderLine], list[str]]:
-    """The commits that were measured, each with whether it is shown, and which lines asked for are not among them.
+    """The measured commits, each with whether it is shown; and the requested lines that are not among them.
 
-    Of each project those that were measured last, the tagged ones (releases) and those asked for. They are ordered by
-    project, those on its default branch first, the newest first. Raises Http404 for a line that does not exist.
+    Of each project these are the commits measured last, the tagged ones (releases) and those requested. They are
+    ordered by project, those on its default branch first, the newest first. Raises Http404 for a line that does not
+    exist.
     """
     on_default = Position.objects.filter(commit=OuterRef("pk"), branch__name=OuterRef("project__default_branch"))
     commits = Commit.objects.select_related("project").filter(choosable(points, asked))
@@ -218,7 +225,7 @@ def choices_of(
 
 
 def choosable(points: QuerySet[Measurement], asked: list[str]) -> Q:
-    """The condition for measured commits that can be chosen as lines."""
+    """The condition for measured commits that can be selected as lines."""
     latest = points.values("commit").annotate(latest=Max("pk")).order_by("-latest")
     measured: dict[int, list[int]] = defaultdict(list)
     for project, commit in latest.values_list("commit__project", "commit"):
@@ -232,13 +239,13 @@ def choosable(points: QuerySet[Measurement], asked: list[str]) -> Q:
 
 
 def releases_of(commits: Any) -> dict[tuple[int, str], str]:
-    """The release that a commit is, by project and commit id."""
+    """By (project id, commit id): the name of the release."""
     tags = Tag.objects.filter(sha__in=[commit.sha for commit in commits]).values_list("project", "sha", "name")
     return {(project, sha): name for project, sha, name in tags if version_of(name)}
 
 
 def line_named(lines: list[LadderLine], name: str) -> LadderLine | None:
-    """Find the line that is named as ``project@commit``, ``project@release`` or ``project``, which is its newest."""
+    """The line with this name: ``project@commit``, ``project@release``, or ``project`` for its newest one."""
     slug, _, revision = name.partition("@")
     for line in lines:
         if line.commit.project.slug == slug and (not revision or line.is_at(revision)):
@@ -259,7 +266,7 @@ def require_known(names: list[str], access: Access) -> None:
 
 
 def usual_lines(lines: list[LadderLine], slug: str | None) -> list[LadderLine]:
-    """The newest commit of each project; of one project, its newest commit and releases."""
+    """The lines shown by default: the newest commit of each project; if there is one project, also its releases."""
     own = [line for line in lines if line.commit.project.slug == slug]
     if own:
         return [own[0], *(line for line in own[1:] if line.release)]
@@ -276,7 +283,7 @@ def rungs_of(ladders: list[LadderName]) -> QuerySet[Benchmark]:
 def values_asked(
     ladders: list[LadderName], machine: Machine | None, lines: list[LadderLine]
 ) -> set[tuple[Place, float]]:
-    """The values that runs of these commits were to measure: one without a measurement has failed, or waits."""
+    """The (line, value) that runs were to measure. One without a measurement has failed, or waits."""
     commits = [line.commit.pk for line in lines]
     runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs_of(ladders))
     rung = "benchmark_set__benchmarks__"
@@ -287,7 +294,7 @@ def values_asked(
 def reasons_of(
     ladders: list[LadderName], machine: Machine | None, lines: list[LadderLine]
 ) -> dict[tuple[Place, float], str]:
-    """Why the machine could not reach a value: what its newest attempt said."""
+    """By (line, value): why the machine could not reach it, as the newest attempt reported."""
     commits = [line.commit.pk for line in lines]
     attempts = Attempt.objects.filter(run__commit__in=commits, run__machine=machine).exclude(out_of_reach={})
     found = list(attempts.order_by("pk").values_list("run__commit", "out_of_reach"))
@@ -311,7 +318,7 @@ def failed_runs(
     rows: list[LadderRow],
     asked: set[tuple[Place, float]],
 ) -> list[tuple[LadderLine, Run]]:
-    """For each line that lacks a value without a reason, its newest run of the ladder, if that failed."""
+    """For each line that lacks a value without a reason, its newest run of the ladder, if that run failed."""
     lacking = [
         line
         for place, line in enumerate(lines)
@@ -330,7 +337,7 @@ def rows_of(
     values: set[float],
     reasons: Mapping[tuple[Place, float], str],
 ) -> list[LadderRow]:
-    """The newest measurement of each line at each value, among them ``values``."""
+    """The newest measurement of each line at each value; ``values`` are included even if nothing was measured there."""
     found = points.filter(commit__in=[line.commit.pk for line in lines]).select_related("series__benchmark")
     cells: dict[float, dict[Place, Measurement]] = {value: {} for value in values}
     for one in found.order_by("pk"):
@@ -359,7 +366,7 @@ def value_of(page: LaddersPage, line: LadderLine, value: float, one: Measurement
 
 
 def line_value(metric: Metric, name: str, place: float, one: Summarized) -> LineValue:
-    """A measurement as a point; ``name`` says of what."""
+    """A measurement as a point of a line. ``name``: of what, for its title."""
     title = f"{name}: {numbers.quantity(metric, one.value)} ({numbers.interval(metric, one.low, one.high)})"
     if one.flags:
         title += f"; unreliable: {', '.join(one.flags)}"
@@ -396,7 +403,7 @@ def ladders_document(page: LaddersPage) -> dict[str, Any]:
 
 
 def csv_rows(page: LaddersPage) -> Iterator[list[str]]:
-    """A header, then a row per line and value."""
+    """A header, then one row per line and value."""
     axis = page.ladder.axis if page.ladder else "value"
     yield ["project", "commit", "release", "ladder", axis, page.metric.name, "low", "high", "n", "flags"]
     for place, line in enumerate(page.lines):

@@ -57,14 +57,14 @@ class PercentileRow(NamedTuple):
 
 
 def rule_of_keeping() -> str:
-    """For how long there are latencies: they are part of the trials' documents."""
+    """A sentence: for how long latencies are kept, as they are part of the trials' documents."""
     policy = policies.POLICIES["documents"]
     return f"Latencies are {policy.deletion}." if policy.days else "Latencies are kept for ever."
 
 
 @dataclass(frozen=True)
 class LatencyCurves:
-    """Two percentile curves and their difference. ``missing``: sides whose trials' documents are not stored."""
+    """Two percentile curves and their difference. ``missing``: sides whose documents of trials are not stored."""
 
     benchmark: str
     names: tuple[str, str]
@@ -80,8 +80,10 @@ class LatencyCurves:
 
 
 class HeatCommit(NamedTuple):
-    """A commit of the heat map with the result that has its latencies. ``series_id``: in which environment, and by
-    which definition."""
+    """A commit of the heat map, with the result that has its latencies.
+
+    ``series_id`` determines its environment and definition.
+    """
 
     number: int
     sha: str
@@ -97,11 +99,12 @@ class HeatCommit(NamedTuple):
 
 @dataclass(frozen=True)
 class LatencyPage:
-    """``without``: measured commits whose documents are not stored. ``before``: the one that ``chosen`` is shown with.
+    """The page of one benchmark's latencies.
 
-    ``left_out``: how many commits the map lacks because there are too many. ``lacking``: the commit that was asked for,
-    if it has no latencies. ``breaks``: the drawn commits from which on another environment or definition was measured,
-    each with what changed; ``apart``: what is so between ``before`` and ``chosen``.
+    ``without``: measured commits whose documents are not stored. ``before``: the commit that ``chosen`` is compared
+    with. ``left_out``: how many commits the map leaves out because there are too many. ``lacking``: the requested
+    commit, if it has no latencies. ``breaks``: the drawn commits from which on another environment or definition was
+    measured, each with what changed; ``apart``: what changed in this way between ``before`` and ``chosen``.
     """
 
     scope: Scope
@@ -210,12 +213,12 @@ def load(slug: str, benchmark: str, query: QueryDict) -> LatencyPage:
 
 
 def apart_in(commits: Sequence[HeatCommit]) -> list[tuple[HeatCommit, HeatCommit]]:
-    """The neighbours of these commits whose environments or definitions differ."""
+    """Neighbouring commits whose environments or definitions differ."""
     return [(old, new) for old, new in pairwise(commits) if old.series_id != new.series_id]
 
 
 def changes_between(pairs: Iterable[tuple[HeatCommit, HeatCommit]]) -> dict[tuple[int, int], list[ChangedFact]]:
-    """What differs between the series of these pairs of commits, where it is not the same one."""
+    """By the series ids of each pair: what differs between the two series, if they are not the same."""
     differing = {(old.series_id, new.series_id) for old, new in pairs if old.series_id != new.series_id}
     if not differing:
         return {}
@@ -231,7 +234,10 @@ def range_asked(text: str) -> int:
 
 
 def position_asked(scope: Scope, sha: str) -> int | None:
-    """The place of the commit that is asked for on the branch. Raises Http404 if it is not there."""
+    """The position on the branch of the requested commit; None if none is requested.
+
+    Raises Http404 if it is not there.
+    """
     if not sha:
         return None
     found = Position.objects.filter(branch=scope.branch, commit__sha__startswith=sha)
@@ -242,7 +248,7 @@ def position_asked(scope: Scope, sha: str) -> int | None:
 
 
 def range_of(scope: Scope, last: int, asked: int | None) -> tuple[int, int]:
-    """The positions after the first and up to the second: the newest, or those around the commit that is asked for."""
+    """The positions (before the range, its last one): of the newest commits, or of those around the requested one."""
     if asked is None or asked > scope.head - last + 1:
         return scope.head - last, scope.head
     return asked - last // 2, asked + last // 2
@@ -266,7 +272,7 @@ def measured_commits(scope: Scope, series: Iterable[tuple[int, int]], positions:
 
 
 def chosen_of(documented: Sequence[HeatCommit], asked: int | None) -> tuple[HeatCommit | None, HeatCommit | None]:
-    """The commit that is asked for, else the newest, and the last one before it that has its documents too."""
+    """The requested commit, by default the newest, and the last one before it that has its documents too."""
     wanted = (one for one in reversed(documented) if asked is None or one.number == asked)
     chosen = next(wanted, None)
     before = next((one for one in reversed(documented) if chosen and one.number < chosen.number), None)
@@ -274,7 +280,7 @@ def chosen_of(documented: Sequence[HeatCommit], asked: int | None) -> tuple[Heat
 
 
 def thinned_commits(commits: Sequence[HeatCommit], kept: set[int]) -> list[HeatCommit]:
-    """At most MOST_COLUMNS of the commits in equal distances, and those at the positions ``kept``."""
+    """At most MOST_COLUMNS of the commits at equal distances, and those at the positions ``kept``."""
     step = -(-len(commits) // MOST_COLUMNS)
     newest = len(commits) - 1
     return [one for place, one in enumerate(commits) if (newest - place) % max(step, 1) == 0 or one.number in kept]

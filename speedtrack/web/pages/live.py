@@ -1,4 +1,4 @@
-"""Where pages hear of what changes: the addresses of their streams (``speedtrack/live``)."""
+"""The addresses of the streams by which pages hear of changes (``speedtrack/live``)."""
 
 from django.conf import settings
 
@@ -12,7 +12,10 @@ def stream_of_queue() -> str:
 
 
 def stream_of_run(run: Run, access: Access) -> str:
-    """Of a private project with a ticket for who looks: the process of streams knows nobody."""
+    """The address of a run's stream.
+
+    For a private project it has a ticket that names the viewer, because the process of streams has no sessions.
+    """
     user = access.caller.user
     if run.project.is_public or user is None:
         return stream(f"runs/{run.pk}")
@@ -20,7 +23,7 @@ def stream_of_run(run: Run, access: Access) -> str:
 
 
 def stream(path: str) -> str:
-    """The address of a stream; "" without a process of streams: then pages ask every few seconds."""
+    """The address of a stream; empty without a process of streams: pages then ask every few seconds."""
     if settings.LIVE_URL == settings.URL:  # by whatever name the page was reached
         return f"/live/{path}"
     return f"{settings.LIVE_URL}/live/{path}" if settings.LIVE_URL else ""

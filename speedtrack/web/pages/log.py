@@ -1,4 +1,4 @@
-"""The log of a run: its phases, of which a window of lines is shown, or the lines that have a text."""
+"""The log of a run: its phases with a window of lines, or the lines that contain a text."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -21,27 +21,27 @@ LARGEST_NUMBER = 10**9
 
 @dataclass(frozen=True)
 class ShownStretch:
-    """A phase with those of its lines that are shown."""
+    """A phase with the lines of it that are shown."""
 
     stretch: Stretch
     lines: list[Line] = field(default_factory=list)
 
     @property
     def earlier(self) -> int | None:
-        """The last of its lines before those that are shown; None: there is none."""
+        """The last of its lines before the shown ones; None if there is none."""
         is_more = self.lines and self.lines[0].number > self.stretch.first
         return self.lines[0].number - 1 if is_more else None
 
     @property
     def later(self) -> int | None:
-        """The first of its lines behind those that are shown; None: there is none."""
+        """The first of its lines after the shown ones; None if there is none."""
         is_more = self.lines and self.lines[-1].number < self.stretch.last
         return self.lines[-1].number + 1 if is_more else None
 
 
 @dataclass(frozen=True)
 class LogPage:
-    """``left_out``: how many phases are not listed; ``go_on``: where to search on."""
+    """``left_out``: the number of phases that are not listed; ``go_on``: the line at which a search continues."""
 
     run: Run
     total: int
@@ -62,7 +62,10 @@ class LogPage:
 
 @dataclass(frozen=True)
 class LogPageQuery:
-    """What the address asks for: the lines from ``first`` on or before ``before``, a phase's last ones, or a text."""
+    """The parameters of the address.
+
+    They select lines from ``first`` on or before ``before``, the last lines of a phase, or lines with a text.
+    """
 
     first: int | None
     before: int | None
@@ -75,7 +78,7 @@ class LogPageQuery:
         return cls(first, before, query.get("phase", ""), query.get("q", "").strip())
 
     def window(self, index: LogIndex) -> tuple[int, int]:
-        """The first line to show, and the one behind the last."""
+        """The first line to show, and the line after the last one."""
         if self.first is None and (
             phase := next((one for one in index.stretches[::-1] if one.phase == self.phase), None)
         ):
@@ -88,7 +91,7 @@ class LogPageQuery:
 
 
 def number_of(text: str | None) -> int | None:
-    """The number of a line; None where it is none."""
+    """The line number in a text; None if it has none."""
     if not text or not text.isascii() or not text.isdecimal():
         return None
     return min(int(text[:10]), LARGEST_NUMBER) or None

@@ -69,7 +69,10 @@ class EnvironmentEra:
 
 
 class TimeShare(NamedTuple):
-    """A kind of work. ``entered``: its share as people gave it; ``percent``: as it counts; None: with the pushes."""
+    """The share of a kind of work.
+
+    ``entered``: as people set it; ``percent``: as it counts; None if the kind shares with the pushes.
+    """
 
     kind: str
     words: str
@@ -80,7 +83,7 @@ class TimeShare(NamedTuple):
 
     @property
     def is_given(self) -> bool:
-        """May it have a share of its own?"""
+        """Return whether the kind may have a share of its own."""
         return self.kind in order.KINDS and self.kind != "pushes"
 
 
@@ -168,14 +171,14 @@ def newest_of(done: QuerySet[Run]) -> QuerySet[Run]:
 
 
 def without_words(event: MachineEvent) -> MachineEvent:
-    """The same, without words that may name a project, or what was measured of it."""
+    """The same event, without words that may name a project or what was measured of it."""
     if event.kind in NAMING:
         event.why = ""
     return event
 
 
 def shares_of(machine: Machine) -> list[TimeShare]:
-    """The kinds of work, with what each is given and what it had lately."""
+    """The kinds of work, with the share of each and the time that it had lately."""
     weights, spent = order.weights_of(machine), order.spent_lately(machine, LATELY)
     whole = sum(spent.values())
     return [
@@ -192,12 +195,12 @@ def shares_of(machine: Machine) -> list[TimeShare]:
 
 
 def refusal_of_version(machine: Machine) -> str:
-    """Of a runner that has said its version."""
+    """Why the runner's version is refused; empty if it is not, or if the runner has not reported it."""
     return versions.refusal_of(machine.runner_version, machine.runner_protocol) if machine.runner_version else ""
 
 
 def assignments_of(machine: Machine, access: Access) -> list[Assignment]:
-    """What it measures for its pool."""
+    """The projects that the machine measures for its pool."""
     return (
         list(access.among(machine.assignments.all()).select_related("project").order_by("project__name"))
         if machine.pool

@@ -1,4 +1,4 @@
-"""The machines: what each does, and their health in a line."""
+"""The machines: what each does, and a summary of their health."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -56,6 +56,6 @@ def health(access: Access) -> Health:
 
 
 def open_alarms(access: Access) -> list[Alarm]:
-    """What keeps commits from being measured, the oldest first."""
+    """The open alarms, the oldest first."""
     found = access.among(Alarm.objects.open(), "branch__project").select_related("machine", "branch__project")
     return said_alarms(found.defer("machine__facts").order_by("began"), access)

@@ -47,7 +47,7 @@ def load(project: Project, query: QueryDict) -> MutesPage:
 
 
 def read_mute_form(project: Project, form: QueryDict) -> MuteRequest:
-    """What the form asks to mute. Raises ValueError for a name that the project does not have."""
+    """The mute that the form requests. Raises ValueError for a name that the project does not have."""
     benchmark, metric, name = (form.get(key, "").strip() for key in ("benchmark", "metric", "machine"))
     if benchmark and not Benchmark.objects.filter(project=project, name=benchmark).exists():
         raise ValueError(f"there is no benchmark {benchmark!r}")

@@ -1,4 +1,4 @@
-"""The way to the commit of an alert: the commits that were measured again, what each showed, and what remains."""
+"""How the commit of an alert was found: the commits that were measured again, what each showed, and what remains."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class PathCommit:
 
 @dataclass(frozen=True)
 class Narrowing:
-    """The commits from the one end of the bracket to the other, oldest first. ``asked``: how many were measured."""
+    """The commits of the bracket with its ends, oldest first. ``asked``: how many of them were measured."""
 
     commits: list[PathCommit]
     left_out: int
@@ -74,7 +74,7 @@ class Narrowing:
 
 
 def path_of(alert: Alert, ends: Verdict | None) -> list[PathRow]:
-    """The commits between both ends of the bracket, or of the alert's range, and those ends; newest MOST + 1."""
+    """The commits from one end of the bracket, or of the alert's range, to the other; at most the newest MOST + 1."""
     before, commit = (ends.base_id, ends.commit_id) if ends else (alert.before_id, alert.commit_id)
     places = Position.objects.filter(branch=alert.branch_id)
     found = places.filter(
@@ -89,7 +89,10 @@ def path_of(alert: Alert, ends: Verdict | None) -> list[PathRow]:
 def narrowing_of(
     alert: Alert, path: Sequence[PathRow], steps: Iterable[Verdict], runs: Iterable[Run], worse: bool
 ) -> Narrowing | None:
-    """``steps`` and ``runs``: of the worst change. None where nothing lies between the two commits."""
+    """How the range was narrowed; None if nothing lies between its two commits.
+
+    ``steps`` and ``runs``: of the worst change.
+    """
     if len(path) < 3:
         return None
     after = "new" if worse else "better"

@@ -93,7 +93,7 @@ def projects_of(subscriber: Subscriber) -> QuerySet[Project]:
 
 
 def subscriptions_of(subscriber: Subscriber) -> list[Subscription]:
-    """Without those to projects that the subscriber may no longer see."""
+    """The subscriptions, without those to projects that the subscriber may no longer see."""
     hidden = Project.objects.exclude(pk__in=projects_of(subscriber).values("pk"))
     return list(subscriber.subscriptions.exclude(project__in=hidden).select_related("project").order_by("pk"))
 

@@ -1,4 +1,4 @@
-"""What a run did with its time, and its trials in the order in which they were measured."""
+"""How a run spent its time, and its trials in the order of measuring."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -89,7 +89,10 @@ def trials_of(results: Sequence[Result]) -> list[TrialRow]:
 def phases_of(
     run: Run, attempt: Attempt | None, builds: Sequence[Build], results: Sequence[Result], trials: Sequence[TrialRow]
 ) -> Phases | None:
-    """The phases of an attempt, so far; None before a claim. Without ``trials`` of ``results``, they were deleted."""
+    """The phases of an attempt so far; None before a claim.
+
+    If there are ``results`` but no ``trials``, the trials were deleted.
+    """
     if attempt is None:
         return None
     whole = ((attempt.ended_at or timezone.now()) - attempt.started_at).total_seconds()
@@ -109,7 +112,7 @@ def phases_of(
 
 
 def reporting_seconds(attempt: Attempt, trials: Sequence[TrialRow]) -> float | None:
-    """From the last trial to the end of the attempt; None while it lasts, or if the clocks do not agree."""
+    """Seconds from the last trial to the end of the attempt; None while it lasts, or if the clocks disagree."""
     if not trials or attempt.ended_at is None:
         return None
     first = min(one.started_at for one in trials)
@@ -182,7 +185,7 @@ def trial_chart(run: Run, results: Sequence[Result], trials: Sequence[TrialRow])
 
 
 def values_of(run: Run, results: Sequence[Result]) -> dict[tuple[str, str], tuple[Metric, dict[int, float]]]:
-    """By benchmark and side: the metric that is drawn, and its value by the number of the trial."""
+    """By (benchmark name, side): the metric that is drawn, and its values by trial number."""
     wanted = [*run.metrics, HEADLINE, "throughput_rps"]
     attempts = {result.attempt_id for result in results}
     found = Samples.objects.filter(measurement__attempt__in=attempts, measurement__series__metric__in=wanted)

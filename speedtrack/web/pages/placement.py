@@ -1,4 +1,4 @@
-"""Where on the machine a run was measured: the cores of server, driver and everything else, from the facts."""
+"""The cores of the server, the driver and everything else on which a run was measured, from the facts."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ TITLES = {"server": "server", "driver": "load driver", "rest": "everything else"
 
 @dataclass(frozen=True)
 class Cpu:
-    """``roles``: of ROLES; none: it is left idle."""
+    """``roles``: those of ROLES that it has; none if it is left idle."""
 
     number: int
     roles: tuple[str, ...]
@@ -37,7 +37,7 @@ class Cpu:
 
 @dataclass(frozen=True)
 class ShownPlacement:
-    """``override``: what of the rules the machine could not keep; empty if it kept all."""
+    """``override``: the rules that the machine could not keep; empty if it kept all."""
 
     cpus: list[Cpu]
     override: str
@@ -49,7 +49,7 @@ class ShownPlacement:
 
 
 def environment_of(attempt: Attempt | None) -> Environment | None:
-    """What was on the machine when an attempt measured; None before its first measurement."""
+    """The environment in which an attempt measured; None before its first measurement."""
     if attempt is None:
         return None
     of_attempt = Measurement.objects.filter(attempt=attempt).values("series__environment")
@@ -57,13 +57,13 @@ def environment_of(attempt: Attempt | None) -> Environment | None:
 
 
 def environment_before(machine: Machine, attempt: Attempt) -> Environment | None:
-    """What was on a machine when it measured last before an attempt."""
+    """The environment in which a machine last measured before an attempt; None if it never did."""
     earlier = Attempt.objects.filter(run__machine=machine, run__linked=None, pk__lt=attempt.pk)
     return environment_of(earlier.filter(outcome=Status.SUCCEEDED).order_by("-pk").first())
 
 
 def placement_of(facts: Mapping[str, Any]) -> ShownPlacement | None:
-    """From the facts of an environment; None where they do not tell."""
+    """The placement in the facts of an environment; None if they do not contain one."""
     series, recorded = facts.get("series", {}), facts.get("recorded", {})
     of_role = {
         "server": cpus_of(series.get("server_cpus")),
@@ -84,7 +84,7 @@ def placement_of(facts: Mapping[str, Any]) -> ShownPlacement | None:
 
 
 def cpus_of(text: object) -> frozenset[int]:
-    """``0-3,8`` as numbers; what cannot be read is none."""
+    """The numbers in a list such as ``0-3,8``; empty if it cannot be read."""
     found: set[int] = set()
     for word in str(text or "").split(","):
         if match := RANGE.fullmatch(word.strip()):

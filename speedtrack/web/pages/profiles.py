@@ -14,9 +14,9 @@ from speedtrack.web.drawing.flame import INSTRUCTIONS, TIME, Flame, Stacks
 
 @dataclass(frozen=True)
 class BenchmarkProfiles:
-    """Both sides of one benchmark, sampled or ``counted``. ``flame`` is None where ``why_not`` says why.
+    """Both sides of one benchmark, sampled or ``counted``.
 
-    ``key`` names them in addresses.
+    ``flame`` is None if ``why_not`` gives a reason. ``key``: their name in addresses.
     """
 
     key: str

@@ -86,7 +86,7 @@ class MachineWork:
         return health_of(self.machine, self.running is not None or self.is_secret)
 
     def hide(self, access: Access) -> None:
-        """Leave out the run that it measures, if the caller may not see its project."""
+        """Hide the run being measured from a caller who may not see its project."""
         if self.running and not access.sees(self.running.project_id):
             self.running, self.progress, self.is_secret = None, None, True
 
@@ -120,7 +120,7 @@ def load(access: Access) -> QueuePage:
 
 
 def work_of_all(access: Access) -> list[MachineWork]:
-    """The work of each machine; the number of queries does not depend on how many there are."""
+    """The work of each machine. The number of queries does not depend on how many there are."""
     since = Environment.objects.filter(machine=OuterRef("pk")).order_by("-pk").values("created")[:1]
     queued = Run.objects.filter(machine=OuterRef("pk"), status=Status.QUEUED).values("machine")
     # A count for each machine, so that PostgreSQL takes its part of the index of waiting runs.
@@ -172,7 +172,10 @@ def waiting_runs(machine_ids: list[int]) -> dict[int, list[tuple[WaitingRun | No
 
 
 def estimate_ends(work: MachineWork, expected: Mapping[int, DurationEstimate | None], total_s: float | None) -> None:
-    """Set when the machine's run and each waiting run will be done; ``total_s``: what all that wait take together."""
+    """Set when the machine's run and each waiting run will end.
+
+    ``total_s``: seconds that all waiting runs take altogether.
+    """
     if work.health in ("retired", "quarantine", "paused", "silent", "never seen", "outside"):
         return
     now = timezone.now()
@@ -195,7 +198,7 @@ def estimate_ends(work: MachineWork, expected: Mapping[int, DurationEstimate | N
 
 
 def keep_secret(machines: Iterable[Machine], access: Access) -> None:
-    """Say why a machine is in quarantine only where the caller sees the project of its canary."""
+    """Hide why a machine is in quarantine from a caller who may not see the project of its canary."""
     if access.hidden and (quarantined := [machine for machine in machines if machine.quarantined_at]):
         canaries = access.among(Canary.objects.filter(machine__in=quarantined, retired_at=None))
         seen = set(canaries.values_list("machine", flat=True))
@@ -205,7 +208,7 @@ def keep_secret(machines: Iterable[Machine], access: Access) -> None:
 
 
 def said_alarms(found: Iterable[Alarm], access: Access) -> list[Alarm]:
-    """The alarms; without the words of those that may name a project which the caller does not see."""
+    """The alarms, without words that may name a project which the caller does not see."""
     alarms = list(found)
     for alarm in alarms:
         if access.hidden and alarm.kind == Alarm.Kind.STALLED:

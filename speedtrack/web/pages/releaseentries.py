@@ -21,7 +21,7 @@ class ReleaseEntry(NamedTuple):
 
 
 def load(project: Project) -> list[ReleaseEntry]:
-    """The newest first, by the metric and on the machine of the project's card."""
+    """The newest releases first, by the metric and on the machine of the project's card."""
     card = home.card_of(project)
     known = Series.objects.filter(project=project, machine__name=card.machine, metric=card.metric.name)
     series = known.filter(benchmark__ladder="").values_list("pk", flat=True)

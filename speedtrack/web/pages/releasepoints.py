@@ -78,9 +78,9 @@ class ReleaseChange:
 def newest_releases(
     series: Mapping[int, Sequence[int]], branches: Mapping[int, Branch | None]
 ) -> dict[int, list[MeasuredRelease]]:
-    """By project: the releases that these series of it measured, the newest first. One query for all projects.
+    """By project id: the releases that its series measured, the newest first. One query for all projects.
 
-    ``branches``: on which branch of each project a release must lie; None: on any or none.
+    ``branches``: on which branch of each project a release must be; None: on any or none.
     """
     asked: dict[str, Any] = {
         "projects": list(series),
@@ -104,19 +104,19 @@ def newest_releases(
 
 
 def branch_of_releases(branch: Branch | None, default: str) -> Branch | None:
-    """On which branch the releases lie that a branch is compared with: any, of the default branch."""
+    """The branch on which releases must be to be compared with a branch; None for the default branch: any."""
     return branch if branch and branch.name != default else None
 
 
 def ratio_of(old: ReleaseEstimate, new: ReleaseEstimate, metric: Metric, smallest_effect: float) -> Ratio | None:
-    """The ratio of two estimates; None where it has no meaning."""
+    """The ratio of two estimates; None if it has no meaning."""
     if min(old.low, new.low, old.value, new.value) <= 0:
         return None
     return ratio_from_logs([math.log(new.value / old.value)], [log_error(old), log_error(new)], metric, smallest_effect)
 
 
 def log_error(one: ReleaseEstimate) -> float:
-    """The standard error of the logarithm, from the interval."""
+    """The standard error of an estimate's logarithm, from its interval."""
     return math.log(one.high / one.low) / (2 * Z95)
 
 
@@ -130,7 +130,7 @@ def ratio_from_logs(shifts: Sequence[float], errors: Sequence[float], metric: Me
 
 
 def last_change(releases: Sequence[MeasuredRelease], metric: Metric, smallest_effect: float) -> ReleaseChange | None:
-    """The newest release that can be compared with one before it."""
+    """The change of the newest release that can be compared with one before it."""
     found = (change_of_first(releases[place:], metric, smallest_effect) for place in range(len(releases)))
     return next((change for change in found if change), None)
 

@@ -71,7 +71,7 @@ class BenchmarkTable:
 
     @property
     def whole(self) -> ComparedRow | None:
-        """The newest measured release against the first."""
+        """The newest measured release compared with the first."""
         return next((cell.since_first for cell in reversed(self.cells) if cell.point), None)
 
 
@@ -163,7 +163,10 @@ def choices_of(series: Sequence[Series], asked: list[str]) -> list[BenchmarkChoi
 def with_outcomes(
     tags: list[tuple[Version, str, Commit]], machine: Machine | None, points: Mapping[int, Points]
 ) -> list[Release]:
-    """The releases that were measured, and those whose last run failed; others were never asked for."""
+    """The releases that were measured, and those whose last run failed.
+
+    Releases without runs are left out.
+    """
     failed = Run.objects.filter(commit__in=[commit for _, _, commit in tags], machine=machine, status=Status.FAILED)
     failures = {run.commit_id: run for run in failed.order_by("pk")}
     releases = []
@@ -203,7 +206,7 @@ def table_of(
 
 
 def totals_of(tables: Sequence[BenchmarkTable]) -> list[ReleaseTotal]:
-    """Newest first."""
+    """The totals of each release, the newest first."""
     rows = zip(*(table.cells for table in tables), strict=True)
     return [total_of(list(cells)) for cells in rows][::-1]
 

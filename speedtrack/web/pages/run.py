@@ -62,7 +62,7 @@ class MeasurementRow(NamedTuple):
 
 @dataclass(frozen=True)
 class ReproduceScript:
-    """The script that repeats one measurement by hand; empty where the page only links to it."""
+    """A script that repeats one measurement by hand; empty if the page only links to it."""
 
     benchmark: str
     side: str
@@ -71,7 +71,7 @@ class ReproduceScript:
 
 @dataclass(frozen=True)
 class ShownOrigin:
-    """Where the results of an import come from. ``urls``: pages about them; ``tags``: of all of them, with values."""
+    """Where the results of an import come from. ``urls``: pages about them; ``tags``: their common tags with values."""
 
     imported: Import
     first: datetime | None
@@ -81,7 +81,7 @@ class ShownOrigin:
 
     @property
     def words(self) -> str:
-        """``Measured elsewhere by pyperf 2.9.0 from 2026-03-01 12:00 UTC on, sent by ada through the API``."""
+        """Such as ``Measured elsewhere by pyperf 2.9.0 from 2026-03-01 12:00 UTC on, sent by ada through the API``."""
         imported = self.imported
         when = f"on {self.first:%Y-%m-%d %H:%M} UTC" if self.first else ""
         if self.first and self.last and self.last != self.first:
@@ -120,7 +120,7 @@ class RunPage:
 
     @property
     def actions(self) -> list[tuple[str, str]]:
-        """What a person may do with it: the address, and the button."""
+        """(last part of the address, label of the button) of each action that a person may do."""
         return [] if self.run.canary_id else ACTIONS.get(self.run.status, [])
 
 
@@ -210,7 +210,7 @@ def origin_of(run: Run, attempt: Attempt | None) -> ShownOrigin | None:
 
 
 def deletions_in_words(run: Run, lacking: Collection[str]) -> list[str]:
-    """A sentence for each policy that has deleted what an ended run lacks."""
+    """A sentence for each policy that has deleted a part that an ended run lacks."""
     deletions = policies.deletions(run.ended_at) if run.done and lacking else {}
     return [f"{LACKING[name]} {deletions[name]}." for name in lacking if name in deletions]
 
@@ -225,21 +225,21 @@ def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
 
 
 def results_of(attempt: Attempt | None) -> list[Result]:
-    """What an attempt sent of each benchmark on each side, without the documents."""
+    """The results of an attempt by benchmark and side, without their documents."""
     found = Result.objects.filter(attempt=attempt).select_related("benchmark").order_by("benchmark__name", "side")
     documented = ExpressionWrapper(Q(documents__isnull=False), BooleanField())
     return list(found.annotate(documented=documented).defer("documents", "benchmark__definition", "benchmark__why"))
 
 
 def repeatable_results(run: Run) -> QuerySet[Result]:
-    """Each benchmark on each side whose first trial has its recipe."""
+    """The results whose first trials have recipes."""
     attempt = run.attempts.order_by("pk").last()
     found = Result.objects.filter(attempt=attempt, repeatable=True, documents__isnull=False)
     return found.select_related("benchmark").defer("benchmark__definition").order_by("benchmark__name", "side")
 
 
 def reproduce_scripts(run: Run, results: Sequence[Result]) -> list[ReproduceScript]:
-    """The script of each benchmark on each side; of many, only where they are."""
+    """A script for each benchmark and side; if there are many, only the places of the scripts."""
     again = [one for one in results if one.repeatable and getattr(one, "documented", False)]
     if len(again) > MOST_SCRIPTS:
         return [ReproduceScript(one.benchmark.name, one.side, "") for one in again]
@@ -248,7 +248,7 @@ def reproduce_scripts(run: Run, results: Sequence[Result]) -> list[ReproduceScri
 
 
 def named_script(pk: int, benchmark: str | None, side: str | None) -> str:
-    """The script of this benchmark and side; where None is given, of any."""
+    """The script of this benchmark and side; None stands for any."""
     run = run_or_404(pk)
     found = repeatable_results(run)
     if benchmark is not None:

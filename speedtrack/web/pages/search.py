@@ -54,7 +54,7 @@ CROSS JOIN LATERAL (SELECT * FROM (SELECT * FROM projects_commit
 
 @dataclass(frozen=True)
 class Hit:
-    """Something that was found. ``at``: when a commit was made."""
+    """A search result. ``at``: the time of a commit."""
 
     kind: str
     title: str
@@ -74,7 +74,7 @@ class SearchPage:
 
 
 def load(text: str, access: Access, most: int = FOUND) -> SearchPage:
-    """What the words of the text are found in, at most so many of each kind. It takes seven queries."""
+    """The results for the words of a text, at most ``most`` of each kind. It takes seven queries."""
     text = " ".join(text[:LONGEST_TEXT].split())
     words = text.split()
     hits: list[Hit] = []
@@ -92,7 +92,7 @@ def projects(words: list[str], most: int, access: Access) -> Iterator[Hit]:
 
 
 def alerts(words: list[str], most: int, access: Access) -> Iterator[Hit]:
-    """The alert with this number, or the newest ones that all words are about."""
+    """The alert with this number, otherwise the newest ones that match all words."""
     if number := ALERT.fullmatch(" ".join(words)):
         found = Alert.objects.filter(pk=min(int(number[1]), LARGEST_ID))
     elif max(map(len, words)) >= SHORTEST_WORD:
@@ -105,7 +105,7 @@ def alerts(words: list[str], most: int, access: Access) -> Iterator[Hit]:
 
 
 def alerts_about(words: list[str]) -> AlertQuerySet:
-    """Alerts whose state, commit, benchmarks and metrics have each of the words.
+    """Alerts that match each of the words by their state, commit, benchmarks and metrics.
 
     Names of the project and of machines may be among the words, but do not suffice.
     """
@@ -140,7 +140,7 @@ def commits_by_sha(words: list[str], most: int, access: Access) -> Iterator[Hit]
 
 
 def commits_by_subject(words: list[str], most: int, access: Access) -> Iterator[Hit]:
-    """Of the newest commits those whose subject has all words."""
+    """Those of the newest commits whose subject has all words."""
     if max(map(len, words)) >= SHORTEST_WORD:
         patterns = ["%" + SPECIAL.sub(r"\\\g<0>", word.lower()) + "%" for word in words]
         yield from commit_hits(COMMITS_BY_SUBJECT, access, patterns=patterns, newest=NEWEST_COMMITS, most=most)
@@ -176,7 +176,7 @@ def machines(words: list[str], most: int, access: Access) -> Iterator[Hit]:
 
 
 def annotations(words: list[str], most: int, access: Access) -> Iterator[Hit]:
-    """The newest annotations whose text has all words; those of a commit are on its page."""
+    """The newest annotations whose text has all words; those of a commit link to its page."""
     if max(map(len, words)) < SHORTEST_WORD:
         return
     found = access.among(Annotation.objects.filter(*(Q(text__icontains=word) for word in words))).order_by("-pk")

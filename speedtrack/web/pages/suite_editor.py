@@ -1,4 +1,4 @@
-"""The suites: which there are, the text of one with its mistakes, what a change of it does, and its versions."""
+"""The suites: their list, the text of one with its mistakes, what a change of it does, and its versions."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ ENDED = (Fate.ANEW, Fate.RETURNS, Fate.REMOVED)
 
 @dataclass(frozen=True)
 class ListedSuite:
-    """``conflict``: what to say of the file beside the edit that is in force; empty if they agree."""
+    """``conflict``: a warning that the file differs from the edit in force; empty if there is none."""
 
     name: str
     edit: SuiteEdit | None
@@ -34,9 +34,9 @@ class ListedSuite:
 
 @dataclass(frozen=True)
 class SuiteCheck:
-    """What is to be said about a text: its mistakes, or what saving it changes.
+    """The result of checking a text: its mistakes, or what saving it changes.
 
-    ``digest``: of the definition; whoever agrees that lines end says so for this one.
+    ``digest``: of the definition. Whoever agrees that lines end agrees for this one.
     """
 
     mistakes: list[Mistake]
@@ -50,12 +50,12 @@ class SuiteCheck:
 
     @property
     def ended_by_themselves(self) -> list[suiteedits.BenchmarkChange]:
-        """Those of ``ended`` of which something was changed that does not concern all."""
+        """Those of ``ended`` whose own section has changes."""
         return [one for one in self.ended if one.changed or one.fate != Fate.ANEW]
 
     @property
     def ended_together(self) -> list[str]:
-        """The names of the others: what changed for all benchmarks ends their lines."""
+        """The names of the others: their lines end because of a change that concerns all benchmarks."""
         return [one.name for one in self.ended if not one.changed and one.fate == Fate.ANEW]
 
     @property
@@ -88,7 +88,7 @@ class SuitePage:
 
 
 def load_list() -> list[ListedSuite]:
-    """All suites; the number of queries does not depend on how many there are."""
+    """All suites. The number of queries does not depend on how many there are."""
     edits = {edit.name: edit for edit in newest_edits()}
     projects = list(Project.objects.tracked().order_by("name"))
     return [
@@ -128,12 +128,12 @@ def load(name: str, entered: str | None = None, seen: str | None = None) -> Suit
 
 
 def load_new(text: str) -> SuitePage:
-    """The page of a suite that is to be made; its text gives it its name."""
+    """The page of a new suite, which gets its name from its text."""
     return SuitePage("", text, "", check("", text), None, False, "", [], [], str(settings.SUITES))
 
 
 def check(name: str, text: str) -> SuiteCheck:
-    """``name``: of the suite that the text is to replace; empty for a new one."""
+    """Check a text. ``name``: of the suite that it is to replace; empty for a new one."""
     try:
         definition = suiteedits.check_text(name, text)
     except DefinitionError as e:
@@ -147,7 +147,7 @@ def check(name: str, text: str) -> SuiteCheck:
 
 
 def definition_in_force(name: str) -> Definition | None:
-    """What is compared with; None for a new suite, or if what is in force has a mistake."""
+    """The definition to compare with; None for a new suite, or if the one in force has a mistake."""
     try:
         text = text_of(name) if name else None
         return parse_suite(text, name) if text is not None else None

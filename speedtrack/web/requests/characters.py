@@ -15,7 +15,10 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 class StorableCharacters:
-    """Answer 400, naming the place, if the path, the query, a header, a cookie or a form cannot be stored."""
+    """Middleware that answers 400 if the path, the query, a header, a cookie or a form cannot be stored.
+
+    The answer names the place.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response

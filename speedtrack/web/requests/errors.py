@@ -72,7 +72,10 @@ def program_response(request: HttpRequest, status: int, sentence: str) -> HttpRe
 
 
 def refused(request: HttpRequest, sentence: str) -> HttpResponse:
-    """For somebody who is logged in, and may not do this. ``sentence``: which role it needs, and who gives it."""
+    """The response to somebody who is logged in but may not do this.
+
+    ``sentence``: which role it needs, and who gives that.
+    """
     return text_response(request, 403, ErrorText("Not allowed", sentence))
 
 
@@ -97,7 +100,7 @@ def forbidden(request: HttpRequest, exception: Exception | None = None, reason: 
 
 
 def too_many_requests(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """What django-allauth answers beyond ACCOUNT_RATE_LIMITS."""
+    """The response of django-allauth beyond ACCOUNT_RATE_LIMITS."""
     response = error_response(request, 429)
     response["Retry-After"] = str(RETRY_LATER_S)
     return response

@@ -1,4 +1,4 @@
-"""The values of a page for programs: the same address with ``.json`` or ``.csv``."""
+"""The values of a page for programs: the page's address with ``.json`` or ``.csv``."""
 
 import csv
 import re
@@ -37,7 +37,7 @@ def values_response(
 
 
 def csv_pieces(rows: Iterator[list[Any]]) -> Iterator[str]:
-    """CSV in pieces of many lines: each piece is compressed and sent by itself."""
+    """The rows as CSV, in pieces of many lines: each piece is compressed and sent by itself."""
     while some := list(islice(rows, LINES_AT_ONCE)):
         piece = StringIO()
         csv.writer(piece).writerows([[cell(value) for value in row] for row in some])
@@ -45,5 +45,8 @@ def csv_pieces(rows: Iterator[list[Any]]) -> Iterator[str]:
 
 
 def cell(value: Any) -> Any:
-    """Whatever a row's author forgot: no text is a formula. A number that was written as text stays one."""
+    """The value of a cell, in which no text is a formula, whatever a row's author forgot.
+
+    A number that was written as text stays one.
+    """
     return csv_cell(value) if isinstance(value, str) and not NUMBER.fullmatch(value) else value

@@ -36,7 +36,7 @@ class LoginForm(AccountLoginForm):
 
 
 def name_of(request: HttpRequest | None, credentials: dict[str, Any] | None = None) -> str:
-    """The name that failures are counted for: one for all spellings by which the same account is found."""
+    """The name for which failures are counted: the same for all spellings that find the same account."""
     given = credentials or (request.POST if request else {})
     name = str(given.get("username") or given.get("email") or given.get("login") or "")
     return unicodedata.normalize("NFKC", name).strip().upper().lower()[:LONGEST_NAME]

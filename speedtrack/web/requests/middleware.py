@@ -25,7 +25,7 @@ def content_security_policy(get_response: GetResponse) -> GetResponse:
 
 
 def permissions_policy(get_response: GetResponse) -> GetResponse:
-    """No page uses a device of the visitor."""
+    """Middleware that sends the header Permissions-Policy: no page uses a device of the visitor."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
@@ -36,7 +36,10 @@ def permissions_policy(get_response: GetResponse) -> GetResponse:
 
 
 def reasons_of_refusals(get_response: GetResponse) -> GetResponse:
-    """Give each refusal (of a view, Django or django-ninja) a reason: JSON for programs, a page where it is empty."""
+    """Middleware that gives each refusal a reason: JSON for programs, a page where the response is empty.
+
+    That applies to refusals of a view, of Django and of django-ninja.
+    """
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
@@ -55,7 +58,10 @@ def reasons_of_refusals(get_response: GetResponse) -> GetResponse:
 
 
 def bounded_bodies(get_response: GetResponse) -> GetResponse:
-    """Refuse a body that is too large, before reading it, and one of unknown length, which Django treats as empty."""
+    """Middleware that refuses a body that is too large before reading it, and one of unknown length.
+
+    Django treats a body of unknown length as empty.
+    """
 
     def middleware(request: HttpRequest) -> HttpResponse:
         length, limit = request.META.get("CONTENT_LENGTH") or "", bodylimits.limit_of(request.path_info)

@@ -1,4 +1,4 @@
-"""Every request counted, timed, and named in the log lines that it causes; and who may read the metrics."""
+"""Count and time every request, name it in the log lines that it causes; and decide who may read the metrics."""
 
 import hmac
 import logging
@@ -28,7 +28,7 @@ SUBJECTS = {"run_id": "run", "slug": "project"}
 
 
 class Monitoring:
-    """The outermost middleware: what it does not see, no answer was given to."""
+    """The outermost middleware: there is no answer that it does not see."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -48,7 +48,7 @@ class Monitoring:
         return response
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        """Name what the request is about: in the lines of the runner's API, its run."""
+        """Bind what the request is about for log lines; in the runner's API, its run."""
         bind_contextvars(**{SUBJECTS[key]: value for key, value in kwargs.items() if key in SUBJECTS})
 
     def note(self, request: HttpRequest, response: HttpResponse, seconds: float) -> None:
@@ -77,20 +77,20 @@ def path_without_secrets(request: HttpRequest) -> str:
 
 
 def request_id(request: HttpRequest) -> str:
-    """That of the proxy, if it sends one, else a new one."""
+    """The request id of the proxy if it sends one, otherwise a new one."""
     given = request.headers.get(HEADER, "")
     return given if ACCEPTED_ID.fullmatch(given) else uuid.uuid4().hex[:16]
 
 
 def view_of(request: HttpRequest) -> str:
-    """The name of the request's address, of which there are not more than in ``urls.py``."""
+    """The name of the request's address; there are no more names than in ``urls.py``."""
     if match := request.resolver_match:
         return match.view_name
     return "static" if request.path.startswith(settings.STATIC_URL) else "none"
 
 
 def may_watch(request: HttpRequest) -> bool:
-    """May this client read how the installation fares: with METRICS_TOKEN, or without one set, from this host only?"""
+    """Return whether this client may read metrics: with METRICS_TOKEN, or without one set, from this host only."""
     if settings.METRICS_TOKEN:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         return kind.lower() == "bearer" and hmac.compare_digest(token.encode(), settings.METRICS_TOKEN.encode())
@@ -98,7 +98,7 @@ def may_watch(request: HttpRequest) -> bool:
 
 
 def is_local(request: HttpRequest) -> bool:
-    """Did a program of this host call directly? What a proxy of this host passes on comes from elsewhere."""
+    """Return whether a program of this host has called directly, not through a proxy."""
     if settings.BEHIND_TLS_PROXY or any(name in request.headers for name in FORWARDED):
         return False
     try:

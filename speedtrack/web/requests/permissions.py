@@ -33,7 +33,7 @@ View = Callable[..., HttpResponseBase]
 
 
 class Need(StrEnum):
-    """What a request needs where no role in a project is needed."""
+    """What a request needs if it does not need a role in a project."""
 
     NOTHING = "nothing"  #: answered without a look at who asks, or the view itself checks a token
     SIGHT = "sight"  #: everybody who sees the project; lists leave out what the caller does not see
@@ -42,7 +42,7 @@ class Need(StrEnum):
 
 
 class Owned(NamedTuple):
-    """Rows with an address of their own: the model, the way to their project, and what is said of an absent one."""
+    """Rows with addresses of their own: the model, the path to their project, and the sentence about an absent one."""
 
     model: type[Model]
     path: str
@@ -156,14 +156,17 @@ class Permit:
 
     @cached_property
     def row(self) -> tuple[int | None] | None:
-        """The project of what the address numbers; None: there is no such thing."""
+        """The project id of the row that the address numbers, in a tuple; None if there is no such row."""
         assert self.rule.of and self.pk is not None
         rows = self.rule.of.model._default_manager.filter(pk=self.pk)
         return rows.values_list(self.rule.of.path).first()
 
     @property
     def is_hidden(self) -> bool:
-        """Is the address that of a private project of others? Without private projects, this is no query more."""
+        """Return whether the address belongs to a private project that the caller may not see.
+
+        Without private projects this makes no further query.
+        """
         if not self.access.hidden:
             return False
         if self.slug is not None:
@@ -198,7 +201,10 @@ class Permit:
         return self.access.is_operator
 
     def check(self, need: Need | Role) -> HttpResponseBase | None:
-        """A refusal, or None. Raises Http404 for what does not exist, or is private and of others."""
+        """A refusal, or None if the request is allowed.
+
+        Raises Http404 for what does not exist, or belongs to a private project of others.
+        """
         if need is Need.NOTHING:
             return None
         if need is not Need.SIGHT and self.access.caller.user is None:
@@ -230,12 +236,12 @@ class Permit:
 
 
 def role_needed(needed: Role) -> str:
-    """What a person without a role is told."""
+    """The sentence for a person without the needed role."""
     return f"This needs the role {needed} in this project, or a higher one: its owners give it, under Members."
 
 
 def permit_of(request: HttpRequest) -> Permit:
-    """That of a request to a view of ``urls.py``."""
+    """The permit of a request to a view of ``urls.py``."""
     found: Permit = request.permit  # type: ignore[attr-defined]
     return found
 
@@ -251,12 +257,12 @@ def note(
     project: Project | None = None,
     changes: dict[str, tuple[Any, Any]] | None = None,
 ) -> None:
-    """An entry in the audit log, by whoever sent the request."""
+    """Write an entry in the audit log in the name of whoever sent the request."""
     audit.note(access_of(request).caller, action, target, project, changes)
 
 
 def differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The fields that differ, each before and after, as texts."""
+    """The fields that differ, as texts: name -> (before, after)."""
     return {
         key: (audit_value(before.get(key)), audit_value(value))
         for key, value in after.items()
@@ -270,12 +276,15 @@ def audit_value(value: Any) -> Any:
 
 
 def may(request: HttpRequest) -> dict[str, Any]:
-    """For templates: ``may``. Without it, on pages of errors, nothing is allowed."""
+    """A context processor that gives templates ``may``. On pages of errors it allows nothing."""
     return {"may": getattr(request, "permit", None)}
 
 
 def guarded(patterns: Iterable[Any]) -> list[Any]:
-    """Let each view be called only as RULES has it. An address without a rule is a mistake of who added it."""
+    """Wrap each view in the check of RULES.
+
+    An address without a rule is an error when the process starts.
+    """
     found = list(patterns)
     for pattern in found:
         if isinstance(pattern, URLPattern):
@@ -317,6 +326,6 @@ def guard(view: View, rule: Rule) -> View:
 
 
 def say_the_same(permit: Permit) -> None:
-    """Of a project that does not exist the same is said everywhere, since it is said of private ones, too."""
+    """Give all addresses of a project that does not exist the same answer, since private ones get it, too."""
     if permit.slug is not None and permit.rule.of is None and not Project.objects.filter(slug=permit.slug).exists():
         raise Http404(permit.absence())

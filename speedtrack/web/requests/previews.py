@@ -1,4 +1,4 @@
-"""Buttons that say what would happen: the same form, sent with the name ``preview``."""
+"""Buttons that show what would happen: they send the same form with the name ``preview``."""
 
 from collections.abc import Callable
 
@@ -9,9 +9,9 @@ from speedtrack.runs.outlook import outlook
 
 
 def do_or_preview(request: HttpRequest, verb: Callable[[], object]) -> str:
-    """Call a verb, show its answer and return it; or show what it would answer and change, and return nothing.
+    """Call a verb, show its answer and return it. For a preview, show what it would answer and change; return "".
 
-    Raises what it raises.
+    Raises what the verb raises.
     """
     if request.POST.get("preview"):
         messages.info(request, "; ".join(line.removesuffix(".") for line in outlook(verb).lines) + ".")
@@ -22,5 +22,5 @@ def do_or_preview(request: HttpRequest, verb: Callable[[], object]) -> str:
 
 
 def is_sure(form: QueryDict) -> bool:
-    """Is it confirmed? A preview needs no confirmation."""
+    """Return whether the form confirms the change. A preview needs no confirmation."""
     return bool(form.get("sure") or form.get("preview"))

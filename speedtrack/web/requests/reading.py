@@ -31,7 +31,7 @@ PIN_MARGIN_S = 3
 
 @contextmanager
 def reading_from(alias: str) -> Iterator[None]:
-    """Let this thread's default connection be the one of ``alias``."""
+    """Use the connection ``alias`` as this thread's default connection in the block."""
     own = connections[PRIMARY]
     connections[PRIMARY] = connections[alias]
     try:
@@ -82,7 +82,10 @@ class Reading:
         return read_from(other, source, request, render)
 
     def second_choice(self, failed: str, source: Source, error: Exception) -> tuple[str, Source]:
-        """Where to read a page that could not be read from ``failed``. Raises if the other server knows no more."""
+        """The server from which to read a page that could not be read from ``failed``.
+
+        Raises the error if the other server would not help.
+        """
         if isinstance(error, errors.DATABASE_AWAY):
             connections[failed].close()
             source = self.watch.choose_anew()
@@ -117,7 +120,7 @@ def pieces_from(alias: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def pin(response: HttpResponse) -> None:
-    """Let this browser read from the primary until the replica has what was written, or is known to lag."""
+    """Let this browser read from the primary until the replica has what was written, or is known to lag behind."""
     response.set_cookie(
         PIN,
         "1",

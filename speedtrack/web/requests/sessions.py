@@ -1,4 +1,4 @@
-"""What is noted of sessions, and who is sent to set up the second step first."""
+"""Note when sessions are used, and send people to set up the second step where it is required."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,7 +22,7 @@ IS_SET_UP = "second_step"  #: key of the session
 
 
 def seen(get_response: GetResponse) -> GetResponse:
-    """Note when and from where a session was last used."""
+    """Middleware that stores when and from where a session was last used."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)

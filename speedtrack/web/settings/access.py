@@ -20,7 +20,7 @@ from speedtrack.web.settings.projects import settings_page
 @sensitive_post_parameters("token", "deploy_key")
 @require_POST
 def change_access(request: HttpRequest, slug: str) -> HttpResponse:
-    """Keep what was entered if the repository accepts it; with ``remove``, forget what is kept."""
+    """Store the entered credential if the repository accepts it; with ``remove``, delete the stored one."""
     project = scope.project_or_404(slug)
     if request.POST.get("remove"):
         remove_credential(project)

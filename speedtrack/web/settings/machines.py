@@ -84,7 +84,7 @@ def machines_page(
 
 
 def plain_words(error: Exception) -> str:
-    """The message without the command that does the same."""
+    """The message without the command that would do the same."""
     return str(error).partition(": `manage.py")[0]
 
 
@@ -191,7 +191,10 @@ def measure_canary(machine: Machine, who: User, form: QueryDict) -> str:
 
 
 def freeze_canary(machine: Machine, who: User, form: QueryDict) -> str:
-    """Without fetching: a thread of the web server may not wait for minutes."""
+    """Make a commit the machine's canary. Return a message.
+
+    Nothing is fetched: a thread of the web server may not wait for minutes.
+    """
     slug, revision, names = (form.get(field, "").strip()[:2000] for field in ("project", "commit", "benchmarks"))
     named = names.replace(",", " ").split()
     canary = tracking.set_canary(machine.name, slug, revision or None, named, who, fetches=False)

@@ -1,4 +1,4 @@
-"""What people ask the machines for: ranges of commits, single runs, and heads of pull requests."""
+"""The pages by which people ask for measurements: of ranges of commits, single runs, and heads of pull requests."""
 
 from collections.abc import Callable
 from functools import partial

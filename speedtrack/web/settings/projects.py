@@ -58,7 +58,7 @@ def track(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def check_address(request: HttpRequest) -> HttpResponse:
-    """A piece of a page: whether the repository answers, and with which branches."""
+    """A part of a page: whether the repository answers, and with which branches."""
     url, access = request.POST.get("url", "").strip()[:500], AccessForm(request.POST)
     try:
         credential = access.credential(url)
@@ -129,7 +129,10 @@ def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def replace_secret(project: Project, days: int, given: str, made: list[str]) -> str:
-    """``made`` gets the secret: what is returned is a message, and the secret may be in none."""
+    """Replace the webhook's secret. Return a message.
+
+    The new secret is added to ``made``, because no message may contain it.
+    """
     made.append(hooks.rotate(project, days, given))
     former = f"valid for {days} day{'s' * (days != 1)}" if days else "refused"
     return f"{project.name} has a new secret; the former one is {former}."

@@ -94,7 +94,10 @@ def entered_text(request: HttpRequest) -> str:
 
 @require_POST
 def check_suite(request: HttpRequest) -> HttpResponse:
-    """A piece of a page: the mistakes of a text, or what saving it changes. ``name``: of the suite; empty if new."""
+    """A part of a page: the mistakes of a text, or what saving it changes.
+
+    ``name``: of the suite; empty if it is new.
+    """
     check = suite_editor.check(request.POST.get("name", ""), entered_text(request))
     return render(request, "web/suite_check.html", {"check": check})
 

@@ -1,4 +1,4 @@
-"""Lines of logs: their texts are of others, their styles are ours."""
+"""Lines of logs as HTML: their texts are by others, their styles are ours."""
 
 from collections.abc import Iterable
 

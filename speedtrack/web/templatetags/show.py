@@ -99,10 +99,10 @@ def help_url(term: Term) -> str:
 
 @register.simple_tag(name="term")
 def term_tag(key: str, name: str = "", label: str = "") -> SafeString:
-    """A word that explains itself: its meaning on hover and focus, and a link to the page that says more.
+    """A word that explains itself: its meaning on hover and focus, and a link to the page with more.
 
-    ``{% term "interval" %}``, ``{% term "run" run.status %}``. ``label``: other words for it. What the table of help
-    does not know stays a plain word.
+    ``{% term "interval" %}``, ``{% term "run" run.status %}``. ``label``: other words to show. A word that the table of
+    help does not know stays plain.
     """
     return explained(f"{key} {name}" if name else key, label or name)
 

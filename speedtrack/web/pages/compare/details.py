@@ -1,4 +1,4 @@
-"""What the page says besides its rows: other differences, and latencies and functions of one benchmark."""
+"""What the page shows besides its rows: other differences, and the latencies and functions of one benchmark."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ LATENCY = "latency_us_p99"
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs between both sides besides their commits, and what follows from it."""
+    """A difference between the sides besides their commits, and what follows from it."""
 
     title: str
     meaning: str
@@ -45,7 +45,7 @@ class BenchmarkOfSides:
 
 @dataclass(frozen=True)
 class Documents:
-    """What was sent of a benchmark: in the runs of each side alone, and in runs that counted both."""
+    """The documents about a benchmark: from each side's own runs, and from runs that counted both."""
 
     base: list[Result] = field(default_factory=list)
     head: list[Result] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Documents:
 
 
 def differences(sides: BothSides, rows: Sequence[ComparedRow]) -> list[Difference]:
-    """Projects, machines, environments and definitions that differ; none if both sides are alike."""
+    """Projects, machines, environments and definitions that differ; empty if both sides are alike."""
     found = []
     if sides.base.project != sides.head.project:
         found.append(of_projects(sides, rows))
@@ -72,7 +72,7 @@ def differences(sides: BothSides, rows: Sequence[ComparedRow]) -> list[Differenc
 
 
 def of_projects(sides: BothSides, rows: Sequence[ComparedRow]) -> Difference:
-    """Two projects: the benchmarks of one name whose workloads differ."""
+    """The difference of two projects, with the benchmarks that have one name but different workloads."""
     ids = {(row.benchmark, row.base.benchmark_id, row.head.benchmark_id) for row in rows}
     found = Benchmark.objects.filter(pk__in={pk for _, *both in ids for pk in both})
     workloads = dict(found.values_list("pk", "definition__workload"))
@@ -107,9 +107,9 @@ def changed_facts(rows: Iterable[ComparedRow]) -> list[ChangedFact]:
 
 
 def chosen_benchmark(rows: Sequence[ComparedRow], asked: str) -> BenchmarkOfSides | None:
-    """The one that is asked for, else that of the first row, of latencies if there are any.
+    """The requested benchmark; by default that of the first row, or of the first row with latencies if there is one.
 
-    Raises Http404 for one without a row.
+    Raises Http404 for a benchmark without a row.
     """
     of_name = [row for row in rows if row.benchmark == asked]
     if asked and not of_name:
@@ -123,7 +123,7 @@ def chosen_benchmark(rows: Sequence[ComparedRow], asked: str) -> BenchmarkOfSide
 
 
 def documents_of(benchmark: BenchmarkOfSides | None, found: Between) -> Documents:
-    """One query for what trials reported of this benchmark."""
+    """The documents of trials of this benchmark, by one query."""
     if benchmark is None:
         return Documents()
     counting = [run.pk for run in found.runs if run.status == Status.SUCCEEDED and set(COUNTED) & set(run.metrics)]
@@ -154,7 +154,7 @@ def ladders_of(rows: Iterable[ComparedRow]) -> list[str]:
 
 
 def functions_of(benchmark: BenchmarkOfSides | None, documents: Documents, sides: BothSides) -> list[FunctionTable]:
-    """The functions by both sides of runs that counted them, or by what each side's own runs have counted."""
+    """The tables of functions, from runs that counted both sides, otherwise from each side's own runs."""
     if benchmark is None:
         return []
     costs: dict[bool, list[counts.FunctionCosts]] = {False: [], True: []}

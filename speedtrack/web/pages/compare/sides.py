@@ -1,4 +1,4 @@
-"""Which two commits an address names, and on which machines they were measured."""
+"""Find the two commits that an address names, and the machines on which they were measured."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -103,7 +103,10 @@ class NearCommit:
 
 @dataclass(frozen=True)
 class ComparedSide:
-    """``name``: as it was asked for; ``behind``: of a branch, how many commits before its head this one is."""
+    """One side.
+
+    ``name``: as requested; ``behind``: if that is a branch, how many commits before its head this one is.
+    """
 
     project: Project
     name: str
@@ -120,7 +123,7 @@ class ComparedSide:
 
 @dataclass(frozen=True)
 class Names:
-    """What may be named: projects, and of the head's its branches, and tags with the newest release first."""
+    """The names that can be entered: projects; branches and tags of the head's project, the newest release first."""
 
     projects: list[Project]
     branches: list[str]
@@ -152,7 +155,7 @@ def names_of(project: Project, projects: list[Project]) -> Names:
 
 
 def places_of(asked: Iterable[tuple[Project, str]]) -> list[SidePlace | None]:
-    """The commit of each of these names; None for one that there is not, or that is no single commit's."""
+    """The commit of each of these names; None for a name that means no commit or several."""
     wanted = list(asked)
     hashes = [name.lower() if HASH.fullmatch(name.lower()) else "" for _, name in wanted]
     parameters: dict[str, Any] = {
@@ -183,7 +186,7 @@ def measured_by(commits: Iterable[int]) -> Counts:
 
 
 def nearest_to(commits: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
-    """By commit: the measured ones around it, each with how many commits it is away."""
+    """By commit id: the measured commits around it, each with its distance in commits."""
     found: dict[int, list[tuple[int, int]]] = {}
     with connection.cursor() as cursor:
         cursor.execute(NEAREST, {"commits": list(commits)})
@@ -194,7 +197,7 @@ def nearest_to(commits: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
 
 @dataclass(frozen=True)
 class AskedSides:
-    """What the address says of both sides; empty: the usual."""
+    """What the address names for both sides; empty: the default."""
 
     slug: str
     base_slug: str = ""
@@ -206,7 +209,7 @@ class AskedSides:
 
 @dataclass(frozen=True)
 class BothSides:
-    """``notes``: sentences on what was asked for and is not shown."""
+    """Both sides. ``notes``: sentences about what was requested but is not shown."""
 
     names: Names
     base: ComparedSide
@@ -215,7 +218,7 @@ class BothSides:
 
     @property
     def labels(self) -> tuple[str, str]:
-        """The names of base and head, of two projects with theirs."""
+        """The names of base and head; if they are of two projects, with the projects' names."""
         if self.base.project == self.head.project:
             return self.base.name, self.head.name
         return f"{self.base.project.name} {self.base.name}", f"{self.head.project.name} {self.head.name}"
@@ -226,7 +229,10 @@ class BothSides:
 
 
 def sides_of(asked: AskedSides, access: Access) -> BothSides | None:
-    """Both sides. None of a project without a measured history; Http404 for a name that does not exist."""
+    """Both sides.
+
+    None if the project has no measured history. Raises Http404 for a name that does not exist.
+    """
     projects, head_project, base_project = projects_of(asked.slug, asked.base_slug or asked.slug, access)
     names = names_of(head_project, projects)
     head_name = asked.head or head_project.default_branch
@@ -281,7 +287,7 @@ def shortened(name: str) -> str:
 def usual_base(
     candidates: Sequence[tuple[str, SidePlace]], head: SidePlace, counts: Counts
 ) -> tuple[str, SidePlace] | None:
-    """The newest that was measured and is not the head."""
+    """The first candidate other than the head, if possible a measured one; None if there is none."""
     others = [one for one in candidates if one[1].commit_id != head.commit_id]
     measured = [one for one in others if one[1].commit_id in counts]
     return next(iter(measured or others), None)
@@ -299,7 +305,7 @@ def with_machines(
     counts: Counts,
     asked: AskedSides,
 ) -> BothSides:
-    """Both sides on the machines that are asked for, else on the one that measured most of both."""
+    """Both sides on the requested machines, otherwise on the one that has measured most of both."""
     places = {side: place for side, (_, _, place) in found.items()}
     unmeasured = [place.commit_id for place in places.values() if place.commit_id not in counts]
     near = nearest_to(unmeasured) if unmeasured else {}
@@ -331,7 +337,7 @@ def with_machines(
 def machine_of(
     own: Mapping[MachineChoice, int], other: Mapping[MachineChoice, int], asked: str
 ) -> MachineChoice | None:
-    """The one that is asked for, else the one that measured most of both sides, or most of this one."""
+    """The requested machine, otherwise the one that has measured most of both sides, or most of this one."""
     if not own:
         return None
     best = min(own, key=lambda one: (-min(own[one], other.get(one, 0)), -own[one], one.name))
@@ -339,7 +345,7 @@ def machine_of(
 
 
 def other_machine(side: str, project: Project, asked: str, shown: MachineChoice) -> str:
-    """What to say where another machine is shown than was asked for; empty where it is that one.
+    """A sentence if another machine is shown than was requested; otherwise empty.
 
     Raises Http404 for a machine that does not measure the project.
     """

@@ -1,4 +1,4 @@
-"""The values that a relative timeline is relative to: each line's at a base commit."""
+"""The values that a relative timeline refers to: those of each line at a base commit."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

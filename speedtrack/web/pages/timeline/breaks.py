@@ -1,4 +1,4 @@
-"""Where a machine's line ends and another begins: a new environment, or a new definition of the benchmark."""
+"""Where a machine's line is interrupted: by a new environment, or a new definition of the benchmark."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -40,7 +40,7 @@ def find_breaks(places: Iterable[tuple[int, Series, Iterable[int]]]) -> list[Bre
 
 
 def load_facts(found: Iterable[Series]) -> None:
-    """Load the environments of these series whole: those of a view are loaded without their facts."""
+    """Load the facts of these series' environments, which the view has left out."""
     series = list(found)
     environments = Environment.objects.in_bulk({s.environment_id for s in series})
     for one in series:

@@ -63,7 +63,7 @@ DIGITS = 7
 
 @dataclass(frozen=True)
 class PathDocument:
-    """What is drawn along one path: ``named`` are the positions of the commits that it has, None: of all."""
+    """What is drawn along one path. ``named``: the positions of the commits that it lists; None: all."""
 
     number: int
     path: Path
@@ -142,10 +142,9 @@ def path_documents(overlay: Overlay, changed: Sequence[ShownChange], whole: bool
 
 
 def outlined_path(part: PathDocument, changed: Sequence[ShownChange], many: bool) -> PathDocument:
-    """The same with its lines as outlines, and the commits that the chart names.
+    """A copy with outlines instead of lines, and only the commits that the chart names.
 
-    The points at places that the chart tells of are kept: gaps, of which each place shows one of each state, changes
-    and tags.
+    Points at places that the chart tells about are kept: changes, tags, and of the gaps of one place one of each state.
     """
     path = part.path
     step, mesh = -(-path.commits // (PLACES_OF_MANY if many else PLACES)), -(-path.commits // PLACES)
@@ -178,7 +177,10 @@ def path_document(part: PathDocument, commits: str) -> str:
 
 
 def shown_document(overlay: Overlay, parts: Sequence[PathDocument], number: int) -> dict[str, Any]:
-    """An entry of the legend. ``measured``: how many commits; one measured in two environments counts twice."""
+    """An entry of the legend.
+
+    ``measured``: the number of commits; one that was measured in two environments counts twice.
+    """
     line = overlay.shown[number]
     metric, base = line.metric, line.base
     path = overlay.path_of(line)
@@ -209,7 +211,7 @@ def base_value(line: ShownLine, part: PathDocument) -> float:
 
 
 def break_documents(overlay: Overlay, parts: Sequence[PathDocument]) -> list[dict[str, Any]]:
-    """The breaks; one that several lines of a machine share is there once."""
+    """The breaks. One that several lines of a machine share is listed once."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     places = (
         (*overlay.along[part.number][line.series_id], (part.path.first + line.at).tolist())
@@ -247,7 +249,7 @@ def line_document(
 
 
 def numbers(values: Array) -> str:
-    """Numbers as a JSON list, with the digits that a chart can show; null for one that is not finite."""
+    """Numbers as a JSON list, with as many digits as a chart can show; null for one that is not finite."""
     texts = [f"{value:.{DIGITS}g}" for value in values.tolist()]
     if not np.isfinite(values).all():
         texts = ["null" if "n" in text else text for text in texts]  # nan, inf

@@ -1,4 +1,4 @@
-"""What the page of a series says beside its chart: how small a change it shows, its mutes, why it was suspected."""
+"""What the page of a series shows beside its chart: how small a change it shows, its mutes, why it was suspected."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from speedtrack.web.pages.timeline.view import View, position_of
 
 
 def floors_of(view: View) -> list[NoiseFloor]:
-    """The noise floor of each machine of the view: of the newest A/A run of this benchmark and metric on it."""
+    """The noise floor of each machine of the view, from the newest A/A run of this benchmark and metric."""
     found = sorted(floors.newest_floors(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
     return list({floor.series.machine_id: floor for floor in found}.values())
 

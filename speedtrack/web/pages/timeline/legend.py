@@ -12,7 +12,10 @@ from speedtrack.web.pages.timeline.overlay import Overlay, ShownLine
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """``number`` counts from 1; ``without``: the address of the timeline without this line, empty for the only one."""
+    """A line of the legend.
+
+    ``number``: counted from 1; ``without``: the address of the timeline without this line, empty if it is the only one.
+    """
 
     number: int
     title: str
@@ -38,7 +41,10 @@ def legend_of(overlay: Overlay, query: QueryDict) -> list[LegendEntry]:
 
 
 def address_of(shown: list[ShownLine], query: QueryDict) -> str:
-    """The timeline of these lines, the first of which becomes the page's own, with the other settings of ``query``."""
+    """The address of the timeline of these lines.
+
+    The first line becomes the page's own; the other settings of ``query`` are kept.
+    """
     first, *others = (line.name for line in shown)
     own = [name for name in others if name[:3] == first[:3] and name.branch == first.branch]
     changed = query.copy()

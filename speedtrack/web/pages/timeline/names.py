@@ -33,7 +33,7 @@ class LineName(NamedTuple):
 
 @dataclass(frozen=True)
 class NamedLine:
-    """A line that exists. Each environment in which its machine measured it has a series of its own."""
+    """A line that exists. For each environment in which its machine measured, it has a series."""
 
     name: LineName
     metric: Metric
@@ -57,7 +57,10 @@ def lines_of_page(view: View) -> list[NamedLine]:
 
 
 def parse_line(view: View, text: str) -> LineName:
-    """The name that ``line=`` gives; omitted parts are those of the page. Another project's default branch is meant."""
+    """The line that ``line=`` names.
+
+    Omitted parts are those of the page; for another project, the branch is its default branch.
+    """
     match = LINE.fullmatch(text.strip())
     if match is None:
         raise NoSuchLine(f"{text!r} names no line: it has to look like {FORM}.")
@@ -128,7 +131,7 @@ def found_line(name: LineName, series: list[Series], branches: dict[str, list[Br
 
 
 def unmeasured(name: LineName) -> str:
-    """Why there is no such line: a benchmark, metric or machine that was never measured together with the rest."""
+    """The error for a line that does not exist, because its parts were never measured together."""
     machines = Series.objects.filter(project__slug=name.project, benchmark__name=name.benchmark, metric=name.metric)
     known = sorted(set(machines.values_list("machine__name", flat=True)))[:8]
     title = METRICS[name.metric].title

@@ -1,4 +1,4 @@
-"""All the lines of a timeline, those of its page and those that ``line=`` adds, and the paths that they run along."""
+"""All lines of a timeline, those of its page and those that ``line=`` adds, with the paths that they run along."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True)
 class ShownLine(NamedLine):
-    """An entry of the legend. ``right``: its values are read on the axis to the right."""
+    """A line of the timeline. ``right``: its values are read on the right axis."""
 
     right: bool = False
     base: BaseValue | None = None
@@ -77,18 +77,18 @@ class Overlay:
 
     @property
     def titles(self) -> list[str]:
-        """What tells each line from the others: the parts of its name that differ; of a single one, its machine."""
+        """The names of the lines without the parts that all share; if there is one line, its machine."""
         parts = [(*one.name[:2], one.metric.title, *one.name[3:]) for one in self.shown]
         differing = [i for i in range(5) if len({part[i] for part in parts}) > 1] or [3]
         return [", ".join(part[i] for i in differing) for part in parts]
 
     def newest(self, count: int) -> "Overlay":
-        """The same, of the newest commits of each path only."""
+        """A copy with only the newest commits of each path."""
         return replace(self, paths=[path._replace(first=max(path.first, path.last - count + 1)) for path in self.paths])
 
     @cached_property
     def along(self) -> list[dict[int, tuple[int, Series]]]:
-        """Of each path its series, by id, each with the number of its line."""
+        """For each path its series: series id -> (number of the line, series)."""
         found: list[dict[int, tuple[int, Series]]] = [{} for _ in self.paths]
         for number, line in enumerate(self.shown):
             found[self.path_of(line)].update({one.pk: (number, one) for one in line.series})
@@ -99,12 +99,12 @@ class Overlay:
         return next(number for number, path in enumerate(self.paths) if path.branch.pk == line.branch.pk)
 
     def columns(self) -> list[list[LineColumns]]:
-        """Of each path the points of its series, in the order in which they begin."""
+        """For each path the points of its series, in the order in which the series begin."""
         each = zip(self.paths, self.along, strict=True)
         return lines.columns_along([PathOfSeries(p.branch, p.first, p.last, list(series)) for p, series in each])
 
     def fetch(self, query: str, **more: Any) -> list[tuple[Any, ...]]:
-        """The rows of a query on all paths that may use the parameters below, and ``more``."""
+        """The rows of a query about all paths, which may use the parameters below and ``more``."""
         return rows_of(
             query,
             projects=[path.branch.project_id for path in self.paths],
@@ -132,7 +132,7 @@ def overlay_of(view: View, query: QueryDict, access: Access) -> Overlay:
 
 
 def word_of(query: QueryDict, key: str, words: Sequence[str], problems: list[str]) -> str:
-    """One of these words; the first if the address has none."""
+    """The word that the address gives for ``key``, if it is one of ``words``; otherwise the first of these."""
     word = query.get(key) or words[0]
     if word not in words:
         problems.append(f"There is no {key}={word[:40]!r}: there are {', '.join(words)}.")
@@ -161,7 +161,7 @@ def distinct_lines(found: Sequence[NamedLine], problems: list[str]) -> list[Name
 
 
 def lines_of_two_units(found: Sequence[NamedLine], problems: list[str]) -> list[ShownLine]:
-    """The lines of the first two units; the second one's axis is to the right."""
+    """The lines that have the first two units; those of the second unit use the right axis."""
     units = list(dict.fromkeys(line.metric.unit for line in found))
     for line in found:
         if line.metric.unit in units[2:]:
@@ -174,7 +174,7 @@ def lines_of_two_units(found: Sequence[NamedLine], problems: list[str]) -> list[
 
 
 def relative_lines(found: Sequence[NamedLine], base: str, problems: list[str]) -> list[ShownLine]:
-    """The lines with their values at the base; those without one are left out."""
+    """The lines relative to their values at the base. Lines without such a value are left out."""
     commit = base_commit({line.branch.project_id for line in found}, base)
     if commit is None:
         problems.append(f"None of these projects has a commit {base[:64]!r}: the values are absolute.")
@@ -192,7 +192,7 @@ def relative_lines(found: Sequence[NamedLine], base: str, problems: list[str]) -
 
 
 def paths_of(view: View, shown: Sequence[ShownLine]) -> list[Path]:
-    """The page's range of commits, and of other branches the commits of the same time."""
+    """The page's range of commits, and the commits of other branches at the same time."""
     page = Path(view.scope.project.slug, view.branch, view.first, view.last)
     others = {line.branch.pk: line for line in shown if line.branch.pk != view.branch.pk}
     if not others:

@@ -1,4 +1,4 @@
-"""All that the page of a timeline shows beside its chart and its table of values, which it loads apart."""
+"""What the page of a timeline shows besides its chart and its table of values, which are loaded separately."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class TimelinePage:
 
 
 def load(view: View, why_sha: str) -> TimelinePage:
-    """``why_sha``: the commit for which the page explains why it was suspected or not; empty: none."""
+    """The page. ``why_sha``: the commit for which it explains why it was suspected or not; empty for none."""
     change_points = newest_changes(view)
     return TimelinePage(
         view=view,

@@ -79,7 +79,7 @@ def gaps_in(overlay: Overlay) -> list[dict[int, Gap]]:
 
 
 def all_of(each: list[QuerySet[Any, Any]]) -> QuerySet[Any, Any]:
-    """The rows of several queries with equal columns, as one query."""
+    """The rows of several queries with equal columns, by one query."""
     return reduce(lambda some, more: some.union(more, all=True), each)
 
 

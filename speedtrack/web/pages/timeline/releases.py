@@ -37,7 +37,7 @@ Releases = dict[tuple[int, int], list[dict[str, Any]]]
 
 
 def releases_of(overlay: Overlay) -> Releases:
-    """Which releases each series measured. Of several measurements or tags of a commit, the last one counts."""
+    """By path and series: its measured releases. If a commit has several measurements or tags, the last one counts."""
     each = [(series, place) for place, along in enumerate(overlay.along, 1) for series in along]
     series, places = [one for one, _ in each], [place for _, place in each]
     rows = overlay.fetch(MEASURED, series=series, places=places, release=f"^{RELEASE.pattern}$")

@@ -1,4 +1,4 @@
-"""Lines that somebody may want to add to a timeline, by words of their names."""
+"""Find lines that somebody may want to add to a timeline, by words of their names."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class Suggestion:
 
 
 def suggestions(near: LineName, text: str, access: Access) -> list[Suggestion]:
-    """The lines all of whose words are in ``text``, those that share most with the line ``near`` first."""
+    """The lines that contain all words of ``text``, those that share most with the line ``near`` first."""
     words = text.lower().split()[:MOST_WORDS]
     branches = list(access.among(Branch.objects.filter(deleted_at=None)).select_related("project").order_by("name"))
     series = access.among(Series.objects.all())
@@ -63,7 +63,7 @@ def word_filter(word: str, branches: list[Branch]) -> Q:
 
 
 def wanted_branches(branches: list[Branch], words: list[str]) -> list[Branch]:
-    """Those that a word names; else the default branch, and then the others."""
+    """The branches that a word names; without one, the default branch and then the others."""
     named = [branch for branch in branches if any(word in branch.name.lower() for word in words)]
     return named or sorted(branches, key=lambda branch: branch.name != branch.project.default_branch)
 

@@ -23,7 +23,7 @@ class Newest:
 
 
 def newest_of(view: View) -> Newest | None:
-    """The newest reliable point; of several at one commit, that of the last series."""
+    """The newest reliable point; if several series measured its commit, that of the last series."""
     lately = view.newest(LATELY)
     ids = [s.pk for s in view.series]
     measured = lines.clean_measurements().filter(series__in=ids, commit__positions__branch=view.branch)

@@ -49,7 +49,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class TimelineTable:
-    """``most``: commits of a branch that it shows; ``complete``: they are all."""
+    """``most``: how many commits of a branch it shows; ``complete``: these are all."""
 
     overlay: Overlay
     rows: list[TableRow]
@@ -145,7 +145,7 @@ def line_cells(line: ShownLine) -> list[str]:
 
 
 def gap_names(overlay: Overlay, path: int) -> list[str]:
-    """What a gap shares with all lines of its path: the unit, and the names of the last columns."""
+    """The columns that a gap shares with all lines of its path: the unit, and the names in the last columns."""
     own = [[line.metric.unit, *line_cells(line)] for line in overlay.shown if overlay.path_of(line) == path]
     return [parts[0] if len(set(parts)) == 1 else "" for parts in zip(*own, strict=True)] or [""] * 5
 
@@ -156,7 +156,7 @@ def gap_cells(gap: Gap, names: list[str]) -> list[Any]:
 
 
 def csv_points(overlay: Overlay) -> dict[tuple[int, int], list[list[Any]]]:
-    """By path and position: of each point the columns behind those of its commit."""
+    """By (path, position): for each point, the columns that follow those of its commit."""
     marks = {(one.path, one.place, one.series): one.status for one in shown_changes(overlay, every=True)}
     found: dict[tuple[int, int], list[list[Any]]] = defaultdict(list)
     for path, columns in enumerate(overlay.columns()):

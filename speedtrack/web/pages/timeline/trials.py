@@ -43,7 +43,7 @@ Trials = dict[tuple[int, int, int], PointTrials]
 
 
 def trials_of(overlay: Overlay, points: int) -> tuple[Trials, list[str]]:
-    """The trials of all points, or a sentence why there are none. ``points``: how many points there are."""
+    """The trials of all points, and sentences why there are none. ``points``: the number of points."""
     if points > MOST_POINTS:
         return {}, [f"Single trials are shown for at most {MOST_POINTS} points, and these are {points}: zoom in."]
     each = [(number, pk, path) for number, path in enumerate(overlay.paths) for pk in overlay.along[number]]

@@ -1,4 +1,4 @@
-"""Has anything changed that a timeline shows? Far fewer facts decide that than the timeline has points."""
+"""Find out whether anything that a timeline shows has changed, from far fewer facts than it has points."""
 
 import hashlib
 from functools import cache

@@ -1,4 +1,4 @@
-"""What a timeline is about, as its address says: series, branch, and a range of commits."""
+"""What a timeline shows, from its address: series, branch, and a range of commits."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -58,7 +58,7 @@ class View:
         return self.last - self.first + 1
 
     def newest(self, count: int) -> "View":
-        """The same, of the newest commits only."""
+        """A copy with only the newest commits."""
         return replace(self, first=max(self.first, self.last - count + 1))
 
 
@@ -92,7 +92,10 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
 
 
 def is_range_asked(query: QueryDict) -> bool:
-    """Does the address name a range? Without one a timeline shows those of the newest commits that are measured."""
+    """Return whether the address names a range.
+
+    Without one, a timeline shows those of the newest commits that were measured.
+    """
     return any(query.get(key) for key in RANGE_KEYS)
 
 
