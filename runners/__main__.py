@@ -126,7 +126,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the runner; returns its exit code."""
+    """Runs a command of the runner; returns its exit code."""
     arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
     try:
         if arguments.command == "enroll":

@@ -1,4 +1,4 @@
-"""The commands `plan` and `tune`: they show the placement and the kernel's settings, `tune` changes them as well."""
+"""The commands `plan` and `tune`: both show the placement or the kernel's settings; `tune` can change the latter."""
 
 import json
 from dataclasses import asdict
@@ -29,7 +29,7 @@ def show_plan(servers: int, locks: Path | None, as_json: bool) -> None:
 
 
 def tune_by_hand(servers: int, apply: bool, restore: bool) -> list[SettingRow]:
-    """The kernel's settings, after they were set or restored, if that is asked for. Raises SettingsError."""
+    """The kernel's settings, after setting or restoring them if that is requested. Raises SettingsError."""
     plan = Planner(topology.read_topology(), allow_shared=True).plan(servers)
     failures: dict[str, str] = {}
     earlier: dict[str, str] = {}

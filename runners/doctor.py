@@ -83,7 +83,7 @@ def settings_of(environ: Environ) -> Settings:
 
 
 def check_server(environ: Environ) -> Answer:
-    """The server answers and knows this machine's token; its release and its clock."""
+    """The server answers and knows this machine's token; the finding has the server's release and clock."""
     settings = settings_of(environ)
     began, moment = time.monotonic(), time.time()
     try:
@@ -107,7 +107,7 @@ def check_server(environ: Environ) -> Answer:
 
 
 def about_server(answer: httpx.Response, asked_at: float) -> Answer:
-    """`asked_at`: this machine's clock when the server answered, about."""
+    """The finding about a server's answer. `asked_at`: this machine's clock at about the time of the answer."""
     try:
         said = answer.json()
         machine, version, ahead_s = str(said["machine"]), str(said["version"]), asked_at - float(said["time"])
@@ -150,7 +150,7 @@ def check_compiler(environ: Environ) -> Answer:
 
 
 def check_docker(environ: Environ) -> Answer:
-    """Only suites that build in containers need it."""
+    """Docker works. Only suites that build in containers need it."""
     try:
         version = docker.from_env(timeout=5).version()
     except DockerException:
@@ -165,7 +165,10 @@ def check_docker(environ: Environ) -> Answer:
 
 
 def safe_runc(version: str) -> bool:
-    """Does this release have the fixes? Fixes that a distribution ported to an older release are not recognized."""
+    """Returns whether this release of runc has the fixes.
+
+    Fixes that a distribution has ported to an older release are not recognised.
+    """
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     return any(numbers[:2] == oldest[:2] and numbers >= oldest for oldest in OLDEST_RUNC) or numbers[:2] > (1, 3)
 
@@ -205,7 +208,7 @@ def check_disk(environ: Environ) -> Answer:
 
 
 def check_perf(environ: Environ) -> Answer:
-    """Only profiles and counts of instructions need it."""
+    """perf may sample. Only profiles and counts of instructions need it."""
     if not shutil.which("perf"):
         return "note", NO_PERF
     trial = ["perf", "record", "--quiet", "-e", "cpu-clock", "-o", "/dev/null", "true"]
@@ -215,14 +218,14 @@ def check_perf(environ: Environ) -> Answer:
 
 
 def check_valgrind(environ: Environ) -> Answer:
-    """Only benchmarks whose instructions are counted need it."""
+    """valgrind is installed. Only benchmarks whose instructions are counted need it."""
     if not shutil.which("valgrind"):
         return "note", "valgrind is not installed: instructions of benchmarks are not counted"
     return "good", output_of("valgrind", "--version")
 
 
 def check_generators(environ: Environ) -> Answer:
-    """Are the load generators of others installed that suites may use?"""
+    """The load generators of others that suites may use are installed."""
     found = []
     for setting, program in GENERATORS.items():
         named = environ.get(setting)
@@ -234,7 +237,7 @@ def check_generators(environ: Environ) -> Answer:
 
 
 def output_of(*command: str) -> str:
-    """What a program prints; empty if it does not run."""
+    """The output of a program; empty if it cannot be run."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""Documents of other programs, checked and typed: the job of the SpeedTrack server, and the checks that all share."""
+"""Documents of other programs, checked and typed: the job of the SpeedTrack server, and checks that all share."""
 
 import hashlib
 import json
@@ -101,9 +101,11 @@ class ServerRecipe:
 
 @dataclass(frozen=True, config=STRICT)
 class Benchmark:
-    """One workload. `workload` is a phase of the driver's input, as the suite has it; empty for a command.
+    """One workload.
 
-    `inside`: the functions of the server inside of which instructions are counted, the first that it has; empty: none.
+    `workload`: a phase of the driver's input, as the suite has it; empty for a command. `inside`: functions of the
+    server, the first of which the program has is the one inside of which instructions are counted; empty: none are
+    counted.
     """
 
     name: str
@@ -120,7 +122,7 @@ class Benchmark:
 
 @dataclass(frozen=True, config=STRICT)
 class ProfileRequest:
-    """Sample the server instead of measuring it."""
+    """The request to sample the server instead of measuring it."""
 
     frequency_hz: Count
 
@@ -129,9 +131,9 @@ class ProfileRequest:
 class Job:
     """One claimed run: what to build, how to start it, what to measure, and its lease.
 
-    `frozen`: artifact name -> digest: exactly these are measured.
-    `counted`: the sides are not loaded in pairs; their instructions are counted, in `trials` processes each.
-    `repeat_for`: the flags that void what the run is to measure; None: an older server, for which all flags do.
+    `frozen`: artifact name -> digest: exactly these artifacts are measured. `counted`: instead of loading the sides in
+    pairs, their instructions are counted, in `trials` processes each. `repeat_for`: the flags that void what the run is
+    to measure; None from an older server, for which all flags do.
     """
 
     run: int
@@ -166,7 +168,7 @@ class Job:
 
 @dataclass(frozen=True, config=STRICT)
 class RunKey:
-    """What is needed to refuse a job that cannot be read."""
+    """The fields that are needed to refuse a job that cannot be read."""
 
     run: int
     token: int

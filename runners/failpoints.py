@@ -1,6 +1,6 @@
-"""Places of the runner at which a test lets it die: `SPEEDTRACK_RUNNER_FAILPOINT=measurement.sent:kill:2`.
+"""Places of the runner at which a test can kill it, as in `SPEEDTRACK_RUNNER_FAILPOINT=measurement.sent:kill:2`.
 
-That is the name of a place, what happens there, and at which passage (the first, if nothing is said). Without the
+The variable has the name of a place, what happens there, and at which passage (by default the first). Without the
 variable a passage costs one comparison.
 """
 
@@ -25,7 +25,7 @@ PLACES = (
 
 @dataclass
 class FailPoint:
-    """What happens to this process at a place, once it is passed for the last of so many times."""
+    """What happens to this process when it passes a place for the n-th time."""
 
     place: str
     action: signal.Signals
@@ -59,6 +59,6 @@ def parse(text: str) -> FailPoint:
 
 
 def reach(place: str) -> None:
-    """Says that this process is at a place."""
+    """Called when this process passes a place."""
     if armed is not None and armed.place == place:
         armed.passed()

@@ -44,12 +44,15 @@ class LineFormatter(logging.Formatter):
 
 
 def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Of every text of a line: what is bound are numbers and names."""
+    """A processor that hides secrets in the texts of a log event; bound values are numbers and names."""
     return {key: without_secrets(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def json_formatter() -> logging.Formatter:
-    """One JSON object per line: time, level, logger, message, what the thread works on, and a traceback if any."""
+    """A formatter that writes one JSON object per line.
+
+    It has time, level, logger, message, what the thread works on, and a traceback if there is one.
+    """
     return ProcessorFormatter(
         foreign_pre_chain=[
             structlog.contextvars.merge_contextvars,

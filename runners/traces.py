@@ -35,7 +35,7 @@ def check() -> None:
 
 @cache
 def tracer() -> "Tracer | None":
-    """That of this process, made with its first span. None: no spans are wanted."""
+    """The tracer of this process, made with its first span; None if no spans are wanted."""
     if not is_wanted():
         return None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -61,7 +61,7 @@ def span(name: str, **attributes: str | int) -> Iterator[None]:
 
 
 def name_span(request: httpx.Request) -> None:
-    """Tells the server in which span it is called; a hook of the HTTP client."""
+    """A hook of the HTTP client that tells the server in which span it is called."""
     if tracer() is not None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

@@ -14,7 +14,10 @@ class BuildFailed(Exception):
 
 @dataclass(frozen=True)
 class CommitSource:
-    """A commit; `fetch` writes its files as a tar to a path. `attempt`: the run and its token, as `run/token`."""
+    """A commit; `fetch` writes its files as a tar to a path.
+
+    `attempt`: the number of the run and its lease token, as `run/token`.
+    """
 
     sha: str
     fetch: Callable[[Path], None]
@@ -33,7 +36,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class CompilerCache:
-    """How many compilations of a build ccache had stored, and how many it had not."""
+    """How many compilations of a build were in ccache, and how many were not."""
 
     hits: int
     misses: int

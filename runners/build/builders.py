@@ -51,7 +51,7 @@ class CachedBuilder:
         return self.builders[recipe.kind].toolchain(recipe, write, control)
 
     def build(self, side: str, source: CommitSource, recipe: BuildRecipe, write: WriteLog, control: Control) -> Build:
-        """The build of a commit, from the store if it was built in this way before. Raises as `Builder`."""
+        """The build of a commit, taken from the store if it was built in the same way before. Raises as `Builder`."""
         begin = time.monotonic()
         toolchain = self.toolchain(recipe, write, control)
         digest = digest_of({"build": recipe_identity(recipe), "toolchain": vars(toolchain)})

@@ -237,7 +237,10 @@ class DockerBuilder:
         return container
 
     def _confinement(self) -> dict[str, Any]:
-        """In addition to Docker's default seccomp profile. CPU is limited by the cpuset: whole cores, not shares."""
+        """The container's restrictions, in addition to Docker's default seccomp profile.
+
+        CPU is limited by the cpuset: whole cores, not shares.
+        """
         memory, disk = self.bounds.memory_bytes, self.bounds.disk_bytes
         tmpfs = f"rw,exec,nosuid,nodev,mode=0700,uid=65532,gid=65532,size={disk}"
         return {
@@ -304,7 +307,10 @@ def remove(api: docker.APIClient, container: str) -> None:
 
 
 def user_directory_tar(name: str) -> bytes:
-    """A tar of one directory that belongs to the build's user: the root directory of a new volume belongs to root."""
+    """A tar of one directory that belongs to the build's user.
+
+    The root directory of a new volume belongs to root, so the build cannot write there.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         member = tarfile.TarInfo(name)

@@ -1,4 +1,4 @@
-"""What an ELF file says of a program: its size as it is loaded, and its functions."""
+"""Facts about a program from its ELF file: its size when loaded, and its functions."""
 
 import struct
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC = 2, 2, 10
 
 
 def loaded_bytes(file: Path) -> int:
-    """Bytes of code and data that are loaded from a program (`man 5 elf`); for any other file its size.
+    """Bytes of code and data that are loaded from a program (`man 5 elf`); of any other file its size.
 
-    Without debug information and symbols, which depend on compiler flags.
+    Debug information and symbols, which depend on compiler flags, do not count.
     """
     with file.open("rb") as stream:
         head = stream.read(HEADER.size)

@@ -14,7 +14,8 @@ def frozen_build(
 ) -> Build:
     """The frozen artifacts (name -> digest) from the store, or built again if one is missing; they are pinned.
 
-    None: this is the first build, which freezes its artifacts. Raises Permanent if building again gives other ones.
+    `frozen` is None for the first build, which freezes its artifacts. Raises Permanent if building again gives
+    different ones.
     """
     begin = time.monotonic()
     if frozen and (artifacts := stored_artifacts(store, frozen)):
@@ -43,7 +44,10 @@ def pin_only(store: ArtifactStore, artifacts: Mapping[str, Artifact]) -> None:
 
 
 def refuse_others(build: Build, frozen: Mapping[str, str]) -> None:
-    """Raises Permanent naming each artifact that differs from the frozen one; with none frozen, any will do."""
+    """Raises Permanent naming each artifact that differs from the frozen one.
+
+    With `frozen` empty, any artifact is allowed.
+    """
     built = {name: one.digest for name, one in build.artifacts.items()}
     others = [
         f"{name} is {built.get(name, 'missing')}, frozen was {frozen.get(name, 'none')}"

@@ -1,4 +1,4 @@
-"""A build program: run until it ends, its output passed on up to a limit; and the artifacts that it left."""
+"""Run a build program until it ends, passing its output on up to a limit; and find the artifacts that it left."""
 
 import codecs
 import os
@@ -48,7 +48,7 @@ class BuildDeadline:
         self._deadline = boottime() + timeout_s
 
     def check(self) -> None:
-        """Raises BuildFailed at the time limit, Stopped when the runner is to stop, the error of an abort."""
+        """Raises BuildFailed at the time limit, Stopped if the runner is to stop, or the error of an abort."""
         if boottime() >= self._deadline:
             raise BuildFailed(f"the build was ended after its time limit of {self._timeout_s:g} s")
         if self._control.stopping.is_set():
@@ -56,7 +56,7 @@ class BuildDeadline:
         self._control.check()
 
     def wait(self, descriptors: list[int], seconds: float = CHECK_EVERY_S) -> list[int]:
-        """Checks, then returns the descriptors that become readable within some time."""
+        """Checks, then waits; returns the descriptors that became readable within `seconds`."""
         self.check()
         return self._control.wait_readable(descriptors, min(seconds, self._deadline - boottime()))
 
@@ -103,7 +103,10 @@ def _move_output(reading: int, log: CappedLog) -> bytes | None:
 
 
 def find_artifacts(tree: Path, names: tuple[str, ...]) -> dict[str, Path]:
-    """The built programs by file name. Raises BuildFailed for a missing one, Permanent for a wrong list."""
+    """The built programs by file name.
+
+    Raises BuildFailed for a missing one, Permanent for a list that is empty or names two alike.
+    """
     if not names:
         raise Permanent("the build section lists no artifact")
     programs = {Path(name).name: find_artifact(tree, name) for name in names}
@@ -130,7 +133,7 @@ def find_artifact(tree: Path, name: str) -> Path:
 
 
 def compiler_cache(statistics: Path) -> CompilerCache | None:
-    """The counts in the CCACHE_STATSLOG of ccache; None if it compiled nothing."""
+    """The counts in ccache's CCACHE_STATSLOG; None if nothing was compiled."""
     try:
         words = statistics.read_text(errors="replace").split()
     except OSError:

@@ -40,7 +40,7 @@ class ArtifactStore:
         self.records.mkdir(parents=True, exist_ok=True)
 
     def find(self, sha: str, recipe_digest: str) -> dict[str, Artifact] | None:
-        """The artifacts of an earlier build, each checked against its digest; None: there is no complete one."""
+        """The artifacts of an earlier build, each checked against its digest; None if not all of them are there."""
         try:
             content = json.loads(self._record(sha, recipe_digest).read_text())
             found = {name: self.artifact(str(digest)) for name, digest in content["artifacts"].items()}
@@ -61,7 +61,7 @@ class ArtifactStore:
         return stored
 
     def artifact(self, digest: str) -> Artifact | None:
-        """The artifact of this digest, checked against it; None: it is missing or damaged."""
+        """The artifact of this digest, checked against it; None if it is missing or damaged."""
         path = self._path(digest)
         if file_digest(path) != digest:
             log.warning("artifact %s is missing or damaged and is built again", digest)

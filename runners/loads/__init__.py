@@ -1,1 +1,1 @@
-"""What loads a server: the native driver, other load generators, and the metrics that are read from each."""
+"""The native driver and other programs that load a server, and the metrics that are read from the output of each."""

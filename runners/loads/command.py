@@ -21,7 +21,7 @@ _Positive = Annotated[float, Field(gt=0)]
 
 @dataclass(frozen=True, config=STRICT)
 class _Report:
-    """All that a command may report."""
+    """The fields that a command may report."""
 
     requests: Count
     throughput_rps: _Positive | None = None

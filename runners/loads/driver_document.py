@@ -212,7 +212,7 @@ def _flags(answers: _Answers) -> list[str]:
 
 
 def server_metrics(document: Mapping[str, Any]) -> dict[str, float]:
-    """What the driver read of the server's process, per request, and bytes per key; without those that are 0.
+    """What the driver has read about the server's process, per request, and bytes per key; values of 0 are left out.
 
     A short window may have no clock tick of a kind, and a small key space may need no new memory.
     """

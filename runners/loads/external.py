@@ -83,7 +83,7 @@ class ExternalLoads:
         return self._measure(argv, benchmark, target, control, lambda: tool.read(_text(report), workload))
 
     def steps(self, benchmark: Benchmark, target: Target) -> list[list[str] | Benchmark]:
-        """The steps of `run`, to be shown: command lines by program; a Benchmark is a step of the native driver."""
+        """The steps of `run`, as words of a command line; a Benchmark stands for a load of the native driver."""
         name = Path(self.program(benchmark)).name
         tool = LOAD_GENERATORS.get(benchmark.driver)
         if tool is None:
@@ -105,7 +105,7 @@ class ExternalLoads:
         return Path(program).absolute()
 
     def facts(self, benchmark: Benchmark) -> dict[str, str]:
-        """Facts that replace those of the native driver: results of another program belong to another series."""
+        """Facts that replace those of the native driver, since results of another program belong to another series."""
         path = self.program(benchmark)
         known = benchmark.driver in LOAD_GENERATORS
         version = version_line([str(path), "--version"], os.environ.get("PATH", "")) if known else UNKNOWN

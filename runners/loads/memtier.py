@@ -68,7 +68,7 @@ def memtier_fill(workload: Workload, target: Target) -> list[str]:
 
 
 def memtier_ratio(test: str) -> str:
-    """`get:9+set:1` as memtier's SETs to GETs, `1:9`."""
+    """The ratio of memtier's SETs to GETs for a test: `1:9` for `get:9+set:1`."""
     weights = {"set": "0", "get": "0"}
     for part in test.split("+"):
         name, _, weight = part.partition(":")
@@ -96,7 +96,7 @@ def _address(target: Target) -> list[str]:
 
 
 def _items(workload: Workload) -> list[str]:
-    """The options that say which keys there are, and what is stored under them."""
+    """The options for the keys and for the values stored under them."""
     sizes, ttl = workload["values"], workload.get("ttl_s")
     items: dict[str, object] = {"key-minimum": 1, "key-maximum": workload["keys"]["count"]}
     if "bytes" in sizes:

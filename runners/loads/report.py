@@ -1,4 +1,4 @@
-"""What other load generators report."""
+"""The reports of other load generators."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Workload = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ToolReport:
-    """The answered requests, and metrics by name: requests/s and microseconds."""
+    """The number of answered requests, and metrics by name: requests/s and microseconds."""
 
     requests: int
     metrics: dict[str, float]

@@ -75,7 +75,7 @@ class Driver:
 
 
 def only_prefill(benchmark: Benchmark) -> Benchmark:
-    """A benchmark that sets every key of another one's workload once."""
+    """A benchmark that only sets every key of another one's workload once."""
     items = {key: benchmark.workload[key] for key in ("keys", "values", "prefill_request") if key in benchmark.workload}
     one_request = {"test": "get", "prefill": True, "clients": 1, "requests": 1, "warmup_s": 0.0}
     return replace(benchmark, workload=one_request | items)
@@ -107,7 +107,7 @@ def driver_arguments(benchmark: Benchmark, target: Target, seed: int, cpus: froz
 
 
 def source_options(benchmark: Benchmark, target: Target) -> list[str]:
-    """The addresses that connections come from, where one has too few ports."""
+    """Options with the addresses that connections come from, if one address has too few ports."""
     addresses = -(-benchmark.workload["clients"] // CLIENTS_PER_ADDRESS)
     if target.address.transport == "unix" or addresses < 2:
         return []
@@ -122,7 +122,7 @@ def duel_arguments(benchmark: Benchmark, base: Target, head: Target, seed: int, 
 
 
 def deadline_s(workload: Mapping[str, Any]) -> float:
-    """How long the driver may run, in seconds; after that it hangs."""
+    """How many seconds the driver may run; after that it is considered to hang."""
     connecting_s = workload["clients"] / SLOWEST_CONNECTIONS_PER_S
     prefill_s = workload["keys"]["count"] / PREFILL_KEYS_PER_S if workload.get("prefill") else 0.0
     counted_s = workload.get("requests", 0) / SLOWEST_REQUESTS_PER_S
@@ -131,7 +131,7 @@ def deadline_s(workload: Mapping[str, Any]) -> float:
 
 
 def check_exit(status: int | None, timeout_s: float, line: str) -> None:
-    """Raises what the end of the driver process means; None is a timeout."""
+    """Raises the error that the end of the driver process means. `status` None is a timeout."""
     message = f": {line}" if line else "; it printed no message"
     match status:
         case 0:

@@ -26,7 +26,7 @@ class Target:
 
     @property
     def options(self) -> list[str]:
-        """The address as redis-benchmark and speedbench take it."""
+        """The address as options of redis-benchmark and speedbench."""
         if self.address.transport == "unix":
             return ["-s", str(self.address.socket_path)]
         return ["-h", "127.0.0.1", "-p", str(self.address.port)]
@@ -37,7 +37,7 @@ class Target:
         return str(self.address.socket_path) if self.address.transport == "unix" else f"127.0.0.1:{self.address.port}"
 
     def cpu_ns(self) -> int:
-        """CPU time of the server so far. Raises BenchmarkFailed if its process is gone."""
+        """CPU time of the server so far, in ns. Raises BenchmarkFailed if its process is gone."""
         try:
             return process_cpu_ns(self.pid)
         except OSError as error:

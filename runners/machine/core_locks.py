@@ -38,7 +38,7 @@ NOT_COVERED = "runners in containers that do not share this directory (SPEEDTRAC
 
 @dataclass(frozen=True)
 class Holder:
-    """The runner that holds a core, for the log of a runner that waits for it."""
+    """A runner that holds a core, as the log of a waiting runner names it."""
 
     pid: int
     home: str
@@ -69,7 +69,7 @@ class CoreLocks:
 
     @contextmanager
     def held(self, stopping: threading.Event) -> Iterator[bool]:
-        """Waits for all cores and holds them inside; False: the runner is to stop. Raises Permanent as `check`.
+        """Waits for all cores and holds them in the block; yields False if the runner is to stop. Raises as `check`.
 
         All runners lock cores in ascending order, so there is no deadlock.
         """
@@ -98,7 +98,7 @@ class CoreLocks:
         return True
 
     def _try(self, name: str) -> int | None:
-        """The descriptor of the locked file, with this holder written to it; None: another process holds it."""
+        """The descriptor of the locked file, with this holder written to it; None if another process holds it."""
         file = self._file(name)
         descriptor = open_lock(file)
         try:
@@ -119,15 +119,15 @@ class CoreLocks:
 
 
 def physical_cores(machine: Topology) -> tuple[int, ...]:
-    """The cores of which this process may use a hardware thread, by their lock names, ascending."""
+    """The cores of which this process may use a hardware thread, by the names of their locks, ascending."""
     return tuple(sorted(min((*core.cpus, *core.foreign)) for core in machine.cores))
 
 
 def lock_directory(setting: Path | None, root: Path = ROOT) -> Path:
     """The directory of the locks of all runners of this host. Raises Permanent if there is none.
 
-    It is the same for every user: every user must be able to write there, not only this one. In a read-only container
-    it is another than on its host, unless both are given the same.
+    It is the same for every user, and every user must be able to write there. In a read-only container it is not the
+    host's directory, unless both are given the same path.
     """
     if setting is not None:
         if not setting.is_dir() or not os.access(setting, os.W_OK | os.X_OK):

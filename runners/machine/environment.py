@@ -44,7 +44,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """Reads the facts of a machine, below a root directory, so that tests can read recorded machines."""
+    """Reads the facts of a machine below a root directory, so that tests can read recorded machines."""
 
     planner: Planner
     placement: Placement

@@ -77,7 +77,7 @@ def digest_text(text: str) -> str:
 
 
 def from_files(root: Path, files: Mapping[str, str]) -> dict[str, Any]:
-    """The content of each file on one line; of a choice the selected word."""
+    """By fact, the content of each file on one line; of a choice, the selected word."""
     return {name: selected_word(" ".join(read_fact(root / file).split())) for name, file in files.items()}
 
 
@@ -134,7 +134,7 @@ CLOCK_FILES = {
 
 
 def clocks(root: Path, cpus: Iterable[int]) -> dict[str, Any]:
-    """The clocks and sleep states of the measured CPUs; where they differ, every value once."""
+    """The clocks and sleep states of the measured CPUs; if they differ, every value once."""
     directories = [root / CPUS / f"cpu{cpu}" for cpu in sorted(cpus)]
     latency = latency_us(root)
     return {
@@ -156,7 +156,7 @@ def _turbo(root: Path) -> str:
 
 
 def _sleep_states(cpu: Path) -> str:
-    """`POLL C1 C6(off)`."""
+    """The sleep states of a CPU, such as `POLL C1 C6(off)`."""
     states = sorted(cpu.glob("cpuidle/state[0-9]*"))
     names = [read_fact(one / "name") + ("(off)" if read_fact(one / "disable") == "1" else "") for one in states]
     return " ".join(names) or UNKNOWN
@@ -197,7 +197,7 @@ def _kernel_hz(root: Path) -> int | str:
 
 
 def _io_uring() -> str:
-    """Whether the kernel offers io_uring: a call with wrong arguments has another error if it does."""
+    """Whether the kernel offers io_uring: then a call with wrong arguments fails with another error."""
     ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(_IO_URING_SETUP), 0, None)
     words = {errno.ENOSYS: "not offered", errno.EPERM: "not permitted"}
     return words.get(ctypes.get_errno(), "available")
@@ -230,7 +230,7 @@ def _memory_bytes(root: Path, name: str) -> int | str:
 
 
 def moment(root: Path, measured: frozenset[int]) -> dict[str, Any]:
-    """The state of the machine now: its load, memory, temperature and interrupts, and which machine it is."""
+    """The present state of the machine: load, memory, temperature and interrupts, and its identity."""
     return {
         "machine_id_digest": _digest_of_file(root / "etc/machine-id"),
         "kernel_command_line_digest": _digest_of_file(root / "proc/cmdline"),

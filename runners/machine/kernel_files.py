@@ -1,4 +1,4 @@
-"""The files of the kernel and the notations in them."""
+"""Read the kernel's files and the notations in them."""
 
 import re
 import struct
@@ -19,12 +19,12 @@ def text(file: Path) -> str:
 
 
 def cpu_list(cpus: Iterable[int]) -> str:
-    """`0,2,3`: the notation of taskset and of the driver's --cpus."""
+    """A list such as `0,2,3`: the notation of taskset and of the driver's --cpus."""
     return ",".join(str(cpu) for cpu in sorted(cpus))
 
 
 def parse_cpu_list(text: str) -> frozenset[int]:
-    """The CPUs of the kernel's list notation, `0-3,8`; `(null)`, which it writes for an empty list, has none."""
+    """The CPUs in the kernel's list notation, `0-3,8`. The kernel writes `(null)` for an empty list."""
     cpus: set[int] = set()
     for part in re.findall(r"[\d-]+", text):
         first, _, last = part.partition("-")
@@ -33,7 +33,7 @@ def parse_cpu_list(text: str) -> frozenset[int]:
 
 
 def selected_word(choice: str) -> str:
-    """The word in brackets of `always [madvise] never`; a text without brackets as it is."""
+    """The word in brackets of `always [madvise] never`; a text without brackets unchanged."""
     return choice.split("[")[1].split("]")[0] if "[" in choice else choice
 
 

@@ -41,7 +41,7 @@ def bind_memory(nodes: frozenset[int]) -> Iterator[None]:
 
 
 def bind_refusal(nodes: frozenset[int]) -> str | None:
-    """Why this process may not bind memory to these nodes, or None if it may."""
+    """Why this process may not bind memory to these nodes; None if it may."""
     try:
         with bind_memory(nodes):
             return None

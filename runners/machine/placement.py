@@ -22,9 +22,10 @@ NEARNESS: tuple[Callable[[Core], object], ...] = (
 
 @dataclass(frozen=True)
 class Placement:
-    """The CPUs of each role, and the reasons for people. `override`: which rules are broken; None: none is.
+    """The CPUs of each role, with reasons for people.
 
-    `nodes`: the memory nodes that server and driver are bound to; empty: not bound. `memory` is the same in words.
+    `override`: the rules that are broken; None if none is. `nodes`: the memory nodes that server and driver are bound
+    to; empty if not bound. `memory` is the same in words.
     """
 
     server: frozenset[int]
@@ -44,7 +45,10 @@ class Placement:
 
 @dataclass(frozen=True)
 class Planner:
-    """Makes the placements of one machine. `bind` tries to bind memory to nodes; it returns why that fails, or None."""
+    """Makes the placements of one machine.
+
+    `bind` tries to bind memory to nodes; it returns why that fails, or None.
+    """
 
     machine: Topology
     allow_shared: bool
@@ -146,7 +150,10 @@ def _choose(cores: Sequence[Core], home: Core, servers: int) -> _Choice:
 
 
 def _best_group(pool: Sequence[Core], kind: Callable[[Core], object], home: Core, servers: int) -> list[Core]:
-    """The group with the most calm cores, then the largest, of those with more cores than the server needs, if any."""
+    """Of the groups with more cores than the server needs, the one with the most calm cores, then the largest.
+
+    Empty if there is no such group.
+    """
     groups: dict[object, list[Core]] = {}
     for core in pool:
         groups.setdefault(kind(core), []).append(core)
@@ -156,7 +163,7 @@ def _best_group(pool: Sequence[Core], kind: Callable[[Core], object], home: Core
 
 
 def _calm(core: Core) -> int:
-    """How much of the kernel's own work a core is spared: other tasks, the timer tick."""
+    """A sort key: how much of the kernel's own work a core is spared, such as other tasks and the timer tick."""
     return core.isolated + core.tickless
 
 
@@ -214,7 +221,7 @@ def _reasons(choice: _Choice, machine: Topology) -> Iterator[tuple[str, str]]:
 
 
 def _seat(cores: Sequence[Core]) -> str:
-    """`a physical core of its own, isolated, its sibling CPU 6 left idle, L3 of CPUs 0-7, memory node 0`."""
+    """Some cores in words, such as `a physical core of its own, isolated, L3 of CPUs 0-7, memory node 0`."""
     idle = cpu_list(cpu for core in cores for cpu in core.cpus[1:])
     words = [
         "a physical core of its own" if len(cores) == 1 else f"{len(cores)} physical cores of its own",

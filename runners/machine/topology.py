@@ -13,7 +13,11 @@ from runners.machine.kernel_files import CPUS, ROOT, parse_cpu_list, text
 
 @dataclass(frozen=True)
 class Core:
-    """One physical core: its usable hardware threads, those of others (`foreign`), its node and last shared cache."""
+    """One physical core.
+
+    Its hardware threads that this process may use, those that it may not (`foreign`), its memory node and its
+    last-level cache.
+    """
 
     cpus: tuple[int, ...]
     node: int = 0
@@ -174,6 +178,9 @@ def _quota_cpus(group: Path) -> float | None:
 
 
 def _memory_bytes(group: Path) -> int | None:
-    """Version 1 writes "no limit" as the largest multiple of a page."""
+    """The memory limit of a group; None without one.
+
+    Version 1 writes "no limit" as the largest multiple of a page.
+    """
     limit = text(group / "memory.max") or text(group / "memory.limit_in_bytes")
     return int(limit) if limit.isdigit() and int(limit) < 2**62 else None

@@ -45,7 +45,7 @@ KEPT_KEYS = (
 
 @contextmanager
 def in_valgrind() -> Iterator[None]:
-    """Says of a failure that it was in valgrind, and the remedy if there is a known one."""
+    """Adds to a failure in the block that it happened in valgrind, and the remedy if one is known."""
     try:
         yield
     except BenchmarkFailed as error:
@@ -54,7 +54,7 @@ def in_valgrind() -> Iterator[None]:
 
 
 def load_alive(runner: TrialRunner, benchmark: Benchmark, target: Target, server: ServerProcess) -> None:
-    """Loads the server once. If it has ended, its last words are the failure, not those of the driver."""
+    """Loads the server once. If the server has ended, the error has its last output, not the driver's."""
     try:
         runner.tools.driver.run(benchmark, target, SEED, runner.control)
     except (BenchmarkFailed, Transient):
@@ -64,7 +64,7 @@ def load_alive(runner: TrialRunner, benchmark: Benchmark, target: Target, server
 
 
 def count_instructions(runner: TrialRunner, benchmark: Benchmark, side: str) -> dict[str, float]:
-    """The metric; where it cannot be counted, nothing, and the log says why. Raises what ends the run."""
+    """The metric of counted instructions; empty if it cannot be counted: the log says why. Raises what ends the run."""
     try:
         fewer = executed_instructions(runner, benchmark, side, REQUESTS)
         more = executed_instructions(runner, benchmark, side, 2 * REQUESTS)

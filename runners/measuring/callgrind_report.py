@@ -21,9 +21,10 @@ UNKNOWN = "(unknown)"
 
 
 def stack_costs(lines: Iterable[str]) -> Counter[Stack]:
-    """The instructions of each function by the callers that the report has, without those of what it called.
+    """The instructions by stack: of the last function alone, without those of what it called.
 
-    Stacks begin at the outermost caller and end with the function; without `--separate-callers` they are the function.
+    Stacks begin at the outermost caller that the report has and end with the function; without `--separate-callers`
+    they are only the function.
     """
     stacks: dict[str, Stack] = {}
     costs: Counter[Stack] = Counter()
@@ -58,7 +59,10 @@ def function_costs(stacks: Counter[Stack]) -> Counter[str]:
 
 
 def parts_of(report: Path) -> list[Path]:
-    """The parts of a report that were written so far, the oldest first: `report.1`, `report.2`, at the end `report`."""
+    """The parts of a report that were written so far, the oldest first:
+
+    `report.1`, `report.2`, and in the end `report`.
+    """
     numbered = [
         (int(match[1]), file) for file in report.parent.glob(f"{report.name}.*") if (match := PART.search(file.name))
     ]

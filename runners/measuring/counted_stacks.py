@@ -23,7 +23,7 @@ DEEPER = "(outer callers)"
 
 
 def count_stacks(runner: TrialRunner, benchmark: Benchmark, side: str) -> Profile:
-    """The profile by counted instructions, or why there is none. Raises what ends the run."""
+    """The profile by counted instructions, or the reason why there is none. Raises what ends the run."""
     try:
         inside, costs = counting.costs_inside(runner, benchmark, side, number=0, callers=CALLERS)
     except (BenchmarkFailed, Transient) as error:
@@ -37,12 +37,12 @@ def count_stacks(runner: TrialRunner, benchmark: Benchmark, side: str) -> Profil
 
 
 def per_requests(costs: Iterable[tuple[Stack, int]]) -> Counter[Stack]:
-    """Costs of COUNTED requests as those of FOLDED_REQUESTS. Those that round to nothing, or below it, are left out."""
+    """Costs of COUNTED requests converted to FOLDED_REQUESTS. Those that round to 0 or less are left out."""
     return +Counter({stack: round(cost * FOLDED_REQUESTS / counting.COUNTED) for stack, cost in costs})
 
 
 def frames_inside(inside: str, stack: Stack) -> Stack:
-    """The frames from the function on that is counted inside of."""
+    """The frames of a stack from the function `inside` on."""
     frames = [function_frame(name) for name in stack]
     begin = (inside,) if inside in frames else (inside, DEEPER)
     rest = frames[frames.index(inside) + 1 :] if inside in frames else frames

@@ -92,7 +92,7 @@ class Count:
 
 
 def count_once(runner: TrialRunner, benchmark: Benchmark, side: str) -> dict[str, float]:
-    """The metric by one process; if it cannot be counted, nothing, and the log says why. Raises what ends the run."""
+    """The metric from one process; empty if it cannot be counted: the log says why. Raises what ends the run."""
     try:
         count = count_instructions(runner, benchmark, side)
     except (BenchmarkFailed, Transient) as error:
@@ -147,9 +147,9 @@ def count_instructions(runner: TrialRunner, benchmark: Benchmark, side: str, num
 def costs_inside(
     runner: TrialRunner, benchmark: Benchmark, side: str, number: int, callers: int = 0
 ) -> tuple[str, Counter[Stack]]:
-    """The function that is counted inside of, and what COUNTED requests cost there, by at most so many callers.
+    """The function that counting is limited to, and the costs of COUNTED requests there by stack.
 
-    Raises BenchmarkFailed, Transient.
+    `callers`: the length of the stacks, in callers. Raises BenchmarkFailed, Transient.
     """
     valgrind = shutil.which("valgrind")
     if valgrind is None:
@@ -174,7 +174,7 @@ def costs_inside(
 
 
 def random_bytes(number: int) -> bytes:
-    """The random bytes of a process: of all first ones the same, and so on."""
+    """The random bytes for the process with this number, which are the same for every commit."""
     return hashlib.shake_256(str(number).encode()).digest(RANDOM_BYTES)
 
 
@@ -223,7 +223,10 @@ def loads(benchmark: Benchmark) -> list[Benchmark]:
 
 
 def settling(workload: Mapping[str, Any]) -> int:
-    """Requests until the server's tables have their final size: each moves one bucket or more to the larger table."""
+    """The number of requests until the server's tables have their final size.
+
+    Each request moves one bucket or more to the larger table.
+    """
     keys: int = workload.get("keys", {}).get("count", SETTLING)
     return min(2 * keys, SETTLING)
 
@@ -243,7 +246,7 @@ def costs_of_requests(inside: str, batch: Counter[Stack], rounds: Sequence[Count
 
 
 def count_of(inside: str, costs: Counter[str]) -> Count:
-    """The count by what COUNTED requests cost in each function."""
+    """The count from the costs of COUNTED requests in each function."""
     total = costs.total() / COUNTED
     per_request = {name: cost / COUNTED for name, cost in costs.items() if cost > 0}
     costliest = sorted(per_request, key=lambda name: (-per_request[name], name))
@@ -254,7 +257,7 @@ def count_of(inside: str, costs: Counter[str]) -> Count:
 
 
 def counted_symbols(inside: Iterable[str], programs: Mapping[str, Path]) -> tuple[str, list[str]]:
-    """The first of these functions that the programs have, and its symbols: itself, and copies by the compiler.
+    """The first of these functions that the programs have, and its symbols: itself, and copies that the compiler made.
 
     Raises BenchmarkFailed if there is none: before anything has been started.
     """

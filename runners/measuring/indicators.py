@@ -1,6 +1,6 @@
-"""What may disturb a load: the indicators with their limits and flags, and their values between two readings.
+"""Indicators of what may disturb a load, with their limits and flags, and their values between two readings.
 
-An indicator that this machine does not offer is "unknown", and raises nothing.
+An indicator that this machine does not offer is "unknown", and raises no flag.
 """
 
 from collections.abc import Mapping
@@ -131,7 +131,7 @@ INDICATORS = {indicator.name: indicator for indicator in _ALL}
 
 @dataclass(frozen=True)
 class Findings:
-    """The flags of what was above its limit, the value of every indicator, and the reasons of the flags in words."""
+    """The flags of indicators above their limits, the values of all, and the reasons for the flags in words."""
 
     flags: dict[str, float]
     values: IndicatorValues
@@ -139,7 +139,7 @@ class Findings:
 
 
 def check_limits(values: IndicatorValues, placement: Placement) -> Findings:
-    """The flags of the values that are above their limits."""
+    """The findings for these values."""
     complete = {name: values.get(name, UNKNOWN) for name in INDICATORS}
     flags: dict[str, float] = {}
     reasons = []
@@ -189,7 +189,7 @@ def indicator_values(readings: list[KernelCounters], placement: Placement) -> In
 
 
 def _delay_s(first: KernelCounters, last: KernelCounters, foreign_s: float | None) -> float | None:
-    """How long the server's threads waited for other processes; None if it is not known."""
+    """Seconds that the server's threads waited for other processes; None if unknown."""
     delays_s = _growth(first.delay_s, last.delay_s)
     if not delays_s:
         return None
@@ -197,7 +197,7 @@ def _delay_s(first: KernelCounters, last: KernelCounters, foreign_s: float | Non
 
 
 def _foreign_s(first: KernelCounters, last: KernelCounters, placement: Placement, cpus: frozenset[int]) -> float | None:
-    """How long these CPUs ran anything but the server, the driver and the runner; None if it is not known."""
+    """Seconds that these CPUs ran anything but the server, the driver and the runner; None if unknown."""
     owners = (
         (placement.server, _difference(first.server_s, last.server_s)),
         (placement.driver, last.driver_s - first.driver_s),

@@ -1,6 +1,7 @@
-"""What the kernel has counted up to now, on the measured cores and of the measured processes.
+"""The kernel's counters up to now, of the measured cores and of the measured processes.
 
-A counter that this kernel does not keep, or that this user may not read, is None or missing; it is no error, nor 0.
+A counter that this kernel does not keep, or that this user may not read, is None or missing; it is neither an error nor
+0.
 """
 
 import contextlib
@@ -67,7 +68,7 @@ class CounterReader:
     roots: Roots = Roots()
 
     def read(self, servers: Sequence[int] = (), driver: int | None = None) -> KernelCounters:
-        """All counters, now. What is of a server is the sum over these."""
+        """All counters, now. Those of servers are summed up over all `servers`."""
         proc = self.roots.proc
         rows = _rows(proc / "stat")
         busy_s, resolution_s = self._busy(rows)

@@ -35,7 +35,7 @@ NOT_SLICED = {
 
 
 class NoRoom(Exception):
-    """The servers of both sides are too large to run at once."""
+    """The servers of both sides are too large to run at the same time."""
 
 
 def measure_pair(runner: TrialRunner, benchmark: Benchmark, number: int) -> dict[str, Trial]:
@@ -51,14 +51,14 @@ def measure_pair(runner: TrialRunner, benchmark: Benchmark, number: int) -> dict
 
 
 def one_after_the_other(runner: TrialRunner, benchmark: Benchmark, number: int, reason: str) -> dict[str, Trial]:
-    """A whole trial of each side, one directly after the other in random order."""
+    """A whole trial of each side, one directly after the other in random order, because of `reason`."""
     sides = runner.rng.sample(runner.job.sides, len(runner.job.sides))
     trials = {side.side: measure_trial(runner, benchmark, side.side, number) for side in sides}
     return {side: replace(trial, pairing={"block": number, "apart": reason}) for side, trial in trials.items()}
 
 
 def reason_not_to_slice(benchmark: Benchmark) -> str | None:
-    """Why the load of this benchmark cannot be divided into slices; None: it can."""
+    """Why the load of this benchmark cannot be divided into slices; None if it can."""
     if benchmark.driver != "speedbench":
         return f"{benchmark.driver} loads the server as a whole"
     for key, reason in NOT_SLICED.items():
@@ -82,7 +82,7 @@ def _reason_of_mode(workload: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True)
 class Block:
-    """Two servers that are measured in turn."""
+    """Two running servers that are measured in turn."""
 
     runner: TrialRunner
     benchmark: Benchmark
@@ -126,7 +126,7 @@ class Block:
         return self.runner.job.seed + self.number
 
     def _start(self, stack: ExitStack, slots: Sequence[str]) -> dict[str, ServerProcess]:
-        """Both servers, in the order of their slots; the second one in the network of the first."""
+        """Starts both servers in the order of their slots; the second one in the network of the first."""
         servers: dict[str, ServerProcess] = {}
         for slot, side in enumerate(slots):
             beside = next(iter(servers.values()), None)
@@ -142,7 +142,7 @@ class Block:
 
 
 def settling_load(benchmark: Benchmark) -> Benchmark:
-    """The workload with a few requests after the prefill in place of its window."""
+    """The workload with a few requests after the prefill instead of its window."""
     workload = {key: value for key, value in benchmark.workload.items() if key not in ("duration_s", "warmup_most_s")}
     requests = max(SETTLING_REQUESTS, workload["clients"] * workload["pipeline"])
     return replace(benchmark, workload=workload | {"warmup_s": 0.0, "requests": requests})

@@ -34,9 +34,10 @@ class ProfileUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Profile:
-    """What one server does under load, by stack. `unavailable` is empty, or the reason why it is not known.
+    """What one server does under load, by stack.
 
-    `kind`: of samples by perf, or of counted instructions. These have no frequency; `samples` is then the sum of costs.
+    `unavailable`: why that is not known; empty if it is. `kind`: samples by perf, or counted instructions. The latter
+    have no frequency; `samples` is then the sum of the costs.
     """
 
     frequency_hz: int = 0
@@ -48,7 +49,7 @@ class Profile:
 
     @property
     def hardware(self) -> bool:
-        """Did a counter of the processor give the samples?"""
+        """Returns whether a counter of the processor gave the samples."""
         return "cycles" in self.event
 
 
@@ -112,7 +113,7 @@ class Profiler:
 
 
 def await_samples(recording: Child, data: Path, directory: Path, control: Control) -> None:
-    """Returns when perf has begun to sample, then it writes its file. Raises ProfileUnavailable with its message."""
+    """Returns when perf has written its first samples. Raises ProfileUnavailable with perf's message."""
     deadline = boottime() + ATTACH_TIMEOUT_S
     while not (data.exists() and data.stat().st_size):
         if recording.wait(control, POLL_S) is not None or boottime() > deadline:

@@ -20,7 +20,7 @@ CPU = "server_cpu_ns_per_request"
 
 
 def run_profiles(runner: TrialRunner, request: ProfileRequest, show: Callable[[RunProgress], None]) -> None:
-    """Sends the profiles of each benchmark and side, or why there is none. Raises as a trial does."""
+    """Sends the profiles of each benchmark and side, or the reason why there is none. Raises as a trial does."""
     pairs = list(product(runner.job.benchmarks, runner.job.sides))
     for done, (benchmark, side) in enumerate(pairs):
         runner.check()

@@ -40,7 +40,10 @@ BUSY_REASONS = {
 
 @dataclass(frozen=True)
 class QuietWait:
-    """How long a trial was held back and why, and the last values. `gave_up`: the cores were still busy then."""
+    """How long a trial was held back and why, with the last values.
+
+    `gave_up`: the cores were still busy at the end.
+    """
 
     seconds: float
     gave_up: bool
@@ -84,7 +87,7 @@ class QuietGate:
     """Waits for a quiet machine before a trial, and finds out whether it stayed quiet.
 
     After the machine was busy for the whole of `patience_s`, the next wait is half as long, so that a machine that is
-    never quiet costs little time; once it is quiet, waits are as long as before.
+    never quiet costs little time; once it is quiet, waits have their full length again.
     """
 
     placement: Placement
@@ -146,7 +149,7 @@ class QuietGate:
         return {name: value for name, value in values.items() if name in BUSY_REASONS}
 
     def _busy_reason(self, values: IndicatorValues) -> str:
-        """What is above the limit, in words; empty: the cores are quiet."""
+        """Which indicators are above their limits, in words; empty if the cores are quiet."""
         limits = dict.fromkeys(BUSY_REASONS, BUSY_LIMIT)
         if shares_driver(self.placement):
             limits["foreign_driver"] = SHARED_BUSY_LIMIT
@@ -169,7 +172,7 @@ def spin_ns(cpu: int) -> int:
 
 
 def slowness(spins_ns: Sequence[int]) -> float | str:
-    """By what share the newest of these spins took longer than usual; unknown below FEWEST_SPINS.
+    """By what share the last of these spins took longer than usual; unknown below FEWEST_SPINS.
 
     Usual is the median, not the best: after a rest a core is faster for a moment than it ever is under load.
     """

@@ -1,4 +1,4 @@
-"""How to repeat a trial by hand: command lines with placeholders for the paths, ports and numbers of this machine."""
+"""Command lines that repeat a trial by hand, with placeholders for paths, ports and numbers of this machine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ SeededBenchmark = tuple[Benchmark, int]
 def recipe(
     job: Job, loads: Sequence[SeededBenchmark], server: ServerProcess, launcher: Launcher, external: ExternalLoads
 ) -> dict[str, Any]:
-    """The server's command and its loads in turn, the last of which was measured.
+    """The server's command and its loads in order; the last load was measured.
 
     Placeholders: `{artifact:NAME}`, `{port}`, `{socket}`, `{data}`, `{pid}` of the server, `{speedbench}`,
     `{driver_cpus}`, `{room}` for the files of a tool. The `workload` of a load is to be in a file `workload.json`.

@@ -44,7 +44,7 @@ class StopDecision:
 
 
 def reason_to_stop(job: Job, benchmark: Benchmark, trials: Sequence[Trial]) -> str | None:
-    """Why no further trial is needed; None: go on. A run of pairs has a fixed number of trials."""
+    """Why no further trial is needed; None if one is. A run of pairs has a fixed number of trials."""
     if len(trials) < job.trials:
         return None
     if job.most_trials == job.trials:

@@ -65,7 +65,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What one load of a server gave, and what disturbed it."""
+    """The result of one load of a server, and what disturbed it."""
 
     metrics: dict[str, float]
     flags: tuple[str, ...]
@@ -88,7 +88,7 @@ class TrialStart:
 
     @property
     def seconds(self) -> float:
-        """The time since then."""
+        """The seconds since then."""
         return round(time.monotonic() - self.monotonic_s, 3)
 
 
@@ -115,7 +115,7 @@ class TrialRunner:
         self.control.check()
 
     def name(self, benchmark: Benchmark, side: str) -> str:
-        """The benchmark, and its side where there are two, for the log and the page of the run."""
+        """The benchmark's name, with its side if there are two, for the log and the page of the run."""
         return benchmark.name + (f" ({side})" if len(self.job.sides) > 1 else "")
 
     def await_quiet(self, name: str) -> None:
@@ -140,7 +140,10 @@ class TrialRunner:
     def fresh_server(
         self, benchmark: Benchmark, side: str, slot: int = 0, beside: ServerProcess | None = None
     ) -> Iterator[ServerProcess]:
-        """A server of this side's build that answers, in the network of another one. Raises as `Launcher.running`."""
+        """A fresh server of this side's build that answers. Raises as `Launcher.running`.
+
+        `beside`: the server whose network it shares.
+        """
         programs = {name: one.path for name, one in self.builds[side].artifacts.items()}
         spec = ServerSpec(capacity.recipe_for(self.job.server, benchmark), benchmark.transport, programs, slot, beside)
         with (
@@ -191,7 +194,7 @@ class TrialRunner:
         return results
 
     def started_after(self, servers: Sequence[int]) -> int | None:
-        """The process that was started after these servers: the one that loads them. None: there is none yet."""
+        """The process that loads these servers: the one started after them; None if there is none yet."""
         latest = self.tools.launcher.processes.latest
         return None if latest in servers else latest
 

@@ -1,1 +1,1 @@
-"""Child processes: started on their cores, waited for, ended, found again after a crash."""
+"""Child processes: start them on their cores, wait for them, end them, find them again after a crash."""

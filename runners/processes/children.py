@@ -32,10 +32,10 @@ TERM_GRACE_S = 2.0
 
 @dataclass(frozen=True)
 class ChildCommand:
-    """What is started, on which CPUs (None: any) and with memory of which nodes (empty: any).
+    """What to start, on which CPUs (None: any) and with memory of which nodes (empty: any).
 
-    With a `view` it runs in a sandbox of its own, where this machine can make one; with a `network` it runs in, or its
-    sandbox shares, the network of that sandbox.
+    With a `view` it runs in a sandbox of its own, if this machine can make one. With a `network` it uses the network of
+    that sandbox.
     """
 
     argv: list[str]
@@ -49,7 +49,7 @@ class ChildCommand:
 
 @dataclass
 class Child:
-    """A started process that leads its own session and group. `process`: itself, or the keeper of its sandbox."""
+    """A started process that leads its own session and group. `process`: this process, or the keeper of its sandbox."""
 
     process: subprocess.Popen[bytes]
     record: Path
@@ -69,7 +69,7 @@ class Child:
         return self.process.poll()
 
     def terminate(self) -> None:
-        """SIGTERM to the process and its group."""
+        """Sends SIGTERM to the process and its group."""
         if self.exited() is None:
             signal_group(self.pid, signal.SIGTERM)
 
@@ -81,7 +81,7 @@ class Child:
         return status
 
     def end(self, grace_s: float = TERM_GRACE_S) -> None:
-        """SIGTERM to the group, after `grace_s` SIGKILL to it and to everything else that carries its mark."""
+        """Sends SIGTERM to the group, and after `grace_s` SIGKILL to it and to everything else with its mark."""
         self.terminate()
         select.select([self.pidfd], [], [], grace_s)
         if self.sandbox:
@@ -164,12 +164,15 @@ class Processes:
 
 
 def exit_text(status: int) -> str:
-    """How a process ended, in words."""
+    """How a process ended, in words, from its exit status."""
     return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
 def _pidfd(process: "subprocess.Popen[bytes]", sandbox: RunningSandbox | None) -> int:
-    """Becomes readable when the program ends. One that has already ended leaves its keeper, which ends soon as well."""
+    """A descriptor that becomes readable when the program ends.
+
+    If the program has already ended, it is that of the keeper, which ends soon as well.
+    """
     try:
         return os.pidfd_open(sandbox.pid if sandbox else process.pid)
     except ProcessLookupError:

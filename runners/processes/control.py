@@ -1,4 +1,4 @@
-"""The abort of a piece of work, as something that a thread can wait for together with file descriptors."""
+"""The abort of a piece of work, which a thread can wait for together with file descriptors."""
 
 import os
 import select

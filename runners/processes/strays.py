@@ -1,4 +1,4 @@
-"""Processes that are found and killed by the mark in their environment, or by their number and start time."""
+"""Find and kill processes by the mark in their environment, or by their number and start time."""
 
 import json
 import logging
@@ -41,7 +41,7 @@ def end_recorded(record: Path) -> int:
 
 
 def end_marked(mark: str) -> int:
-    """SIGKILL to every process whose environment has a mark that begins with `mark`; returns how many."""
+    """Sends SIGKILL to every process with a mark that begins with `mark` in its environment; returns their number."""
     variable = f"{MARK_VARIABLE}={mark}".encode()
     total = 0
     # A process that forks while /proc is read may be missed: search again until nothing is found.
@@ -54,7 +54,7 @@ def end_marked(mark: str) -> int:
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
-    """Sends a signal to a process group; one that has ended, or belongs to another user, is passed over."""
+    """Sends a signal to a process group; ignores one that has ended or belongs to another user."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -72,9 +72,10 @@ def _other_processes() -> list[int]:
 
 
 def _end_if_marked(pid: int, variable: bytes) -> int:
-    """The descriptor is opened before the environment is read, so both are of the same process.
+    """Kills the process if `variable` is in its environment; returns 1 if it did, else 0.
 
-    All processes are read whenever a child has ended: the environments are searched as they are, not split.
+    The descriptor is opened before the environment is read, so both are of the same process. All processes are read
+    whenever a child has ended, so the environments are searched as they are, not split.
     """
     try:
         pidfd = os.pidfd_open(pid)

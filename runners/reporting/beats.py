@@ -32,7 +32,7 @@ HUNG_FACTOR, HUNG_GRACE_S = 2, 60.0  # a phase ends itself at its limit: what la
 
 @dataclass
 class Hold:
-    """A lease that is to be renewed until its deadline; times are those of `boottime`."""
+    """A lease that is renewed until its deadline; times are those of `boottime`."""
 
     run: int
     token: int
@@ -66,7 +66,7 @@ class Moment:
 
 
 class Beats:
-    """What the runner has said last, and the beats that follow from it."""
+    """The runner's last messages, and the heartbeats that follow from them."""
 
     def __init__(self, runner: int) -> None:
         self.runner = runner
@@ -78,7 +78,7 @@ class Beats:
         self.due = False
 
     def read(self, lines: Iterable[str]) -> None:
-        """Takes the runner's messages until its end, which is that of this process."""
+        """Reads the runner's messages until the runner ends, and with it this process."""
         for line in lines:
             with self.changed:
                 self._take(json.loads(line))
@@ -108,7 +108,7 @@ class Beats:
                 self.due = False
 
     def beat(self) -> float:
-        """Renews the lease, or says that the idle runner is there; returns the seconds until it is due again."""
+        """Renews the lease, or reports that the idle runner is there; returns the seconds until the next beat."""
         with self.changed:
             connection, hold, moment, unable = self.connection, self.hold, self.moment, self.unable
         if connection is None:
@@ -161,7 +161,7 @@ class Beats:
                 self.hold = None
 
     def _why_hung(self, moment: Moment | None) -> str:
-        """Why the work cannot go on; empty if nothing is known against it."""
+        """Why the work cannot go on; empty if nothing is known to be wrong."""
         if state_of(self.runner) in "tT":
             return "the process of its runner is stopped (SIGSTOP or a debugger): its lease is not renewed"
         if moment and moment.hangs:
@@ -171,14 +171,14 @@ class Beats:
 
 
 def state_of(pid: int) -> str:
-    """The kernel's letter for the state of a process; "X" if there is none."""
+    """The kernel's letter for the state of a process; "X" if there is no such process."""
     with contextlib.suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     return "X"
 
 
 def tell(kind: str, **what: Any) -> None:
-    """Writes a message to the runner. It may have ended: then so does this process."""
+    """Writes a message to the runner. If the runner has ended, this process ends."""
     try:
         print(json.dumps({"kind": kind, **what}), flush=True)
     except BrokenPipeError:

@@ -20,7 +20,7 @@ LONGEST_REASON = 1000  # characters
 
 
 class Client(Connection):
-    """Calls of one machine to one server, most of them repeated while it cannot be reached."""
+    """Calls of one machine to one server; most of them are repeated while the server cannot be reached."""
 
     def __init__(
         self,
@@ -38,7 +38,10 @@ class Client(Connection):
         self.pauses_s = pauses_s
 
     def claim(self) -> dict[str, Any] | None:
-        """A job, or None: no work. Without a retry: the caller releases the cores between two attempts."""
+        """A job, or None if there is no work.
+
+        Not repeated: the caller releases the cores between two attempts.
+        """
         return self._once("claim", {"instance": self.instance, **VERSION}) or None
 
     def log(self, run: int, token: int, seq: int, phase: str, text: str) -> None:

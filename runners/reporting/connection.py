@@ -16,7 +16,7 @@ VERSION = {"version": runners.__version__, "protocol": runners.PROTOCOL}
 
 
 class Unreachable(Transient):
-    """The server did not answer, or with a 5xx."""
+    """The server did not answer, or answered with 5xx."""
 
 
 class NoSuchRun(LeaseLost):
@@ -65,11 +65,14 @@ class Connection:
         return self._introduced("enroll", {**VERSION, "code": code, "token": self.token})
 
     def succeed(self, token: str) -> None:
-        """Has the server accept another token of this machine, too."""
+        """Tells the server another token of this machine, which it accepts from now on as well."""
         self._once("token", {"token": token})
 
     def beat(self, unable: str, timeout_s: float) -> bool:
-        """Says that an idle runner is there, and why it takes no work, if so. Is its token to be replaced?"""
+        """Reports that an idle runner is there, and why it takes no work, if so.
+
+        Returns whether its token is to be replaced.
+        """
         return bool(self._once("beat", {"unable": unable}, timeout_s).get("rotate"))
 
     def renew(self, run: int, token: int, progress: dict[str, Any] | None, hung: str, timeout_s: float) -> RenewalReply:
@@ -108,7 +111,7 @@ class Connection:
             raise self._unreachable(error) from error
 
     def _headers(self) -> dict[str, str]:
-        """The token may be replaced while the runner works."""
+        """The headers of a call, with the present token: it may be replaced while the runner works."""
         return {"Authorization": f"Bearer {self.token}"}
 
     def _unreachable(self, error: Exception) -> Unreachable:

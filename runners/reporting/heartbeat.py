@@ -1,4 +1,4 @@
-"""The runner's side of its heartbeat: starts its process (beats.py), tells it what is done, and hears its answers."""
+"""The runner's side of its heartbeat: start its process (beats.py), report progress to it, and hear its answers."""
 
 import json
 import logging
@@ -25,14 +25,17 @@ Message = dict[str, Any]
 
 @dataclass
 class Heard:
-    """Who hears what the process says: of the run that is at work, and that the token is to be replaced."""
+    """The functions that are called with messages of the process: about the active run, and to replace the token."""
 
     of_run: Callable[[Message], None] | None = None
     rotate: Callable[[], None] | None = None
 
 
 class Heartbeat:
-    """The process that renews leases, on `cpus`. It is started again if it ends, and told again what is going on."""
+    """The process that renews leases, on `cpus`.
+
+    It is started again if it ends, and then told again what is going on.
+    """
 
     def __init__(self, connection: Connection, cpus: frozenset[int]) -> None:
         self.connection, self.cpus = connection, cpus
@@ -66,13 +69,13 @@ class Heartbeat:
         threading.Thread(target=self._listen, args=(self._process,), name="heartbeat", daemon=True).start()
 
     def hold(self, lease: Message, cpus: frozenset[int]) -> None:
-        """Has a lease renewed from now on, from these CPUs."""
+        """Renews a lease from now on, with the process on these CPUs."""
         self.start()
         self._last.pop("progress", None)
         self._tell("hold", **lease, cpus=sorted(cpus))
 
     def drop(self) -> None:
-        """The run is over."""
+        """Renews the lease no more: the run is over."""
         self.heard.of_run = None
         for kind in ("hold", "progress"):
             self._last.pop(kind, None)
@@ -83,7 +86,10 @@ class Heartbeat:
         self._tell("progress", **progress)
 
     def unable(self, why: str) -> bool:
-        """Why no work is taken; empty if it is. The server hears of a change at once. Was it one?"""
+        """Stores why no work is taken; empty if it is. Returns whether that has changed.
+
+        The server hears of a change at once.
+        """
         is_new = bool(self._last.get("unable", {}).get("why")) != bool(why)
         if is_new:
             self.start()
@@ -91,7 +97,7 @@ class Heartbeat:
         return is_new
 
     def use_token(self) -> None:
-        """Tell the process that its connection uses another token from now on."""
+        """Tells the process that its connection uses another token from now on."""
         with self._lock:
             self._write({"kind": "server", "url": self.connection.url, "token": self.connection.token})
 
@@ -146,7 +152,7 @@ class Heartbeat:
                     of_run(message)
 
     def _rotate(self) -> None:
-        """Has the token replaced by a thread of its own: renewals are to be heard however long that call takes."""
+        """Replaces the token in a thread of its own, so that renewals are heard however long that call takes."""
         if self.heard.rotate and not (self._rotating and self._rotating.is_alive()):
             self._rotating = threading.Thread(target=self.heard.rotate, name="rotate", daemon=True)
             self._rotating.start()

@@ -19,9 +19,9 @@ ENDS: dict[str, type[RunnerError]] = {"lost": LeaseLost, "cancelled": Cancelled,
 
 @dataclass(frozen=True)
 class RunProgress:
-    """For the page of the run: the trials that are done, their total, and what is being done now.
+    """The progress for the page of the run: trials that are done, their total, and what is being done now.
 
-    `phase`: what it has in common with others that last as long. After `limit_s` it ends itself.
+    `phase`: a name that phases of equal duration share. After `limit_s` the phase ends by itself.
     """
 
     done: int
@@ -32,7 +32,7 @@ class RunProgress:
 
 
 class Pace:
-    """How long the phases of a run have lasted, from which follows when one is overdue."""
+    """How long the phases of a run have lasted, from which it follows when one is overdue."""
 
     def __init__(self) -> None:
         self._longest: dict[str, float] = {}
@@ -45,14 +45,20 @@ class Pace:
         self._now = phase, at
 
     def overdue_s(self, phase: str, limit_s: float) -> float:
-        """After how long it is overdue: the first of its like, when its own limit has not ended it."""
+        """After how many seconds the phase is overdue.
+
+        For the first of its kind, that is when its own limit should have ended it.
+        """
         if phase not in self._longest:
             return max(OVERDUE_S, limit_s)
         return max(OVERDUE_S, OVERDUE_FACTOR * self._longest[phase])
 
 
 class Lease:
-    """Is renewed until it is closed. A `cancel`, a 409, or no renewal for 2/3 of the lease aborts the work."""
+    """A lease that is renewed until it is closed.
+
+    The work is aborted by a `cancel`, by a 409, or when there was no renewal for 2/3 of the lease.
+    """
 
     def __init__(
         self, heartbeat: Heartbeat, job: Job, control: Control, claimed_at: float, cpus: frozenset[int]

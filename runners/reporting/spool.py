@@ -25,7 +25,7 @@ class SpooledCall:
 
     @property
     def call(self) -> str:
-        """What it does, such as `measurement`."""
+        """The last part of its path, such as `measurement`."""
         return self.path.rpartition("/")[2]
 
 
@@ -62,7 +62,7 @@ class Spool:
         entry.file.unlink(missing_ok=True)
 
     def rejected(self, entry: SpooledCall) -> None:
-        """Sets a call aside that the server has refused, so that the operator can read it."""
+        """Sets aside a call that the server has refused, so that the operator can read it."""
         self._set_aside(entry.file)
 
     def _set_aside(self, file: Path) -> None:

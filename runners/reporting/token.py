@@ -36,14 +36,14 @@ def check_sum(key: str, secret: str) -> str:
 
 
 class TokenFile:
-    """The file of the token, and beside it `*.next`: the one that is to follow, until the server has it."""
+    """The file of the token, and a file `*.next` with its successor until the server knows that."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.next = file.with_name(f"{file.name}.next")
 
     def successor(self) -> str:
-        """A new token, on disk before anybody hears of it; after a crash the same one again."""
+        """A new token, on disk before anybody hears of it. After a crash the same one is returned again."""
         with suppress(OSError, UnicodeDecodeError):
             if stored := self.next.read_text().strip():
                 return stored
@@ -52,18 +52,19 @@ class TokenFile:
         return token
 
     def discard(self) -> None:
-        """The server has refused the successor: the next one is another."""
+        """Deletes the successor, which the server has refused: the next one is another."""
         self.next.unlink(missing_ok=True)
 
     def accept(self) -> None:
-        """The successor is the token from now on."""
+        """Makes the successor the token."""
         self.next.rename(self.file)
         sync_directory(self.file.parent)
 
 
 def rotate(connection: Connection, file: Path | None) -> bool:
-    """Replaces the token; the old one stays valid until the new one is used. False: that was not possible, and why is
-    in the log. The server asks again.
+    """Replaces the token; the old one stays valid until the new one is used.
+
+    Returns False if that was not possible; the log says why, and the server asks again.
     """
     if file is None:
         log.warning("the token is to be replaced, but is not in a file: set SPEEDTRACK_TOKEN_FILE instead of its text")

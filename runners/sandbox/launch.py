@@ -148,7 +148,7 @@ def make_network(host_values: dict[Path, str]) -> None:
 
 
 def sysctls() -> dict[Path, str]:
-    """The network settings of the namespace that this process is in."""
+    """The network settings of this process's namespace, by file."""
     found = {}
     for file in (file for pattern in SYSCTLS for file in Path("/proc/sys").glob(pattern)):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a program in a sandbox sees of its machine, and whether this machine can make sandboxes.
+"""What a program in a sandbox can see of its machine, and whether this machine can make sandboxes.
 
 Only listed paths are visible: the programs and libraries of the system, toolchains in known places, the paths of
 SPEEDTRACK_SANDBOX_READABLE, and what the program itself needs. Everything else does not exist in the sandbox.
@@ -101,7 +101,7 @@ class Sandbox:
 
     @property
     def fact(self) -> str:
-        """For the facts of the machine."""
+        """The state of sandboxes as a fact of the machine."""
         return "namespaces" if self.works else f"none: {self.refusal}"
 
     def __str__(self) -> str:

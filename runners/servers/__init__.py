@@ -1,1 +1,1 @@
-"""The measured server: started on its cores, waited for, asked for its counters, stopped."""
+"""The measured server: start it on its cores, wait for it, read its counters, stop it."""

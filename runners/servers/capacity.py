@@ -1,4 +1,4 @@
-"""Servers of thousands of connections: how many they are to allow, and the files that this takes."""
+"""Servers with thousands of connections: how many they have to allow, and how many open files that takes."""
 
 import contextlib
 import resource
@@ -14,13 +14,13 @@ RESERVE = 100  # files that are no connections of the load
 
 
 def files_needed(benchmark: Benchmark) -> int:
-    """How many files the server of this benchmark has open at once."""
+    """How many files the server of this benchmark has open at the same time."""
     probe = benchmark.workload.get("probe") or {}
     return int(benchmark.workload.get("clients", 1) + probe.get("clients", 0) + RESERVE)
 
 
 def recipe_for(recipe: ServerRecipe, benchmark: Benchmark) -> ServerRecipe:
-    """The recipe, with the number of connections that the server is to allow."""
+    """A copy of the recipe with the number of connections that the server has to allow."""
     allowed = str(max(LEAST_CLIENTS, files_needed(benchmark)))
     listen = {transport: words.replace(CLIENTS, allowed) for transport, words in recipe.listen.items()}
     return replace(recipe, command=recipe.command.replace(CLIENTS, allowed), listen=listen)

@@ -1,7 +1,7 @@
-"""What a server has counted itself (`INFO`, `stats`).
+"""The counters that a server keeps itself (`INFO`, `stats`).
 
-It is read before and after a whole load, prefill and warm-up included: it shows what was asked of the server, and is
-divided by nothing.
+They are read before and after a whole load, prefill and warm-up included: they show what was asked of the server, and
+nothing is computed from them.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ COUNTERS = {
 
 
 def own_counters(address: Address, protocol: str) -> dict[str, float]:
-    """The counters since the start of the server, by its own names; empty if it does not report them."""
+    """The counters since the start of the server, by the server's own names; empty if it does not report them."""
     reply = ""
     with contextlib.suppress(OSError), address.connect() as connection:
         connection.sendall(REQUESTS[protocol])
@@ -54,7 +54,7 @@ def own_counters(address: Address, protocol: str) -> dict[str, float]:
 
 
 def counter_growth(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """The difference of each counter that is in both."""
+    """By counter that is in both: the difference."""
     return {name: round(after[name] - before[name], 6) for name in before if name in after}
 
 

@@ -1,4 +1,4 @@
-"""Options that only some releases of a server know: given to those programs that contain their name."""
+"""Options that only some releases of a server have: they are given to programs that contain their names."""
 
 import mmap
 import re

@@ -85,7 +85,10 @@ class ServerProcess:
             raise BenchmarkFailed(f"the server ended during the trial ({exit_text(status)}){self.last_output()}")
 
     def peak_rss_bytes(self) -> int:
-        """The most memory that it had so far (VmHWM). Raises BenchmarkFailed if the process is gone."""
+        """The largest memory that it has had so far (VmHWM), in bytes.
+
+        Raises BenchmarkFailed if the process is gone.
+        """
         try:
             lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
             return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
@@ -94,7 +97,7 @@ class ServerProcess:
             raise BenchmarkFailed("the server's peak memory cannot be read: is its process gone?") from error
 
     def last_output(self) -> str:
-        """`: ` and the last lines that it printed, or `; it printed nothing`."""
+        """`: ` and the last lines that it printed, or `; it printed nothing`: the end of an error's sentence."""
         lines = self.output.read_text(errors="replace").splitlines()[-OUTPUT_LINES:]
         return ": " + " | ".join(line.strip() for line in lines) if lines else "; it printed nothing"
 
@@ -194,7 +197,10 @@ class Launcher:
         return self.home / f"trial-{slot}"
 
     def _socket(self, scratch: Path) -> Path:
-        """The socket has its own directory: the server may write there, but not where the driver writes."""
+        """The path of the socket, in a directory of its own.
+
+        The server may write there, but not where the driver writes.
+        """
         path = scratch / "socket" / "s"
         if len(str(path)) >= SOCKET_PATH_LIMIT:
             path = short_directory(self._short_directory_path()) / scratch.name / "s"
@@ -207,7 +213,7 @@ class Launcher:
 
 
 def random_file(scratch: Path, content: bytes | None) -> Path | None:
-    """A file with these bytes; None without any."""
+    """The path of a file with these bytes; None without any."""
     if content is None:
         return None
     file = scratch / "random"
@@ -274,7 +280,7 @@ def await_ready(server: ServerProcess, recipe: ServerRecipe, control: Control) -
 
 
 def greet(address: Address, protocol: str) -> str:
-    """`ready`, or the answer or error that came instead."""
+    """`ready` if the server answers as it should; otherwise the answer or error."""
     request, begins = GREETINGS[protocol]
     try:
         with address.connect() as connection:

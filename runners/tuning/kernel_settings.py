@@ -18,7 +18,7 @@ def exactly(value: str) -> TargetValue:
 
 
 def any_of(*values: str) -> TargetValue:
-    """Each of these is good; the first one is set."""
+    """A target for which each of these values is good; the first one is set."""
     return lambda before, plan: before if before in values else values[0]
 
 

@@ -31,7 +31,7 @@ class SettingRow:
 def setting_rows(
     root: Path, plan: Placement, failures: Mapping[str, str] | None = None, earlier: Mapping[str, str] | None = None
 ) -> Iterator[SettingRow]:
-    """All settings: as they are now and, where `earlier` has it, as they were before; `failures`: causes by file."""
+    """All settings as they are now and, if in `earlier`, as they were before. `failures`: causes by file."""
     for setting in KERNEL_SETTINGS:
         now = setting.values(root)
         before = now | {file: value for file, value in (earlier or {}).items() if file in now}

@@ -95,6 +95,6 @@ def _raised_limits() -> Iterator[None]:
 
 
 def raised_limit(soft: int, hard: int, target: int | None) -> int:
-    """The soft limit to set, at most the hard one; a target of None is the hard limit; -1 is unlimited."""
+    """The soft limit to set, at most the hard one. A target of None means the hard limit; -1 is unlimited."""
     allowed = hard if target is None or 0 <= hard < target else target
     return -1 if -1 in (soft, allowed) else max(soft, allowed)

@@ -68,7 +68,7 @@ class Agent:
         return done
 
     def _has_space(self) -> bool:
-        """Says so if the disk is full, and takes no run then."""
+        """Returns whether there is space on the disk. If not, it is logged and reported, and no run is taken."""
         lack = self.space.lack() if self.space else ""
         if self.space and lack:
             with suppress(OSError):
@@ -126,7 +126,10 @@ class Agent:
             control.close()
 
     def _housekeeping(self, servers: int) -> frozenset[int]:
-        """Where the heartbeat runs. If the machine has too few cores for the run, it fails soon, and says so."""
+        """The CPUs of the heartbeat.
+
+        If the machine has too few cores for the run, the run fails soon, and says so.
+        """
         planner, usual = self.tools.machine.planner, self.tools.machine.placement
         try:
             return planner.plan(servers).housekeeping
@@ -171,7 +174,10 @@ class Agent:
 
 
 def failure_of(work: Callable[[], None]) -> RunnerError | None:
-    """The error that ended the work; None: it succeeded. An unexpected one is transient, its traceback is logged."""
+    """The error that ended the work; None if it succeeded.
+
+    An unexpected error is transient, and its traceback is logged.
+    """
     try:
         work()
     except RunnerError as error:

@@ -41,7 +41,7 @@ class BenchmarkState:
 
     @property
     def rounds(self) -> int:
-        """Trials of each side so far."""
+        """The number of trials of each side so far."""
         return min(len(trials) for trials in self.trials.values())
 
     @property
@@ -123,7 +123,10 @@ class Execution:
 
     @property
     def out_of_reach(self) -> dict[str, str]:
-        """The benchmarks that this machine cannot measure beside others that it can, and why; none of a paired run."""
+        """The benchmarks that this machine cannot measure (name -> reason), if it can measure others.
+
+        Empty for a paired run.
+        """
         found = {one.benchmark.name: one.failure for one in self.states if one.failure and one.out_of_reach}
         return found if len(self.job.sides) == 1 and len(found) < len(self.states) else {}
 
@@ -165,11 +168,17 @@ class Execution:
         self.tools.client.source(self.job.run, side.sha, self.job.token, file)
 
     def _limit_s(self, benchmark: Benchmark) -> float:
-        """When a round of trials has ended itself: each side may be measured twice, and servers have to start."""
+        """Seconds after which a round of trials has ended by itself.
+
+        Each side may be measured twice, and servers have to start.
+        """
         return 2 * len(self.job.sides) * (benchmark.timeout_s + self.job.server.ready_timeout_s)
 
     def _show(self, now: str, phase: str, limit_s: float) -> None:
-        """Shows how many trials are done, and how many it will be: an estimate until every benchmark has ended."""
+        """Shows how many trials are done, and how many there will be.
+
+        The latter is an estimate until every benchmark has ended.
+        """
         sides = len(self.job.sides)
         done = sum(one.rounds for one in self.states)
         total = sum(one.rounds if one.ended else self._expected(one) for one in self.states)
@@ -179,13 +188,13 @@ class Execution:
         return max(stopping.expected_trials(self.job, state.benchmark, trials) for trials in state.trials.values())
 
     def _measure(self, environment: Environment) -> None:
-        """Measures in rounds: each has every benchmark that has not ended once, in random order."""
+        """Measures in rounds. In a round, every benchmark that has not ended is measured once, in random order."""
         while going_on := [one for one in self.states if not one.ended]:
             for state in self.runner.rng.sample(going_on, len(going_on)):
                 self._round(state, environment)
 
     def _round(self, state: BenchmarkState, environment: Environment) -> None:
-        """The next trial of every side, and what follows from it."""
+        """Measures the next trial of every side of a benchmark, and sends the measurement if it has ended."""
         try:
             self._trials(state)
         except BenchmarkFailed as error:
@@ -200,7 +209,7 @@ class Execution:
             self._send(state, environment)
 
     def _trials(self, state: BenchmarkState) -> None:
-        """One trial of every side; once more if a flag voids what the run is to measure."""
+        """Measures one trial of every side, and once more if a flag voids what the run is to measure."""
         number = state.rounds
         self._show(f"{state.benchmark.name}, trial {number + 1}", state.benchmark.name, self._limit_s(state.benchmark))
         trials = self._measure_round(state.benchmark, number)
@@ -243,7 +252,7 @@ class Execution:
         return stopping.stop_decision(state.stopped, state.benchmark, state.trials[side.side], state.thrown_out)
 
     def _once(self, benchmark: Benchmark, side: Side) -> dict[str, float]:
-        """Metrics that are too slow to be measured more than once. Pairs have none: they are compared by the others."""
+        """Metrics that are measured only once, because they are slow. Pairs have none: other metrics compare them."""
         if len(self.job.sides) > 1:
             return {}
         found = counting.count_once(self.runner, benchmark, side.side) if benchmark.inside else {}

@@ -122,7 +122,7 @@ def lock_directory_setting(environ: Mapping[str, str]) -> Path | None:
 
 
 def home_directory(environ: Mapping[str, str]) -> Path:
-    """SPEEDTRACK_RUNNER_HOME, made if it is not there. Raises SettingsError."""
+    """The directory SPEEDTRACK_RUNNER_HOME, created if it is missing. Raises SettingsError."""
     home = Path(environ.get("SPEEDTRACK_RUNNER_HOME") or "~/.cache/speedtrack-runner").expanduser().absolute()
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,7 @@
-"""Is there space on the disk of the runner's home? Without it builds and results fail for reasons of the machine."""
+"""Check that there is space on the disk of the runner's home.
+
+Without it, builds and results fail for reasons of the machine.
+"""
 
 import errno
 import os
@@ -13,7 +16,7 @@ MB = 1 << 20
 
 @dataclass(frozen=True)
 class Space:
-    """The directory of a runner, and how much of its disk is to be free before work is taken."""
+    """The directory of a runner, and how much of its disk must be free before work is taken."""
 
     home: Path
     least_bytes: int
@@ -32,7 +35,10 @@ class Space:
         )
 
     def cause_of(self, error: BaseException) -> NoSpace | None:
-        """The full disk, if that is behind an error: builds and servers say it in words of their own."""
+        """A NoSpace error if the disk is full, which is then the cause of this error; otherwise None.
+
+        Builds and servers report a full disk in words of their own.
+        """
         if lack := self.lack():
             return NoSpace(lack)
         if isinstance(error, OSError) and error.errno in FULL:
