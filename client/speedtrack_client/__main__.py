@@ -2,6 +2,6 @@
 
 import sys
 
-from speedtrack_client.commands import main
+from speedtrack_client.main import main
 
 sys.exit(main())

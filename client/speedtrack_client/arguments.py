@@ -4,7 +4,7 @@ import argparse
 import math
 import re
 import textwrap
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from speedtrack_client import __version__
 from speedtrack_client.failures import misused
@@ -24,6 +24,7 @@ environment:
   SSL_CERT_FILE                     certificates of your own authority
   NO_COLOR                          no colours
 """
+Given = argparse.Namespace
 UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
 
 
@@ -74,6 +75,9 @@ class Words(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise misused(f"{message}. `{self.prog} --help` describes it")
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[Words]"
 
 
 def common() -> Words:
@@ -127,18 +131,31 @@ def parser() -> Words:
     )
     whole.add_argument("--version", action="version", version=f"speedtrack {__version__}")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    add_account(commands)
+    add_track(commands)
+    add_measure(commands)
+    add_compare(commands)
+    add_reading(commands)
+    add_results(commands)
+    add_completion(commands)
+    return whole
 
-    def add(name: str, short: str, text: str, *parents: Words) -> Words:
-        return commands.add_parser(
-            name,
-            help=short,
-            description=text,
-            epilog=CODES,
-            parents=[*parents, common()],
-            formatter_class=Manual,
-        )
 
+def add(commands: Commands, name: str, short: str, text: str, *parents: Words) -> Words:
+    """Add a command, described by ``short`` in the list of all and by ``text`` in its own help."""
+    return commands.add_parser(
+        name,
+        help=short,
+        description=text,
+        epilog=CODES,
+        parents=[*parents, common()],
+        formatter_class=Manual,
+    )
+
+
+def add_account(commands: Commands) -> None:
     login = add(
+        commands,
         "login",
         "store a token for a server",
         "Ask for a token, try it, and store it where only you can read it. The server's settings make tokens: give it\n"
@@ -146,9 +163,18 @@ def parser() -> Words:
     )
     login.add_argument("server", nargs="?", metavar="URL", help="such as https://speedtrack.example.org")
     login.add_argument("--token-stdin", action="store_true", help="read the token from standard input, as in CI")
-    add("logout", "forget the token of a server", "Forget the stored token. The server's settings revoke it.")
-    add("whoami", "show the server, its release, and who you are there", "Show which server answers, and to whom.")
+    add(commands, "logout", "forget the token of a server", "Forget the stored token. The server's settings revoke it.")
+    add(
+        commands,
+        "whoami",
+        "show the server, its release, and who you are there",
+        "Show which server answers, and to whom.",
+    )
+
+
+def add_track(commands: Commands) -> None:
     track = add(
+        commands,
         "track",
         "track a repository",
         "Track a repository: its history is fetched, and its newest commits are measured.\n"
@@ -161,7 +187,11 @@ def parser() -> Words:
     track.add_argument(
         "--last", type=int, default=10, metavar="N", help="measure so many newest commits now; default: 10"
     )
+
+
+def add_measure(commands: Commands) -> None:
     measure = add(
+        commands,
         "measure",
         "measure a commit or a range",
         "Measure a commit, branch or tag, or a range A..B, which leaves out A, for the lines of the charts.\n"
@@ -174,7 +204,11 @@ def parser() -> Words:
     )
     measure.add_argument("what", metavar="REF|RANGE")
     measure.add_argument("--every", type=int, default=1, metavar="N", help="of a range each n-th commit")
+
+
+def add_compare(commands: Commands) -> None:
     compare = add(
+        commands,
         "compare",
         "measure a change in pairs against its merge base",
         "Measure B against its merge base with A, interleaved in pairs on the same machines, and say what got\n"
@@ -189,14 +223,22 @@ def parser() -> Words:
     compare.add_argument("head", nargs="?", metavar="B")
     compare.add_argument("--id", type=int, metavar="N", help="a paired comparison that was asked for before")
     compare.add_argument("--measured", action="store_true", help="measure nothing: compare what was measured of both")
+
+
+def add_reading(commands: Commands) -> None:
     add(
+        commands,
         "status",
         "show a project's newest commit, runs and alerts",
         "Show how far a project is measured, and its open alerts; outside of a repository, all projects.",
         of_project(),
     )
     alerts = add(
-        "alerts", "list alerts", "List the open alerts of a project, or of all; the newest first.", of_project()
+        commands,
+        "alerts",
+        "list alerts",
+        "List the open alerts of a project, or of all; the newest first.",
+        of_project(),
     )
     alerts.add_argument(
         "--status",
@@ -206,17 +248,9 @@ def parser() -> Words:
     )
     alerts.add_argument("--limit", type=int, default=50, metavar="N", help="at most so many; default: 50")
     alerts.add_argument("--all-projects", action="store_true")
-    add_results(commands)
-    completion = commands.add_parser(
-        "completion",
-        help="print a script for bash that completes commands",
-        description='eval "$(speedtrack completion)"',
-    )
-    completion.set_defaults(json=False, url=None)
-    return whole
 
 
-def add_results(commands: "argparse._SubParsersAction[Words]") -> None:
+def add_results(commands: Commands) -> None:
     results = commands.add_parser("results", help="send results that were measured elsewhere")
     verbs = results.add_subparsers(dest="verb", metavar="push", required=True)
     push = verbs.add_parser(
@@ -247,3 +281,12 @@ def add_results(commands: "argparse._SubParsersAction[Words]") -> None:
         "--option", action="append", default=[], type=pair, metavar="NAME=VALUE", help="an option of the format"
     )
     push.add_argument("--all-or-nothing", action="store_true", help="take nothing of a file if one result is refused")
+
+
+def add_completion(commands: Commands) -> None:
+    completion = commands.add_parser(
+        "completion",
+        help="print a script for bash that completes commands",
+        description='eval "$(speedtrack completion)"',
+    )
+    completion.set_defaults(json=False, url=None)

@@ -12,6 +12,7 @@ from speedtrack_client import __version__
 from speedtrack_client.failures import Exit, Failure, NoneTaken, ServerAway, misused
 from speedtrack_client.logins import Login
 
+JsonObject = dict[str, Any]
 PAUSES_S = (0.5, 2.0, 5.0)  # between the attempts of one call
 LONGEST_PAUSE_S = 60.0
 BUSY = (429, 502, 503, 504)

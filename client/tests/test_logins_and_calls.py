@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from speedtrack_client import calls, commands, gates, logins, repositories
+from speedtrack_client import calls, gates, logins, main, repositories
 from speedtrack_client.arguments import duration, percent
 from speedtrack_client.failures import Exit, Failure
 
@@ -82,7 +82,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(server: Server, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str) -> tuple[int, str, str]:
-        code = commands.main([*words, "--url", server.url])
+        code = main.main([*words, "--url", server.url])
         said = capsys.readouterr()
         return int(code), said.out, said.err
 
@@ -240,9 +240,7 @@ def test_addresses_of_servers() -> None:
 
 def test_it_needs_nothing_of_the_server() -> None:
     """It starts without Django, and names itself."""
-    code = (
-        "import sys, speedtrack_client.commands; sys.exit(bool({'django', 'speedtrack', 'runners'} & set(sys.modules)))"
-    )
+    code = "import sys, speedtrack_client.main; sys.exit(bool({'django', 'speedtrack', 'runners'} & set(sys.modules)))"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     assert subprocess.run([sys.executable, "-c", code], env=environment, cwd="/").returncode == 0
 
@@ -277,5 +275,5 @@ def test_proxies_and_certificates_of_the_environment(
     monkeypatch.delenv("SSL_CERT_FILE")
     monkeypatch.setenv("HTTP_PROXY", server.url)
     server.answers["http://speedtrack.invalid/api/v1/"] = (200, INSTALLATION)
-    assert commands.main(["whoami", "--url", "http://speedtrack.invalid"]) == 0
+    assert main.main(["whoami", "--url", "http://speedtrack.invalid"]) == 0
     assert server.asked[-1][1] == "http://speedtrack.invalid/api/v1/"

@@ -24,7 +24,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=INSTALL_S)
     assert done.returncode == 0, done.stderr
     [wheel] = room.glob("*.whl")
-    modules = {f"speedtrack_client/{file.name}" for file in (PACKAGE / "speedtrack_client").glob("*.py")}
+    modules = {str(file.relative_to(PACKAGE)) for file in (PACKAGE / "speedtrack_client").rglob("*.py")}
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == {*modules, "speedtrack_client/py.typed"}
     return install(wheel, room).parent

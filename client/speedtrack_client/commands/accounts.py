@@ -1,0 +1,69 @@
+"""Commands about the server and who is logged in there."""
+
+import getpass
+import os
+import sys
+
+from speedtrack_client import logins
+from speedtrack_client.arguments import Given
+from speedtrack_client.calls import Api, JsonObject, plain
+from speedtrack_client.failures import Exit, Failure, misused
+from speedtrack_client.printing import Printer, is_interactive
+
+
+def login(given: Given, printer: Printer) -> Exit:
+    server = given.server or given.url or os.environ.get(logins.URL) or logins.load()["default"]
+    if not server:
+        raise misused("which server? Run `speedtrack login https://...`")
+    url = logins.normal(server)
+    token = asked_token(given, url)
+    found = Api(logins.Login(url, token)).installation()
+    if not found["user"]:
+        raise Failure(f"{url} does not know this token: make one in your settings there", Exit.REFUSED)
+    logins.store(url, token)
+    if logins.is_open_to_listeners(url):
+        printer.say("warning: without https, everybody on the way can read the token")
+    if printer.as_json:
+        printer.json(who(url, found))
+    printer.line(f"Logged in to {url} as {plain(found['user'])}; the token may: {', '.join(found['scopes'])}.")
+    return Exit.FINE
+
+
+def asked_token(given: Given, url: str) -> str:
+    """The token that the user enters or pipes in; it is not shown. Raises Failure."""
+    if given.token_stdin:
+        token = sys.stdin.readline()
+    elif is_interactive():
+        try:
+            token = getpass.getpass(f"Token for {url} (stpt_..., from your settings there): ")
+        except EOFError:
+            token = ""
+    else:
+        raise misused("there is no terminal to ask on: give the token by --token-stdin, or set SPEEDTRACK_TOKEN")
+    if not (found := logins.clean(token)):
+        raise misused("no token was given")
+    return found
+
+
+def logout(given: Given, printer: Printer) -> Exit:
+    url = logins.login_for(given.url).url
+    was_there = logins.forget(url)
+    if printer.as_json:
+        printer.json({"url": url, "forgotten": was_there})
+    printer.line(f"The token for {url} is forgotten." if was_there else f"There was no token for {url}.")
+    return Exit.FINE
+
+
+def whoami(given: Given, printer: Printer) -> Exit:
+    api = Api(logins.login_for(given.url))
+    found = api.installation()
+    if printer.as_json:
+        printer.json(who(api.login.url, found))
+    name = plain(found["user"]) if found["user"] else "nobody: only what is public can be read"
+    printer.line(f"{api.login.url} runs SpeedTrack {found['version']}.")
+    printer.line(f"You are {name}; you may: {', '.join(found['scopes'])}.")
+    return Exit.FINE
+
+
+def who(url: str, found: JsonObject) -> JsonObject:
+    return {"url": url, "version": found["version"], "user": found["user"], "scopes": found["scopes"]}

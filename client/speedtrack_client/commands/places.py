@@ -1,0 +1,56 @@
+"""The project that a command is about."""
+
+import os
+
+from speedtrack_client import repositories
+from speedtrack_client.arguments import Given
+from speedtrack_client.calls import Api, JsonObject, plain
+from speedtrack_client.failures import misused
+
+PROJECT = "SPEEDTRACK_PROJECT"
+
+
+class Place:
+    """A project, and whether the repository of the current directory is its own."""
+
+    def __init__(self, api: Api, given: Given) -> None:
+        name = given.project or os.environ.get(PROJECT)
+        self.project: JsonObject = api.get(f"projects/{segment(name)}") if name else self.found(api)
+        self.is_here = repositories.normal(self.project["repository"]) in repositories.remotes()
+
+    @staticmethod
+    def found(api: Api) -> JsonObject:
+        """The project of this directory's repository. Raises Failure."""
+        addresses = repositories.addresses()
+        found = repositories.project_of(addresses, api.some("projects", tracked="true"))
+        if found is None:
+            what = f"tracks {' or '.join(addresses)}" if addresses else "can be found, as this is no git repository"
+            raise misused(f"no project of {api.login.url} {plain(what)}: give --project NAME")
+        return found
+
+    @property
+    def slug(self) -> str:
+        return str(self.project["slug"])
+
+    def commit(self, name: str) -> str:
+        """The full id of a commit that has this name in the local repository; otherwise the name, for the server."""
+        if self.is_here or repositories.is_own(name):
+            found = repositories.commit_of(name)
+            if found is None and repositories.is_own(name):
+                raise misused(f"{name} is no commit here: run this in a git repository with commits")
+            return found or name
+        return name
+
+    def range(self, text: str) -> str:
+        first, dots, last = text.partition("..")
+        return f"{self.commit(first)}..{self.commit(last)}" if dots else self.commit(text)
+
+
+def segment(name: str) -> str:
+    if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
+        raise misused(f"{name[:100]!r} is no name of a project")
+    return name
+
+
+def page(api: Api, path: str) -> str:
+    return f"{api.login.url}/{path}"
