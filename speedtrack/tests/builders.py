@@ -150,6 +150,16 @@ def machine(name: str = "m1") -> Machine:
     return Machine.objects.get(name=name)
 
 
+def tracked_machine(settings: Any, folder: Path) -> Machine:
+    """The machine of a project whose repository has three commits, which are queued."""
+    use_suite(settings, folder / "suites")
+    repository = Repository(folder / "repository")
+    repository.commits(3)
+    made = machine()
+    track(repository)
+    return made
+
+
 def track(
     repository: Repository, last: int = 100, pushed: bool = False, emails: Sequence[str] = (), **options: Any
 ) -> Tracked:

@@ -47,12 +47,7 @@ def celery(broker_url: str) -> Celery:
 
 @pytest.fixture
 def machine(tmp_path: Path, settings: Any) -> Machine:
-    builders.use_suite(settings, tmp_path / "suites")
-    repository = builders.Repository(tmp_path / "repository")
-    repository.commits(3)
-    machine = builders.machine()
-    builders.track(repository)
-    return machine
+    return builders.tracked_machine(settings, tmp_path)
 
 
 def messages(broker_url: str, name: str) -> int:

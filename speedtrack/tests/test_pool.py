@@ -47,12 +47,7 @@ def pool(pooled: str, direct: str) -> Iterator[None]:
 @pytest.fixture
 def tracked(pool: None, settings: Any, tmp_path: Path) -> Machine:
     """The machine of a repository of three commits, which was looked at through the pool."""
-    builders.use_suite(settings, tmp_path / "suites")
-    repository = builders.Repository(tmp_path / "repository")
-    repository.commits(3)
-    machine = builders.machine()
-    builders.track(repository)
-    return machine
+    return builders.tracked_machine(settings, tmp_path)
 
 
 def test_locks_and_the_dispatcher_refuse_a_pool_at_once(pooled: str) -> None:

@@ -31,12 +31,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def machine(tmp_path: Path, settings: Any) -> Machine:
-    builders.use_suite(settings, tmp_path / "suites")
-    repository = builders.Repository(tmp_path / "repository")
-    repository.commits(3)
-    machine = builders.machine()
-    builders.track(repository)
-    return machine
+    return builders.tracked_machine(settings, tmp_path)
 
 
 @pytest.fixture

@@ -35,6 +35,13 @@ class World:
                 level *= factor
         return level * self.rng.gauss(1, self.noise)
 
+    def queue_confirmation(self) -> None:
+        """Track the repository, measure its commits, and queue the pairs of what is then suspected."""
+        builders.track(self.repository)
+        builders.work(self.machine, self.speed)
+        detection.detect()
+        confirm.step()
+
     def until_quiet(self, speed: Callable[[str, str, int], float] | None = None) -> list[Run]:
         """Work, detect and settle until nothing is left to do."""
         runs: list[Run] = []

@@ -95,10 +95,7 @@ def test_two_commits_of_the_same_binary_are_never_suspected_for_long(world: Worl
 
 def test_a_confirmation_that_fails_leaves_the_suspicion_with_the_reason(world: World) -> None:
     world.factors = {world.shas[7]: 1.3}
-    builders.track(world.repository)
-    builders.work(world.machine, world.speed)
-    detection.detect()
-    confirm.step()
+    world.queue_confirmation()
     run = queue.claim(world.machine)
     assert run is not None
     assert run.reason == Reason.CONFIRM
@@ -119,10 +116,7 @@ def test_the_pairs_before_a_failure_are_judged(
     world: World, kept: int, factors: tuple[float, float], answer: Answer
 ) -> None:
     world.factors = {world.shas[7]: 1.3}
-    builders.track(world.repository)
-    builders.work(world.machine, world.speed)
-    detection.detect()
-    confirm.step()
+    world.queue_confirmation()
     run = builders.claim(world.machine)
     Run.objects.filter(pk=run.pk).update(trials=10)
     for side, commit in builders.sides_of(run):
@@ -144,10 +138,7 @@ def test_the_pairs_before_a_failure_are_judged(
 
 def test_a_metric_that_the_pairs_leave_open_takes_no_more_once_another_shows_the_change(world: World) -> None:
     world.factors = {world.shas[7]: 1.3}
-    builders.track(world.repository)
-    builders.work(world.machine, world.speed)
-    detection.detect()
-    confirm.step()
+    world.queue_confirmation()
     run = builders.claim(world.machine)
     assert run.base is not None
     for side, commit in ((Side.BASE, run.base), (Side.HEAD, run.commit)):
@@ -168,10 +159,7 @@ def test_a_metric_that_the_pairs_leave_open_takes_no_more_once_another_shows_the
 
 def test_pairs_with_a_flagged_side_do_not_count(world: World) -> None:
     world.factors = {world.shas[7]: 1.3}
-    builders.track(world.repository)
-    builders.work(world.machine, world.speed)
-    detection.detect()
-    confirm.step()
+    world.queue_confirmation()
     run = queue.claim(world.machine)
     assert run is not None
     assert run.base is not None

@@ -2,7 +2,7 @@
 
 import math
 
-from speedtrack.alerts import confirm, detection
+from speedtrack.alerts import detection
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.runs.models import Samples, Series
 from speedtrack.tests import builders
@@ -32,10 +32,7 @@ def test_a_series_that_fails_holds_up_no_other(world: World) -> None:
 
 def test_a_change_point_that_cannot_be_judged_holds_up_no_other(world: World) -> None:
     world.factors = {world.shas[7]: 1.3}
-    builders.track(world.repository)
-    builders.work(world.machine, world.speed)
-    detection.detect()
-    confirm.step()
+    world.queue_confirmation()
     builders.work(world.machine, world.speed)
     broken = ChangePoint.objects.get(series__metric="throughput_rps")
     Samples.objects.filter(measurement__series=broken.series, measurement__paired=True).update(values=[math.nan] * 20)

@@ -1,23 +1,5 @@
-"""A tracked and measured repository, and time that passes."""
+"""A tracked and measured repository."""
 
-from pathlib import Path
-from typing import Any
+from speedtrack.web.tests.world import kvd, slow
 
-import pytest
-
-from speedtrack.alerts.models import Alert
-from speedtrack.web.tests.world import World, slowed, world
-
-
-@pytest.fixture
-def kvd(db: None, settings: Any, tmp_path: Path) -> World:
-    """Four measured commits."""
-    made = world(settings, tmp_path)
-    made.measure()
-    return made
-
-
-@pytest.fixture
-def slow(db: None, settings: Any, tmp_path: Path) -> tuple[World, Alert]:
-    """Eight measured commits; the sixth made the server 20% slower, and an alert says so."""
-    return slowed(settings, tmp_path)
+__all__ = ["kvd", "slow"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
@@ -94,6 +95,20 @@ def slowed(settings: Any, directory: Path) -> tuple[World, Alert]:
     alert = made.settle()
     assert alert
     return made, alert
+
+
+@pytest.fixture
+def kvd(db: None, settings: Any, tmp_path: Path) -> World:
+    """Four measured commits. Where tests use it, their conftest imports it."""
+    made = world(settings, tmp_path)
+    made.measure()
+    return made
+
+
+@pytest.fixture
+def slow(db: None, settings: Any, tmp_path: Path) -> tuple[World, Alert]:
+    """Eight measured commits; the sixth made the server 20% slower, and an alert says so."""
+    return slowed(settings, tmp_path)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import json
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +13,14 @@ from django.utils import timezone
 
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import Membership, Role, Scope
-from speedtrack.alerts.models import Alert, Bisection, BisectionAnswer
+from speedtrack.alerts.models import Bisection, BisectionAnswer
 from speedtrack.outside import document, taking
 from speedtrack.outside.taking import Sender
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Canary, CanaryCheck, Import, Profile, Run
-from speedtrack.web.tests.world import CPU, World, slowed, world
+from speedtrack.web.tests.world import CPU, World, kvd, slow
+
+__all__ = ["Program", "anybody", "evidence_of", "kvd", "program", "slow"]
 
 
 @dataclass
@@ -118,17 +119,3 @@ def evidence_of(made: World) -> None:
 @pytest.fixture
 def anybody(client: Client) -> Program:
     return Program(client)
-
-
-@pytest.fixture
-def kvd(db: None, settings: Any, tmp_path: Path) -> World:
-    """Four measured commits."""
-    made = world(settings, tmp_path)
-    made.measure()
-    return made
-
-
-@pytest.fixture
-def slow(db: None, settings: Any, tmp_path: Path) -> tuple[World, Alert]:
-    """Eight measured commits; the sixth made the server 20% slower, and an alert says so."""
-    return slowed(settings, tmp_path)
