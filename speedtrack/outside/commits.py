@@ -12,7 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.projects import fetching, git
+from speedtrack.projects import fetching, git, gitprocess
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
 from speedtrack.projects.models import Branch, Project, Tag
 from speedtrack.projects.remotes import remote_of
@@ -160,14 +160,14 @@ def look(project: Project) -> str:
 def locked(project: Project) -> Iterator[None]:
     """Hold the project's lock in this block.
 
-    Raises RepositoryUnreachable once the surrounding ``git.within`` is over.
+    Raises RepositoryUnreachable once the surrounding ``gitprocess.within`` is over.
     """
     while True:
         with project_lock(project) as is_mine:
             if is_mine:
                 yield
                 return
-        git.time_left_s()
+        gitprocess.time_left_s()
         time.sleep(TRY_LOCK_EVERY_S)
 
 

@@ -22,7 +22,7 @@ from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.outside import commits, names, storing
 from speedtrack.outside.document import Batch, Point, Refusal, points_of
 from speedtrack.outside.storing import NewResult
-from speedtrack.projects import git
+from speedtrack.projects import gitprocess
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Import, Machine
 from speedtrack.stats.summary import Estimate, summarize
@@ -137,7 +137,7 @@ def prepare(project: Project, batch: Batch, sender: Sender) -> Prepared:
             refused.append(Refusal(one.index, f"/results/{one.index}/measured_at", detail))
         else:
             points.append(one)
-    with git.within(commits.PATIENCE_S) if sender.waits else nullcontext():
+    with gitprocess.within(commits.PATIENCE_S) if sender.waits else nullcontext():
         found = commits.find(project, (one.commit for one in points))
     return Prepared(project, batch, sender, points, found, refused)
 

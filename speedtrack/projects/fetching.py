@@ -12,7 +12,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from speedtrack.projects import git
+from speedtrack.projects import git, gitprocess
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
 from speedtrack.projects.releases import version_of
 from speedtrack.projects.remotes import Remote
@@ -114,9 +114,9 @@ def run_fetch(slug: str, remote: Remote, refspecs: list[str], timeout_s: float |
     mirror, begun = git.mirror_of(slug), time.time()
     try:
         with way_to(remote) as way:
-            git.run_git(*words, directory=mirror, timeout_s=timeout_s, stdin=lines, way=way)
+            gitprocess.run_git(*words, directory=mirror, timeout_s=timeout_s, stdin=lines, way=way)
     except RepositoryError as e:
-        if remove_halves(mirror, begun) >= (settings.GIT_MOST_MB << 20) - git.BLOCK:
+        if remove_halves(mirror, begun) >= (settings.GIT_MOST_MB << 20) - gitprocess.BLOCK:
             raise RepositoryUnreachable(
                 f"cannot fetch {remote.url}: it sends more than GIT_MOST_MB={settings.GIT_MOST_MB} allows: raise that "
                 "if it is so large"

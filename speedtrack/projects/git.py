@@ -1,21 +1,9 @@
-"""The bare mirror of each project. All of the server's work on repositories runs git here.
+"""The bare mirror of each project: what git knows of it, and what it lists of remotes. ``gitprocess`` runs git."""
 
-Every call goes through ``run_git``, whose guards answer attacks that were tried: ``--end-of-options`` stops a
-"revision" that begins with a dash from writing files, an empty environment and no hooks stop configuration from running
-commands, and the list of protocols stops ``ext::`` addresses.
-"""
-
-import contextlib
 import logging
-import os
 import re
 import shutil
-import signal
-import subprocess
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -25,34 +13,14 @@ from typing import NamedTuple
 
 from django.conf import settings
 
-from speedtrack.projects.errors import GitFailed, Interrupted, NoSuchCommit, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.gitprocess import NOWHERE, archive_blocks, run_git
 from speedtrack.projects.remotes import Remote
-from speedtrack.projects.ways import Way, way_to
+from speedtrack.projects.ways import way_to
 
 log = logging.getLogger(__name__)
 
 SHA = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
-GUARDS = {
-    "core.hooksPath": "/dev/null",
-    "core.fsmonitor": "false",
-    "transfer.fsckObjects": "true",
-    # Harmless faults of old tools in the histories of Redis, Valkey and others.
-    **{
-        f"fetch.fsck.{fault}": "warn"
-        for fault in ("zeroPaddedFilemode", "missingSpaceBeforeDate", "missingSpaceBeforeEmail", "badTimezone")
-    },
-    "transfer.bundleURI": "false",
-    "http.followRedirects": "false",
-    "http.lowSpeedLimit": "1000",
-    "http.lowSpeedTime": "60",
-    "gc.auto": "0",
-    "safe.directory": "*",
-}
-BOUNDED = 'ulimit -f "$1" && ulimit -v "$2" && shift 2 && exec "$@"'  # files in units of 512 bytes, memory in KiB
-LISTING_MB = 512  # of memory for a list of references, and what git itself needs
-BLOCK = 1 << 16  # bytes
-NO_PROTOCOL = "none"
-NOWHERE = Way(NO_PROTOCOL)  # of all that needs no remote
 FIELDS = ["%H", "%P", "%an", "%ae", "%at", "%ct", "%s", "%b"]
 REVERTS = re.compile(r"\b[Tt]his reverts commits? ([0-9a-f]{7,64})\b")  # as `git revert` words it
 MOST_REVERTS = 50  # of one message
@@ -73,10 +41,6 @@ ANSWERS = (
         "private",
     ),
 )
-COMPLAINTS = ("error:", "fatal:", "remote: error:", "remote: fatal:")
-
-ending = threading.Event()  # set when this process is about to end
-running: set[int] = set()  # process groups that ``run_to_end`` waits for
 
 
 @dataclass(frozen=True)
@@ -107,125 +71,6 @@ class Description:
 
     message: str
     files: list[ChangedFile]
-
-
-def git_environment(way: Way) -> dict[str, str]:
-    """The whole environment of a git process: it can reach a remote by the protocol of its way only."""
-    is_allowed = way.protocol != "file" or settings.ALLOW_LOCAL_REPOSITORIES
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": "/nonexistent",
-        "LANG": "C.UTF-8",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "/bin/false",
-        "GIT_ALLOW_PROTOCOL": way.protocol if is_allowed else NO_PROTOCOL,
-        **way.environment,
-    }
-
-
-def git_command(arguments: list[str], directory: Path | None, way: Way) -> list[str]:
-    guards = [word for key, value in (GUARDS | way.config).items() for word in ("-c", f"{key}={value}")]
-    place = ["-C", str(directory)] if directory else []
-    return ["git", *place, *guards, *arguments]
-
-
-def bounded(words: list[str], directory: Path | None) -> list[str]:
-    """The same command with limits that the kernel enforces: a remote may send without end.
-
-    In a mirror no file may become larger than GIT_MOST_MB; without one, git only lists references, in LISTING_MB of
-    memory.
-    """
-    memory_kb = str(LISTING_MB << 10) if directory is None else "unlimited"
-    return ["sh", "-c", BOUNDED, "sh", str(settings.GIT_MOST_MB << 11), memory_kb, *words]
-
-
-deadline: ContextVar[float | None] = ContextVar("deadline", default=None)  # of the monotonic clock
-
-
-@contextlib.contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Limit the seconds that the git commands of this block may wait for a remote, altogether."""
-    token = deadline.set(time.monotonic() + seconds)
-    try:
-        yield
-    finally:
-        deadline.reset(token)
-
-
-def time_left_s() -> float:
-    """Seconds until the end of the surrounding ``within``. Raises RepositoryUnreachable if it is over."""
-    until = deadline.get()
-    left = float("inf") if until is None else until - time.monotonic()
-    if left <= 0:
-        raise RepositoryUnreachable("the repository took too long to answer")
-    return left
-
-
-def run_git(
-    *arguments: str, directory: Path | None = None, timeout_s: float | None = None, stdin: str = "", way: Way = NOWHERE
-) -> str:
-    """Run git with this standard input and return its standard output. Raises RepositoryError with git's message.
-
-    Split the output at "\\n" or NUL only: names and subjects may contain Unicode line breaks.
-    """
-    if any("\0" in argument for argument in arguments):
-        raise NoSuchCommit(f"git {arguments[0]}: a name contains a zero byte: check the spelling")
-    words = git_command(list(arguments), directory, way)
-    limit_s = timeout_s or settings.GIT_TIMEOUT_S
-    if way.protocol != NO_PROTOCOL:
-        words, limit_s = bounded(words, directory), min(limit_s, time_left_s())
-    try:
-        returncode, out, err = run_to_end(words, git_environment(way), limit_s, stdin.encode())
-    except FileNotFoundError as e:
-        raise RepositoryError("git is not installed on this machine: install it and try again") from e
-    except subprocess.TimeoutExpired as e:
-        is_usual = timeout_s is None and limit_s == settings.GIT_TIMEOUT_S
-        remedy = ": raise GIT_TIMEOUT_S for so large a repository" if is_usual else ""
-        raise RepositoryUnreachable(f"git {arguments[0]} took longer than {e.timeout:.0f} s{remedy}") from e
-    if returncode:
-        said = way.without_secrets(err.decode("utf-8", "replace").strip())
-        lines = [line.strip() for line in said.split("\n")]
-        faults = [line for line in lines if line.startswith(COMPLAINTS)] or lines[-1:]
-        words_of_git = "; ".join(filter(None, faults[:3])) or f"exit code {returncode}"
-        raise GitFailed(f"git {arguments[0]}: {words_of_git}", returncode, said)
-    return out.decode("utf-8", "replace")
-
-
-def run_to_end(
-    words: list[str], environment: dict[str, str], timeout_s: float, stdin: bytes = b""
-) -> tuple[int, bytes, bytes]:
-    """Run a program and return its exit code, output and errors.
-
-    If the wait is interrupted, all its processes are killed.
-    """
-    if ending.is_set():
-        raise Interrupted("this process ends")
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        words, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
-    ) as process:
-        running.add(process.pid)
-        try:
-            out, err = process.communicate(stdin, timeout=timeout_s)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()  # returns when the last process has closed its end of the pipes
-            raise
-        finally:
-            running.discard(process.pid)
-    if ending.is_set() and process.returncode < 0:
-        raise Interrupted("this process ends")
-    return process.returncode, out, err
-
-
-def end_all() -> None:
-    """Kill every git process that this process waits for, and start no more: the process is about to end."""
-    ending.set()
-    for group in list(running):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGKILL)
 
 
 def mirror_of(slug: str) -> Path:
@@ -499,7 +344,7 @@ def archive(slug: str, sha: str) -> Iterator[bytes]:
 
     Raises RepositoryError: at once if there is no such commit, at the end if git failed.
     """
-    return archive_blocks(slug, resolve_revision(slug, valid_sha(sha)), NOWHERE)
+    return archive_blocks(mirror_of(slug), resolve_revision(slug, valid_sha(sha)), NOWHERE)
 
 
 def valid_sha(sha: str) -> str:
@@ -507,17 +352,3 @@ def valid_sha(sha: str) -> str:
     if not SHA.fullmatch(sha):
         raise RepositoryError(f"{sha!r} is not a commit id")
     return sha
-
-
-def archive_blocks(slug: str, sha: str, way: Way) -> Iterator[bytes]:
-    process = subprocess.Popen(
-        git_command(["archive", "--format=tar", sha], mirror_of(slug), way),
-        env=git_environment(way),
-        stdout=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    with process, process.stdout as stream:
-        while block := stream.read(BLOCK):
-            yield block
-    if process.returncode:
-        raise RepositoryError(f"git archive of {sha} failed with exit code {process.returncode}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from speedtrack.projects import fetching, git, remotes
+from speedtrack.projects import fetching, git, gitprocess, remotes
 from speedtrack.projects.errors import GitFailed, RepositoryError
 from speedtrack.projects.models import Project
 from speedtrack.projects.ways import Way
@@ -59,8 +59,10 @@ def archive(project: Project, sha: str) -> Iterator[bytes]:
     if not found.present:
         return git.archive(project.slug, sha)
     alternates = ":".join(str(git.mirror_of(mirror) / "objects") for mirror in dict.fromkeys(found.present.values()))
-    way = replace(git.NOWHERE, environment={"GIT_ALTERNATE_OBJECT_DIRECTORIES": alternates})
-    return git.archive_blocks(project.slug, compose_commit(project.slug, sha, list(found.present), way), way)
+    way = replace(gitprocess.NOWHERE, environment={"GIT_ALTERNATE_OBJECT_DIRECTORIES": alternates})
+    return gitprocess.archive_blocks(
+        git.mirror_of(project.slug), compose_commit(project.slug, sha, list(found.present), way), way
+    )
 
 
 def lacking(project: Project, sha: str) -> str:
@@ -116,7 +118,7 @@ def fetch_commit(project: Project, mirror: str, url: str, sha: str) -> None:
 def submodules_in(mirror: str, sha: str, base: str) -> list[Submodule]:
     """The submodules in the tree of one commit, without those inside them."""
     directory = git.mirror_of(mirror)
-    listing = git.run_git("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", sha, directory=directory)
+    listing = gitprocess.run_git("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", sha, directory=directory)
     links = [line.partition("\t") for line in listing.split("\0") if line.startswith(GITLINK)]
     if not links:
         return []
@@ -127,7 +129,7 @@ def submodules_in(mirror: str, sha: str, base: str) -> list[Submodule]:
 def urls_by_path(directory: Path, sha: str) -> dict[str, str]:
     """The addresses in the .gitmodules of a commit, by path."""
     try:
-        listing = git.run_git("config", "--null", f"--blob={sha}:.gitmodules", "--list", directory=directory)
+        listing = gitprocess.run_git("config", "--null", f"--blob={sha}:.gitmodules", "--list", directory=directory)
     except GitFailed:
         return {}  # there is none, or it is malformed
     found: dict[str, dict[str, str]] = {}
@@ -156,16 +158,16 @@ def plain(url: str) -> str:
 def compose_commit(slug: str, sha: str, submodules: list[Submodule], way: Way) -> str:
     """The id of a new commit in the mirror with the files of a commit and of its submodules, and with its date."""
     mirror = git.mirror_of(slug)
-    dated = git.run_git("show", "--no-patch", "--format=%ct", "--end-of-options", sha, directory=mirror).strip()
+    dated = gitprocess.run_git("show", "--no-patch", "--format=%ct", "--end-of-options", sha, directory=mirror).strip()
     with tempfile.TemporaryDirectory() as directory:
         dates = {f"GIT_{role}_DATE": f"{dated} +0000" for role in ("AUTHOR", "COMMITTER")}
         # ``read-tree --prefix`` wants a work tree, and writes none.
         here = {"GIT_DIR": str(mirror), "GIT_WORK_TREE": directory, "GIT_INDEX_FILE": f"{directory}/index"}
         local = replace(way, environment={**way.environment, **here, **NOBODY, **dates})
-        git.run_git("read-tree", "--end-of-options", sha, directory=mirror, way=local)
+        gitprocess.run_git("read-tree", "--end-of-options", sha, directory=mirror, way=local)
         for one in submodules:
             removal = f"0 {'0' * 40}\t{one.path}\0"
-            git.run_git("update-index", "-z", "--index-info", directory=mirror, stdin=removal, way=local)
-            git.run_git("read-tree", f"--prefix={one.path}/", one.sha, directory=mirror, way=local)
-        tree = git.run_git("write-tree", directory=mirror, way=local).strip()
-        return git.run_git("commit-tree", tree, directory=mirror, stdin=f"{sha}\n", way=local).strip()
+            gitprocess.run_git("update-index", "-z", "--index-info", directory=mirror, stdin=removal, way=local)
+            gitprocess.run_git("read-tree", f"--prefix={one.path}/", one.sha, directory=mirror, way=local)
+        tree = gitprocess.run_git("write-tree", directory=mirror, way=local).strip()
+        return gitprocess.run_git("commit-tree", tree, directory=mirror, stdin=f"{sha}\n", way=local).strip()

@@ -79,7 +79,12 @@ def test_git_is_started_by_one_module() -> None:
         if any(isinstance(node, ast.Constant) and node.value == "git" for node in ast.walk(tree))
         and "subprocess" in imported(tree)
     ]
-    assert set(starting) <= {"speedtrack.projects.git", "speedtrack.doctor", "speedtrack.devstack", "speedtrack.demo"}
+    assert set(starting) <= {
+        "speedtrack.projects.gitprocess",
+        "speedtrack.doctor",
+        "speedtrack.devstack",
+        "speedtrack.demo",
+    }
 
 
 def test_no_template_shows_a_value_without_escaping_it() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from speedtrack.projects import fetching, git
+from speedtrack.projects import fetching, git, gitprocess
 from speedtrack.projects.errors import GitFailed, RepositoryError, RepositoryUnreachable
 from speedtrack.projects.models import Branch, Project
 from speedtrack.projects.remotes import Remote
@@ -215,7 +215,7 @@ def test_a_git_that_fails_to_answer_does_not_delete_a_branch(
         wrapper.chmod(0o755)
         with monkeypatch.context() as patch:
             patch.setenv("PATH", f"{wrapper.parent}:/usr/bin:/bin")
-            patch.setattr(git.settings, "GIT_TIMEOUT_S", limit_s)
+            patch.setattr(gitprocess.settings, "GIT_TIMEOUT_S", limit_s)
             with pytest.raises(RepositoryError, match="rev-parse"):
                 sync(project)
         assert project.branches.get().deleted_at is None
@@ -227,9 +227,9 @@ def test_a_block_gives_git_so_many_seconds_in_all(project: Project, repository: 
     sync(project)
     remote, head = Remote(project.url), repository.commit("new")
     for seconds in (0, 0.001):
-        with git.within(seconds), pytest.raises(RepositoryUnreachable, match="took"):
+        with gitprocess.within(seconds), pytest.raises(RepositoryUnreachable, match="took"):
             fetching.find_commit(project.slug, remote, head)
-    with git.within(30):
+    with gitprocess.within(30):
         assert fetching.find_commit(project.slug, remote, head) == head
 
 

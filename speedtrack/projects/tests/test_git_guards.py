@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from speedtrack.projects import fetching, git, remotes
+from speedtrack.projects import fetching, git, gitprocess, remotes
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
 from speedtrack.projects.remotes import Remote
 from speedtrack.projects.ways import Way
@@ -73,7 +73,7 @@ def test_an_external_helper_is_refused_even_where_local_paths_are_allowed(tmp_pa
     with pytest.raises(RepositoryError, match="not a repository address"):
         fetching.fetch("kvd", Remote(hostile), ["main"])
     with pytest.raises(RepositoryError, match=r"'ext' not allowed"):
-        git.run_git("ls-remote", "--", hostile, way=Way("file"))
+        gitprocess.run_git("ls-remote", "--", hostile, way=Way("file"))
     assert not (tmp_path / "pwned").exists()
 
 
@@ -179,7 +179,7 @@ def test_hooks_and_configuration_of_the_mirror_and_of_the_user_run_nothing(
 
 def test_git_is_given_no_secret_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "hidden")
-    assert "hidden" not in " ".join(git.git_environment(git.NOWHERE).values())
+    assert "hidden" not in " ".join(gitprocess.git_environment(gitprocess.NOWHERE).values())
 
 
 @pytest.mark.parametrize("name", ["main~1..", "nonsense", "", "main:file.txt", "0" * 40, "main\nmain"])

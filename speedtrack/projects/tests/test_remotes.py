@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from speedtrack.projects import fetching, git, remotes
+from speedtrack.projects import fetching, git, gitprocess, remotes
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
 from speedtrack.projects.models import Branch, Project
 from speedtrack.projects.remotes import Remote
@@ -322,7 +322,7 @@ def test_a_remote_that_drips_is_ended_and_the_next_project_has_its_turn(
 
 
 def test_an_endless_list_of_references_is_cut_off_by_its_memory(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git, "LISTING_MB", 160)
+    monkeypatch.setattr(gitprocess, "LISTING_MB", 160)
     service = packet(b"# service=git-upload-pack\n") + b"0000"
     line = packet(b"1" * 40 + b" refs/heads/" + b"a" * 60_000 + b"\n")
     forge.manners = endless(service, line * 100, "application/x-git-upload-pack-advertisement")
