@@ -44,7 +44,7 @@ def without_secrets(text: str) -> str:
 
 
 def values_without_secrets(value: Any) -> Any:
-    """The same for a document, in which the names of keys tell of secrets."""
+    """A copy of a document without secrets: those in its texts, and all values whose keys name a secret."""
     if isinstance(value, Mapping):
         return {
             str(key): HIDDEN if SECRET_NAME.search(str(key)) else values_without_secrets(one)

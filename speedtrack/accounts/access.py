@@ -24,7 +24,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: a person at a page, or a token of theirs within its scopes. ``user``: None of an anonymous one."""
+    """Who asks: a person at a page, or one of their tokens within its scopes. ``user``:
+
+    None for an anonymous caller.
+    """
 
     user: User | None = None
     scopes: frozenset[str] = frozenset(Scope)
@@ -33,7 +36,7 @@ class Caller:
 
     @property
     def is_operator(self) -> bool:
-        """Not one who uses a token for a single project."""
+        """Return whether the caller is an operator. One who uses a token for a single project is not."""
         return self.project_id is None and self.user is not None and self.user.is_active and self.user.is_superuser
 
 
@@ -82,7 +85,10 @@ class Access:
 
     @cached_property
     def known(self) -> dict[int, KnownProject]:
-        """The projects that are private, and those in which the caller has a role. An operator needs none of them."""
+        """By project id: the private projects, and those in which the caller has a role.
+
+        Empty for an operator, who needs none.
+        """
         if self.is_operator:
             return {}
         mine = Q(memberships__user=self.caller.user if self.caller.user and self.caller.user.is_active else None)
@@ -124,7 +130,7 @@ class Access:
         return reaches(self.role(project_id), needed)
 
     def may_anywhere(self, needed: Role) -> bool:
-        """Has the caller this role in any project?"""
+        """Return whether the caller has this role in any project."""
         return self.is_operator or any(reaches(one.role, needed) for one in self.known.values())
 
 
@@ -143,7 +149,7 @@ def seers(project: Project, users: Iterable[int | None]) -> set[int]:
 
 
 def role_of(caller: Caller, project: Project) -> Role | None:
-    """The caller's role in a project; None of one who is no member."""
+    """The caller's role in a project; None if the caller is not a member."""
     if caller.user is None or not caller.user.is_active or caller.project_id not in (None, project.pk):
         return None
     if caller.user.is_superuser:
@@ -157,7 +163,7 @@ def may(caller: Caller, needed: Role, project: Project) -> bool:
 
 
 def require(caller: Caller, needed: Role, project: Project, scope: Scope | None = None) -> None:
-    """Raises Refused unless the caller has this role, or a higher one, and a token of theirs has this scope."""
+    """Raise Refused unless the caller has this role, or a higher one, and the token, if any, has this scope."""
     if scope is not None and scope not in caller.scopes:
         raise Refused(f"this token has no scope `{scope}`: make one that has it in your settings")
     if not may(caller, needed, project):
@@ -165,6 +171,6 @@ def require(caller: Caller, needed: Role, project: Project, scope: Scope | None 
 
 
 def require_operator(caller: Caller) -> None:
-    """Raises Refused unless the caller is an operator of this installation."""
+    """Raise Refused unless the caller is an operator of this installation."""
     if not caller.is_operator:
         raise Refused("this needs an operator of this installation")

@@ -76,7 +76,7 @@ class AccountAdapter(DefaultAccountAdapter):
 
 class SocialAdapter(DefaultSocialAccountAdapter):
     def list_apps(self, request: Any, provider: Any = None, client_id: Any = None) -> list[Any]:
-        """Those of the settings only: no row of the database sends people or secrets to another server."""
+        """The apps of the settings only: no row of the database sends people or secrets to another server."""
         found = _build_apps_from_settings(provider=provider, client_id=client_id)
         return [app for apps in found.values() for app in apps]
 
@@ -109,7 +109,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         return ""
 
     def is_member(self, token: str, organisation: str) -> bool:
-        """Whether GitHub says so. What cannot be asked is no."""
+        """Return whether GitHub confirms the membership. If it cannot be asked, it does not."""
         headers = {"Authorization": f"token {token}", "Accept": "application/vnd.github+json"}
         address = f"{GitHubOAuth2Adapter.api_url}/user/memberships/orgs/{organisation}"
         try:

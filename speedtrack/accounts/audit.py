@@ -15,7 +15,10 @@ def note(
     project: Project | None = None,
     changes: dict[str, tuple[Any, Any]] | None = None,
 ) -> None:
-    """Store who did what. ``caller``: None of a command. ``changes``: field -> (before, after), never a secret."""
+    """Store who did what.
+
+    ``caller``: None if a command did it. ``changes``: field -> (before, after), never a secret.
+    """
     door = AuditEntry.Door.COMMAND
     if caller is not None:
         door = AuditEntry.Door.API if caller.token_id else AuditEntry.Door.PAGE

@@ -41,7 +41,7 @@ def digest_of(code: str) -> str:
 
 
 def check(code: str) -> None:
-    """Raises NoLonger unless the code makes an account now."""
+    """Raise NoLonger unless the code can make an account now."""
     if not is_needed():
         raise NoLonger("this installation has an operator already, and such a link is used once: log in, or ask them")
     if not OwnerLink.objects.filter(digest=digest_of(code)).exists():
@@ -50,7 +50,7 @@ def check(code: str) -> None:
 
 @transaction.atomic
 def use(code: str, name: str, password: str, email: str = "") -> User:
-    """Make the first operator. Of two who use links at once, the second one gets NoLonger."""
+    """Make the first operator. If two use links at the same time, the second one gets NoLonger."""
     list(OwnerLink.objects.select_for_update().order_by("pk"))
     check(code)
     OwnerLink.objects.all().delete()

@@ -98,9 +98,9 @@ def require_open(invitation: Invitation) -> None:
 
 @transaction.atomic
 def accept(invitation: Invitation, user: User) -> tuple[Role | None, Role]:
-    """Make somebody a member: the roles before and after. One who has the role already does not use it up.
+    """Make somebody a member. Return the roles before and after. Raises Closed if it was closed meanwhile.
 
-    Raises Closed, if it was closed meanwhile.
+    One who has the role already does not use the invitation up.
     """
     row = Invitation.objects.select_for_update().select_related(None).get(pk=invitation.pk)
     require_open(row)
@@ -111,11 +111,11 @@ def accept(invitation: Invitation, user: User) -> tuple[Role | None, Role]:
 
 
 def revoke(invitation: Invitation) -> bool:
-    """Let it admit nobody any more. False: it was revoked already."""
+    """Close the invitation. False if it was closed already."""
     return bool(Invitation.objects.filter(pk=invitation.pk, revoked_at=None).update(revoked_at=Now()))
 
 
 def open_ones(project: Project) -> list[Invitation]:
-    """Those that still admit somebody, the newest first."""
+    """The invitations that still admit somebody, the newest first."""
     found = project.invitations.filter(revoked_at=None, expires_at__gt=Now(), uses__lt=F("most_uses"))
     return list(found.select_related("made_by").order_by("-pk"))

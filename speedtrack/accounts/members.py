@@ -31,7 +31,7 @@ def give_role(project: Project, user: User, role: Role) -> tuple[Role | None, Ro
 
 @transaction.atomic
 def raise_role(project: Project, user: User, role: Role) -> tuple[Role | None, Role]:
-    """The same, but whoever has this role already, or a higher one, keeps it."""
+    """Like ``give_role``, but whoever has this role already, or a higher one, keeps it."""
     locked(project)
     known = project.memberships.filter(user=user).first()
     before = Role(known.role) if known else None
@@ -52,14 +52,14 @@ def remove(project: Project, user: User) -> Role:
 
 
 def require_another_owner(project: Project, user: User) -> None:
-    """Somebody has to be able to admit members: another owner, or an operator of the installation."""
+    """Raise NotPossible unless somebody else can admit members: another owner, or an operator."""
     owners = project.memberships.filter(role=Role.OWNER, user__is_active=True).exclude(user=user)
     if not owners.exists() and not User.objects.filter(is_superuser=True, is_active=True).exists():
         raise NotPossible(f"{user} is the last owner of {project}: make somebody else an owner first")
 
 
 def user_named(name: str) -> User:
-    """Raises NotPossible."""
+    """The user with this name. Raises NotPossible."""
     found = User.objects.filter(username=name).first()
     if found is None:
         raise NotPossible(f"there is no account {name!r}")

@@ -40,7 +40,7 @@ def session_to(servers: Collection[str]) -> requests.Session:
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
-    """Raises Refused."""
+    """The scheme, host and port of an address. Raises Refused."""
     try:
         parts = urlsplit(url)
         scheme, host = parts.scheme, parts.hostname or ""

@@ -53,7 +53,10 @@ def owner_of(email: str) -> User | None:
 
 
 def addresses_of(user: User) -> set[str]:
-    """In lower case; without those that the person has given but not proven, which may be somebody else's."""
+    """The addresses of an account in lower case.
+
+    Addresses that the person has given but not proven are left out: they may be somebody else's.
+    """
     known = {address.email.lower(): address.verified for address in EmailAddress.objects.filter(user=user)}
     return {address for address in {user.email.lower(), *known} if address and known.get(address, True)}
 
@@ -84,7 +87,7 @@ def activate(user: User) -> None:
 
 @transaction.atomic
 def set_operator(user: User, is_operator: bool) -> None:
-    """Raises NotPossible for the last one, and for an account that nobody can log in to."""
+    """Make an account an operator, or not. Raises NotPossible for the last one, or if nobody can log in to it."""
     if is_operator and not user.is_active:
         raise NotPossible(f"{user.username} is deactivated: `manage.py user activate {user.username}` first")
     if not is_operator:
@@ -123,7 +126,7 @@ def remove(user: User) -> str:
 
 
 def rename_in_audit_log(user: User, name: str) -> None:
-    """Of what the person did, and of what was done to the account, neither name nor addresses remain."""
+    """Remove the person's name and addresses from entries of what they did, and of what was done to the account."""
     AuditEntry.objects.filter(user=user).update(name=name)
     AuditEntry.objects.filter(user=user, action="session.end").update(target="a session")
     of_people = Q(action__startswith="account.") | Q(action__startswith="member.") | Q(action="invitation.accept")
@@ -133,7 +136,7 @@ def rename_in_audit_log(user: User, name: str) -> None:
 
 
 def require_another_operator(user: User) -> None:
-    """Raises NotPossible if nobody would operate this installation without them."""
+    """Raise NotPossible if nobody else operates this installation."""
     others = User.objects.select_for_update().filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
     if user.is_superuser and user.is_active and not others:
         raise NotPossible(

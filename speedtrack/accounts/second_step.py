@@ -22,7 +22,10 @@ def is_set_up(user: User) -> bool:
 
 @transaction.atomic
 def reset(user: User) -> bool:
-    """Take it away from somebody who has lost phone and codes, and end the sessions; whether there was one."""
+    """Take the second step away from somebody who has lost phone and codes, and end the sessions.
+
+    Returns whether there was one.
+    """
     count, _ = Authenticator.objects.filter(user=user).delete()
     sessions.end_all(user)
     return bool(count)
@@ -30,7 +33,7 @@ def reset(user: User) -> bool:
 
 @transaction.atomic
 def reseal() -> int:
-    """Encrypt the secrets of all apps and codes with the key that is the first one now; how many. Raises KeyLost."""
+    """Encrypt the secrets of all apps and codes with the newest key. Return their number. Raises KeyLost."""
     count = 0
     for row in Authenticator.objects.select_for_update():
         sealed: dict[str, Any] = {name: row.data[name] for name in ("secret", "seed") if row.data.get(name)}

@@ -1,4 +1,4 @@
-"""The steps that are known of a series, at their places in a window of its line: they are not suspected again."""
+"""The known steps of a series, at their places in a window of its line: they are not suspected again."""
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Delete what calls have left behind and serves nobody any more: answers after their day, allowances that are whole."""
+"""Delete what calls have left behind and nobody needs any more: answers after a day, and allowances that are whole."""
 
 from django.db.models.functions import Now
 
@@ -7,7 +7,7 @@ from speedtrack.calls.models import Allowance, KeptAnswer
 
 
 def delete_spent() -> int:
-    """Return how many rows went."""
+    """Delete these rows. Return their number."""
     answers, _ = KeptAnswer.objects.filter(created__lt=Now() - KEPT).delete()
     allowances, _ = Allowance.objects.filter(whole_at__lt=Now()).delete()
     return answers + allowances

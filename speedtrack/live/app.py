@@ -32,7 +32,9 @@ ALWAYS = [(b"vary", b"Origin")]  # beside those of browserheaders.py, which the 
 
 
 class StreamRequest(NamedTuple):
-    """Which thing, the id of the last event that the viewer has, and the user that a ticket names."""
+    """What a stream is requested for: the number of the thing, the id of the viewer's last event, and the ticket's
+    user.
+    """
 
     number: int
     last: str
@@ -116,7 +118,7 @@ class Application:
             self.viewers -= 1
 
     async def pump(self, thing: Thing, asked: StreamRequest, send: Send) -> None:
-        """Send events until there are no more, or the viewer stops to read."""
+        """Send events until there are no more, or the viewer stops reading."""
         async for piece in self.streams.events(thing, asked.last, asked.viewer):
             async with asyncio.timeout(SEND_S):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -124,7 +126,10 @@ class Application:
 
 
 def check(scope: Scope, headers: dict[str, str]) -> None:
-    """Refuse what no page of ours asks, also from another site whose name leads here (DNS rebinding)."""
+    """Refuse what no page of ours requests.
+
+    That includes requests by another site whose name leads here (DNS rebinding).
+    """
     if scope["method"] not in ("GET", "HEAD"):
         raise Refused(405, "Streams are read with GET.")
     host, _ = split_domain_port(headers.get("host", ""))
@@ -146,7 +151,7 @@ def cross_origin(origin: str) -> list[tuple[bytes, bytes]]:
 
 
 def asked_of(scope: Scope, headers: dict[str, str]) -> StreamRequest:
-    """What the address says; a page that connects anew says the id of the last event that it has in ``at``."""
+    """The request in an address. A page that connects again gives the id of its last event in ``at``."""
     query = parse_qs(scope["query_string"].decode("latin-1")[:200])
     last = headers.get("last-event-id") or query.get("at", [""])[0]
     last = last if POSITION.fullmatch(last) else ""

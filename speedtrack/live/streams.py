@@ -121,9 +121,9 @@ class Streams:
             raise
 
     async def events(self, thing: Thing, last: str, viewer: int | None = None) -> AsyncIterator[bytes]:
-        """What a viewer is sent whose last event had this id: of a run the next line of its log, else a version.
+        """The events for a viewer whose last event had this id: for a run the next lines of its log, else a version.
 
-        A stream of a private project ends when the viewer is no member any more.
+        A stream of a private project ends when the viewer is no longer a member.
         """
         line = int(last) if last.isdecimal() else 1
         revision, said = -1, b""
@@ -157,12 +157,12 @@ class Streams:
 
 
 def event(kind: bytes, number: str, data: bytes) -> bytes:
-    """A server-sent event. Its id, if it has one, says what the viewer has after it."""
+    """A server-sent event. ``number``: the id that a viewer has after it, if any."""
     return b"event: %b\n%bdata: %b\n\n" % (kind, b"id: %b\n" % number.encode() if number else b"", data)
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> bool:
-    """Has the event come within this time?"""
+    """Return whether the event came within this time."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -20,9 +20,10 @@ expected: dict[int, DurationEstimate | None] = {}
 
 @dataclass(frozen=True)
 class State:
-    """What is said of a thing. ``version``: of the page's part; ``done``: nothing will change any more.
+    """The state of a thing.
 
-    ``readers``: the users who may see it, if its project is private; None: everybody may.
+    ``version``: of the page's part; ``done``: nothing will change any more. ``readers``: the users who may see it, if
+    its project is private; None: everybody may.
     """
 
     version: str
@@ -80,7 +81,7 @@ def expected_of(runs: list[Run]) -> dict[int, DurationEstimate | None]:
 
 
 def readers_of(projects: set[int]) -> dict[int, frozenset[int]]:
-    """By project: the users who may see it; only of private ones."""
+    """By project id: the users who may see it; private projects only."""
     private = list(Project.objects.filter(pk__in=projects, is_public=False).values_list("pk", flat=True))
     if not private:
         return {}
@@ -98,7 +99,7 @@ def state_of(run: Run, progress: dict[int, Progress], readers: frozenset[int] | 
 
 
 def window_of(index: LogIndex, line: int) -> Window:
-    """The lines from ``line`` on; of too many, the last ones."""
+    """The lines from ``line`` on; if these are too many, only the last ones."""
     first, end = max(line, index.start_before(index.total + 1)), index.total + 1
     return Window(encode(logs.document(index, logs.read(index, first, end))), index.whole + 1)
 

@@ -46,7 +46,7 @@ LONGEST_HOLD_S = HOLDS_S[Standing.FOLLOWS]
 
 @dataclass(frozen=True)
 class Source:
-    """What the replica is, what readers of pages are told of it ("" for nothing), and what operators alone are."""
+    """The state of the replica, with the sentence for readers of pages ("" for none) and the one for operators."""
 
     standing: Standing
     note: str = ""

@@ -1,4 +1,4 @@
-"""Results that were measured elsewhere: who sent them, and what they said of themselves."""
+"""Results that were measured elsewhere: who sent them, and what they state about themselves."""
 
 from typing import ClassVar
 
