@@ -2,6 +2,8 @@
 
 import contextlib
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,7 @@ from rich.console import Console
 from speedtrack import privatefiles
 from speedtrack.accounts import firstowner
 from speedtrack.celery import BROKER_ERRORS
-from speedtrack.devstack import ServerStack, Stack, StackError, running_broker
+from speedtrack.devstack import BASE_DIR, ServerStack, Stack, StackError, running_broker
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
 
@@ -60,23 +62,28 @@ def end_by_signals() -> None:
         signal.signal(number, signal.default_int_handler)
 
 
-def keep_up(console: Console, welcome: Callable[[], None]) -> None:
+def keep_up(console: Console) -> None:
     """Start the server without a runner, and keep its processes up until Ctrl-C or SIGTERM. Raises StackError."""
     end_by_signals()
     try:
-        call_command("migrate", verbosity=0)
+        prepare()
         with running_broker() as broker_url:
             require_broker(broker_url)
-            keep_processes_up(console, ServerStack(settings.URL, broker_url), welcome)
+            keep_processes_up(console, ServerStack(settings.URL, broker_url))
     except KeyboardInterrupt:
         console.print("\nEnded.")
 
 
-def keep_processes_up(console: Console, server: ServerStack, welcome: Callable[[], None]) -> None:
+def prepare() -> None:
+    """Do ``manage.py prepare`` in a process of its own: it loads all pages, which would stay in memory here."""
+    if subprocess.run([sys.executable, "manage.py", "prepare", "--verbosity", "0"], cwd=BASE_DIR).returncode:
+        raise StackError("the database could not be prepared: the lines above say why")
+
+
+def keep_processes_up(console: Console, server: ServerStack) -> None:
     try:
         server.start()
         console.print(f"Serving at [bold]{settings.URL}[/bold]; logs: {server.logs}; Ctrl-C ends it.")
-        welcome()
         while True:
             for name in server.revive():
                 console.print(f"The {name} had ended, and was started again: see {server.logs / f'{name}.log'}")

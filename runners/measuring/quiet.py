@@ -26,6 +26,7 @@ from runners.processes.affinity import affinity
 from runners.processes.control import Control
 
 SAMPLE_S = 0.2  # how long the cores are watched to see whether they are quiet
+FRESH_S = 1.0  # for so long after a load during which they were quiet they need not be watched again
 BUSY_LIMIT = 0.05  # of a sample, on a core that only measured processes may use: the runner itself takes 1%
 SHARED_BUSY_LIMIT = 0.25  # on a core that the placement shares with the runner and the rest of the machine
 SPIN_ROUNDS, SPINS = 500, 20  # about 0.1 ms each; the fastest of 20 was not interrupted
@@ -40,14 +41,10 @@ BUSY_REASONS = {
 
 @dataclass(frozen=True)
 class QuietWait:
-    """How long a trial was held back and why, with the last values.
-
-    `gave_up`: the cores were still busy at the end.
-    """
+    """How long a trial was held back and why. `gave_up`: the cores were still busy at the end."""
 
     seconds: float
     gave_up: bool
-    values: IndicatorValues
     reason: str = ""
 
     def __str__(self) -> str:
@@ -79,6 +76,7 @@ class GateHistory:
     """What a gate remembers of earlier trials on this machine, also those of other runs on other cores."""
 
     patience_left_s: float = float("inf")
+    quiet_at_s: float = float("-inf")  # when the last load ended, on time.monotonic's clock, if the cores were quiet
     spins_ns: deque[int] = field(default_factory=lambda: deque(maxlen=SPINS_KEPT))
 
 
@@ -97,19 +95,23 @@ class QuietGate:
     history: GateHistory = field(default_factory=GateHistory)
 
     def await_quiet(self, control: Control) -> QuietWait:
-        """Returns when the measured cores are quiet, or after `patience_s`. Raises the error of an abort."""
+        """Returns when the measured cores are quiet, or after `patience_s`. Raises the error of an abort.
+
+        If they were quiet during a load that has just ended, that is enough: most loads are not much longer than a wait.
+        """
         began = time.monotonic()
+        if began - self.history.quiet_at_s < FRESH_S:
+            return QuietWait(0.0, gave_up=False)
         patience_s = min(self.patience_s, self.history.patience_left_s)
         reasons: list[str] = []
         while True:
-            values = self._sample(control)
-            reason = self._busy_reason(values)
+            reason = self._busy_reason(self._sample(control))
             waited_s = time.monotonic() - began
             if not reason or waited_s >= patience_s:
                 break
             reasons.append(reason)
         self.history.patience_left_s = max(SAMPLE_S, patience_s / 2) if reason else float("inf")
-        return QuietWait(round(waited_s, 3), bool(reason), values, reason or next(iter(reasons), ""))
+        return QuietWait(round(waited_s, 3), bool(reason), reason or next(iter(reasons), ""))
 
     @contextlib.contextmanager
     def watch(self, servers: Sequence[int], driver_pid: Callable[[], int | None] = lambda: None) -> Iterator[Watch]:
@@ -135,6 +137,8 @@ class QuietGate:
             watch.readings.append(read())
             # Bursts of a neighbour are shorter than a load: one during a spin says nothing about the load between.
             watch.slowness = self._slowness(min(before_ns, self._spin_ns()))
+            was_quiet = not self._busy_reason(watch.findings.values)
+            self.history.quiet_at_s = time.monotonic() if was_quiet else float("-inf")
 
     @property
     def _reader(self) -> CounterReader:
@@ -145,8 +149,7 @@ class QuietGate:
         before = self._reader.read()
         control.sleep(SAMPLE_S)
         after = self._reader.read()
-        values = indicator_values([before, after], self.placement)
-        return {name: value for name, value in values.items() if name in BUSY_REASONS}
+        return indicator_values([before, after], self.placement)
 
     def _busy_reason(self, values: IndicatorValues) -> str:
         """Which indicators are above their limits, in words; empty if the cores are quiet."""

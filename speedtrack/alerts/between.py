@@ -277,8 +277,7 @@ def compared_rows(
 
 def asked_of(one: MatchedPoints, smallest: Mapping[int, float]) -> comparisons.Sides:
     (_, metric), old, new = one
-    exact = METRICS[metric].exact
-    return comparisons.Sides(new.series_id, exact, old.measured, new.measured, smallest[new.series_id])
+    return comparisons.Sides(new.series_id, METRICS[metric], old.measured, new.measured, smallest[new.series_id])
 
 
 def same_series(old: SidePoint, new: SidePoint) -> bool:

@@ -15,9 +15,9 @@ from django.db import connection
 from speedtrack.alerts import lines
 from speedtrack.alerts.effects import EffectsOfProjects
 from speedtrack.alerts.models import CommitComparison
-from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.runs.models import Series
-from speedtrack.stats.compare import IndependentSets, compare_exact, compare_many
+from speedtrack.stats.compare import Comparison, IndependentSets, compare_exact, compare_many
 
 REACH = 500  # commits that are searched for the one measured before
 AT_ONCE = 2000  # comparisons
@@ -87,14 +87,14 @@ class Sides(NamedTuple):
     """Two measured commits to be compared. ``seed``: the id of the series; if there are two, of the newer commit's."""
 
     seed: int
-    exact: bool
+    metric: Metric
     old: MeasuredCommit
     new: MeasuredCommit
     smallest_effect: float
 
     @property
     def has_samples(self) -> bool:
-        return bool(self.old.samples and self.new.samples) and not self.exact
+        return bool(self.old.samples and self.new.samples) and not self.metric.needs_no_trials
 
 
 class Answer(NamedTuple):
@@ -134,7 +134,7 @@ def store(asked: Sequence[tuple[Neighbours, Series, float]]) -> None:
     sides = [(measured[one.series_id, one.before_id], measured[one.series_id, one.commit_id]) for one, _, _ in asked]
     found = compare_all(
         [
-            Sides(series.pk, METRICS[series.metric].exact, *both, smallest)
+            Sides(series.pk, METRICS[series.metric], *both, smallest)
             for (_, series, smallest), both in zip(asked, sides, strict=True)
         ]
     )
@@ -191,8 +191,8 @@ def compare_all(asked: Sequence[Sides]) -> list[Answer]:
     by_place = dict(zip(sampled, compared, strict=True))
     found = []
     for place, one in enumerate(asked):
-        if one.exact:
-            answer = compare_exact(one.old.value, one.new.value, smallest_effect=one.smallest_effect)
+        if one.metric.needs_no_trials:
+            answer = compare_values(one)
         elif place in by_place:
             answer = by_place[place]
         else:
@@ -200,6 +200,12 @@ def compare_all(asked: Sequence[Sides]) -> list[Answer]:
             continue
         found.append(Answer(answer.ratio, answer.low, answer.high, answer.answer))
     return found
+
+
+def compare_values(one: Sides) -> Comparison:
+    """Compare two values of a metric that needs no trials. Counts of one program may differ by the smallest effect."""
+    noise = one.smallest_effect if one.metric.counted else 0.0
+    return compare_exact(one.old.value, one.new.value, smallest_effect=one.smallest_effect, noise=noise)
 
 
 def by_summaries(old: MeasuredCommit, new: MeasuredCommit) -> Answer:

@@ -37,6 +37,11 @@ class Metric:
     steady_effect: float | None = None
 
     @property
+    def needs_no_trials(self) -> bool:
+        """Can two single values be compared: do they differ by less than the smallest effect if nothing has changed?"""
+        return self.exact or self.counted
+
+    @property
     def follows_floor(self) -> bool:
         """Return whether the smallest effect of a series depends on what A/A runs of its machine show."""
         return self.counted or self.steady_effect is not None

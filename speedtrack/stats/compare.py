@@ -132,11 +132,12 @@ def _is_counted(samples: Sequence[float] | Array) -> bool:
     return len(samples) % 2 == 1 and len(samples) <= COUNTABLE
 
 
-def compare_exact(before: float, after: float, *, smallest_effect: float) -> Comparison:
-    """Compare two values without noise: different if their ratio is at least ``smallest_effect`` away from 1.
+def compare_exact(before: float, after: float, *, smallest_effect: float, noise: float = 0.0) -> Comparison:
+    """Compare two single values: different if their ratio is at least ``smallest_effect`` away from 1.
 
-    With a value of zero or below, the ratio is 1 + difference / larger size: 0 to 5 is 2.0, 5 to 0 is 0.0, and two
-    zeros are the same. ValueError for a value that is not finite.
+    ``noise``: by what share two values may differ although nothing has changed, at most the smallest effect; the
+    interval reaches so far to either side. With a value of zero or below, the ratio is 1 + difference / larger size:
+    0 to 5 is 2.0, 5 to 0 is 0.0, and two zeros are the same. ValueError for a value that is not finite.
     """
     if not (math.isfinite(before) and math.isfinite(after)):
         raise ValueError("a value is not a finite number: leave out what was not measured")
@@ -146,8 +147,8 @@ def compare_exact(before: float, after: float, *, smallest_effect: float) -> Com
     return Comparison(
         ComparisonAnswer.DIFFERENT if different else ComparisonAnswer.SAME,
         ratio,
-        ratio,
-        ratio,
+        ratio / (1 + noise),
+        ratio * (1 + noise),
         p=float(not different),
         level=LEVEL,
         n=(1, 1),

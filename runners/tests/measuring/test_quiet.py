@@ -115,6 +115,21 @@ def test_a_shortened_wait_applies_to_the_next_run(plan: Placement) -> None:
     assert replace(gate, placement=plan).history.patience_left_s == 0.6
 
 
+def test_after_a_quiet_load_the_next_begins_at_once(plan: Placement, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = quiet.QuietGate(plan, patience_s=0)
+    with burner(plan.server), running("import time; time.sleep(60)", plan.server) as pid:
+        with gate.watch([pid]):
+            time.sleep(0.3)
+        assert gate.await_quiet(Control()).seconds >= 0.2, "the load was disturbed, so the cores are watched"
+        for limit in ("BUSY_LIMIT", "SHARED_BUSY_LIMIT"):  # whatever else runs on this machine
+            monkeypatch.setattr(quiet, limit, 99.0)
+        with gate.watch([pid]):
+            time.sleep(0.3)
+        assert gate.await_quiet(Control()) == quiet.QuietWait(0.0, gave_up=False)
+        monkeypatch.setattr(quiet, "FRESH_S", 0.0)
+        assert gate.await_quiet(Control()).seconds >= 0.2, "the load is too long ago"
+
+
 def test_an_abort_ends_the_waiting(plan: Placement) -> None:
     control = Control()
     control.abort(LeaseLost("gone"))

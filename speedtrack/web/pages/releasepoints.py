@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -12,8 +13,10 @@ from speedtrack.alerts.lines import array_of, sql
 from speedtrack.benchmarks.metrics import Direction, Metric
 from speedtrack.projects.models import Branch
 from speedtrack.projects.releases import RELEASE
+from speedtrack.stats.compare import LEVEL
 from speedtrack.web.drawing.grades import Z95
 
+Z_OF_LEVEL = NormalDist().inv_cdf(1 - LEVEL / 2)
 MOST = 40  # releases of a project that are searched for measured ones
 # Releases by version, the highest first. On a branch other than the default one, only those that lie on it.
 RELEASES = sql("""
@@ -57,7 +60,10 @@ class MeasuredRelease:
 
 
 class Ratio(NamedTuple):
-    """New / old with its 95% interval. ``look``: worse, better, or same where it does not matter or may be chance."""
+    """New / old with its 95% interval. ``look``: worse, better, or same where it does not matter or may be chance.
+
+    Chance is judged at the 1% level, as in comparisons: two runs of one build differ by more than their trials tell.
+    """
 
     ratio: float
     low: float
@@ -123,10 +129,10 @@ def log_error(one: ReleaseEstimate) -> float:
 def ratio_from_logs(shifts: Sequence[float], errors: Sequence[float], metric: Metric, smallest_effect: float) -> Ratio:
     """The geometric mean of ratios by their logarithms; ``errors``: those of all values."""
     shift, half = math.fsum(shifts) / len(shifts), Z95 * math.hypot(*errors) / len(shifts)
-    low, high = math.exp(shift - half), math.exp(shift + half)
-    matters = abs(shift) >= math.log1p(smallest_effect) and not low <= 1 <= high
+    matters = abs(shift) >= math.log1p(smallest_effect) and abs(shift) > half * Z_OF_LEVEL / Z95
     worse = (shift > 0) == (metric.better == Direction.LOWER)
-    return Ratio(math.exp(shift), low, high, ("worse" if worse else "better") if matters else "same")
+    look = ("worse" if worse else "better") if matters else "same"
+    return Ratio(math.exp(shift), math.exp(shift - half), math.exp(shift + half), look)
 
 
 def last_change(releases: Sequence[MeasuredRelease], metric: Metric, smallest_effect: float) -> ReleaseChange | None:

@@ -13,6 +13,6 @@ class Command(PlainCommand):
     help = "Apply the migrations of this release, and print the owner's link while nobody operates this installation."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        call_command("migrate", stdout=self.stdout, stderr=self.stderr)
+        call_command("migrate", verbosity=options["verbosity"], stdout=self.stdout, stderr=self.stderr)
         if LINK in get_commands():
             call_command(LINK, "--if-needed", stdout=self.stdout, stderr=self.stderr)

@@ -4,7 +4,7 @@
 //! The first table has the spread of the estimates (standard deviation, in % of the true ratio), the second one the
 //! share of 95% intervals that hold the truth, and half their mean width.
 
-use duel::estimate::{trimmed_by, trimmed_mean};
+use duel::estimate::{kept, trimmed_by, trimmed_mean};
 use generator::rng::Rng;
 use serde_json::Value;
 
@@ -18,11 +18,12 @@ const QUIET: f64 = 0.02;
 type Pair = [f64; 2];
 type Estimator = (&'static str, fn(&[Pair]) -> f64);
 
-const ESTIMATORS: [Estimator; 8] = [
+const ESTIMATORS: [Estimator; 9] = [
     ("sum/sum", |pairs| (sum(pairs, 1) / sum(pairs, 0)).ln()),
     ("mean", |pairs| trimmed(pairs, 0.0)),
     ("trim 10%", |pairs| trimmed(pairs, 0.1)),
     ("trim 20%", |pairs| trimmed(pairs, 0.2)),
+    ("its sums", |pairs| ratio_of_kept_sums(pairs)),
     ("trim 30%", |pairs| trimmed(pairs, 0.3)),
     ("median", |pairs| trimmed(pairs, 0.499)),
     ("Hodges-L.", |pairs| hodges_lehmann(&logs(pairs))),
@@ -43,6 +44,12 @@ fn logs(pairs: &[Pair]) -> Vec<f64> {
 
 fn trimmed(pairs: &[Pair], part: f64) -> f64 {
     trimmed_by(part, &logs(pairs)).expect("there are pairs").center
+}
+
+/// What the runner divides: the sums of either side over the pairs that the 20% trimmed mean keeps.
+fn ratio_of_kept_sums(pairs: &[Pair]) -> f64 {
+    let kept: Vec<Pair> = kept(&logs(pairs)).into_iter().map(|at| pairs[at]).collect();
+    (sum(&kept, 1) / sum(&kept, 0)).ln()
 }
 
 fn median(values: &[f64]) -> f64 {
