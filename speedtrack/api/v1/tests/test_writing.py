@@ -19,7 +19,7 @@ from speedtrack.calls import keys
 from speedtrack.calls.models import KeptAnswer
 from speedtrack.outside.readers.tests.samples import content_of
 from speedtrack.outside.tests.test_files_of_tools import NAMED
-from speedtrack.projects.models import Annotation, PullRequest
+from speedtrack.projects.models import Annotation, Project, PullRequest
 from speedtrack.runs import comparing, pushes
 from speedtrack.runs.models import Approval, PairedComparison, Reason, Run
 from speedtrack.web.tests.world import CPU, World
@@ -272,9 +272,14 @@ def test_an_operator_tracks_a_repository(kvd: World) -> None:
     assert owner.refused("POST", "projects", order)["status"] == 403
     User.objects.filter(username="ada").update(is_superuser=True)
     assert program("ada", Scope.READ, Scope.RUNS).refused("POST", "projects", order)["status"] == 403
+    tried = owner.write("POST", "projects", order | {"last": 2, "dry_run": True})
+    assert tried["dry_run"] and tried["message"].endswith("is tracked with suite tiny; 2 runs queued")
+    assert [(one["machine"], one["queued"]) for one in tried["machines"]] == [("kvd-m1", 2)]
+    assert tried["commits"] == 2 and not Project.objects.filter(slug="again").exists() and not actions()
     made = owner.write("POST", "projects", order, 201)
     assert (made["slug"], made["repository"], made["is_tracked"]) == ("again", kvd.project.url, True)
     assert owner.refused("POST", "projects", order)["status"] == 409
+    assert owner.refused("POST", "projects", order | {"dry_run": True})["status"] == 409
     for wrong in ({"repository": "/nowhere"}, {"suite": "no"}, {"last": -1}, {"branch": "no"}, {"name": "!"}):
         problem = owner.refused("POST", "projects", order | {"name": "other"} | wrong)
         assert (problem["status"], problem["errors"][0]["pointer"]) == (422, f"/{next(iter(wrong))}"), wrong
