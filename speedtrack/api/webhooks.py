@@ -1,6 +1,8 @@
 """``POST /hooks/<hook id>``: store the call and answer. Never touches the broker or git."""
 
 import logging
+from io import BufferedRandom
+from typing import BinaryIO
 
 from django.conf import settings
 from django.http import HttpRequest, JsonResponse
@@ -12,6 +14,7 @@ from structlog.contextvars import bind_contextvars
 from speedtrack.calls import rates
 from speedtrack.monitoring.counters import DELIVERIES
 from speedtrack.projects import intake
+from speedtrack.projects.forges.bodies import Body
 from speedtrack.projects.forges.providers import provider_of
 from speedtrack.projects.forges.signing import BadSignature, Call
 from speedtrack.projects.models import Project
@@ -35,8 +38,7 @@ def hook(request: HttpRequest, hook_id: str) -> JsonResponse:
             said = f"more than {settings.HOOK_RATE} calls a minute: the repository is looked at in any case"
             return JsonResponse({"error": said}, status=429, headers={"Retry-After": str(standing.wait_s)})
     try:
-        # Not request.body: the request would keep it until the garbage collector finds the cycles it is part of.
-        delivery = intake.receive(project, request.headers, request.read())
+        delivery = intake.receive(project, request.headers, body_of(request))
     except BadSignature as e:
         DELIVERIES.labels(named_provider(request), "refused").inc()
         return JsonResponse({"error": str(e)}, status=401)
@@ -50,9 +52,18 @@ def hook(request: HttpRequest, hook_id: str) -> JsonResponse:
     return JsonResponse({"status": status, **reason}, status=202)
 
 
+def body_of(request: HttpRequest) -> bytes | BinaryIO:
+    """The body: the web server keeps a long one in a file, which is read there, as it may be 26 MB.
+
+    Not request.body: the request would keep it until the garbage collector finds the cycles it is part of.
+    """
+    arrived = request.META.get("wsgi.input")
+    return arrived if isinstance(arrived, BufferedRandom) else request.read()
+
+
 def named_provider(request: HttpRequest) -> str:
     """The forge that a call claims to be from, which may be wrong."""
     try:
-        return provider_of(Call(request.headers, b"", 0.0)).name
+        return provider_of(Call(request.headers, Body.of(b""), 0.0)).name
     except BadSignature:
         return "none"

@@ -12,6 +12,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from speedtrack.projects import intake
+from speedtrack.projects.forges.bodies import Body
 from speedtrack.projects.forges.providers import BY_NAME
 from speedtrack.projects.models import Delivery, Project, Refusal
 
@@ -67,7 +68,7 @@ def replay_one(delivery: Delivery) -> None:
     """Note again what the call says, and queue a look. If an equal call already waits, that one stands for both."""
     if provider := BY_NAME.get(delivery.provider):
         content_type = {name.lower(): value for name, value in delivery.headers.items()}.get("content-type", "")
-        intake.note_facts(delivery.project, provider.meaning(delivery.event, delivery.body, content_type))
+        intake.note_facts(delivery.project, provider.meaning(delivery.event, Body.of(delivery.body), content_type))
     again = {"received_at": Now(), "copies": intake.ONCE_MORE}
     try:
         with transaction.atomic():

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 from django.conf import settings
 
@@ -108,9 +109,11 @@ def fetch_refs(slug: str, remote: Remote, refs: Sequence[str]) -> dict[str, str]
     return {}
 
 
-def run_fetch(slug: str, remote: Remote, refspecs: list[str], timeout_s: float | None = None) -> None:
+def run_fetch(
+    slug: str, remote: Remote, refspecs: list[str], timeout_s: float | None = None, options: Sequence[str] = ()
+) -> None:
     """Fetch these refspecs, given on standard input because thousands of tags do not fit on a command line."""
-    words, lines = [*FETCH, "--stdin", "--", remote.url], "".join(f"{refspec}\n" for refspec in refspecs)
+    words, lines = [*FETCH, *options, "--stdin", "--", remote.url], "".join(f"{refspec}\n" for refspec in refspecs)
     mirror, begun = git.mirror_of(slug), time.time()
     try:
         with way_to(remote) as way:
@@ -204,10 +207,34 @@ def fetch_pull_request(slug: str, remote: Remote, number: int, branch: str = "")
     return git.resolve_revision(slug, listed[ref])
 
 
-def fetch_asked(slug: str, remote: Remote, source: str, sha: str) -> None:
-    """Fetch a commit or reference that a person has named; it need not be on any branch. Raises RepositoryError."""
+def newest_commits(remote: Remote, branch: str, count: int, within_s: float | None = None) -> list[git.Revision]:
+    """So many newest commits of a branch along first parents, one at least, oldest first. Raises RepositoryError.
+
+    They are read into a mirror of no project, which is removed again: without the history before them, and without
+    files where the remote can leave them out.
+    """
+    slug, name = f".look-{uuid4().hex}", "newest"  # no project's name has a dot
+    # Git takes the path of a local repository for no name of a remote that leaves out objects.
+    options = [f"--depth={max(count, 1)}", *([] if remote.is_local else ["--filter=tree:0"])]
+    git.make_mirror(slug)
     try:
-        run_fetch(slug, remote, [f"+{source}:refs/asked/{sha}"])
+        fetch_asked(slug, remote, head_ref(branch), name, within_s, options)
+        return list(git.revisions(slug, git.first_parents(slug, f"refs/asked/{name}")))
+    finally:
+        git.remove_mirror(slug)
+
+
+def fetch_asked(
+    slug: str,
+    remote: Remote,
+    source: str,
+    sha: str,
+    timeout_s: float | None = None,
+    options: Sequence[str] = (),
+) -> None:
+    """Fetch what a person has named, which no branch need lead to. Raises RepositoryError."""
+    try:
+        run_fetch(slug, remote, [f"+{source}:refs/asked/{sha}"], timeout_s, options)
     except GitFailed as e:
         why = ref_fault(e.said)
         raise (RepositoryError(f"cannot fetch {source}: {why}") if why else failure_with_remedy(slug, remote, e)) from e

@@ -96,4 +96,4 @@ def note_refusal(project: Project, call: Call, event: str, error: BadSignature) 
     row = {"project": project, "hour": hour, "reason": error.fault.value}
     if Refusal.objects.filter(**row, count__lt=COUNTED).update(count=F("count") + 1, last_at=Now()):
         return
-    Refusal.objects.bulk_create([Refusal(**row, event=event, size=len(call.body))], ignore_conflicts=True)
+    Refusal.objects.bulk_create([Refusal(**row, event=event, size=call.body.size)], ignore_conflicts=True)

@@ -3,10 +3,9 @@
 What a call says about pull requests and about a new name of the repository is stored as well; nothing is planned here.
 """
 
-import hashlib
 import time
-import zlib
 from collections.abc import Mapping
+from typing import BinaryIO
 
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q
@@ -14,7 +13,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.datastructures import CaseInsensitiveMapping
 
+from speedtrack import pgvalues
 from speedtrack.projects import hooks
+from speedtrack.projects.forges.bodies import Body
 from speedtrack.projects.forges.events import Meaning, PullReport
 from speedtrack.projects.forges.provider import Provider
 from speedtrack.projects.forges.providers import provider_of
@@ -26,21 +27,27 @@ CONTENTS = (
     *("provider", "event", "summary", "headers", "size", "packed_body", "body_digest"),
     *("status", "outcome", "with_former"),
 )
-FASTEST = 1  # zlib's level: of JSON, a fifth is left
 KEPT_HEADERS = ("x-", "user-agent", "content-type", "webhook-", "idempotency-key")
 SECRET_HEADERS = ("x-gitlab-token",)
 ONCE_MORE = F("copies") + 1
 
 
-def receive(project: Project, headers: Mapping[str, str], body: bytes) -> Delivery | None:
+def receive(project: Project, headers: Mapping[str, str], body: bytes | BinaryIO) -> Delivery | None:
     """Store one call. None if an equal call still waits. Raises BadSignature, and then only counts it, or KeyLost.
+
+    ``body``: its bytes, or a file that holds them and nothing else, and can be read again.
 
     The id header is not signed, so the digest of the body is a second key, but only while an equal body waits: the
     next look covers both. A call that comes later with its old id (a redelivery by hand) causes another look.
     """
-    delivery, meaning = delivery_of_call(project, Call(CaseInsensitiveMapping(headers), body, time.time()))
-    del body  # it may be 25 MB, and saving the row takes memory, too
+    delivery, meaning = delivery_of_call(project, Call(CaseInsensitiveMapping(headers), Body.of(body), time.time()))
     note_facts(project, meaning)
+    with pgvalues.apart():
+        return store(delivery)
+
+
+def store(delivery: Delivery) -> Delivery | None:
+    """The stored call; None if an equal one still waits."""
     for is_last in (False, False, True):
         try:
             with transaction.atomic():
@@ -88,7 +95,7 @@ def delivery_of_call(project: Project, call: Call) -> tuple[Delivery, Meaning]:
     provider, with_former = check_signature(project, call)
     event = storable(provider.event_of(call))
     meaning = provider.meaning(event, call.body, call.header("Content-Type"))
-    digest = hashlib.sha256(call.body).hexdigest()
+    digest = call.body.sha256()
     status, outcome = what_follows(meaning)
     row = Delivery(
         project=project,
@@ -97,8 +104,8 @@ def delivery_of_call(project: Project, call: Call) -> tuple[Delivery, Meaning]:
         event=event,
         summary=meaning.summary[:300],
         headers=kept_headers(call.headers),
-        size=len(call.body),
-        packed_body=zlib.compress(call.body, FASTEST),  # 25 MB as SQL would be 200 MB in this process
+        size=call.body.size,
+        packed_body=call.body.packed(),
         body_digest=digest,
         status=status,
         outcome=outcome,

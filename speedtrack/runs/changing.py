@@ -74,12 +74,21 @@ def begin_tracking(request: tracking.TrackingRequest) -> Project:
 
     Raises RepositoryError, DefinitionError or Taken.
     """
-    url = remotes.valid_url(request.url)
+    return make_project(request, *checked(request))
+
+
+def checked(request: tracking.TrackingRequest) -> tuple[Remote, str]:
+    """The repository to track, which answers, and its branch. Raises RepositoryError or DefinitionError."""
+    remote = Remote(remotes.valid_url(request.url), request.credential)
     load_suite(request.suite)
-    branch = tracking.branch_to_track(Remote(url, request.credential), request.branch)
-    slug = tracking.valid_slug(request.name or tracking.name_in_url(url))
-    first = min(max(request.last, 0), MOST_FIRST)
-    known = {"name": request.name or slug, "url": url, "default_branch": branch, "suite": request.suite}
+    tracking.slug_of(request)
+    return remote, tracking.branch_to_track(remote, request.branch)
+
+
+def make_project(request: tracking.TrackingRequest, remote: Remote, branch: str) -> Project:
+    """The rows of a project whose repository was not looked at yet. Raises Taken."""
+    slug = tracking.slug_of(request)
+    known = {"name": request.name or slug, "url": remote.url, "default_branch": branch, "suite": request.suite}
     try:
         with transaction.atomic():
             project = Project.objects.create(slug=slug, **known)
@@ -88,9 +97,14 @@ def begin_tracking(request: tracking.TrackingRequest) -> Project:
         known_one = Project.objects.get(slug=slug)
         remedy = "track it again in its settings, or " if known_one.untracked_at else ""
         raise Taken(f"there is a project {slug} already: {remedy}give this one another name") from None
-    Branch.objects.create(project=project, name=branch, first_commits=first)
+    Branch.objects.create(project=project, name=branch, first_commits=first_commits(request))
     project.machines.add(*Machine.objects.filter(IN_SERVICE))
     return project
+
+
+def first_commits(request: tracking.TrackingRequest) -> int:
+    """How many of the newest commits the first look queues."""
+    return min(max(request.last, 0), MOST_FIRST)
 
 
 @transaction.atomic

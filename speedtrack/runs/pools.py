@@ -94,15 +94,12 @@ def movable(machine: Machine) -> RunQuerySet:
 
 @transaction.atomic
 def move_waiting(runs: RunQuerySet, to: Machine, why: str) -> int:
-    """Move these waiting runs to another machine, except those that it has already. Return the number of moved runs."""
-    same = Run.objects.own().filter(
-        machine=to,
-        commit=OuterRef("commit"),
-        benchmark_set=OuterRef("benchmark_set"),
-        reason=OuterRef("reason"),
-        round=OuterRef("round"),
+    """Have another machine do these waiting runs; those that it has itself stay. Return how many were moved."""
+    waiting = (
+        runs.exclude(Exists(same_runs().filter(machine=to)))
+        .order_by("pk")
+        .select_for_update(of=("self",), skip_locked=True)
     )
-    waiting = runs.exclude(Exists(same)).order_by("pk").select_for_update(of=("self",), skip_locked=True)
     attempts = dict(waiting.values_list("pk", "attempt"))
     Run.objects.filter(pk__in=attempts).update(machine=to, not_before=Now())
     moved = {"before": Status.QUEUED, "after": Status.QUEUED, "why": f"moved to {to}: {why}"}
@@ -110,13 +107,39 @@ def move_waiting(runs: RunQuerySet, to: Machine, why: str) -> int:
     return len(attempts)
 
 
+def same_runs() -> RunQuerySet:
+    """Runs that measure the same as one of an outer query."""
+    columns = ("commit", "benchmark_set", "reason", "round")
+    same: RunQuerySet = Run.objects.own().filter(**{column: OuterRef(column) for column in columns})
+    return same
+
+
 def deserted() -> QuerySet[Machine]:
-    """Machines that are away and have waiting runs which another machine of their pool could do."""
-    waiting = Run.objects.own().filter(
-        machine=OuterRef("pk"), status=Status.QUEUED, reason__in=MOVABLE, project__machine_policy=MachinePolicy.ONE
+    """Machines that are away and have waiting runs which another machine of their pool takes over.
+
+    Not if the machine that the project is assigned to has the same runs itself: those wait for their own machine.
+    """
+    others = Machine.objects.filter(present(), pool=OuterRef("machine__pool"), projects=OuterRef("project"))
+    keeps = Assignment.objects.filter(
+        machine=OuterRef("machine"),
+        project=OuterRef("project"),
+        pool=OuterRef("machine__pool"),
+        machine__projects=OuterRef("project"),
+        machine__in=Machine.objects.filter(present()),
     )
-    others = Machine.objects.filter(present(), pool=OuterRef("pool")).exclude(pk=OuterRef("pk"))
-    return Machine.objects.exclude(present()).exclude(pool="").filter(Exists(waiting), Exists(others))
+    same = same_runs().filter(Exists(keeps), machine__pool=OuterRef("machine__pool"))
+    waiting = Run.objects.own().filter(
+        machine=OuterRef("pk"),
+        status=Status.QUEUED,
+        reason__in=MOVABLE,
+        project__machine_policy=MachinePolicy.ONE,
+        project__machines=OuterRef("pk"),
+    )
+    return (
+        Machine.objects.exclude(present())
+        .exclude(pool="")
+        .filter(Exists(waiting.filter(Exists(others)).exclude(Exists(same))))
+    )
 
 
 def relieve() -> int:

@@ -83,7 +83,7 @@ def track(request: TrackingRequest) -> Tracked:
     """
     url = remotes.valid_url(request.url)
     load_suite(request.suite)
-    slug = valid_slug(request.name or name_in_url(url))
+    slug = slug_of(request)
     branch_name = branch_to_track(remote_to_track(slug, url, request.credential), request.branch)
     project, made = Project.objects.get_or_create(
         slug=slug,
@@ -147,6 +147,11 @@ def branch_to_track(remote: Remote, name: str | None) -> str:
     if len(name) > LONGEST_BRANCH:
         raise NoSuchBranch(f"branch {name[:40]}... has more than {LONGEST_BRANCH} characters: it cannot be tracked")
     return name
+
+
+def slug_of(request: TrackingRequest) -> str:
+    """The name of its project in addresses. Raises RepositoryError."""
+    return valid_slug(request.name or name_in_url(remotes.valid_url(request.url)))
 
 
 def name_in_url(url: str) -> str:

@@ -1,6 +1,9 @@
 """The web server as it is served: slow clients, bodies beyond the limits, and the end."""
 
 import contextlib
+import hashlib
+import hmac
+import json
 import os
 import signal
 import socket
@@ -9,11 +12,16 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import httpx
 import pytest
 
 from speedtrack import devstack
+from speedtrack.projects.models import Delivery, Project
+from speedtrack.sealed import Secret
+from speedtrack.tests.installation import server_environment
+from speedtrack.webserver import THREADS
 
 SLOW_CLIENTS = 201
 LINES = "Host: 127.0.0.1\r\nConnection: keep-alive\r\n"
@@ -129,6 +137,41 @@ def test_a_webhook_may_be_as_large_as_github_sends_it(server: Server) -> None:
     client = server.connect(f"PUT /hooks/none HTTP/1.1\r\n{LINES}Content-Length: {25 * MEGABYTE}\r\n\r\n")
     client.sendall(b"x" * 25 * MEGABYTE)
     assert client.recv(1000).startswith(b"HTTP/1.1 405")
+
+
+def most_held(process_id: int) -> int:
+    """The most memory that a process has held, in bytes."""
+    (line,) = (line for line in Path(f"/proc/{process_id}/status").read_text().splitlines() if "VmHWM" in line)
+    return int(line.split()[1]) * 1024
+
+
+def large_push(number: int) -> bytes:
+    """A push of 25 MB; each has other commits."""
+    shas = (hashlib.sha256(f"{number} {n}".encode()).hexdigest()[:40] for n in range(25 * MEGABYTE // 640))
+    commits = [{"id": sha, "message": "x" * 100, "added": [f"src/{sha[:9]}/{n}.c" for n in range(20)]} for sha in shas]
+    return json.dumps({"ref": "refs/heads/main", "commits": commits}).encode()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_large_calls_of_a_webhook_leave_little_memory_behind(tmp_path: Path, broker_url: str) -> None:
+    """Neither their bodies nor what is stored of them is held several times, or kept by each thread."""
+    project = Project.objects.create(slug="kvd", name="kvd", url="https://example.org/kvd", hook_secret=Secret.of("s"))
+    with serving(**server_environment(tmp_path, broker_url)) as server:
+        server.get("/healthz")
+        before = most_held(server.process.pid)
+        for number in range(THREADS + 2):
+            body = large_push(number)
+            assert len(body) > 20 * MEGABYTE
+            headers = {
+                "X-GitHub-Event": "push",
+                "X-GitHub-Delivery": str(number),
+                "X-Hub-Signature-256": f"sha256={hmac.new(b's', body, hashlib.sha256).hexdigest()}",
+            }
+            address = f"http://127.0.0.1:{server.port}/hooks/{project.hook_id}"
+            assert httpx.post(address, content=body, headers=headers, timeout=120).json() == {"status": "received"}
+        assert most_held(server.process.pid) - before < 50 * MEGABYTE
+    stored = Delivery.objects.latest("pk")
+    assert stored.body == body and stored.body_digest == hashlib.sha256(body).hexdigest()
 
 
 def test_requests_under_way_are_finished_when_it_is_told_to_end() -> None:

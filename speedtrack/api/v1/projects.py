@@ -11,6 +11,7 @@ import speedtrack
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Scope
 from speedtrack.api.v1.documents.common import Time
+from speedtrack.api.v1.documents.operating import Outcome
 from speedtrack.api.v1.documents.projects import (
     BranchDocument,
     CommitDocument,
@@ -25,10 +26,11 @@ from speedtrack.api.v1.revisions import branch_given, commit_named, position_giv
 from speedtrack.api.v1.serving.callers import Call, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
-from speedtrack.api.v1.serving.writing import CREATED, Answer, write
+from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
 from speedtrack.projects.models import Position, PullRequest
 from speedtrack.projects.releases import version_of
-from speedtrack.runs import changing
+from speedtrack.runs import changing, firstlook
+from speedtrack.runs.outlook import outlook
 from speedtrack.runs.tracking import TrackingRequest
 
 router = Router(tags=["Projects"])
@@ -58,16 +60,21 @@ def list_projects(request: Call, paging: Query[Paging], tracked: bool | None = N
     return page_of(request, rows, paging, projects_of, by="slug")
 
 
-@router.post("projects", response={201: ProjectDocument}, summary="Track a repository")
+@router.post("projects", response={200: Outcome, 201: ProjectDocument}, summary="Track a repository")
 @write
 def track(request: Call, order: TrackOrder) -> Answer:
     """Its history is fetched afterwards, then its newest commits are measured. Needs an operator of the installation
-    and the scope `settings`: what a repository holds is built and run on the machines."""
+    and the scope `settings`: what a repository holds is built and run on the machines.
+
+    Of a dry run the answer is 200. It reads the newest commits at once, and is refused if they take too long.
+    """
     access.require_operator(request.auth)
     if Scope.SETTINGS not in request.auth.scopes:
         raise access.Refused("this token has no scope `settings`: make one that has it in your settings")
     wanted = TrackingRequest(order.repository, order.suite, order.branch, order.last, order.name)
     try:
+        if order.dry_run:
+            return OK, Outcome.of(outlook(lambda: firstlook.begin_as_fetched(wanted)))
         project = changing.begin_tracking(wanted)
     except changing.Taken as e:
         raise Conflict(str(e)) from None

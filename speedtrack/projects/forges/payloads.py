@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs
 
+from speedtrack.projects.forges.bodies import Body
 from speedtrack.text import storable
 
 MOST_READ = 2_000_000  # bytes of a body that are read as JSON; a push of thousands of commits is longer
@@ -71,12 +72,12 @@ class Payload:
         return when if when > EARLIEST else None
 
 
-def read_payload(body: bytes, content_type: str) -> Payload:
+def read_payload(body: Body, content_type: str) -> Payload:
     """The JSON of a body, or of the field ``payload`` of a form. Raises Unreadable."""
-    if len(body) > MOST_READ:
-        raise Unreadable(f"its body has {len(body):,} bytes, and only {MOST_READ:,} are read")
+    if body.size > MOST_READ:
+        raise Unreadable(f"its body has {body.size:,} bytes, and only {MOST_READ:,} are read")
     try:
-        text = body.decode()
+        text = body.read().decode()
     except UnicodeDecodeError as e:
         raise Unreadable(f"its body is not UTF-8 (byte {e.start + 1})") from None
     if content_type.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded":

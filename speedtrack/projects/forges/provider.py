@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from speedtrack.projects.forges.bodies import Body
 from speedtrack.projects.forges.events import Meaning, Reader, ignored
 from speedtrack.projects.forges.payloads import Unreadable, read_payload
 from speedtrack.projects.forges.signing import Call, Scheme
@@ -34,7 +35,7 @@ class Provider:
     def delivery_id_of(self, call: Call) -> str:
         return next((call.header(name) for name in self.id_headers if call.header(name)), "")[:100]
 
-    def meaning(self, event: str, body: bytes, content_type: str) -> Meaning:
+    def meaning(self, event: str, body: Body, content_type: str) -> Meaning:
         """What a verified call of this event means."""
         reader = self.moves.get(event) or self.reports.get(event)
         if reader is None:

@@ -5,11 +5,12 @@ All comparisons take the same time whatever is given.
 
 import base64
 import binascii
-import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from speedtrack.projects.forges.bodies import Body
 
 WINDOW_S = 300  # by which the time of a signature may differ from ours (standardwebhooks.com)
 KEY_PREFIX = "whsec_"  # of a secret that stands for bytes in base64
@@ -37,7 +38,7 @@ class Call:
     """One call as it arrived. ``headers`` are found whatever their case; ``now``: seconds since 1970."""
 
     headers: Mapping[str, str]
-    body: bytes
+    body: Body
     now: float
 
     def header(self, name: str) -> str:
@@ -64,7 +65,7 @@ def hex_digest(header: str, prefix: str = "") -> Scheme:
     """The scheme HMAC-SHA256 of the body, in hex."""
 
     def is_right(call: Call, secret: str) -> bool:
-        expected = hmac.new(secret.encode(), call.body, hashlib.sha256).hexdigest()
+        expected = call.body.hmac_sha256(secret.encode()).hex()
         return equal(call.header(header), prefix + expected)
 
     return Scheme(header, is_right)
@@ -87,9 +88,8 @@ def key_of(secret: str) -> bytes:
 
 def is_right_standard(call: Call, secret: str) -> bool:
     head = f"{call.header('webhook-id')}.{call.header('webhook-timestamp')}."
-    mac = hmac.new(key_of(secret), head.encode(errors="replace"), hashlib.sha256)
-    mac.update(call.body)
-    expected = f"v1,{base64.b64encode(mac.digest()).decode()}"
+    mac = call.body.hmac_sha256(key_of(secret), head.encode(errors="replace"))
+    expected = f"v1,{base64.b64encode(mac).decode()}"
     return any(equal(one, expected) for one in call.header("webhook-signature").split()[:10])
 
 

@@ -106,6 +106,28 @@ def served(forge: Forge, project: Project) -> Repository:
     return repository
 
 
+@pytest.mark.parametrize("leaves_out", ["true", "false"])
+def test_the_newest_commits_are_read_without_what_is_before_them(
+    served: Repository, project: Project, forge: Forge, leaves_out: str
+) -> None:
+    """Along first parents; from a forge that can leave out files, and from one that cannot."""
+    served.git("config", "uploadpack.allowFilter", leaves_out)
+    served.git("checkout", "--quiet", "-b", "beside")
+    served.commits(3)
+    served.git("checkout", "--quiet", "main")
+    served.commit()
+    served.git("merge", "--quiet", "--no-ff", "-m", "merge", "-X", "theirs", "beside")
+    remote = Remote(forge.url("kvd"))
+    shas = served.git("rev-list", "--first-parent", "--reverse", "main").split()
+    for count in (1, 2, 4, 100):
+        newest = fetching.newest_commits(remote, "main", count, 20)
+        assert [one.sha for one in newest] == shas[-count:]
+    assert newest[-1].subject == "merge" and len(newest[-1].parents) == 2
+    with pytest.raises(RepositoryUnreachable, match="cannot read"):
+        fetching.newest_commits(Remote(forge.url("none")), "main", 2, 20)
+    assert list(git.mirror_of("kvd").parent.iterdir()) == []
+
+
 def refused(url: str) -> str:
     """Why git does not connect; looked at by the verb that lists references."""
     with pytest.raises(RepositoryError) as caught:

@@ -115,6 +115,29 @@ def test_a_silent_machine_is_relieved_by_the_dispatcher(
     assert not pools.deserted().exists()
 
 
+def test_what_cannot_move_is_no_work_for_the_dispatcher(
+    project: Project, repository: Repository, pooled: list[Machine]
+) -> None:
+    """Runs that the other machine has itself, as each machine measured until lately; and a project of no machine."""
+    Project.objects.update(machine_policy=MachinePolicy.EACH)
+    project.refresh_from_db()
+    push(project, repository, 2)
+    Project.objects.update(machine_policy=MachinePolicy.ONE)
+    project.refresh_from_db()
+    Machine.objects.filter(name="a1").update(last_seen_at=Now() - timedelta(hours=1))
+    pools.relieve()
+    assert (waiting("a1"), waiting("a2")) == (2, 2)
+    assert not pools.deserted().exists()
+    Run.objects.filter(machine=pooled[1]).first().delete()  # type: ignore[union-attr]
+    assert [machine.name for machine in pools.deserted()] == ["a1"]
+    assert pools.relieve() == 1
+    assert not pools.deserted().exists()
+    Run.objects.filter(machine=pooled[1]).delete()
+    project.machines.clear()
+    assert pools.relieve() == 0 and waiting("a1") == 1
+    assert not pools.deserted().exists()
+
+
 def test_pairs_and_what_the_other_machine_has_itself_stay(
     project: Project, repository: Repository, pooled: list[Machine]
 ) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from django.conf import settings
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 
 from speedtrack import bodylimits, browserheaders, problems
@@ -69,7 +70,11 @@ def bounded_bodies(get_response: GetResponse) -> GetResponse:
             return errors.error_response(request, 411)
         if length.isdecimal() and int(length[:20]) > limit:
             return errors.error_response(request, 413, limit=limit)
-        return get_response(request)
+        response = get_response(request)
+        if length.isdecimal() and int(length[:20]) > bodylimits.PAGES:
+            # What was stored of it is in a buffer of libpq, which it keeps for as long as the connection lives.
+            connection.close_at = 0
+        return response
 
     return middleware
 

@@ -16,7 +16,8 @@ from speedtrack.projects import hooks
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Project
 from speedtrack.projects.remotes import Remote
-from speedtrack.runs import changing
+from speedtrack.runs import changing, firstlook
+from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.web import scope
 from speedtrack.web.pages import project_settings as page
 from speedtrack.web.pages.project_access import AccessForm
@@ -32,28 +33,35 @@ def list_projects(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def track(request: HttpRequest) -> HttpResponse:
-    """Track a repository: its project's page then says what happens next."""
+    """Track a repository: its project's page then says what happens next. Or say what that would queue."""
     form, access = TrackForm(request.POST or None, request.GET.dict()), AccessForm(request.POST or None)
     if form.is_valid() and access.is_valid():
-        project = None
         try:
             credential = access.credential(form.cleaned_data["url"])
-            project = changing.begin_tracking(form.request(credential)) if access.is_valid() else None
+            if access.is_valid() and (project := track_or_preview(request, form.request(credential))):
+                return redirect("project", slug=project.slug)
         except changing.Taken as e:
             form.add_error("name", str(e))
         except (RepositoryError, DefinitionError) as e:
             form.add_error("suite" if isinstance(e, DefinitionError) else "url", str(e))
-        if project:
-            assert isinstance(request.user, User)
-            members.give_role(project, request.user, Role.OWNER)
-            note(request, "project.track", project.url, project)
-            messages.success(
-                request,
-                f"{project.name} is tracked. Its webhook, branches and suite are under Settings, where it can be "
-                "untracked, too.",
-            )
-            return redirect("project", slug=project.slug)
     return render(request, "web/track.html", {"form": form, "access": access})
+
+
+def track_or_preview(request: HttpRequest, wanted: TrackingRequest) -> Project | None:
+    """Begin to track a repository; or show what that would queue, and return nothing. Raises as ``begin_tracking``."""
+    if request.POST.get("preview"):
+        do_or_preview(request, lambda: firstlook.begin_as_fetched(wanted))
+        return None
+    project = changing.begin_tracking(wanted)
+    assert isinstance(request.user, User)
+    members.give_role(project, request.user, Role.OWNER)
+    note(request, "project.track", project.url, project)
+    messages.success(
+        request,
+        f"{project.name} is tracked. Its webhook, branches and suite are under Settings, where it can be "
+        "untracked, too.",
+    )
+    return project
 
 
 @require_POST

@@ -570,6 +570,22 @@ def test_an_operator_that_djangos_command_makes_is_one_like_others(ada: User, cl
     assert (entry.door, entry.changes) == ("command", {"operator": [None, True]})
 
 
+def test_a_password_that_an_operator_changes_is_in_the_audit_log_and_ends_sessions(
+    client: Client, ada: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_in(client)
+    typed = iter(["short", "short"] * 3)
+    monkeypatch.setattr("getpass.getpass", lambda prompt: next(typed))
+    with pytest.raises(CommandError, match="after 3 attempts"):
+        command("changepassword", "ada")
+    assert not AuditEntry.objects.filter(action="account.password").exists()
+    typed = iter(["another long password"] * 2)
+    assert "changed successfully" in command("changepassword", "ada")
+    entry = AuditEntry.objects.get(action="account.password")
+    assert (entry.door, entry.target, entry.changes) == ("command", "ada", {})
+    assert not sessions.of(ada)
+
+
 def test_older_passwords_are_hashed_anew_by_a_login(client: Client, ada: User) -> None:
     from django.contrib.auth.hashers import make_password
 

@@ -1,9 +1,11 @@
 """What people ask of the planner, on pages and by commands; and what they are told before it is done."""
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import Client
@@ -220,6 +222,57 @@ def test_pausing_draining_and_untracking_say_what_they_would_do(ada: Client, kvd
     assert "kvd is no longer tracked; 2 waiting runs cancelled" in said("untrack", "kvd")
     with pytest.raises(CommandError, match="not tracked already"):
         call_command("untrack", "kvd")
+
+
+def mirrors() -> list[str]:
+    return sorted(file.name for file in Path(settings.MIRRORS).iterdir())
+
+
+def test_tracking_says_what_it_would_queue_and_that_is_what_it_queues(ada: Client, kvd: World) -> None:
+    """A repository of another name that nobody has cloned; its machine has measured the suite of another project."""
+    taken_times()
+    url, tracks = kvd.project.url, "again: main of "
+    kvd.machines[0].projects.clear()
+    before, projects, clones = rows(), Project.objects.count(), mirrors()
+    words = ["track", url, "--suite", "tiny", "--name", "again", "--last", "2"]
+    answer = said(*words, "--dry-run")
+    assert f"Nothing was done. It would be: {tracks}{url} is tracked with suite tiny; 2 runs queued" in answer
+    assert "on kvd-m1: 2 runs queued, which take about" in answer
+    assert f"commits: {kvd.shas[-1][:10]}, {kvd.shas[-2][:10]}" in answer
+    form = {"url": url, "suite": "tiny", "name": "again", "last": "2"}
+    page = followed(ada, "/settings/track/", **form, preview="yes")
+    assert f"{tracks}{url} is tracked with suite tiny; 2 runs queued; on kvd-m1: 2 runs queued" in page
+    assert 'name="name" value="again"' in page and 'name="last" value="2"' in page
+    assert (rows(), Project.objects.count(), mirrors()) == (before, projects, clones)
+    assert not AuditEntry.objects.exists()
+    followed(ada, "/settings/track/", **form)
+    again = Project.objects.get(slug="again")
+    assert pushes.sync_and_plan(again) == 2
+    shas = Run.objects.filter(project=again).order_by("-priority").values_list("commit__sha", flat=True)
+    assert list(shas) == [kvd.shas[-1], kvd.shas[-2]]
+
+
+def test_tracking_another_branch_says_what_it_would_queue(kvd: World) -> None:
+    kvd.repository.git("checkout", "--quiet", "-b", "8.0")
+    [new] = kvd.repository.commits(1)
+    kvd.repository.git("checkout", "--quiet", "main")
+    before, words = rows(), ["track", kvd.project.url, "--suite", "tiny", "--name", "kvd", "--branch", "8.0"]
+    answer = said(*words, "--last", "1", "--dry-run")
+    assert "kvd: 8.0 of" in answer and f"commits: {new[:10]}" in answer
+    assert rows() == before and not kvd.project.branches.filter(name="8.0").exists()
+    assert "1 runs queued" in said(*words, "--last", "1")
+    assert Run.objects.get(status=Status.QUEUED).commit.sha == new
+
+
+def test_what_cannot_be_tracked_has_no_dry_run(kvd: World, tmp_path: Path) -> None:
+    words = ["track", kvd.project.url, "--dry-run", "--suite"]
+    for more, why in ((["no"], "no suite 'no'"), (["tiny", "--branch", "no"], "has no branch 'no'")):
+        with pytest.raises(CommandError, match=why):
+            call_command(*words, *more, "--name", "again")
+    other = builders.Repository(tmp_path / "other" / "kvd")
+    other.commit()
+    with pytest.raises(CommandError, match="give this one another --name"):
+        call_command("track", str(other.path), "--suite", "tiny", "--dry-run")
 
 
 def test_a_head_of_a_pull_request_is_approved_on_the_page(ada: Client, kvd: World) -> None:

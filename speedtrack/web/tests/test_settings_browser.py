@@ -70,6 +70,9 @@ def test_the_first_repository_is_tracked(newcomer: tuple[Page, list[str]], tmp_p
     address.fill(str(repository.path))
     page.get_by_text("It answers: 1 branch").wait_for()
     page.locator("select[name=suite]").select_option("tiny")
+    page.get_by_role("button", name="What would be queued?").click()
+    page.get_by_text("Nothing was done. It would be: kvd: main of").wait_for()
+    assert page.locator("select[name=suite]").input_value() == "tiny" and page.evaluate(OVERFLOW) <= 0
     page.get_by_role("button", name="Track it").click()
     page.get_by_text("No machine measures yet").wait_for()
     page.get_by_role("link", name="Add one").click()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
-from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
+from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time, Tried, Whole
 from speedtrack.projects.models import Annotation, Branch, Commit, Project, PullRequest, Tag
 from speedtrack.projects.releases import version_of
 from speedtrack.runs.changing import MOST_FIRST
@@ -55,7 +55,7 @@ class ProjectDocument(Document):
         )
 
 
-class TrackOrder(Order):
+class TrackOrder(Tried):
     """A repository to be tracked, which is read without a credential: private ones are tracked on their page."""
 
     repository: Sent = Field(
@@ -77,7 +77,7 @@ class TrackOrder(Order):
         description="null: the last part of the address",
         examples=["valkey"],
     )
-    last: int = Field(10, ge=0, le=MOST_FIRST, description="how many of its newest commits are measured now")
+    last: Whole = Field(10, ge=0, le=MOST_FIRST, description="how many of its newest commits are measured now")
 
 
 class BranchDocument(Document):

@@ -19,7 +19,7 @@ from speedtrack.calls import keys
 from speedtrack.calls.models import KeptAnswer
 from speedtrack.outside.readers.tests.samples import content_of
 from speedtrack.outside.tests.test_files_of_tools import NAMED
-from speedtrack.projects.models import Annotation, PullRequest
+from speedtrack.projects.models import Annotation, Project, PullRequest
 from speedtrack.runs import comparing, pushes
 from speedtrack.runs.models import Approval, PairedComparison, Reason, Run
 from speedtrack.web.tests.world import CPU, World
@@ -272,13 +272,45 @@ def test_an_operator_tracks_a_repository(kvd: World) -> None:
     assert owner.refused("POST", "projects", order)["status"] == 403
     User.objects.filter(username="ada").update(is_superuser=True)
     assert program("ada", Scope.READ, Scope.RUNS).refused("POST", "projects", order)["status"] == 403
+    tried = owner.write("POST", "projects", order | {"last": 2, "dry_run": True})
+    assert tried["dry_run"] and tried["message"].endswith("is tracked with suite tiny; 2 runs queued")
+    assert [(one["machine"], one["queued"]) for one in tried["machines"]] == [("kvd-m1", 2)]
+    assert tried["commits"] == 2 and not Project.objects.filter(slug="again").exists() and not actions()
     made = owner.write("POST", "projects", order, 201)
     assert (made["slug"], made["repository"], made["is_tracked"]) == ("again", kvd.project.url, True)
     assert owner.refused("POST", "projects", order)["status"] == 409
+    assert owner.refused("POST", "projects", order | {"dry_run": True})["status"] == 409
     for wrong in ({"repository": "/nowhere"}, {"suite": "no"}, {"last": -1}, {"branch": "no"}, {"name": "!"}):
         problem = owner.refused("POST", "projects", order | {"name": "other"} | wrong)
         assert (problem["status"], problem["errors"][0]["pointer"]) == (422, f"/{next(iter(wrong))}"), wrong
     assert actions() == ["project.track"]
+
+
+def test_numbers_are_numbers(kvd: World) -> None:
+    """Neither texts nor true and false, wherever a body states one, also in lists and objects."""
+    User.objects.create_superuser("olga")
+    operator = program("olga")
+    asked = {
+        "projects": ({"repository": kvd.project.url, "suite": "tiny", "name": "again"}, {"last": 5}),
+        "projects/kvd/runs": ({"range": "main"}, {"every": 1}),
+        "projects/kvd/deliveries/replay": ({}, {"deliveries": [5]}),
+        "projects/kvd/deliveries/purge": ({}, {"older_than_days": 5}),
+        "projects/kvd/hook/rotate": ({}, {"days": 5}),
+    }
+    for path, (rest, right) in asked.items():
+        (field, value) = next(iter(right.items()))
+        for wrong in ("5", True, "5 ", ""):
+            given = [wrong] if isinstance(value, list) else wrong
+            problem = operator.refused("POST", path, rest | {field: given, "dry_run": True})
+            pointer = f"/{field}/0" if isinstance(value, list) else f"/{field}"
+            assert (problem["status"], problem["errors"][0]["pointer"]) == (422, pointer), (path, wrong)
+            assert "give a number such as 5" in problem["detail"]
+    for wrong in ("20", False):
+        order = {"shares": {"backfill": wrong}, "dry_run": True}
+        assert operator.refused("PUT", "machines/kvd-m1/shares", order)["status"] == 422
+        order = {"branches": "8.*", "most_waiting": wrong, "dry_run": True}
+        assert operator.refused("PUT", "projects/kvd/policies", order)["status"] == 422
+    assert operator.write("POST", "projects/kvd/runs", {"range": "main", "every": 1.0, "dry_run": True})["dry_run"]
 
 
 def test_a_file_of_a_tool(kvd: World) -> None:

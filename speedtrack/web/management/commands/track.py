@@ -11,8 +11,9 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.notices import subscribing
 from speedtrack.projects.credentials import CredentialEntry, Unfit, credential_for
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import tracking
+from speedtrack.runs import firstlook, tracking
 from speedtrack.web.management.plaincommand import PlainCommand
+from speedtrack.web.management.tried import add_dry_run
 
 
 class Command(PlainCommand):
@@ -52,26 +53,32 @@ class Command(PlainCommand):
             action=BooleanOptionalAction,
             help="raise alerts for slowdowns known from the history only, which cannot be measured again (default: no)",
         )
+        add_dry_run(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             subscribing.check_addresses(options["mail"])
-            tracked = tracking.track(
-                tracking.TrackingRequest(
-                    url=options["url"],
-                    suite=options["suite"],
-                    branch=options["branch"],
-                    last=options["last"],
-                    name=options["name"],
-                    mail_history_verdicts=options["mail_history_verdicts"],
-                    credential=credential_for(options["url"], entry_of(options)),
-                )
+            request = tracking.TrackingRequest(
+                url=options["url"],
+                suite=options["suite"],
+                branch=options["branch"],
+                last=options["last"],
+                name=options["name"],
+                mail_history_verdicts=options["mail_history_verdicts"],
+                credential=credential_for(options["url"], entry_of(options)),
             )
+            if options["dry_run"]:
+                self.stdout.write(str(firstlook.would_track(request)))
+                return
+            tracked = tracking.track(request)
             subscribing.subscribe(tracked.project, options["mail"])
         except (RepositoryError, DefinitionError, tracking.NoSuchThing, Unfit, OSError, UnicodeDecodeError) as e:
             raise CommandError(str(e)) from e
+        audit.note(None, "project.track", tracked.project.url, tracked.project)
+        self.tell(tracked)
+
+    def tell(self, tracked: tracking.Tracked) -> None:
         project = tracked.project
-        audit.note(None, "project.track", project.url, project)
         self.stdout.write(f"{project.slug}: tracking {tracked.branch} of {project.url} with suite {project.suite}")
         self.stdout.write(f"  history    {tracked.commits} commits; {tracked.queued} runs queued")
         machines = ", ".join(m.name for m in project.machines.all())
