@@ -69,11 +69,11 @@ class EnvironmentEra:
 
 
 class TimeShare(NamedTuple):
-    """A kind of work. ``entered``: its share as people gave it; ``percent``: as it counts; None: with the pushes."""
+    """A kind of work. ``entered``: its share as a form holds it; ``percent``: as it counts; None: with the pushes."""
 
     kind: str
     words: str
-    entered: int | None
+    entered: str
     percent: float | None
     seconds: float
     percent_lately: float
@@ -182,7 +182,7 @@ def shares_of(machine: Machine) -> list[TimeShare]:
         TimeShare(
             kind,
             words,
-            machine.shares.get(kind),
+            str(machine.shares.get(kind, "")),
             weights.get(kind),
             spent[kind],
             100 * spent[kind] / whole if whole else 0.0,
