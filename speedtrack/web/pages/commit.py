@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, Subquery, Value, Window
+from django.db.models import Count, Exists, F, FilteredRelation, IntegerField, OuterRef, Q, Subquery, Value, Window
 from django.http import Http404
 
 from speedtrack.alerts import lines
@@ -317,17 +317,23 @@ def results_on(machine: MeasuringMachine, place: BranchPlace) -> list[SeriesResu
     """The results of one machine."""
     measured = lines.point_measurements().filter(commit=place.commit).values("series")
     series = Series.objects.filter(pk__in=measured, machine=machine.pk)
-    rows = list(series.values_list("pk", "benchmark__name", "metric", "undetected_since"))
+    stored = FilteredRelation("comparisons", condition=Q(comparisons__commit=place.commit))
+    columns = ["pk", "benchmark__name", "metric", "undetected_since"]
+    columns += [f"stored__{field}" for field in StoredComparison._fields]
+    rows = list(series.annotate(stored=stored).values_list(*columns))
     ids = [pk for pk, *_ in rows]
     here = {p.series_id: p for p in lines.points(ids, place.branch, place.number, place.number)}
-    stored = CommitComparison.objects.filter(commit=place.commit, series__in=ids)
-    compared = {pk: StoredComparison(*found) for pk, *found in stored.values_list("series", *StoredComparison._fields)}
     marks = {cp.series_id: cp for cp in place.points if cp.commit_id == place.commit.pk}
     return [
-        SeriesResult(pk, name, METRICS[metric], here[pk], compared.get(pk), since is None, marks.get(pk))
-        for pk, name, metric, since in rows
+        SeriesResult(pk, name, METRICS[metric], here[pk], compared_by(found), since is None, marks.get(pk))
+        for pk, name, metric, since, *found in rows
         if pk in here
     ]
+
+
+def compared_by(found: list[Any]) -> StoredComparison | None:
+    """The comparison with these columns; None where there is none, so that all are null."""
+    return None if found[0] is None else StoredComparison(*found)
 
 
 def machine_results(machine: str, results: list[SeriesResult], asked: str | None) -> MachineResults:

@@ -71,12 +71,12 @@ class EnvironmentEra:
 class TimeShare(NamedTuple):
     """The share of a kind of work.
 
-    ``entered``: as people set it; ``percent``: as it counts; None if the kind shares with the pushes.
+    ``entered``: as a form holds it; ``percent``: as it counts; None if the kind shares with the pushes.
     """
 
     kind: str
     words: str
-    entered: int | None
+    entered: str
     percent: float | None
     seconds: float
     percent_lately: float
@@ -185,7 +185,7 @@ def shares_of(machine: Machine) -> list[TimeShare]:
         TimeShare(
             kind,
             words,
-            machine.shares.get(kind),
+            str(machine.shares.get(kind, "")),
             weights.get(kind),
             spent[kind],
             100 * spent[kind] / whole if whole else 0.0,

@@ -1,6 +1,6 @@
 """The members of a project, and the invitations that are open."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from django.http import Http404, QueryDict
 
@@ -8,19 +8,12 @@ from speedtrack.accounts.invitations import DAYS, MOST_DAYS, MOST_USES, open_one
 from speedtrack.accounts.models import Invitation, Membership, Role
 from speedtrack.projects.models import Project
 
-ROLES = {
-    Role.READER: "sees it, where it is private",
-    Role.TRIAGER: "also decides on alerts, mutes and annotates",
-    Role.MAINTAINER: "also measures, and changes settings, policies, webhooks and channels",
-    Role.OWNER: "also admits members, makes it private or public, and untracks it",
-}
-
 
 @dataclass(frozen=True)
 class MembersPage:
     members: list[Membership]
     invitations: list[Invitation]
-    roles: dict[Role, str] = field(default_factory=lambda: ROLES)
+    roles: tuple[Role, ...] = tuple(Role)
     days: int = DAYS
     most_days: int = MOST_DAYS
     most_uses: int = MOST_USES

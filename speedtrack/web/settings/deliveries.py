@@ -26,6 +26,7 @@ def list_deliveries(request: HttpRequest, slug: str) -> HttpResponse:
             return redirect("deliveries", slug=project.slug)
     context = {"project": project, "page": page.load(project, request.GET)}
     context |= {"selected": numbers_of(request.POST), "days": request.POST.get("days", "30")[:5]}
+    context["sure"] = bool(request.POST.get("sure"))
     return render(request, "web/deliveries.html", context)
 
 

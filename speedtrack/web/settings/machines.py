@@ -1,7 +1,7 @@
 """Add machines, replace their tokens, pause, retire and return them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from django.conf import settings
@@ -133,9 +133,21 @@ def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse
     try:
         if do_or_preview(request, partial(ACTIONS[action], machine, request.user, request.POST)):
             note(request, f"machine.{action}", name)
+            return redirect("machine", name=name)
     except REFUSED as e:
         messages.error(request, f"Not done: {plain_words(e)}.")
+    if request.POST.keys() - {"csrfmiddlewaretoken", "preview"}:
+        return still_entered(request, name)
     return redirect("machine", name=name)
+
+
+def still_entered(request: HttpRequest, name: str) -> HttpResponse:
+    """The page of a machine, its forms with what was entered: nothing of it was done yet."""
+    page = machine_page.load(name, access_of(request))
+    if "windows" in request.POST:
+        shares = [one._replace(entered=request.POST.get(f"share-{one.kind}", "")) for one in page.shares]
+        page = replace(page, shares=shares)
+    return render(request, "web/machine.html", {"page": page, "machine": page.machine, "entered": request.POST})
 
 
 @require_POST
@@ -150,9 +162,10 @@ def plan_time(request: HttpRequest, name: str) -> HttpResponse:
         shares = shares_of(request.POST)
         if done := do_or_preview(request, partial(set_time, machine, texts, zone, shares, request.user)):
             note(request, "machine.plan", f"{name}: {done}")
+            return redirect("machine", name=name)
     except (BadWindow, BadShares, machines.NotPossible) as e:
         messages.error(request, f"Nothing was changed: {e}.")
-    return redirect("machine", name=name)
+    return still_entered(request, name)
 
 
 @transaction.atomic

@@ -24,9 +24,11 @@ def list_members(request: HttpRequest, slug: str) -> HttpResponse:
     return members_page(request, scope.project_or_404(slug))
 
 
-def members_page(request: HttpRequest, project: Project, link: str = "") -> HttpResponse:
-    """``link``: of a new invitation; it is shown this once."""
-    context = {"project": project, "page": page.load(project), "link": link}
+def members_page(
+    request: HttpRequest, project: Project, made: Invitation | None = None, link: str = ""
+) -> HttpResponse:
+    """``link``: of the invitation that was ``made``; it is shown this once."""
+    context = {"project": project, "page": page.load(project), "made": made, "link": link}
     response = render(request, "web/members.html", context)
     response["Cache-Control"] = "no-store"
     return response
@@ -76,7 +78,7 @@ def make_invitation(request: HttpRequest, slug: str) -> HttpResponse:
         return redirect("members", slug=slug)
     about: dict[str, tuple[object, object]] = {"role": (None, role), "days": (None, days), "uses": (None, uses)}
     note(request, "invitation.make", f"invitation {made.pk}", project, about)
-    return members_page(request, project, request.build_absolute_uri(reverse("invitation", args=[code])))
+    return members_page(request, project, made, request.build_absolute_uri(reverse("invitation", args=[code])))
 
 
 def number_in(form: QueryDict, key: str) -> int:
@@ -112,8 +114,9 @@ def invitation(request: HttpRequest, code: str) -> HttpResponse:
         return closed_page(request, str(e), 404 if isinstance(e, invitations.Unknown) else 410)
     if not request.user.is_authenticated:
         request.session[signup.INVITATION] = code  # whoever is invited may make an account
-    may_sign_up = signup.is_open(request)
-    return render(request, "web/invitation.html", {"invitation": found, "may_sign_up": may_sign_up})
+    role = found.project.memberships.filter(user=request.user.pk).values_list("role", flat=True).first()
+    context = {"invitation": found, "may_sign_up": signup.is_open(request), "role": role}
+    return render(request, "web/invitation.html", context)
 
 
 def accept(request: HttpRequest, found: Invitation) -> HttpResponse:

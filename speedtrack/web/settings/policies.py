@@ -23,7 +23,8 @@ def list_policies(request: HttpRequest, slug: str) -> HttpResponse:
     form = page.PolicyForm(project, request.POST or None, rules.wanted_now(project, branches))
     if form.is_valid():
         try:
-            is_end, named = bool(request.POST.get("remove")), form.wanted().branches or "all other branches"
+            is_end = bool(request.POST.get("remove")) or request.POST.get("preview") == "remove"
+            named = form.wanted().branches or "all other branches"
             if is_end:
                 is_done = do_or_preview(request, lambda: rules.remove_policy(project, form.wanted().branches))
             else:

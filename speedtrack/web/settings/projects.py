@@ -100,12 +100,9 @@ def project_settings(request: HttpRequest, slug: str) -> HttpResponse:
     return settings_page(request, project, form)
 
 
-def settings_page(
-    request: HttpRequest, project: Project, form: ProjectForm, secret: str = "", access: AccessForm | None = None
-) -> HttpResponse:
-    """``secret``: of the webhook; it is shown this once."""
-    context = {"project": project, "form": form, "page": page.load(project), "secret": secret}
-    context["access"] = access or AccessForm(None)
+def settings_page(request: HttpRequest, project: Project, form: ProjectForm, **more: object) -> HttpResponse:
+    """``more``: the ``access`` form; the ``secret``, which is shown this once; what was ``entered`` to replace it."""
+    context = {"project": project, "form": form, "page": page.load(project), "access": AccessForm(None)} | more
     response = render(request, "web/project_settings.html", context)
     response["Cache-Control"] = "no-store"
     return response
@@ -126,14 +123,15 @@ def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
             raise hooks.UnfitSecret("give a number of days")
         made: list[str] = []
         done = do_or_preview(request, lambda: replace_secret(project, int(days), given, made))
-        if done:
-            note(request, "hook.rotate", project, project, {"days": (None, int(days))})
+        if not done:
+            return settings_page(request, project, ProjectForm(project, None), entered=request.POST)
+        note(request, "hook.rotate", project, project, {"days": (None, int(days))})
     except hooks.UnfitSecret as e:
         messages.error(request, f"Not changed: {e}.")
+        return settings_page(request, project, ProjectForm(project, None), entered=request.POST)
+    if given:
         return redirect("project-settings", slug=slug)
-    if given or not done:
-        return redirect("project-settings", slug=slug)
-    return settings_page(request, project, ProjectForm(project, None), made[-1])
+    return settings_page(request, project, ProjectForm(project, None), secret=made[-1])
 
 
 def replace_secret(project: Project, days: int, given: str, made: list[str]) -> str:
@@ -151,22 +149,21 @@ def untrack(request: HttpRequest, slug: str) -> HttpResponse:
     """Say what untracking keeps and ends, and do it once the name is typed."""
     project = scope.project_or_404(slug)
     error = ""
-    if request.method == "POST":
-        if request.POST.get("slug", "").strip() == project.slug:
-            if request.POST.get("preview"):
-                do_or_preview(request, lambda: f"{changing.untrack(project)} waiting runs would be cancelled")
-                return redirect("project-untrack", slug=slug)
-            cancelled = changing.untrack(project)
-            note(request, "project.untrack", project, project)
-            again = f"{reverse('project-settings', args=[slug])}"
-            messages.success(
-                request,
-                f"{project.name} is no longer tracked; {cancelled} waiting runs were cancelled. "
-                f"“Track again” at {again} undoes it.",
-            )
-            return redirect("settings")
+    if request.method == "POST" and request.POST.get("slug", "").strip() != project.slug:
         error = f"Not untracked: type {project.slug}, exactly."
-    context = {"project": project, "page": page.load(project), "error": error}
+    elif request.POST.get("preview"):
+        do_or_preview(request, lambda: f"{changing.untrack(project)} waiting runs would be cancelled")
+    elif request.method == "POST":
+        cancelled = changing.untrack(project)
+        note(request, "project.untrack", project, project)
+        again = f"{reverse('project-settings', args=[slug])}"
+        messages.success(
+            request,
+            f"{project.name} is no longer tracked; {cancelled} waiting runs were cancelled. "
+            f"“Track again” at {again} undoes it.",
+        )
+        return redirect("settings")
+    context = {"project": project, "page": page.load(project), "error": error, "entered": request.POST}
     return render(request, "web/untrack.html", context)
 
 

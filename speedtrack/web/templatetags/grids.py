@@ -14,7 +14,7 @@ from speedtrack.web.drawing.sparkline import ROW, Sparkline
 from speedtrack.web.pages.home import Card, Trend
 from speedtrack.web.pages.project.columns import GridColumn
 from speedtrack.web.pages.project.grid import BenchmarkRow, Cell, Grid
-from speedtrack.web.pages.releasepoints import Ratio
+from speedtrack.web.pages.releasepoints import MeasuredRelease, Ratio
 from speedtrack.web.scope import Scope
 
 register = template.Library()
@@ -23,9 +23,20 @@ SIGNS = {"worse": "▼ ", "better": "▲ ", "same": ""}
 
 
 @register.simple_tag
-def commit_columns(grid: Grid, scope: Scope) -> SafeString:
-    """The heads of the columns of commits: sha, tags, and whether the environment changed."""
-    return mark_safe("".join(commit_column(grid, scope, column) for column in grid.commits))  # noqa: S308 - escaped
+def grid_columns(grid: Grid, scope: Scope) -> SafeString:
+    """The heads of the columns: those of releases, then of commits: sha, tags, and whether the environment changed."""
+    heads = [release_column(scope, one) for one in grid.releases]
+    heads += [commit_column(grid, scope, column) for column in grid.commits]
+    return mark_safe("".join(heads))  # noqa: S308 - escaped
+
+
+def release_column(scope: Scope, release: MeasuredRelease) -> SafeString:
+    return format_html(
+        '<th scope="col" class="commit release"><a href="{}" title="Release {}"><b>{}</b></a></th>',
+        commit_path(scope.project.slug, release.sha),
+        release.tag,
+        release.tag,
+    )
 
 
 def commit_column(grid: Grid, scope: Scope, column: GridColumn) -> SafeString:
@@ -71,6 +82,7 @@ def grid_row(grid: Grid, metric: Metric, row: BenchmarkRow, query: str, marked: 
         f'<td class="number">{newest_value(metric, row)}</td>'
         f"{since_cell(row.since) if grid.release else ''}"
         f'<td class="trend"><a href="{address}" aria-label="Timeline of {name}">{spark}</a></td>'
+        f"{cells_of(row.release_cells, dict.fromkeys(range(len(grid.releases)), ' release'))}"
         f"{cells_of(row.cells, marked)}</tr>"
     )
 

@@ -111,7 +111,9 @@ def test_old_calls_are_deleted_once_that_is_confirmed(ada: Client, kvd: World) -
     assert "number of days" in act(ada, "purge", days="-1", sure="yes")
     asked = act(ada, "purge", days="0", preview="yes")
     assert "Nothing was done. It would be: 1 deliveries and 0 counts" in asked and "no run would be queued" in asked
-    assert 'value="0"' in asked and "number of days" in act(ada, "purge", days="-1", preview="yes")
+    assert 'value="0"' in asked and "checked" not in asked
+    assert "checked" in act(ada, "purge", days="0", sure="yes", preview="yes")
+    assert "number of days" in act(ada, "purge", days="-1", preview="yes")
     assert Delivery.objects.exists() and not AuditEntry.objects.exists()
     assert "1 deliveries and 0 counts" in act(ada, "purge", days="0", sure="yes")
     assert not Delivery.objects.exists()
@@ -125,6 +127,12 @@ def test_somebody_who_is_not_logged_in_does_nothing(kvd: World, client: Client) 
 
 
 def test_a_former_secret_is_shown_with_its_last_use_and_ended(ada: Client, kvd: World) -> None:
+    entered = {"days": "3", "given": "made-by-the-forge-1234", "sure": "yes"}
+    asked = html_of(ada.post("/p/kvd/settings/secret", entered | {"preview": "yes"}, follow=True))
+    assert 'value="3"' in asked and 'value="made-by-the-forge-1234"' in asked and "checked" in asked
+    refused = html_of(ada.post("/p/kvd/settings/secret", entered | {"given": "short&"}, follow=True))
+    assert "Not changed" in refused and 'value="short&amp;"' in refused and 'value="3"' in refused
+    assert "made-by-the-forge" not in html_of(ada.get("/p/kvd/settings/"))
     asked = html_of(ada.post("/p/kvd/settings/secret", {"days": "3", "preview": "yes"}, follow=True))
     assert "Nothing was done" in asked and "the former one is valid for 3 days" in asked
     assert "new secret of the webhook" not in asked and not AuditEntry.objects.exists()

@@ -101,7 +101,8 @@ def test_an_operator_chooses_the_canary_of_a_machine(client: Client, kvd: World)
     assert "Choose its canary" in html_of(client.get(PAGE))
     for wrong, why in (({"commit": "no-such"}, "no-such"), ({"benchmarks": "none"}, "none"), ({"project": "x"}, "x")):
         assert why in html_of(client.post(address, chosen | wrong, follow=True)).partition("Not done:")[2]
-    client.post(address, chosen | {"preview": "yes"})
+    asked = html_of(client.post(address, chosen | {"benchmarks": "set-p1", "preview": "yes"}, follow=True))
+    assert "Nothing was done" in asked and f'value="{kvd.shas[1]}"' in asked and 'value="set-p1"' in asked
     assert not Canary.objects.exists()
     client.post(address, chosen | {"benchmarks": "set-p1"})
     made = Canary.objects.get()

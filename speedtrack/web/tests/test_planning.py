@@ -169,7 +169,11 @@ def test_a_policy_is_made_on_its_page(ada: Client, kvd: World) -> None:
     assert "match every path" in followed(ada, "/p/kvd/policies/", **form | {"ignored_paths": "*"})
     assert "cannot be measured" in followed(ada, "/p/kvd/policies/", **form | {"every": 0})
     assert "Select a valid choice" in followed(ada, "/p/kvd/policies/", **form | {"suite": "nothing"})
+    asked = followed(ada, "/p/kvd/policies/", **form, preview="remove")
+    assert "Nothing was done" in asked and " removed" in asked and "1 run queued" in asked and "docs/**" in asked
+    assert PlanningPolicy.objects.exists() and not AuditEntry.objects.filter(action="policy.remove").exists()
     assert "removed" in followed(ada, "/p/kvd/policies/", **form, remove="yes")
+    assert "has no policy" in followed(ada, "/p/kvd/policies/", **form, preview="remove")
 
 
 def test_windows_and_shares_are_shown_and_changed_on_the_page_of_a_machine(ada: Client, kvd: World) -> None:
@@ -179,6 +183,8 @@ def test_windows_and_shares_are_shown_and_changed_on_the_page_of_a_machine(ada: 
     form = {"windows": "mon-fri 22:00-06:00\nsat 00:00-24:00", "zone": "Europe/Rome", "share-backfill": "10"}
     asked = followed(ada, address, **form, preview="yes")
     assert "Nothing was done. It would be: machine kvd-m1: it takes work in mon-fri 22:00-06:00" in asked
+    assert ">mon-fri 22:00-06:00 sat 00:00-24:00</textarea>" in asked and 'name="zone" value="Europe/Rome"' in asked
+    assert 'name="share-backfill" value="10"' in asked and '<details class="numbers" open' in asked
     assert "history 10%" in asked and (Machine.objects.get().windows, Machine.objects.get().shares) == ([], {})
     assert not AuditEntry.objects.exists()
     page = followed(ada, address, **form)
@@ -189,7 +195,9 @@ def test_windows_and_shares_are_shown_and_changed_on_the_page_of_a_machine(ada: 
         ({"share-backfill": "99"}, "at most 99"),
         ({"share-aa": "-1"}, "no number"),
     ):
-        assert why in followed(ada, address, **form | wrong)
+        refused = followed(ada, address, **form | wrong)
+        held = refused.split("Change its windows and shares")[1]
+        assert why in refused and all(f'value="{text}"' in held or f">{text}<" in held for text in wrong.values())
     assert Machine.objects.get().shares == {"backfill": 10}
 
 
@@ -217,7 +225,10 @@ def test_pausing_draining_and_untracking_say_what_they_would_do(ada: Client, kvd
     assert "Nothing was done" in followed(ada, "/settings/machines/kvd-m1/drain", preview="yes")
     assert not Machine.objects.get().paused
     assert "2 waiting runs taken from the queue" in said("untrack", "kvd", "--dry-run")
-    assert "2 waiting runs taken" in followed(ada, "/p/kvd/settings/untrack/", slug="kvd", preview="yes")
+    asked = followed(ada, "/p/kvd/settings/untrack/", slug="kvd", preview="yes")
+    assert "2 waiting runs taken" in asked and 'value="kvd"' in asked
+    retired = followed(ada, "/settings/machines/kvd-m1/retire", name="kvd-m1", preview="yes")
+    assert "Nothing was done" in retired and 'name="name" value="kvd-m1"' in retired
     assert Project.objects.get().untracked_at is None
     assert "kvd is no longer tracked; 2 waiting runs cancelled" in said("untrack", "kvd")
     with pytest.raises(CommandError, match="not tracked already"):

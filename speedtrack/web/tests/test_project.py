@@ -92,7 +92,7 @@ def test_rows_are_grouped_and_filtered_by_the_address(client: Client, kvd: World
 def test_colours_count_in_what_a_series_shows(client: Client, slow: tuple[World, Alert]) -> None:
     ChangePoint.objects.all().delete()
     jump = re.compile(
-        r'class="cell (\S+)" title="[^"]*: 6\.\d\d µs, \+20\.0% to the commit before \((\d+\.\d) × detectable'
+        r'class="cell (\S+)" title="[^"]*: 6\.\d\d µs, \+20\.0% to the one before \((\d+\.\d) × detectable'
     )
     assert [look for look, _ in jump.findall(html_of(client.get("/p/kvd/?tag=reads")))] == ["worse-2"]
     SeriesSensitivity.objects.update(visible=0.15, paired=None)
@@ -113,6 +113,74 @@ def test_the_newest_value_is_compared_with_the_last_measured_release(client: Cli
     assert len(since) == 2 and all(change == "+20.0%" for _, change in since)
     assert all("+19." in interval and "+20." in interval for interval, _ in since)
     assert re.search(rf'class="commit tagged"><a href="/p/kvd/c/{made.shas[4]}/" title="v1\.3-rc1: ', page)
+
+
+def tag(made: World, **places: int) -> None:
+    for name, place in places.items():
+        Tag.objects.create(project=made.project, name=name.replace("_", "."), sha=made.shas[place])
+
+
+def release_cells(page: str) -> list[tuple[str, str]]:
+    return re.findall(r'class="cell (\S+) release" title="([^"]*)"', page)
+
+
+def test_measured_releases_have_columns_left_of_the_commits(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    few = queries(client, "/p/kvd/")
+    assert "release" not in "".join(re.findall(r'class="(?:commit|cell)[^"]*"', html_of(client.get("/p/kvd/"))))
+    tag(made, v1_10=5, v1_2=3, v1_9=4, v2_0_beta1=7)
+    page = html_of(client.get("/p/kvd/?tag=reads"))
+    heads = re.findall(r'<th scope="col" class="(commit[^"]*)"><a href="/p/kvd/c/(\w+)/" title="([^":]*)', page)
+    assert heads[:3] == [
+        ("commit release", made.shas[place], f"Release {name}")
+        for name, place in (("v1.2", 3), ("v1.9", 4), ("v1.10", 5))
+    ]
+    assert [sha for _, sha, _ in heads[3:]] == made.shas
+    assert [look for look, _ in release_cells(page)] == ["same", "same", "worse-2"]
+    assert re.match(
+        r"v1\.10: 6\.\d\d µs, \+20\.0% to the one before \(\d+\.\d × detectable\)", release_cells(page)[2][1]
+    )
+    assert 'colspan="15"' in html_of(client.get("/p/kvd/"))
+    assert queries(client, "/p/kvd/") == few
+    found = client.get("/p/kvd.json?tag=reads").json()
+    assert [(one["tag"], one["sha"]) for one in found["releases"]] == [
+        ("v1.2", made.shas[3]),
+        ("v1.9", made.shas[4]),
+        ("v1.10", made.shas[5]),
+    ]
+    assert found["benchmarks"][0]["release_looks"] == ["same", "same", "worse-2"]
+    assert len(found["benchmarks"][0]["looks"]) == 8
+
+
+def test_only_the_newest_releases_take_the_place_of_commits(
+    client: Client, slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = slow
+    monkeypatch.setattr(grid, "RELEASES", 1)
+    monkeypatch.setattr(grid, "SHOWN", 4)
+    tag(made, v1_0=3, v2_0=5)
+    page = html_of(client.get("/p/kvd/?tag=reads"))
+    ((look, title),) = release_cells(page)
+    assert look == "worse-2" and title.startswith("v2.0: ")  # compared with one that is not shown
+    assert len(re.findall('<th scope="col" class="commit', page)) == 4
+    older = html_of(client.get(f"/p/kvd/?before={made.shas[5][:12]}"))
+    assert f"before={made.shas[5][:12]}#grid" in page
+    assert release_cells(older) == [] and len(re.findall('<th scope="col" class="commit', older)) == 4
+
+
+def test_a_release_is_compared_within_its_environment_only(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    tag(made, v1_0=3, v2_0=5, v3_0=6)
+    old = Series.objects.get(metric=CPU, benchmark__name="get-p1")
+    new = Environment.objects.create(machine=made.machines[0], digest="sha256:other", facts={})
+    later = Series.objects.create(
+        project=made.project, benchmark=old.benchmark, metric=CPU, machine=old.machine, environment=new
+    )
+    old.measurements.filter(commit__sha__in=made.shas[5:]).update(series=later)
+    Measurement.objects.filter(commit=made.commit(5), series__benchmark__name="set-p1").update(flags=["steal"])
+    cells = release_cells(html_of(client.get("/p/kvd/")))
+    assert [look for look, _ in cells] == ["same", "same", "same", "same", "unmeasured", "worse-2"]
+    assert "to the one before" not in cells[1][1] and cells[4][1] == "v2.0: no reliable value"
 
 
 def test_older_commits_are_a_page_away(client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:

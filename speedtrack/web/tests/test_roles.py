@@ -20,7 +20,7 @@ from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Machine, Run
 from speedtrack.web.requests.permissions import RULES, Need
-from speedtrack.web.tests.world import World, slowed
+from speedtrack.web.tests.world import World, html_of, slowed
 
 TRIAGER, MAINTAINER, OWNER, OPERATOR = Role.TRIAGER, Role.MAINTAINER, Role.OWNER, Need.OPERATOR
 #: What each change needs, written down a second time: whoever adds an address decides twice.
@@ -267,6 +267,9 @@ def test_an_invitation_admits_once_and_says_why_it_does_not(made: World) -> None
     made_page = owner.post("/p/kvd/members/invite", {"role": "triager", "days": "7", "uses": "1"})
     link = re.search(r"https?://[^<]+/invite/[\w-]+/", made_page.content.decode())
     assert link and made_page["Cache-Control"].startswith("no-store")
+    page = html_of(made_page)
+    assert "Whoever has it can become <strong>triager</strong> of kvd until" in page and "1 person at most" in page
+    assert 'href="/p/kvd/members/" aria-current="page"' in page and 'aria-label="Remove triager"' in page
     path = "/" + link[0].split("/", 3)[3]
     code = path.split("/")[2]
     assert code not in str(list(Invitation.objects.values())) and code not in str(list(AuditEntry.objects.values()))
@@ -287,6 +290,8 @@ def test_an_invitation_admits_once_and_says_why_it_does_not(made: World) -> None
         Invitation.objects.filter(pk=invitation.pk).update(**{field: value or "2026-01-01T00:00Z"})
         assert words in stranger.post(f"/invite/{code}/").content.decode()
     invitation, code = invitations.make(made.project, Role.READER, None, 1, 5)
+    assert "You are triager already; an invitation takes no role away" in html_of(stranger.get(f"/invite/{code}/"))
+    assert "already" not in html_of(Client().get(f"/invite/{code}/"))
     stranger.post(f"/invite/{code}/")
     assert Membership.objects.get(user__username="stranger").role == "triager", "an invitation takes no role away"
     statuses = [Client().get(f"/invite/guess-{number}/").status_code for number in range(11)]

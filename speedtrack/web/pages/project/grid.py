@@ -1,7 +1,7 @@
 """The grid of a project: benchmarks by commits, with their trends and their change since the last release."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
@@ -28,7 +28,8 @@ from speedtrack.web.pages.project.filters import GridFilters, TagChoices
 from speedtrack.web.pages.releasepoints import MeasuredRelease, Ratio, ReleaseEstimate
 from speedtrack.web.scope import Scope
 
-SHOWN = 30  # commits of the grid
+SHOWN = 30  # columns of the grid: releases, then commits
+RELEASES = 5  # of them at most
 WINDOW = 90  # commits that noise and sparklines are computed from
 
 
@@ -48,7 +49,7 @@ class BenchmarkRow:
     """The row of a benchmark.
 
     ``flags``: of its newest value. ``since``: its newest reliable value against the last release; None if the release
-    did not measure the same series.
+    did not measure the same series. ``release_cells``, ``cells``: those of the releases and of the commits of the grid.
     """
 
     benchmark: str
@@ -57,6 +58,7 @@ class BenchmarkRow:
     newest: float
     flags: list[str]
     spark: list[float | None]
+    release_cells: list[Cell]
     cells: list[Cell]
     since: Ratio | None
 
@@ -68,7 +70,8 @@ class Grid:
     ``groups``: the rows under their headings; ``measured``: commits that at least one row has a value for. ``breaks``:
     commits from which on the machine measured in another environment. ``older`` and ``newer``: where the previous and
     the next grid end (the parameter ``before``), empty if there is none. ``hidden``: the number of rows that the
-    filters leave out.
+    filters leave out. ``release``: the one that newest values are compared with; ``releases``: those that have a
+    column, the lowest version first.
     """
 
     commits: list[GridColumn]
@@ -77,6 +80,7 @@ class Grid:
     measured: frozenset[int] = frozenset()
     breaks: frozenset[int] = frozenset()
     release: MeasuredRelease | None = None
+    releases: list[MeasuredRelease] = field(default_factory=list)
     filters: GridFilters = field(default_factory=GridFilters)
     choices: TagChoices = field(default_factory=lambda: TagChoices([], []))
     hidden: int = 0
@@ -86,7 +90,7 @@ class Grid:
     @property
     def columns(self) -> int:
         """How many columns its table has."""
-        return len(self.commits) + 3 + (self.release is not None)
+        return len(self.releases) + len(self.commits) + 3 + (self.release is not None)
 
 
 class ShownSeries(NamedTuple):
@@ -114,12 +118,16 @@ class Mark(NamedTuple):
 class RowContext:
     """What the cells of one row share.
 
-    ``path``: the commits of the grid and before it, the newest WINDOW. ``detectable``: the smallest change that matters
-    and that the row's lines show; ``scale``: the unit of its values.
+    ``path``: the commits of the grid and before it, the newest WINDOW. ``commits``: those of the grid, its end.
+    ``releases``: the measured ones, the newest first; ``release``: the one that the newest value is compared with.
+    ``detectable``: the smallest change that matters and that the row's lines show; ``scale``: the unit of its values.
     """
 
     scope: Scope
     path: Sequence[GridColumn]
+    commits: Sequence[GridColumn]
+    releases: Sequence[MeasuredRelease]
+    release: MeasuredRelease | None
     gaps: dict[int, Gap]
     detectable: float
     marks: dict[int, Mark]
@@ -129,9 +137,7 @@ class RowContext:
 def load(scope: Scope, suite: Suite | None, filters: GridFilters, before: str) -> Grid:
     """The grid of a scope, without ladders; it has no rows where nothing was measured yet."""
     before = end_on(scope.branch, before)
-    path = columns_before(scope.branch, before, WINDOW + 1)
-    older = path[-SHOWN].commit.sha[:12] if len(path) > SHOWN else ""
-    path = path[-WINDOW:]
+    path = columns_before(scope.branch, before, WINDOW)
     known = shown_series(scope)
     names = list(dict.fromkeys(one.benchmark for one in known.values()))
     groups, smallest = suite_settings(scope, suite)
@@ -140,28 +146,31 @@ def load(scope: Scope, suite: Suite | None, filters: GridFilters, before: str) -
     shown = {pk: one for pk, one in known.items() if filters.admits(one.benchmark, groups[one.benchmark])}
     by_name = lines_by_benchmark(scope, shown, path)
     newest = {name: newest_line(found) for name, found in by_name.items()}
-    release = None if before else last_release(scope, newest)
-    gaps = gaps_of(scope.machine, [p.pk for p in path[-SHOWN:]]) if scope.machine and path else {}
-    marks = marks_by_benchmark(scope, path) if by_name else {}
+    releases = [] if before else measured_releases(scope, by_name)
+    release = release_of(newest.values(), releases)
+    commits = path[len(releases[:RELEASES]) - SHOWN :]
+    gaps = gaps_of(scope.machine, [p.pk for p in commits]) if scope.machine and commits else {}
+    marks = marks_by_benchmark(scope, commits) if by_name else {}
     headed: dict[str, list[BenchmarkRow]] = defaultdict(list)
     for name in [name for name in groups if name in by_name]:
         detectable = max(smallest, *(shown[line.series_id].smallest for line in by_name[name]))
         scale = numbers.unit_scale(scope.metric.unit, float(newest[name].value[-1]))
-        context = RowContext(scope, path, gaps, detectable, marks.get(name, {}), scale)
+        context = RowContext(scope, path, commits, releases, release, gaps, detectable, marks.get(name, {}), scale)
         why = shown[newest[name].series_id].why
-        headed[groups[name]].append(benchmark_row(context, name, why, by_name[name], release))
+        headed[groups[name]].append(benchmark_row(context, name, why, by_name[name]))
     return Grid(
-        path[-SHOWN:],
+        commits,
         list(headed.items()),
         gaps,
         measured=measured_commits(path, by_name),
         breaks=breaks_of(shown, path, by_name),
         release=release,
+        releases=releases[:RELEASES][::-1],
         filters=filters,
         choices=choices,
         hidden=len(names) - len({one.benchmark for one in shown.values()}),
         before=before,
-        older=older,
+        older=commits[0].commit.sha[:12] if commits and len(path) > len(commits) else "",
     )
 
 
@@ -199,14 +208,20 @@ def newest_line(found: Sequence[LineColumns]) -> LineColumns:
     return max(found, key=lambda line: (line.at[-1], line.series_id))
 
 
-def last_release(scope: Scope, newest: Mapping[str, LineColumns]) -> MeasuredRelease | None:
-    """The newest release that was measured with one of these lines."""
-    if not newest:
-        return None
+def measured_releases(scope: Scope, by_name: Mapping[str, list[LineColumns]]) -> list[MeasuredRelease]:
+    """The releases that were measured with these lines, the newest first."""
+    if not by_name:
+        return []
     branch = releasepoints.branch_of_releases(scope.branch, scope.project.default_branch)
     project = scope.project.pk
-    series = {project: [line.series_id for line in newest.values()]}
-    return next(iter(releasepoints.newest_releases(series, {project: branch})[project]), None)
+    series = {project: [line.series_id for found in by_name.values() for line in found]}
+    return releasepoints.newest_releases(series, {project: branch})[project]
+
+
+def release_of(found: Iterable[LineColumns], releases: Iterable[MeasuredRelease]) -> MeasuredRelease | None:
+    """The newest release that was measured with one of these lines."""
+    series = {line.series_id for line in found}
+    return next((one for one in releases if not series.isdisjoint(one.points)), None)
 
 
 def measured_commits(path: Sequence[GridColumn], by_name: Mapping[str, list[LineColumns]]) -> frozenset[int]:
@@ -227,10 +242,10 @@ def breaks_of(
     return frozenset(path[at].pk for last, at in pairwise(places) if newest[at] != newest[last])
 
 
-def marks_by_benchmark(scope: Scope, path: Sequence[GridColumn]) -> dict[str, dict[int, Mark]]:
+def marks_by_benchmark(scope: Scope, commits: Sequence[GridColumn]) -> dict[str, dict[int, Mark]]:
     """The change points of the shown commits: benchmark name -> commit id -> mark."""
     found = changes.change_points().filter(
-        commit__in=[p.pk for p in path[-SHOWN:]],
+        commit__in=[p.pk for p in commits],
         series__machine=scope.machine,
         series__metric=scope.metric.name,
         status__in=changes.VISIBLE,
@@ -241,25 +256,25 @@ def marks_by_benchmark(scope: Scope, path: Sequence[GridColumn]) -> dict[str, di
     return marks
 
 
-def benchmark_row(
-    context: RowContext, name: str, why: str, found: list[LineColumns], release: MeasuredRelease | None
-) -> BenchmarkRow:
+def benchmark_row(context: RowContext, name: str, why: str, found: list[LineColumns]) -> BenchmarkRow:
     """The row of a benchmark with these lines; its trend is that of the newest line."""
     newest = newest_line(found)
     by_place = dict(zip(newest.at.tolist(), newest.value.tolist(), strict=True))
     clean = {at: value for at, value in by_place.items() if at not in newest.flags}
     url = timeline_path(context.scope.project.slug, name, context.scope.metric.name)
     points = [point for line in found for point in grid_points(context, line)]
-    cells = cells_of(context, noise_of_values([*clean.values()]), points)
+    noise = noise_of_values([*clean.values()])
+    cells = release_cells(context, noise, found), cells_of(context, noise, points)
     spark = [clean.get(at) for at in range(len(context.path))]
-    since = since_release(context, newest, release)
+    since = since_release(context, newest)
     flags = newest.flags.get(int(newest.at[-1]), [])
-    return BenchmarkRow(name, why, url, float(newest.value[-1]), flags, spark, cells, since)
+    return BenchmarkRow(name, why, url, float(newest.value[-1]), flags, spark, *cells, since)
 
 
-def since_release(context: RowContext, newest: LineColumns, release: MeasuredRelease | None) -> Ratio | None:
+def since_release(context: RowContext, newest: LineColumns) -> Ratio | None:
     """The newest clean value of a line against that of the release; None if the release has none."""
     clean = [place for place, at in enumerate(newest.at.tolist()) if at not in newest.flags]
+    release = context.release
     if release is None or not clean or newest.series_id not in release.points:
         return None
     now = ReleaseEstimate(*(float(column[clean[-1]]) for column in (newest.value, newest.low, newest.high)))
@@ -269,7 +284,7 @@ def since_release(context: RowContext, newest: LineColumns, release: MeasuredRel
 
 def grid_points(context: RowContext, line: LineColumns) -> list[LinePoint]:
     """The points of a line in the grid, and the last clean point before them, which the first one is compared with."""
-    begin = int(np.searchsorted(line.at, len(context.path) - SHOWN))
+    begin = int(np.searchsorted(line.at, len(context.path) - len(context.commits)))
     before = [i for i in range(begin) if int(line.at[i]) not in line.flags][-1:]
     shown = line.chosen([*before, *range(begin, len(line.at))])
     columns = (column.tolist() for column in (shown.at, shown.value, shown.low, shown.high, shown.n))
@@ -279,15 +294,36 @@ def grid_points(context: RowContext, line: LineColumns) -> list[LinePoint]:
     ]
 
 
+def release_cells(context: RowContext, noise: float, found: list[LineColumns]) -> list[Cell]:
+    """The cells of the releases; the first is compared with the release before it, which has no column."""
+    releases = context.releases[: RELEASES + 1][::-1]
+    series = sorted(line.series_id for line in found)
+    points = [
+        LinePoint(pk, at, at, 0, *one.points[pk], 0, [])
+        for at, one in enumerate(releases)
+        for pk in series
+        if pk in one.points
+    ]
+    by_place = {point.commit_id: point for point in points}
+    grades = grades_of(context, noise, points)
+    cells = [
+        measured_cell(context, one.tag, by_place[at], grades.get(at), None)
+        if at in by_place
+        else Cell("unmeasured", "", f"{one.tag}: no reliable value")
+        for at, one in enumerate(releases)
+    ]
+    return cells[-RELEASES:]
+
+
 def cells_of(context: RowContext, noise: float, points: list[LinePoint]) -> list[Cell]:
     points.sort(key=attrgetter("position", "series_id"))
     by_commit = {p.commit_id: p for p in points}
     grades = grades_of(context, noise, points)
     cells = []
-    for placed in context.path[-SHOWN:]:
+    for placed in context.commits:
         key = placed.pk
         if point := by_commit.get(key):
-            cells.append(measured_cell(context, placed, point, grades.get(key), context.marks.get(key)))
+            cells.append(measured_cell(context, placed.short, point, grades.get(key), context.marks.get(key)))
         else:
             cells.append(gap_cell(placed, context.gaps.get(key, UNMEASURED)))
     return cells
@@ -307,14 +343,12 @@ def grades_of(context: RowContext, noise: float, points: list[LinePoint]) -> dic
     return found
 
 
-def measured_cell(
-    context: RowContext, placed: GridColumn, point: LinePoint, graded: Grade | None, mark: Mark | None
-) -> Cell:
+def measured_cell(context: RowContext, name: str, point: LinePoint, graded: Grade | None, mark: Mark | None) -> Cell:
     metric = context.scope.metric
-    title = f"{placed.short}: {context.scale.text(point.value)}"
+    title = f"{name}: {context.scale.text(point.value)}"
     look = "same"
     if graded:
-        title += f", {numbers.change(graded.ratio)} to the commit before"
+        title += f", {numbers.change(graded.ratio)} to the one before"
         if level := graded.level:
             look = f"{'worse' if graded.worse else 'better'}-{level}"
             title += f" ({graded.units:.1f} × detectable)"

@@ -103,6 +103,7 @@ def project_document(page: ProjectPage) -> dict[str, Any]:
         "metric": scope.metric.name,
         "unit": scope.metric.unit,
         "release": grid.release.tag if grid.release else None,
+        "releases": [{"tag": one.tag, "sha": one.sha} for one in grid.releases],
         "commits": [
             {"sha": one.commit.sha, "tags": list(one.tags), "new_environment": one.pk in grid.breaks}
             for one in grid.commits
@@ -114,6 +115,7 @@ def project_document(page: ProjectPage) -> dict[str, Any]:
                 "newest": row.newest,
                 "flags": row.flags,
                 "since_release": row.since._asdict() if row.since else None,
+                "release_looks": [cell.look for cell in row.release_cells],
                 "looks": [cell.look for cell in row.cells],
             }
             for group, rows in grid.groups
