@@ -8,7 +8,7 @@ from pydantic import Field
 from speedtrack.alerts import counts
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute
 from speedtrack.alerts.triage import CHOICES
-from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
+from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time, Whole
 
 
 class ChangePointDocument(Document):
@@ -228,4 +228,4 @@ class MuteOrder(Order):
     metric: Sent = Field("", max_length=60, description="empty: all of the benchmark")
     machine: Sent | None = Field(None, max_length=50, description="null: all")
     reason: Sent = Field(min_length=1, max_length=2000, examples=["The rack is being moved."])
-    days: int = Field(ge=1, le=365, description="for how long", examples=[7])
+    days: Whole = Field(ge=1, le=365, description="for how long", examples=[7])

@@ -51,3 +51,15 @@ def storable(text: str) -> str:
 
 Sent = Annotated[str, BeforeValidator(lambda text: storable(text) if isinstance(text, str) else text)]
 Id = Annotated[int, Field(ge=1, le=LARGEST_ID)]
+
+
+def number(value: object) -> object:
+    """Raises ValueError for what pydantic would make a number of, though JSON has numbers of its own."""
+    if isinstance(value, str | bool):
+        raise ValueError("give a number such as 5, without quotes: a text or true is none")
+    return value
+
+
+NotText = BeforeValidator(number)  #: after limits, where the number is a part of the field's type
+Whole = Annotated[int, NotText]  #: in a body
+WholeId = Annotated[Id, NotText]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from speedtrack.api.v1.documents.common import Document, Id, Sent, Text, Time, Tried
+from speedtrack.api.v1.documents.common import Document, NotText, Sent, Text, Time, Tried, Whole, WholeId
 from speedtrack.projects import hooks
 from speedtrack.projects.models import Delivery
 from speedtrack.runs.models import PlanningPolicy
@@ -63,7 +63,7 @@ class WindowsOrder(Tried):
 class SharesOrder(Tried):
     """What the time of a machine is for."""
 
-    shares: dict[str, Annotated[int, Field(ge=0, le=99)]] = Field(
+    shares: dict[str, Annotated[int, Field(ge=0, le=99), NotText]] = Field(
         max_length=10,
         description="percent by kind of work: `settling`, `pulls`, `backfill`, `aa`; the rest is for pushes; empty: as "
         "the server's settings say",
@@ -74,19 +74,19 @@ class SharesOrder(Tried):
 class RotateOrder(Tried):
     """A new secret for a webhook."""
 
-    days: int = Field(hooks.FORMER_DAYS, ge=0, le=hooks.MOST_DAYS, description="for which the former one stays valid")
+    days: Whole = Field(hooks.FORMER_DAYS, ge=0, le=hooks.MOST_DAYS, description="for which the former one stays valid")
 
 
 class ReplayOrder(Tried):
     """Which calls are taken as if they had just arrived."""
 
-    deliveries: list[Id] = Field(min_length=1, max_length=1000, description="their ids", examples=[[1]])
+    deliveries: list[WholeId] = Field(min_length=1, max_length=1000, description="their ids", examples=[[1]])
 
 
 class PurgeOrder(Tried):
     """Which calls are deleted."""
 
-    older_than_days: int = Field(ge=0, le=36_500, examples=[90])
+    older_than_days: Whole = Field(ge=0, le=36_500, examples=[90])
     status: Annotated[str, Field(pattern="^(processed|ignored|)$", description="only these; empty: all")] = ""
 
 
@@ -94,8 +94,10 @@ class PolicyOrder(Tried):
     """A planning policy of the branches that match a pattern; the defaults measure every commit."""
 
     branches: Sent = Field("", max_length=200, description="such as `8.*`; empty: all that no other policy names")
-    every: int = Field(1, ge=1, le=1_000_000, description="one commit in so many")
-    most_waiting: int | None = Field(None, ge=1, le=1_000_000, description="commits that wait at most; null: no limit")
+    every: Whole = Field(1, ge=1, le=1_000_000, description="one commit in so many")
+    most_waiting: Annotated[int, Field(ge=1, le=1_000_000), NotText] | None = Field(
+        None, description="commits that wait at most; null: no limit"
+    )
     fills_gaps: bool = Field(False, description="measure what `every` leaves out while a machine is idle")
     ignored_paths: list[Sent] = Field(
         [], max_length=100, description="patterns as in .gitignore", examples=[["docs/**"]]

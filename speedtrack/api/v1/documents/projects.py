@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
-from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time, Tried
+from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time, Tried, Whole
 from speedtrack.projects.models import Annotation, Branch, Commit, Project, PullRequest, Tag
 from speedtrack.projects.releases import version_of
 from speedtrack.runs.changing import MOST_FIRST
@@ -77,7 +77,7 @@ class TrackOrder(Tried):
         description="null: the last part of the address",
         examples=["valkey"],
     )
-    last: int = Field(10, ge=0, le=MOST_FIRST, description="how many of its newest commits are measured now")
+    last: Whole = Field(10, ge=0, le=MOST_FIRST, description="how many of its newest commits are measured now")
 
 
 class BranchDocument(Document):

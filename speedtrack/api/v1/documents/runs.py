@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from speedtrack.api.v1.documents.common import Document, Sent, Text, Time, Tried
+from speedtrack.api.v1.documents.common import Document, Sent, Text, Time, Tried, Whole, WholeId
 from speedtrack.runs.models import Attempt, Build, Run, RunEvent
 
 MOST_COMMITS = 200
@@ -226,8 +226,8 @@ class RunsOrder(Tried):
         max_length=100,
         description="a pattern of tags, such as `7.*`: of those that match, the newest patch of each minor version",
     )
-    pull_request: int | None = Field(
-        None, ge=1, le=2**63 - 1, description="its head, in pairs against the merge base; this approves the head"
+    pull_request: WholeId | None = Field(
+        None, description="its head, in pairs against the merge base; this approves the head"
     )
     head: Sent | None = Field(
         None, max_length=64, description="with `pull_request`: the head that is approved; if it is another one now, 409"
@@ -235,7 +235,7 @@ class RunsOrder(Tried):
     benchmarks: list[Sent] = Field([], max_length=100, description="only these, or rungs of these ladders")
     extended: bool = Field(False, description="with the extended benchmarks of the suite")
     machine: Sent | None = Field(None, max_length=50, description="only on this one; null: on those of the project")
-    every: int = Field(1, ge=1, le=1_000_000, description="of a range each n-th commit, counted from the newest")
+    every: Whole = Field(1, ge=1, le=1_000_000, description="of a range each n-th commit, counted from the newest")
     halves: bool = Field(False, description="of a range first both ends, then the middle, then the quarters ...")
     reason: Sent = Field("", max_length=500, description="for the audit log", examples=["before the release"])
 

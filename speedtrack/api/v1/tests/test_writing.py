@@ -286,6 +286,33 @@ def test_an_operator_tracks_a_repository(kvd: World) -> None:
     assert actions() == ["project.track"]
 
 
+def test_numbers_are_numbers(kvd: World) -> None:
+    """Neither texts nor true and false, wherever a body states one, also in lists and objects."""
+    User.objects.create_superuser("olga")
+    operator = program("olga")
+    asked = {
+        "projects": ({"repository": kvd.project.url, "suite": "tiny", "name": "again"}, {"last": 5}),
+        "projects/kvd/runs": ({"range": "main"}, {"every": 1}),
+        "projects/kvd/deliveries/replay": ({}, {"deliveries": [5]}),
+        "projects/kvd/deliveries/purge": ({}, {"older_than_days": 5}),
+        "projects/kvd/hook/rotate": ({}, {"days": 5}),
+    }
+    for path, (rest, right) in asked.items():
+        (field, value) = next(iter(right.items()))
+        for wrong in ("5", True, "5 ", ""):
+            given = [wrong] if isinstance(value, list) else wrong
+            problem = operator.refused("POST", path, rest | {field: given, "dry_run": True})
+            pointer = f"/{field}/0" if isinstance(value, list) else f"/{field}"
+            assert (problem["status"], problem["errors"][0]["pointer"]) == (422, pointer), (path, wrong)
+            assert "give a number such as 5" in problem["detail"]
+    for wrong in ("20", False):
+        order = {"shares": {"backfill": wrong}, "dry_run": True}
+        assert operator.refused("PUT", "machines/kvd-m1/shares", order)["status"] == 422
+        order = {"branches": "8.*", "most_waiting": wrong, "dry_run": True}
+        assert operator.refused("PUT", "projects/kvd/policies", order)["status"] == 422
+    assert operator.write("POST", "projects/kvd/runs", {"range": "main", "every": 1.0, "dry_run": True})["dry_run"]
+
+
 def test_a_file_of_a_tool(kvd: World) -> None:
     """It is read by the server; what it does not say, the caller does; nothing of it is stored by halves."""
     maintainer = program("ada", project=kvd.project, role=Role.MAINTAINER)
