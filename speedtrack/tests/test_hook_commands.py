@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.tests import builders
@@ -32,7 +33,10 @@ def call(project: Project, number: int, event: str = "push") -> int:
 
 def test_a_secret_is_rotated_shown_once_and_ended(project: Project) -> None:
     old = project.hook_secret.reveal()
-    assert "would get a new secret" in manage("hook", "rotate", "kvd", "--dry-run")
+    tried = manage("hook", "rotate", "kvd", "--dry-run")
+    assert "Nothing was done. It would be: kvd has a new secret" in tried and "shown again" not in tried
+    with pytest.raises(CommandError, match="0 to 90 days"):
+        manage("hook", "rotate", "kvd", "--days", "91", "--dry-run")
     assert Project.objects.get().hook_secret.reveal() == old
     said = manage("hook", "rotate", "kvd", "--days", "2")
     new = Project.objects.get().hook_secret.reveal()
@@ -80,7 +84,13 @@ def test_calls_are_listed_replayed_and_deleted(project: Project) -> None:
     assert [int(line.split()[0]) for line in listed] == [ping, second, first]
     assert "github" in listed[0] and "a test call" in listed[0] and "main pushed to" in listed[1]
     assert len(manage("delivery", "list", "kvd", "--status", "ignored").splitlines()) == 1
-    assert "2 deliveries would be replayed" in manage("delivery", "replay", "kvd", "--last", "2", "--dry-run")
+    tried = manage("delivery", "replay", "kvd", "--last", "2", "--dry-run")
+    assert "Nothing was done. It would be: 2 deliveries replayed" in tried
+    assert not Delivery.objects.filter(status="received").exists()
+    Project.objects.update(untracked_at=timezone.now())
+    with pytest.raises(CommandError, match="is not tracked"):
+        manage("delivery", "replay", "kvd", "--last", "2", "--dry-run")
+    Project.objects.update(untracked_at=None)
     assert not Delivery.objects.filter(status="received").exists()
     assert "1 deliveries replayed" in manage("delivery", "replay", "kvd", str(first))
     assert Project.objects.with_deliveries().exists()

@@ -60,5 +60,6 @@ def number(value: object) -> object:
     return value
 
 
-Whole = Annotated[int, BeforeValidator(number)]  #: in a body
-WholeId = Annotated[Id, BeforeValidator(number)]
+NotText = BeforeValidator(number)  #: after limits, where the number is a part of the field's type
+Whole = Annotated[int, NotText]  #: in a body
+WholeId = Annotated[Id, NotText]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from speedtrack.api.v1.documents.common import Document, Sent, Text, Time, Tried, Whole, WholeId
+from speedtrack.api.v1.documents.common import Document, NotText, Sent, Text, Time, Tried, Whole, WholeId
 from speedtrack.projects import hooks
 from speedtrack.projects.models import Delivery
 from speedtrack.runs.models import PlanningPolicy
@@ -63,7 +63,7 @@ class WindowsOrder(Tried):
 class SharesOrder(Tried):
     """What the time of a machine is for."""
 
-    shares: dict[str, Annotated[Whole, Field(ge=0, le=99)]] = Field(
+    shares: dict[str, Annotated[int, Field(ge=0, le=99), NotText]] = Field(
         max_length=10,
         description="percent by kind of work: `settling`, `pulls`, `backfill`, `aa`; the rest is for pushes; empty: as "
         "the server's settings say",
@@ -95,8 +95,8 @@ class PolicyOrder(Tried):
 
     branches: Sent = Field("", max_length=200, description="such as `8.*`; empty: all that no other policy names")
     every: Whole = Field(1, ge=1, le=1_000_000, description="one commit in so many")
-    most_waiting: Whole | None = Field(
-        None, ge=1, le=1_000_000, description="commits that wait at most; null: no limit"
+    most_waiting: Annotated[int, Field(ge=1, le=1_000_000), NotText] | None = Field(
+        None, description="commits that wait at most; null: no limit"
     )
     fills_gaps: bool = Field(False, description="measure what `every` leaves out while a machine is idle")
     ignored_paths: list[Sent] = Field(

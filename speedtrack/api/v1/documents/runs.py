@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from speedtrack.api.v1.documents.common import Document, Sent, Text, Time, Tried, Whole
+from speedtrack.api.v1.documents.common import Document, Sent, Text, Time, Tried, Whole, WholeId
 from speedtrack.runs.models import Attempt, Build, Run, RunEvent
 
 MOST_COMMITS = 200
@@ -226,8 +226,8 @@ class RunsOrder(Tried):
         max_length=100,
         description="a pattern of tags, such as `7.*`: of those that match, the newest patch of each minor version",
     )
-    pull_request: Whole | None = Field(
-        None, ge=1, le=2**63 - 1, description="its head, in pairs against the merge base; this approves the head"
+    pull_request: WholeId | None = Field(
+        None, description="its head, in pairs against the merge base; this approves the head"
     )
     head: Sent | None = Field(
         None, max_length=64, description="with `pull_request`: the head that is approved; if it is another one now, 409"

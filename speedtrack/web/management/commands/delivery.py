@@ -11,6 +11,7 @@ from speedtrack.projects import deliveries
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.runs import tracking
 from speedtrack.web.management.plaincommand import PlainCommand
+from speedtrack.web.management.tried import said
 
 LINE = "{:>8}  {:19}  {:12}  {:9}  {:>10,}  {}"
 LISTED = 20
@@ -56,10 +57,11 @@ def list_lines(project: Project, options: dict[str, Any]) -> Iterator[str]:
 
 def replay(project: Project, options: dict[str, Any]) -> Iterator[str]:
     rows = selected(project, options)
-    if options["dry_run"]:
-        yield f"{rows.count()} deliveries would be replayed"
-        return
-    yield f"{deliveries.replay(project, rows)} deliveries replayed: the repository is looked at within seconds"
+
+    def take_again() -> str:
+        return f"{deliveries.replay(project, rows)} deliveries replayed: the repository is looked at within seconds"
+
+    yield said(take_again, options["dry_run"])
 
 
 def selected(project: Project, options: dict[str, Any]) -> "QuerySet[Delivery]":

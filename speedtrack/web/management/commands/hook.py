@@ -12,6 +12,7 @@ from speedtrack.projects.models import Project
 from speedtrack.runs import changing, tracking
 from speedtrack.sealed import KeyLost
 from speedtrack.web.management.plaincommand import PlainCommand
+from speedtrack.web.management.tried import said
 
 Options = dict[str, Any]
 
@@ -34,11 +35,14 @@ def rotate(project: Project, options: Options) -> str:
         raise CommandError("nothing was read: write the secret to the standard input")
     days = options["days"]
     former = f"the former one is valid for {days} days" if days else "the former one is refused"
-    if options["dry_run"]:
-        return f"{project.slug} would get a new secret; {former} from then on"
-    secret = hooks.rotate(project, days, given)
-    shown = "" if given else f"; it is not shown again:\n{secret}"
-    return f"{project.slug} has a new secret, {former}{shown}"
+    made: list[str] = []
+
+    def replace() -> str:
+        made.append(hooks.rotate(project, days, given))
+        return f"{project.slug} has a new secret, {former}"
+
+    done = said(replace, options["dry_run"])
+    return done if given or options["dry_run"] else f"{done}; it is not shown again:\n{made[0]}"
 
 
 def end(project: Project, options: Options) -> str:
