@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 
 from speedtrack.alerts.models import Alert
-from speedtrack.web.tests.world import World, slowed, world
+from speedtrack.web.tests.world import World, measured_world, slowed
 
 
 @pytest.fixture
 def kvd(db: None, settings: Any, tmp_path: Path) -> World:
     """Four measured commits."""
-    made = world(settings, tmp_path)
-    made.measure()
-    return made
+    return measured_world(settings, tmp_path)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from speedtrack.outside import document, taking
 from speedtrack.outside.taking import Sender
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Canary, CanaryCheck, Import, Profile, Run
-from speedtrack.web.tests.world import CPU, World, slowed, world
+from speedtrack.web.tests.world import CPU, World, measured_world, slowed
 
 
 @dataclass
@@ -123,9 +123,7 @@ def anybody(client: Client) -> Program:
 @pytest.fixture
 def kvd(db: None, settings: Any, tmp_path: Path) -> World:
     """Four measured commits."""
-    made = world(settings, tmp_path)
-    made.measure()
-    return made
+    return measured_world(settings, tmp_path)
 
 
 @pytest.fixture
