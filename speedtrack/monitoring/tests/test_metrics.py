@@ -41,9 +41,7 @@ def forgotten() -> Iterator[None]:
 
 @pytest.fixture
 def world(db: None, settings: Any, tmp_path: Path) -> World:
-    made = worlds.world(settings, tmp_path, commits=1, name="kvd")
-    made.measure()
-    return made
+    return worlds.measured_world(settings, tmp_path, commits=1)
 
 
 def flag_all_measurements() -> None:
