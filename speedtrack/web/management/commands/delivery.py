@@ -11,7 +11,7 @@ from speedtrack.projects import deliveries
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.runs import tracking
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import said
+from speedtrack.web.management.tried import result_in_words
 
 LINE = "{:>8}  {:19}  {:12}  {:9}  {:>10,}  {}"
 LISTED = 20
@@ -61,7 +61,7 @@ def replay(project: Project, options: dict[str, Any]) -> Iterator[str]:
     def take_again() -> str:
         return f"{deliveries.replay(project, rows)} deliveries replayed: the repository is looked at within seconds"
 
-    yield said(take_again, options["dry_run"])
+    yield result_in_words(take_again, options["dry_run"])
 
 
 def selected(project: Project, options: dict[str, Any]) -> "QuerySet[Delivery]":

@@ -12,7 +12,7 @@ from speedtrack.projects.models import Project
 from speedtrack.runs import changing, tracking
 from speedtrack.sealed import KeyLost
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import said
+from speedtrack.web.management.tried import result_in_words
 
 Options = dict[str, Any]
 
@@ -41,7 +41,7 @@ def rotate(project: Project, options: Options) -> str:
         made.append(hooks.rotate(project, days, given))
         return f"{project.slug} has a new secret, {former}"
 
-    done = said(replace, options["dry_run"])
+    done = result_in_words(replace, options["dry_run"])
     return done if given or options["dry_run"] else f"{done}; it is not shown again:\n{made[0]}"
 
 
