@@ -133,26 +133,23 @@ def _is_counted(samples: Sequence[float] | Array) -> bool:
 
 
 def compare_exact(before: float, after: float, *, smallest_effect: float, noise: float = 0.0) -> Comparison:
-    """Compare two single values: different if their ratio is at least ``smallest_effect`` away from 1.
+    """Compare two single values. They are the same if their ratio is less than ``smallest_effect`` away from 1.
 
-    ``noise``: by what share two values may differ although nothing has changed, at most the smallest effect; the
-    interval reaches so far to either side. With a value of zero or below, the ratio is 1 + difference / larger size:
-    0 to 5 is 2.0, 5 to 0 is 0.0, and two zeros are the same. ValueError for a value that is not finite.
+    ``noise``: the share by which two values may differ although nothing has changed. The interval reaches so far to
+    either side, and a ratio that is not at least so far away from 1 is no difference, but unknown. With a value of
+    zero or below, the ratio is 1 + difference / larger size: 0 to 5 is 2.0, 5 to 0 is 0.0, and two zeros are the same.
+    ValueError for a value that is not finite.
     """
     if not (math.isfinite(before) and math.isfinite(after)):
         raise ValueError("a value is not a finite number: leave out what was not measured")
     size = max(abs(before), abs(after)) or 1.0
     ratio = after / before if min(before, after) > 0 else 1 + (after / size - before / size)
-    different = abs(ratio - 1) >= smallest_effect
-    return Comparison(
-        ComparisonAnswer.DIFFERENT if different else ComparisonAnswer.SAME,
-        ratio,
-        ratio / (1 + noise),
-        ratio * (1 + noise),
-        p=float(not different),
-        level=LEVEL,
-        n=(1, 1),
-    )
+    apart = abs(ratio - 1)
+    answer = ComparisonAnswer.DIFFERENT if apart >= noise else ComparisonAnswer.UNKNOWN
+    if apart < smallest_effect:
+        answer = ComparisonAnswer.SAME
+    p = float(answer != ComparisonAnswer.DIFFERENT)
+    return Comparison(answer, ratio, ratio / (1 + noise), ratio * (1 + noise), p=p, level=LEVEL, n=(1, 1))
 
 
 def settle_pairs(
