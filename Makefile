@@ -40,7 +40,7 @@ test:            ## all tests: Python on a real PostgreSQL, Rust, TypeScript, a 
 
 test-server: setup check-server check-pages
 	npm --prefix frontend test
-	MAKEFLAGS= $(PY) -m pytest --durations=25 --numprocesses $$(($$(nproc) + 1))  # a third of the time a worker waits
+	MAKEFLAGS= $(PY) -m pytest --numprocesses $$(($$(nproc) + 1))  # a third of the time a worker waits
 
 test-driver: check-driver
 	cd runners/driver && cargo test --quiet --locked $(if $(strip $(ABSENT)),,--features real-servers)

@@ -20,13 +20,15 @@ from speedtrack.runs.canary import FrozenCommit
 from speedtrack.runs.models import Attempt, Canary, Measurement, Result, Run, Samples, Series, Trial
 from speedtrack.runs.tests.canaries import LEVEL, measure_canary
 from speedtrack.tests import builders
-from speedtrack.web.tests.world import World, measured_world, slowed
+from speedtrack.web.tests.world import World, slowed, world
 
 
 @pytest.fixture
 def kvd(db: None, settings: Any, tmp_path: Path) -> World:
     """Four measured commits."""
-    return measured_world(settings, tmp_path)
+    made = world(settings, tmp_path)
+    made.measure()
+    return made
 
 
 def run_fsck(*only: str) -> tuple[int, list[str]]:

@@ -36,7 +36,7 @@ from speedtrack.api.v1.tests.conftest import evidence_of, program
 from speedtrack.projects.models import Annotation
 from speedtrack.runs import queue, tracking
 from speedtrack.runs.models import Import, Measurement, PairedComparison, Profile, Run
-from speedtrack.web.tests.world import World, measured_world
+from speedtrack.web.tests.world import World, world
 
 CHECKS = [
     not_a_server_error,
@@ -51,7 +51,8 @@ EXAMPLES = 4  # of each operation, in each mode
 @pytest.fixture
 def kvd(db: None, settings: Any, tmp_path: Path) -> Iterator[World]:
     """Three measured commits, and a fourth that waits."""
-    made = measured_world(settings, tmp_path, commits=3)
+    made = world(settings, tmp_path, commits=3)
+    made.measure()
     made.push(1)
     settings.API_RATE = settings.API_RATE_ANONYMOUS = 0
     for signal in (request_started, request_finished):  # as Django's own client: the transaction of the test goes on

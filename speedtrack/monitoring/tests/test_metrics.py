@@ -41,7 +41,9 @@ def forgotten() -> Iterator[None]:
 
 @pytest.fixture
 def world(db: None, settings: Any, tmp_path: Path) -> World:
-    return worlds.measured_world(settings, tmp_path, commits=1)
+    made = worlds.world(settings, tmp_path, commits=1, name="kvd")
+    made.measure()
+    return made
 
 
 def flag_all_measurements() -> None:

@@ -24,7 +24,7 @@ from speedtrack.retention.policies import POLICIES
 from speedtrack.retention.tests.ages import contents, kept_for_ever, let_pass, measure_fully, prune
 from speedtrack.runs.models import LogChunk
 from speedtrack.tests import builders
-from speedtrack.web.tests.world import World, measured_world, world
+from speedtrack.web.tests.world import World, world
 
 LOGS = POLICIES["logs"]
 
@@ -240,7 +240,9 @@ def test_the_lock_is_given_back(kvd: World) -> None:
 
 @pytest.fixture
 def committed(transactional_db: None, settings: Any, tmp_path: Path) -> Iterator[World]:
-    yield measured_world(settings, tmp_path)
+    made = world(settings, tmp_path)
+    made.measure()
+    yield made
     connections.close_all()
 
 

@@ -15,13 +15,16 @@ from speedtrack.alerts.models import Bisection
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
-from speedtrack.web.tests.world import World, html_of, measured_world, queries
+from speedtrack.web.tests.world import World, html_of, queries, world
 
 
 @pytest.fixture
 def made(db: None, settings: Any, tmp_path: Path) -> World:
     """Nine commits, of which the last four are slower; nothing waits to be measured."""
-    return measured_world(settings, tmp_path, commits=9, slow_from=5)
+    made = world(settings, tmp_path, commits=9)
+    made.slow = set(made.shas[5:])
+    made.measure()
+    return made
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from speedtrack.runs.models import Machine, Reason, Result, Run, Samples, Series
 from speedtrack.stats.compare import compare_samples
 from speedtrack.tests import builders
 from speedtrack.tests.latencies import encoded
-from speedtrack.web.tests.world import CPU, HOSTILE, World, html_of, measured_world, queries
+from speedtrack.web.tests.world import CPU, HOSTILE, World, html_of, queries, world
 
 OTHER_FACTS = builders.SERIES_FACTS | {"kernel": "6.9", "compiler": "cc 14"}
 
@@ -173,7 +173,8 @@ def test_another_environment_is_said_first_and_loudly(
 
 
 def test_two_machines_are_said_as_well(client: Client, db: None, settings: Any, tmp_path: Path) -> None:
-    made = measured_world(settings, tmp_path, machines=2)
+    made = world(settings, tmp_path, machines=2)
+    made.measure()
     page = compare(client, **ends(made, 0, 3), machine="kvd-m2", base_machine="kvd-m1")
     assert "kvd-m1 measured the base, kvd-m2 the head." in page
     assert "two machines" in page

@@ -23,7 +23,7 @@ from speedtrack.outside import document, taking
 from speedtrack.projects.models import Commit, Position, Project
 from speedtrack.runs.models import Import, Measurement, Samples
 from speedtrack.web.pages import exports
-from speedtrack.web.tests.world import CPU, World, measured_world, slowed
+from speedtrack.web.tests.world import CPU, World, slowed, world
 
 DASHBOARD = Path(settings.BASE_DIR) / "deploy" / "grafana" / "dashboard.json"
 DOCUMENT = Path(settings.BASE_DIR) / "docs" / "sql.md"
@@ -32,7 +32,9 @@ VIEWS = ("export_points", "export_samples", "export_commits", "export_change_poi
 
 @pytest.fixture
 def measured(db: Any, settings: Any, tmp_path: Path) -> World:
-    return measured_world(settings, tmp_path, commits=6, machines=2)
+    made = world(settings, tmp_path, commits=6, machines=2)
+    made.measure()
+    return made
 
 
 def text_of(client: Client, address: str) -> str:

@@ -15,7 +15,7 @@ from speedtrack.projects.models import Tag
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Environment, Measurement, Series
 from speedtrack.web.pages.project import grid
-from speedtrack.web.tests.world import CPU, World, html_of, measured_world, queries
+from speedtrack.web.tests.world import CPU, World, html_of, queries, world
 
 
 def test_the_grid_has_a_row_per_benchmark_and_links_to_timelines(client: Client, kvd: World) -> None:
@@ -44,7 +44,8 @@ def test_gaps_say_why(client: Client, kvd: World) -> None:
 
 
 def test_another_metric_and_machine(client: Client, db: None, settings: Any, tmp_path: Path) -> None:
-    measured_world(settings, tmp_path, machines=2)
+    made = world(settings, tmp_path, machines=2)
+    made.measure()
     page = html_of(client.get("/p/kvd/?metric=throughput_rps&machine=kvd-m2"))
     assert "200 k/s" in page
     assert "timeline/get-p1/throughput_rps?machine=kvd-m2" in page

@@ -19,7 +19,7 @@ from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import pushes, queue
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Run
-from speedtrack.tests import builders, snapshots
+from speedtrack.tests import builders
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single'"
 CPU = "server_cpu_ns_per_request"
@@ -85,30 +85,8 @@ def world(settings: Any, directory: Path, commits: int = 4, machines: int = 1, n
     return World(repository, tracked.project, boxes, shas)
 
 
-def measured_world(
-    settings: Any, directory: Path, commits: int = 4, machines: int = 1, slow_from: int | None = None
-) -> World:
-    """A world whose commits are measured; the one at place ``slow_from`` and those after it are slow."""
-
-    def make() -> World:
-        made = world(settings, directory, commits, machines)
-        made.slow = set() if slow_from is None else set(made.shas[slow_from:])
-        made.measure()
-        return made
-
-    made = snapshots.once(f"{commits} commits measured on {machines} machines, slow from {slow_from}", directory, make)
-    builders.use_suite(settings, directory / "suites")
-    return made
-
-
 def slowed(settings: Any, directory: Path) -> tuple[World, Alert]:
     """A world with a confirmed slowdown, by a commit with a hostile subject."""
-    made = snapshots.once("slowed", directory, lambda: make_slowed(settings, directory))
-    builders.use_suite(settings, directory / "suites")
-    return made
-
-
-def make_slowed(settings: Any, directory: Path) -> tuple[World, Alert]:
     made = world(settings, directory, commits=5)
     made.measure()
     made.push(1, HOSTILE, slow=True)
@@ -122,7 +100,9 @@ def make_slowed(settings: Any, directory: Path) -> tuple[World, Alert]:
 @pytest.fixture
 def kvd(db: None, settings: Any, tmp_path: Path) -> World:
     """Four measured commits. Where tests use it, their conftest imports it."""
-    return measured_world(settings, tmp_path)
+    made = world(settings, tmp_path)
+    made.measure()
+    return made
 
 
 @pytest.fixture
