@@ -72,7 +72,7 @@ class PathDocument:
     named: list[int] | None
     gaps: dict[int, Gap]
     tags: list[dict[str, Any]]
-    measured: dict[int, int]  #: by series
+    measured: dict[int, frozenset[int]]  #: by series, the positions of the commits with a value
 
 
 def timeline_document(overlay: Overlay, whole: bool = False, trials: bool = False) -> bytes:
@@ -135,7 +135,7 @@ def path_documents(overlay: Overlay, changed: Sequence[ShownChange], whole: bool
     made = []
     for number, path in enumerate(overlay.paths):
         own = [one for one in changed if one.path == number]
-        measured = {line.series_id: len(line.at) for line in columns[number]}
+        measured = {line.series_id: frozenset(line.at.tolist()) for line in columns[number]}
         part = PathDocument(number, path, 1, columns[number], None, gaps[number], tags[number], measured)
         made.append(part if whole or path.commits <= MOST_COMMITS else outlined_path(part, own, many))
     return made
@@ -177,10 +177,7 @@ def path_document(part: PathDocument, commits: str) -> str:
 
 
 def shown_document(overlay: Overlay, parts: Sequence[PathDocument], number: int) -> dict[str, Any]:
-    """An entry of the legend.
-
-    ``measured``: the number of commits; one that was measured in two environments counts twice.
-    """
+    """An entry of the legend. ``measured``: the number of commits with a value."""
     line = overlay.shown[number]
     metric, base = line.metric, line.base
     path = overlay.path_of(line)
@@ -194,7 +191,7 @@ def shown_document(overlay: Overlay, parts: Sequence[PathDocument], number: int)
         "metric": {"name": metric.name, "title": metric.title, "unit": metric.unit, "better": metric.better.value},
         "path": path,
         "right": line.right,
-        "measured": sum(parts[path].measured.get(one.pk, 0) for one in line.series),
+        "measured": len(frozenset[int]().union(*(parts[path].measured.get(one.pk, ()) for one in line.series))),
         "base": base and {"sha": base.sha[:12], "value": base_value(line, parts[path])},
     }
 
