@@ -97,7 +97,7 @@ class QuietGate:
     def await_quiet(self, control: Control) -> QuietWait:
         """Returns when the measured cores are quiet, or after `patience_s`. Raises the error of an abort.
 
-        If they were quiet during a load that has just ended, that is enough: most loads are little longer than a wait.
+        Returns at once if they were quiet during a load that has just ended.
         """
         began = time.monotonic()
         if began - self.history.quiet_at_s < FRESH_S:

@@ -21,8 +21,8 @@ from speedtrack.stats.compare import Comparison, IndependentSets, compare_exact,
 
 REACH = 500  # commits that are searched for the one measured before
 AT_ONCE = 2000  # comparisons
-# Single counts of two builds of the same code differ by up to 0.34% (60 commits of Redis): where the linker put a
-# function decides by which path a string is copied. Only counts of several processes tell such a change from chance.
+# Single counts of neighbouring commits of Redis differed by up to 0.34% where counts of further processes then showed
+# no change (55 commits, docs/methodology.md).
 COUNT_NOISE = 0.005
 
 # The points of runs that have ended since then, and the next point after each of them on every branch; with each, the

@@ -160,7 +160,7 @@ class LineColumns(NamedTuple):
     flags: dict[int, list[str]]
 
     def chosen(self, places: Any) -> "LineColumns":
-        """A copy with only the points at these indices."""
+        """A copy that has only the points at these indices."""
         at = self.at[places]
         flags = {place: self.flags[place] for place in self.flags.keys() & set(at.tolist())}
         value, low, high, n = (column[places] for column in (self.value, self.low, self.high, self.n))

@@ -210,8 +210,7 @@ def fetch_pull_request(slug: str, remote: Remote, number: int, branch: str = "")
 def newest_commits(remote: Remote, branch: str, count: int, within_s: float | None = None) -> list[git.Revision]:
     """So many newest commits of a branch along first parents, one at least, oldest first. Raises RepositoryError.
 
-    They are read into a mirror of no project, which is removed again: without the history before them, and without
-    files where the remote can leave them out.
+    They are fetched into a temporary mirror by a shallow fetch, without files if the remote supports partial clones.
     """
     slug, name = f".look-{uuid4().hex}", "newest"  # no project's name has a dot
     # Git takes the path of a local repository for no name of a remote that leaves out objects.

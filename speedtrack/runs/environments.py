@@ -21,7 +21,7 @@ class ChangedFact(NamedTuple):
 
 
 def changed_facts(before: Environment, after: Environment) -> list[ChangedFact]:
-    """The facts that separate series and differ between the two environments."""
+    """The facts that differ between two environments, of those that define a series."""
     old, new = (dict(flat_facts(one.facts.get("series", {}))) for one in (before, after))
     names = [*old, *(name for name in new if name not in old)]
     return [

@@ -51,7 +51,7 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
     def ripe(self) -> "ChangePointQuerySet":
         """Suspicions that can be settled now.
 
-        Those that wait for the result of another suspicion that stands for them are left out.
+        Those that take over the result of another suspicion are left out.
         """
         there = Verdict.objects.filter(change_point=OuterRef("pk"), answer=Verdict.Answer.DIFFERENT)
         unanswered = ChangePoint.objects.filter(~Exists(there), status__in=ChangePoint.OPEN)
@@ -64,7 +64,7 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
         )
 
     def open_to_further(self, machine: Machine, usual: int, most: int) -> "ChangePointQuerySet":
-        """Suspicions of the last weeks on this machine that between ``usual`` and ``most`` pairs left open."""
+        """Suspicions of the last weeks on this machine that had ``usual`` to ``most`` pairs and are still undecided."""
         spent = Sum("runs__trials", filter=Q(runs__reason=Reason.CONFIRM, runs__status=RunStatus.SUCCEEDED))
         unknown = Verdict.objects.filter(change_point=OuterRef("pk"), answer=Verdict.Answer.UNKNOWN)
         return (
