@@ -7,11 +7,12 @@ them the server's hash tables have their final size.
 callgrind writes a part of its report whenever the server accepts a connection, so each load gets parts of its own.
 callgrind_control could do that too, but it needs a debugger's rights and cannot reach into a sandbox.
 
-The same REQUESTS requests are counted on eight connections, and the lowest count is used. The C library's string
+The same REQUESTS requests are counted on six connections, and the lowest count is used. The C library's string
 functions take a longer path if a string is near the end of a page, and a connection keeps the buffers that the
 allocator gave it at its begin: this moves the count of a GET in Redis by 0.3 to 0.6%. A load on other connections
-between two counts makes the allocator choose other buffers. A short load of BATCH requests measures what the connection
-itself and the driver's own questions cost, which is subtracted.
+between two counts makes the allocator choose other buffers, and a long request other objects for the words of the
+requests after it. Three short loads of BATCH requests measure what the connection itself and the driver's own questions
+cost; the lowest is subtracted.
 
 In a sandbox, the server reads the same random bytes at every commit, and other bytes in each further process of a side.
 Otherwise a randomly seeded hash table may put two command names into one bucket in one process and not in the next,
@@ -53,18 +54,21 @@ PIPELINE = 16
 SETTLING = 40_000  # requests after prefill, at most; their instructions are not used
 BATCH, REQUESTS = 320, 2_000  # in each of the rounds; the former are subtracted from the latter
 COUNTED = REQUESTS - BATCH
-# The load before each round, as different as can be: connections, pipeline, requests. The first is before BATCH.
+# The load before each count, as different as can be: connections, pipeline, requests; and words of a long request. The
+# first BATCHES are before BATCH requests.
 SHUFFLES = (
-    (5, 1, 300),
-    (40, 16, 2_000),
-    (13, 3, 700),
-    (29, 7, 900),
-    (8, 16, 400),
-    (50, 2, 1_500),
-    (21, 5, 600),
-    (3, 16, 500),
-    (34, 4, 1_100),
+    (5, 1, 300, 5),
+    (40, 16, 2_000, 53),
+    (13, 3, 700, 13),
+    (29, 7, 900, 101),
+    (8, 16, 400, 29),
+    (50, 2, 1_500, 71),
+    (21, 5, 600, 7),
+    (3, 16, 500, 89),
+    (34, 4, 1_100, 37),
 )
+BATCHES = 3
+WORD_BYTES = (3, 12, 20, 28, 44)  # of a long request: so that an allocator gives each of them memory of another size
 MOST_FUNCTIONS = 60  # of a count that are kept by name, the costliest
 OTHERS = "(other functions)"
 RANDOM_BYTES = 1 << 16
@@ -89,6 +93,15 @@ class Count:
 
     def document(self) -> dict[str, Any]:
         return {"inside": self.inside, "functions": dict(self.functions)}
+
+
+@dataclass(frozen=True)
+class CountLoad:
+    """A load on a server in callgrind; whether the instructions that it costs are used, and whether it may fail."""
+
+    benchmark: Benchmark
+    counted: bool = False
+    may_fail: bool = False
 
 
 def count_once(runner: TrialRunner, benchmark: Benchmark, side: str) -> dict[str, float]:
@@ -169,8 +182,8 @@ def costs_inside(
     recipe = replace(job.server, command=command, ready_timeout_s=SLOWDOWN * job.server.ready_timeout_s)
     spec = ServerSpec(recipe_for(recipe, benchmark), benchmark.transport, programs, random=random_bytes(number))
     with in_valgrind(), tools.launcher.running(spec, Random(SEED), runner.control) as server:
-        batch, rounds = costs_of_loads(runner, benchmark, server)
-    return inside, costs_of_requests(inside, batch, rounds)
+        batches, rounds = costs_of_loads(runner, benchmark, server)
+    return inside, costs_of_requests(inside, batches, rounds)
 
 
 def random_bytes(number: int) -> bytes:
@@ -180,14 +193,19 @@ def random_bytes(number: int) -> bytes:
 
 def costs_of_loads(
     runner: TrialRunner, benchmark: Benchmark, server: ServerProcess
-) -> tuple[Counter[Stack], list[Counter[Stack]]]:
-    """The costs by stack of BATCH requests, and of REQUESTS requests in each round. Ends the server."""
+) -> tuple[list[Counter[Stack]], list[Counter[Stack]]]:
+    """The costs by stack of each load of BATCH requests, and of each of REQUESTS requests. Ends the server."""
     target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
     report = target.directory / "data" / REPORT
     begun: list[int] = []
-    for load in loads(benchmark):
+    loads = loads_of_count(benchmark, target.protocol)
+    for load in loads:
         begun.append(len(parts_of(report)) + 1)  # the part that ends when this load connects is not its own
-        load_alive(runner, load, target, server)
+        try:
+            load_alive(runner, load.benchmark, target, server)
+        except BenchmarkFailed:
+            if not load.may_fail or server.child.exited() is not None:
+                raise
         check_cpu(target.cpu_ns() / 1e9)
     server.child.terminate()
     if server.child.wait(runner.control, END_TIMEOUT_S) is None:
@@ -196,9 +214,9 @@ def costs_of_loads(
     if begun[0] == begun[-1]:
         raise BenchmarkFailed("callgrind saw no connection: the server must accept with a function of the C library")
     ends = [*begun[1:], len(parts)]  # its last part ends when the next load connects
-    costs = [cost_of_parts(parts[first:end]) for first, end in zip(begun[2::2], ends[2::2], strict=True)]
-    batch, *rounds = costs
-    return batch, rounds
+    spans = zip(loads, begun, ends, strict=True)
+    costs = [cost_of_parts(parts[first:end]) for load, first, end in spans if load.counted]
+    return costs[:BATCHES], costs[BATCHES:]
 
 
 def check_cpu(used_s: float) -> None:
@@ -210,16 +228,30 @@ def check_cpu(used_s: float) -> None:
         )
 
 
-def loads(benchmark: Benchmark) -> list[Benchmark]:
-    """The load that settles the server; then pairs of one that shuffles its memory and one that is counted."""
+def loads_of_count(benchmark: Benchmark, protocol: str) -> list[CountLoad]:
+    """The load that settles the server; then, for each count, those that shuffle its memory and the one counted."""
     workload = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
     workload |= {"threads": 1, "pipeline": PIPELINE, "warmup_s": 0.0}
     again = {key: value for key, value in workload.items() if key not in ("prefill", "prefill_request", "setup")}
-    found = [workload | {"clients": 1, "requests": settling(workload)}]
-    for number, (clients, pipeline, requests) in enumerate(SHUFFLES):
-        found.append(again | {"clients": clients, "pipeline": pipeline, "requests": requests})
-        found.append(again | {"clients": 1, "requests": REQUESTS if number else BATCH})
-    return [replace(benchmark, workload=one) for one in found]
+    found = [CountLoad(replace(benchmark, workload=workload | {"clients": 1, "requests": settling(workload)}))]
+    for number, (clients, pipeline, requests, words) in enumerate(SHUFFLES):
+        shuffle = again | {"clients": clients, "pipeline": pipeline, "requests": requests}
+        found.append(CountLoad(replace(benchmark, workload=shuffle)))
+        if protocol == "resp":
+            found.append(CountLoad(replace(benchmark, workload=long_request(words)), may_fail=True))
+        counted = again | {"clients": 1, "requests": BATCH if number < BATCHES else REQUESTS}
+        found.append(CountLoad(replace(benchmark, workload=counted), counted=True))
+    return found
+
+
+def long_request(words: int) -> dict[str, Any]:
+    """The workload of one request with so many words of each length.
+
+    A server that has an object for each word frees them in their order, so the next requests get other objects than
+    before. A server that does not know the command has no such objects moved, and is counted all the same.
+    """
+    request = " ".join(["EXISTS", *("w" * length for length in WORD_BYTES for _ in range(words))])
+    return {"commands": [{"request": request}], "clients": 1, "threads": 1, "requests": 1, "warmup_s": 0.0}
 
 
 def settling(workload: Mapping[str, Any]) -> int:
@@ -231,13 +263,15 @@ def settling(workload: Mapping[str, Any]) -> int:
     return min(2 * keys, SETTLING)
 
 
-def costs_of_requests(inside: str, batch: Counter[Stack], rounds: Sequence[Counter[Stack]]) -> Counter[Stack]:
-    """What COUNTED requests cost, by the costs of BATCH requests and of the rounds.
+def costs_of_requests(
+    inside: str, batches: Sequence[Counter[Stack]], rounds: Sequence[Counter[Stack]]
+) -> Counter[Stack]:
+    """What COUNTED requests cost, by the costs of loads of BATCH and of REQUESTS requests.
 
     Raises BenchmarkFailed if it is nothing.
     """
     costs = min(rounds, key=Counter.total).copy()
-    costs.subtract(batch)
+    costs.subtract(min(batches, key=Counter.total))
     if costs.total() <= 0:
         raise BenchmarkFailed(
             f"no request was seen inside of {inside}: it may be inlined where it is called; name its caller"

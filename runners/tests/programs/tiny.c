@@ -19,6 +19,7 @@
 #define CONNECTIONS 256
 #define SLOTS (1 << 17)
 #define INPUT (1 << 16)
+#define WORDS 8  /* of a request that are looked at */
 #define TIRED_AFTER 2000
 
 struct connection { int fd; size_t used; char input[INPUT]; };
@@ -75,20 +76,22 @@ static int answer(char *out, int argc, char **argv) {
 
 /* One whole request at the start of the input: its length, 0 if it is not all there yet. */
 static size_t request(char *input, size_t used, int *argc, char **argv) {
-    char *at = input, *end = input + used, *line = memchr(at, '\n', used), *ends[8];
+    char *at = input, *end = input + used, *line = memchr(at, '\n', used), *ends[WORDS];
     if (!line || *at != '*') return 0;
     *argc = atoi(at + 1);
     at = line + 1;
-    for (int i = 0; i < *argc && i < 8; i++) {
+    for (int i = 0; i < *argc; i++) {
         line = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
         if (!line) return 0;
         long length = atol(at + 1);
         if (line + 1 + length + 2 > end) return 0;
-        argv[i] = line + 1;
-        ends[i] = line + 1 + length;
-        at = ends[i] + 2;
+        if (i < WORDS) {
+            argv[i] = line + 1;
+            ends[i] = line + 1 + length;
+        }
+        at = line + 1 + length + 2;
     }
-    for (int i = 0; i < *argc && i < 8; i++) *ends[i] = 0;
+    for (int i = 0; i < *argc && i < WORDS; i++) *ends[i] = 0;
     return (size_t)(at - input);
 }
 
@@ -100,7 +103,7 @@ static void serve(struct connection *c) {
     c->input[c->used] = 0;
     if (!strcmp(behaviour, "silent")) { c->used = 0; return; }
     size_t done = 0, written = 0, length;
-    char *argv[8];
+    char *argv[WORDS];
     int argc;
     while ((length = request(c->input + done, c->used - done, &argc, argv)) > 0) {
         written += (size_t)answer(out + written, argc, argv);
