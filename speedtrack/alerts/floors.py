@@ -47,7 +47,7 @@ from speedtrack.runs.tracking import RunSelection
 from speedtrack.stats.floor import counts_floor, noise_floor
 
 AA_PAIRS = 10  # of a run: their standard deviation is known to a quarter
-AA_COUNTS = 5  # of each side, where instructions are counted: ten processes show the levels that they have
+AA_COUNTS = 8  # of each side, where instructions are counted: of two equally likely levels 1 run in 256 misses one
 IDLE = timedelta(minutes=10)  # without work before this begins: pushes come in groups and must not wait
 
 

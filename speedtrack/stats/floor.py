@@ -55,15 +55,14 @@ def noise_floor(pairs: Sequence[tuple[float, float]], *, level: float, planned: 
 def counts_floor(pairs: Sequence[tuple[float, float]], *, level: float) -> Floor:
     """The noise floor that (base, head) counts of one build show, each of a fresh process.
 
-    ``smallest`` is the largest difference of any two processes: counts may have a few levels, of which each process
-    takes one by chance, and no deviation says how far apart those are. Fewer than five pairs give no floor: ten
-    processes miss one of two equally likely levels once in 500 times.
+    ``smallest`` is the largest difference within a pair: counts may have a few levels, of which each process takes one
+    by chance, and no deviation says how far apart those are. Processes of two pairs are not compared: each pair has
+    random bytes of its own, while commits are counted with the same ones. Fewer than five pairs give no floor.
     """
     if len(pairs) < MIN_SAMPLES:
         return Floor(len(pairs), None, None, None, None, None)
-    counts = [count for pair in pairs for count in pair]
     steps = np.log([head / base for base, head in pairs])
-    smallest = max(counts) / min(counts) - 1
+    smallest = float(np.expm1(np.abs(steps).max()))
     found = settle_counts(pairs, smallest_effect=max(smallest, EQUAL), level=level)
     return Floor(len(pairs), float(steps.std(ddof=1)), found.ratio, found.low, found.high, smallest)
 
