@@ -7,12 +7,12 @@ them the server's hash tables have their final size.
 callgrind writes a part of its report whenever the server accepts a connection, so each load gets parts of its own.
 callgrind_control could do that too, but it needs a debugger's rights and cannot reach into a sandbox.
 
-The same REQUESTS requests are counted on six connections, and the lowest count is used. The C library's string
-functions take a longer path if a string is near the end of a page, and a connection keeps the buffers that the
-allocator gave it at its begin: this moves the count of a GET in Redis by 0.3 to 0.6%. A load on other connections
-between two counts makes the allocator choose other buffers, and a long request other objects for the words of the
-requests after it. Three short loads of BATCH requests measure what the connection itself and the driver's own questions
-cost; the lowest is subtracted.
+The same REQUESTS requests are counted on ROUNDS connections, and the lowest cost of each function is used. The C
+library's string functions take a longer path if a string is near the end of a page, and a connection keeps the buffers
+that the allocator gave it at its begin: this moves the count of a GET in Redis by 0.3 to 0.6%. A load on other
+connections between two counts makes the allocator choose other buffers, and a long request other objects for the words
+of the requests after it. Short loads of BATCH requests measure what the connection itself and the driver's own
+questions cost, which is subtracted.
 
 In a sandbox, the server reads the same random bytes at every commit, and other bytes in each further process of a side.
 Otherwise a randomly seeded hash table may put two command names into one bucket in one process and not in the next,
@@ -52,22 +52,9 @@ from runners.servers.server import ServerProcess, ServerSpec
 METRIC = "counted_instructions_per_request"
 PIPELINE = 16
 SETTLING = 40_000  # requests after prefill, at most; their instructions are not used
-BATCH, REQUESTS = 320, 2_000  # in each of the rounds; the former are subtracted from the latter
+BATCH, REQUESTS = 320, 2_000  # of a load; the cost of the former is subtracted from that of the latter
 COUNTED = REQUESTS - BATCH
-# The load before each count, as different as can be: connections, pipeline, requests; and words of a long request. The
-# first BATCHES are before BATCH requests.
-SHUFFLES = (
-    (5, 1, 300, 5),
-    (40, 16, 2_000, 53),
-    (13, 3, 700, 13),
-    (29, 7, 900, 101),
-    (8, 16, 400, 29),
-    (50, 2, 1_500, 71),
-    (21, 5, 600, 7),
-    (3, 16, 500, 89),
-    (34, 4, 1_100, 37),
-)
-BATCHES = 3
+BATCHES, ROUNDS = 8, 12  # loads of so many requests
 WORD_BYTES = (3, 12, 20, 28, 44)  # of a long request: so that an allocator gives each of them memory of another size
 MOST_FUNCTIONS = 60  # of a count that are kept by name, the costliest
 OTHERS = "(other functions)"
@@ -158,11 +145,12 @@ def count_instructions(runner: TrialRunner, benchmark: Benchmark, side: str, num
 
 
 def costs_inside(
-    runner: TrialRunner, benchmark: Benchmark, side: str, number: int, callers: int = 0
+    runner: TrialRunner, benchmark: Benchmark, side: str, number: int, callers: int = 1
 ) -> tuple[str, Counter[Stack]]:
     """The function that counting is limited to, and the costs of COUNTED requests there by stack.
 
-    `callers`: the length of the stacks, in callers. Raises BenchmarkFailed, Transient.
+    `callers`: the length of the stacks, in callers; 1: a function costs its callers different paths. Raises
+    BenchmarkFailed, Transient.
     """
     valgrind = shutil.which("valgrind")
     if valgrind is None:
@@ -229,16 +217,16 @@ def check_cpu(used_s: float) -> None:
 
 
 def loads_of_count(benchmark: Benchmark, protocol: str) -> list[CountLoad]:
-    """The load that settles the server; then, for each count, those that shuffle its memory and the one counted."""
+    """The load that settles the server; then, for each counted one, others that shuffle its memory."""
     workload = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
     workload |= {"threads": 1, "pipeline": PIPELINE, "warmup_s": 0.0}
     again = {key: value for key, value in workload.items() if key not in ("prefill", "prefill_request", "setup")}
     found = [CountLoad(replace(benchmark, workload=workload | {"clients": 1, "requests": settling(workload)}))]
-    for number, (clients, pipeline, requests, words) in enumerate(SHUFFLES):
-        shuffle = again | {"clients": clients, "pipeline": pipeline, "requests": requests}
-        found.append(CountLoad(replace(benchmark, workload=shuffle)))
+    for number, rng in ((number, Random(number)) for number in range(BATCHES + ROUNDS)):
+        shuffle = {"clients": rng.randint(2, 50), "pipeline": rng.randint(1, 16), "requests": rng.randint(300, 1_500)}
+        found.append(CountLoad(replace(benchmark, workload=again | shuffle)))
         if protocol == "resp":
-            found.append(CountLoad(replace(benchmark, workload=long_request(words)), may_fail=True))
+            found.append(CountLoad(replace(benchmark, workload=long_request(rng.randint(5, 100))), may_fail=True))
         counted = again | {"clients": 1, "requests": BATCH if number < BATCHES else REQUESTS}
         found.append(CountLoad(replace(benchmark, workload=counted), counted=True))
     return found
@@ -270,13 +258,18 @@ def costs_of_requests(
 
     Raises BenchmarkFailed if it is nothing.
     """
-    costs = min(rounds, key=Counter.total).copy()
-    costs.subtract(min(batches, key=Counter.total))
+    costs = lowest(rounds)
+    costs.subtract(lowest(batches))
     if costs.total() <= 0:
         raise BenchmarkFailed(
             f"no request was seen inside of {inside}: it may be inlined where it is called; name its caller"
         )
     return costs
+
+
+def lowest(loads: Sequence[Counter[Stack]]) -> Counter[Stack]:
+    """The lowest cost of each stack: of two places in memory both may be slow in one load, and either in each."""
+    return Counter({stack: min(load[stack] for load in loads) for stack in loads[0]})
 
 
 def count_of(inside: str, costs: Counter[str]) -> Count:

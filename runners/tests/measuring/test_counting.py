@@ -47,8 +47,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "SETTLING", 1_000)
     monkeypatch.setattr(counting, "REQUESTS", 1_120)
     monkeypatch.setattr(counting, "COUNTED", 1_120 - counting.BATCH)
-    monkeypatch.setattr(counting, "SHUFFLES", counting.SHUFFLES[:3])
     monkeypatch.setattr(counting, "BATCHES", 1)
+    monkeypatch.setattr(counting, "ROUNDS", 2)
 
 
 def counts_of(api: Api) -> list[float]:
