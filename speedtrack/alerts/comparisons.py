@@ -21,9 +21,6 @@ from speedtrack.stats.compare import Comparison, IndependentSets, compare_exact,
 
 REACH = 500  # commits that are searched for the one measured before
 AT_ONCE = 2000  # comparisons
-# Single counts of neighbouring commits of Redis differed by up to 0.34% where counts of further processes then showed
-# no change (55 commits, docs/methodology.md).
-COUNT_NOISE = 0.005
 
 # The points of runs that have ended since then, and the next point after each of them on every branch; with each, the
 # last point before it. A commit has the same points before it on all its branches.
@@ -206,8 +203,8 @@ def compare_all(asked: Sequence[Sides]) -> list[Answer]:
 
 
 def compare_values(one: Sides) -> Comparison:
-    """Compare two values of a metric that needs no trials."""
-    noise = max(one.smallest_effect, COUNT_NOISE) if one.metric.counted else 0.0
+    """Compare two values of a metric that needs no trials. Single counts differ from the smallest effect on."""
+    noise = one.smallest_effect if one.metric.counted else 0.0
     return compare_exact(one.old.value, one.new.value, smallest_effect=one.smallest_effect, noise=noise)
 
 
