@@ -16,7 +16,7 @@ from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Measurement
 from speedtrack.tests import builders
 from speedtrack.tests.builders import SUITE
-from speedtrack.web.pages import ladders
+from speedtrack.web.pages.ladders import choices
 from speedtrack.web.tests.world import World, html_of, queries
 
 LADDER = """
@@ -144,7 +144,7 @@ def test_a_release_measured_later_does_not_take_the_place_of_the_newest_commit(c
 def test_releases_and_what_is_asked_for_stay_however_much_was_measured_since(
     client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders, "LISTED", 0)
+    monkeypatch.setattr(choices, "LISTED", 0)
     assert [line["release"] for line in values_of(client, f"{PAGE}&line=kvd@1.0.0")["lines"]] == ["1.0.0"]
     assert [line["commit"] for line in values_of(client, f"{PAGE}&line=kvd@{kvd.shas[2][:7]}")["lines"]] == [
         kvd.shas[2]
