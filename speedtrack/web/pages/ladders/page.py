@@ -2,23 +2,24 @@
 
 from dataclasses import dataclass
 
-from django.http import QueryDict
+from django.http import Http404, QueryDict
 
 from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.runs.models import Machine, Measurement, Run
 from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, LineValue, chart_over_numbers, measured_value
 from speedtrack.web.pages.ladders.choices import LineChoice, choices_of
-from speedtrack.web.pages.ladders.names import LadderName, ladder_names, series_of, transports_of
-from speedtrack.web.pages.ladders.rows import (
+from speedtrack.web.pages.ladders.lines import (
+    Apart,
     LadderLine,
-    LadderRow,
-    failed_runs,
+    environments_at,
+    environments_of,
+    lines_apart,
     lines_of,
-    reasons_of,
-    rows_of,
-    values_asked,
+    measured_rungs,
 )
+from speedtrack.web.pages.ladders.names import LadderName, ladder_names, series_of, transports_of
+from speedtrack.web.pages.ladders.rows import LadderRow, failed_runs, reasons_of, rows_of, values_asked
 from speedtrack.web.scope import named_or_default
 
 USUAL_METRIC = "throughput_rps"
@@ -37,6 +38,7 @@ class Selection:
     metrics: list[Metric]
     metric: Metric
     scale: str
+    each: bool  #: each environment that measured a commit is a line
 
     @property
     def shown(self) -> list[LadderName]:
@@ -53,6 +55,8 @@ class LaddersPage(Selection):
     choices: list[LineChoice]
     absent: list[str]  #: the lines asked for that were not measured here
     lines: list[LadderLine]
+    several: bool  #: several environments measured one of the commits
+    apart: list[Apart]
     rows: list[LadderRow]
     failed: list[tuple[LadderLine, Run]]  #: the lines without a measurement at a value, and the run that failed there
     chart: LineChart | None
@@ -73,14 +77,18 @@ def load(query: QueryDict, access: Access) -> LaddersPage:
     series = series_of(ladders, access).filter(machine=machine, metric=selected.metric.name)
     points = Measurement.objects.filter(series__in=series, accepted=True, paired=False)
     choices, absent = choices_of(points, query.getlist("line"), query.get("project"), access)
-    lines = lines_of(choices, ladders)
+    rungs = measured_rungs(points, choices)
+    environments = environments_of(rungs)
+    lines = lines_of(choices, ladders, rungs, environments, selected.each)
     asked, reasons = values_asked(ladders, machine, lines), reasons_of(ladders, machine, lines)
-    rows = rows_of(points, lines, asked, reasons)
+    rows = rows_of(lines, rungs, environments, asked, reasons)
     return LaddersPage(
         **vars(selected),
         choices=choices,
         absent=absent,
         lines=lines,
+        several=any(len(environments_at(place, rungs)) > 1 for place in {rung.place for rung in rungs}),
+        apart=lines_apart(lines, environments),
         rows=rows,
         failed=failed_runs(ladders, machine, lines, rows),
         chart=chart_of(selected, lines, rows),
@@ -99,7 +107,15 @@ def selection_of(query: QueryDict, access: Access) -> Selection:
     metrics = list(METRICS.values())
     metric = named_or_default("metric", query.get("metric"), metrics, USUAL_METRIC)
     assert metric
-    return Selection(ladders, ladder, others, beside, machines, machine, metrics, metric, query.get("scale", ""))
+    scale, each = query.get("scale", ""), each_environment(query.get("environments"))
+    return Selection(ladders, ladder, others, beside, machines, machine, metrics, metric, scale, each)
+
+
+def each_environment(asked: str | None) -> bool:
+    """Return whether each environment is a line. Raises Http404 for another word than ``each``."""
+    if asked and asked != "each":
+        raise Http404(f"There is no environments={asked!r}: there is `each`, or none for the newest of each line.")
+    return asked == "each"
 
 
 def chart_of(selected: Selection, lines: list[LadderLine], rows: list[LadderRow]) -> LineChart | None:
@@ -107,7 +123,7 @@ def chart_of(selected: Selection, lines: list[LadderLine], rows: list[LadderRow]
     drawn = []
     for place, line in enumerate(lines):
         cells = [(row.value, row.cells[place]) for row in rows]
-        own = [(value, one.measured) for value, one in cells if one.measured or one.asked]
+        own = [(value, one.measured) for value, one in cells if one.measured or one.asked or one.elsewhere]
         drawn.append((line.label, [value_of(selected.metric, line, value, one) for value, one in own]))
     return chart_over_numbers(drawn, selected.metric, selected.axis_title, selected.scale)
 

@@ -3,45 +3,32 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
-
-from speedtrack.projects.models import Commit
-from speedtrack.runs.models import Attempt, Machine, Measurement, Run, Status
-from speedtrack.web.drawing.linecharts import MOST_LINES
-from speedtrack.web.pages.ladders.choices import LineChoice
+from speedtrack.runs.environments import changed_facts
+from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Status
+from speedtrack.web.pages.ladders.lines import Environments, LadderLine, MeasuredRung, Place
 from speedtrack.web.pages.ladders.names import LadderName, rungs_of
-
-Place = tuple[int, str]  # a commit, by id, and a ladder, by name
-
-
-@dataclass(frozen=True)
-class LadderLine:
-    """A commit on a ladder."""
-
-    commit: Commit
-    release: str
-    ladder: str
-    label: str
-
-    @property
-    def place(self) -> Place:
-        return self.commit.pk, self.ladder
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A line at a value of the axis. ``reason``: why the machine cannot reach it.
+    """A line at a value of the axis. ``measured``: in the line's environment.
 
+    ``reason``: why the machine cannot reach it; ``elsewhere``: in which other environment it was measured.
     ``asked``: a run was to measure it; without a measurement that run has failed, or waits.
     """
 
     measured: Measurement | None
     reason: str
+    elsewhere: str
     asked: bool
 
     @property
     def out_of_reach(self) -> str:
         return "" if self.measured else self.reason
+
+    @property
+    def is_lacking(self) -> bool:
+        return self.asked and not self.measured and not self.reason
 
 
 @dataclass(frozen=True)
@@ -52,36 +39,34 @@ class LadderRow:
     cells: list[Cell]
 
 
-def lines_of(choices: list[LineChoice], ladders: list[LadderName]) -> list[LadderLine]:
-    """The lines to draw: each selected commit on each of these ladders."""
-    beside = len(ladders) > 1
-    every = [
-        LadderLine(one.commit, one.release, ladder.name, f"{one.label}, {ladder.name}" if beside else one.label)
-        for one in choices
-        if one.shown
-        for ladder in ladders
-    ]
-    return every[:MOST_LINES]
-
-
 def rows_of(
-    points: QuerySet[Measurement],
     lines: list[LadderLine],
+    rungs: list[MeasuredRung],
+    environments: Environments,
     asked: set[tuple[Place, float]],
     reasons: Mapping[tuple[Place, float], str],
 ) -> list[LadderRow]:
     """The newest measurement of each line at each value; values that were only asked for are included."""
-    found = points.filter(commit__in=[line.commit.pk for line in lines]).select_related("series__benchmark")
-    measured: dict[float, dict[Place, Measurement]] = {value: {} for _, value in asked}
-    for one in found.order_by("pk"):
-        value = one.series.benchmark.rung
-        if value is not None:
-            measured.setdefault(value, {})[one.commit_id, one.series.benchmark.ladder] = one
-    places = [line.place for line in lines]
-    return [
-        LadderRow(value, [Cell(own.get(at), reasons.get((at, value), ""), (at, value) in asked) for at in places])
-        for value, own in sorted(measured.items())
-    ]
+    places = {line.place for line in lines}
+    values = {value for _, value in asked} | {rung.value for rung in rungs if rung.place in places}
+    own = {(rung.place, rung.value, rung.environment): rung.measurement for rung in rungs}
+    newest = {(rung.place, rung.value): rung for rung in rungs}
+
+    def cell_at(line: LadderLine, value: float) -> Cell:
+        at = line.place, value
+        measured = own.get((*at, line.environment.pk)) if line.environment else None
+        other = None if measured else newest.get(at)
+        elsewhere = why_elsewhere(environments[other.environment], line.environment) if other else ""
+        return Cell(measured, reasons.get(at, "") if line.newest else "", elsewhere, at in asked)
+
+    return [LadderRow(value, [cell_at(line, value) for line in lines]) for value in sorted(values)]
+
+
+def why_elsewhere(there: Environment, here: Environment | None) -> str:
+    """A rung that the environment of its line did not measure, but another one did."""
+    facts = changed_facts(there, here) if here else []
+    words = ", ".join(f"{one.fact} {one.before} there, {one.after} here" for one in facts)
+    return f"measured in another environment: {words or 'nothing that is known differs'}"
 
 
 def values_asked(
@@ -118,11 +103,9 @@ def reasons_of(
 def failed_runs(
     ladders: list[LadderName], machine: Machine | None, lines: list[LadderLine], rows: list[LadderRow]
 ) -> list[tuple[LadderLine, Run]]:
-    """For each line that lacks a value without a reason, its newest run of the ladder, if that run failed."""
+    """For each commit that lacks a value without a reason, its newest run of the ladder, if that run failed."""
     lacking = [
-        line
-        for place, line in enumerate(lines)
-        if any(one.asked and not one.measured and not one.reason for one in (row.cells[place] for row in rows))
+        line for place, line in enumerate(lines) if line.newest and any(row.cells[place].is_lacking for row in rows)
     ]
     commits = [line.commit.pk for line in lacking]
     runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs_of(ladders))
