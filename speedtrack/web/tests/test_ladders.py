@@ -191,7 +191,7 @@ def test_lines_of_several_environments_are_said_to_be_of_several(
     measure_again(kvd, kvd.shas[2], ["get-ladder"])
     page = html_of(client.get(f"{PAGE}&project=kvd"))
     assert "Not all lines are of one environment" in page
-    assert f"kvd 1.0.0: another one than that of kvd {kvd.shas[2][:10]}." in page
+    assert f"Measured in another one than kvd {kvd.shas[2][:10]}: <strong>kvd 1.0.0</strong>" in page
     assert re.search(r"<dt>kernel</dt>\s*<dd>6.1, not 6.8</dd>", page)
 
 
