@@ -6,8 +6,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from speedtrack.web.pages import ladders as ladders_page
 from speedtrack.web.pages import releases as releases_page
+from speedtrack.web.pages.ladders import page as ladders_page
+from speedtrack.web.pages.ladders.document import csv_rows, ladders_document
 from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.permissions import access_of
 
@@ -37,5 +38,5 @@ def ladders_values(request: HttpRequest, form: str) -> HttpResponseBase:
     """The same as JSON or CSV."""
     format_or_404(form, "a ladder")
     page = ladders_page.load(request.GET, access_of(request))
-    document, rows = partial(ladders_page.ladders_document, page), partial(ladders_page.csv_rows, page)
+    document, rows = partial(ladders_document, page), partial(csv_rows, page)
     return values_response(form, "ladder", document, rows)

@@ -59,7 +59,7 @@ def near(overlay: Overlay) -> dict[str, str]:
     view = overlay.view
     machine = next(iter(view.machine_names), "")
     return {
-        "benchmark": view.benchmark.name,
+        "benchmark": view.benchmark,
         "metric": view.scope.metric.name,
         "machine": machine,
         "branch": view.branch.name,
@@ -104,7 +104,7 @@ def timeline_picture(request: HttpRequest, overlay: Overlay) -> HttpResponse:
 
 def file_name(overlay: Overlay) -> str:
     view = overlay.view
-    return f"{view.scope.project.slug}-{view.benchmark.name}-{view.scope.metric.name}"
+    return f"{view.scope.project.slug}-{view.benchmark}-{view.scope.metric.name}"
 
 
 def size_of(request: HttpRequest, key: str, default: int) -> int:

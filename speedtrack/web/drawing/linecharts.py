@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Protocol
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
@@ -30,6 +31,19 @@ class LineValue:
     high: float
     title: str
     doubtful: bool = False
+
+
+class Summarized(Protocol):
+    """The columns of a measurement that a chart shows."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def flags(self) -> list[str]: ...
 
 
 #: The name of a line and its values from left to right; None stands for what was not measured: a gap.
@@ -83,6 +97,14 @@ class LineChart:
     top: float = TOP
     bottom: float = HEIGHT - BOTTOM
     middle: float = (WIDTH + LEFT - RIGHT) / 2
+
+
+def measured_value(metric: Metric, name: str, place: float, one: Summarized) -> LineValue:
+    """A measurement as a point of a line. ``name``: of what, for its title."""
+    title = f"{name}: {numbers.quantity(metric, one.value)} ({numbers.interval(metric, one.low, one.high)})"
+    if one.flags:
+        title += f"; unreliable: {', '.join(one.flags)}"
+    return LineValue(place, one.value, one.low, one.high, title, bool(one.flags))
 
 
 def chart_over_numbers(

@@ -26,7 +26,7 @@ class EmbedPage:
 
 
 def load(view: View, query: QueryDict) -> EmbedPage:
-    names = (view.scope.project.slug, view.benchmark.name, view.scope.metric.name)
+    names = (view.scope.project.slug, view.benchmark, view.scope.metric.name)
     kept = query.copy()
     asked = kept.pop("theme", [""])[-1]
     theme = asked if asked in THEMES else ""
@@ -35,7 +35,7 @@ def load(view: View, query: QueryDict) -> EmbedPage:
     for key, usual in (("width", WIDTH), ("height", HEIGHT)):
         kept.setdefault(key, str(usual))
     return EmbedPage(
-        title=f"{view.scope.project.name}: {view.benchmark.name}, {view.scope.metric.title}",
+        title=f"{view.scope.project.name}: {view.benchmark}, {view.scope.metric.title}",
         url=f"{settings.URL}{page}?{without_size(kept)}".rstrip("?"),
         theme=theme,
         pictures={one: f"{picture}?{kept.urlencode()}&theme={one}" for one in ((theme,) if theme else THEMES)},

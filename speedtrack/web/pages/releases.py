@@ -16,8 +16,7 @@ from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of
 from speedtrack.runs.models import Machine, Run, Series, Status
 from speedtrack.stats.totals import MeanRatio, mean_ratio
-from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, chart_over_names
-from speedtrack.web.pages.ladders import line_value
+from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, chart_over_names, measured_value
 from speedtrack.web.scope import machines_of, metrics_of, named_or_default, project_or_404, usual_metric
 
 MOST_RELEASES = 200
@@ -227,7 +226,7 @@ def chart_of(metric: Metric, releases: Sequence[Release], tables: Sequence[Bench
         (
             table.name,
             [
-                line_value(metric, f"{cell.release.tag}, {table.name}", at, cell.point) if cell.point else None
+                measured_value(metric, f"{cell.release.tag}, {table.name}", at, cell.point) if cell.point else None
                 for at, cell in enumerate(table.cells)
             ],
         )

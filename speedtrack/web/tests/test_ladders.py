@@ -16,7 +16,7 @@ from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Measurement
 from speedtrack.tests import builders
 from speedtrack.tests.builders import SUITE
-from speedtrack.web.pages import ladders
+from speedtrack.web.pages.ladders import choices
 from speedtrack.web.tests.world import World, html_of, queries
 
 LADDER = """
@@ -144,11 +144,99 @@ def test_a_release_measured_later_does_not_take_the_place_of_the_newest_commit(c
 def test_releases_and_what_is_asked_for_stay_however_much_was_measured_since(
     client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders, "LISTED", 0)
+    monkeypatch.setattr(choices, "LISTED", 0)
     assert [line["release"] for line in values_of(client, f"{PAGE}&line=kvd@1.0.0")["lines"]] == ["1.0.0"]
     assert [line["commit"] for line in values_of(client, f"{PAGE}&line=kvd@{kvd.shas[2][:7]}")["lines"]] == [
         kvd.shas[2]
     ]
+
+
+def measure_again(kvd: World, sha: str, benchmarks: list[str]) -> None:
+    tracking.queue_by_hand(tracking.choose("kvd", sha, benchmarks, None))
+    builders.work(kvd.machines[0], speed)
+
+
+def test_a_line_has_rungs_of_one_environment_and_says_which_were_measured_elsewhere(
+    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"{PAGE}&line=kvd@1.0.0"
+    [before] = values_of(client, address)["lines"]
+    monkeypatch.setitem(builders.SERIES_FACTS, "kernel", "6.8")
+    measure_again(kvd, kvd.shas[0], ["get-ladder.10", "get-ladder.100"])
+    [line] = values_of(client, address)["lines"]
+    assert [point["value"] for point in line["points"]] == [10, 100]
+    assert line["environment"] != before["environment"]
+    reason = "measured in another environment: kernel 6.1 there, 6.8 here"
+    assert line["elsewhere"] == [{"value": 1, "reason": reason}, {"value": 1000, "reason": reason}]
+    page = html_of(client.get(address))
+    assert page.count("<circle") == 2 and page.count("elsewhere</summary>") == 2 and page.count(reason) == 2
+    text = b"".join(client.get(address.replace("/?", ".csv?")).streaming_content).decode()
+    assert [(row["clients"], row["environment"]) for row in csv.DictReader(io.StringIO(text))] == [
+        ("10", line["environment"]),
+        ("100", line["environment"]),
+    ]
+
+    monkeypatch.setitem(builders.SERIES_FACTS, "kernel", "6.1")
+    measure_again(kvd, kvd.shas[0], ["get-ladder.1"])
+    [line] = values_of(client, address)["lines"]
+    assert [point["value"] for point in line["points"]] == [1, 10, 100, 1000]  # the machine went back
+    assert line["elsewhere"] == [] and line["environment"] == before["environment"]
+
+
+def test_lines_of_several_environments_are_said_to_be_of_several(
+    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Not all lines are of one environment" not in html_of(client.get(f"{PAGE}&project=kvd"))
+    monkeypatch.setitem(builders.SERIES_FACTS, "kernel", "6.8")
+    measure_again(kvd, kvd.shas[2], ["get-ladder"])
+    page = html_of(client.get(f"{PAGE}&project=kvd"))
+    assert "Not all lines are of one environment" in page
+    assert f"Measured in another one than kvd {kvd.shas[2][:10]}: <strong>kvd 1.0.0</strong>" in page
+    assert re.search(r"<dt>kernel</dt>\s*<dd>6.1, not 6.8</dd>", page)
+
+
+def test_each_environment_of_a_commit_is_a_line_on_request(
+    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As placements: a runner that was given other cores measures in another environment."""
+    assert "Environments" not in html_of(client.get(PAGE))
+    for server, driver in ((2, 3), (2, 6)):
+        monkeypatch.setitem(builders.SERIES_FACTS, "server_cpus", str(server))
+        monkeypatch.setitem(builders.SERIES_FACTS, "driver_cpus", str(driver))
+        measure_again(kvd, kvd.shas[2], ["get-ladder.10", "get-ladder.100"])
+    page = html_of(client.get(PAGE))
+    assert page.count("<circle") == 2 and '<select name="environments">' in page
+    each = f"{PAGE}&environments=each"
+    lines = values_of(client, each)["lines"]
+    assert [[point["value"] for point in one["points"]] for one in lines] == [[10, 100], [10, 100], [1, 10, 100, 1000]]
+    assert len({line["environment"] for line in lines}) == 3
+    legend = html_of(client.get(each)).partition('class="linelegend"')[2].partition("</ul>")[0]
+    labels = re.findall(r"</svg>\s*([^<]+?)\s*<", legend)
+    name = f"kvd {kvd.shas[2][:10]}"
+    assert labels == [
+        f"{name}, server cpus 2, driver cpus 6",
+        f"{name}, server cpus 2, driver cpus 3",
+        f"{name}, server cpus none, driver cpus none",
+    ]
+    assert client.get(f"{PAGE}&environments=none").status_code == 404
+
+
+def test_why_a_rung_is_missing_is_said_of_the_newest_environment_alone(
+    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(builders.SERIES_FACTS, "kernel", "6.8")
+    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[2], ["get-ladder"], None))
+    run = builders.claim(kvd.machines[0])
+    builders.send_build(run, run.commit)
+    values = [speed(run.commit.sha, "get-ladder.10", trial) for trial in range(5)]
+    results.accept_result(run.machine, run.pk, builders.result(run, "get-ladder.10", run.commit, values))
+    error = "3 of 4 benchmarks failed: the server went away"
+    queue.fail(run.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error=error))
+    for address in (PAGE, f"{PAGE}&environments=each"):
+        assert html_of(client.get(address)).count(error) == 1
+    newest, older = values_of(client, f"{PAGE}&environments=each")["lines"]
+    assert len(newest["points"]) == 1 and len(newest["elsewhere"]) == 3
+    assert len(older["points"]) == 4 and older["elsewhere"] == []
 
 
 def test_two_projects_share_a_chart(client: Client, kvd: World, tmp_path: Path) -> None:
@@ -224,8 +312,12 @@ def test_without_ladders_the_page_says_how_to_get_one(client: Client, db: None) 
     assert "docs/suites.md" in html_of(client.get("/ladders/"))
 
 
-def test_the_number_of_queries_is_bounded(client: Client, kvd: World) -> None:
+def test_the_number_of_queries_is_bounded(client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert queries(client, f"{PAGE}&project=kvd") <= 12
+    monkeypatch.setitem(builders.SERIES_FACTS, "kernel", "6.8")
+    measure_again(kvd, kvd.shas[0], ["get-ladder.10"])
+    measure_again(kvd, kvd.shas[1], ["get-ladder"])
+    assert queries(client, f"{PAGE}&project=kvd&environments=each") <= 12
     assert queries(client, "/p/kvd/releases/") <= 12
 
 

@@ -140,9 +140,9 @@ def test_no_page_of_a_visitor_takes_many_queries(client: Client, slow: tuple[Wor
         "/": 14,
         "/p/kvd/": 13,
         f"/p/kvd/timeline/get-p1/{CPU}": 12,
-        f"/p/kvd/timeline/get-p1/{CPU}?part=values": 12,
-        f"/p/kvd/timeline/get-p1/{CPU}.json": 13,  # one for the releases that values are compared with
-        f"/p/kvd/timeline/get-p1/{CPU}.csv": 12,
+        f"/p/kvd/timeline/get-p1/{CPU}?part=values": 11,
+        f"/p/kvd/timeline/get-p1/{CPU}.json": 12,
+        f"/p/kvd/timeline/get-p1/{CPU}.csv": 11,
         f"/p/kvd/c/{made.shas[5]}/": 12,
         "/p/kvd/sensitivity/": 5,
         "/p/kvd/alerts/?status=all": 7,

@@ -117,7 +117,7 @@ def heading(overlay: Overlay) -> dict[str, Any]:
     return {
         "schema": "speedtrack.timeline/3",
         "project": view.scope.project.slug,
-        "benchmark": view.benchmark.name,
+        "benchmark": view.benchmark,
         "branch": view.branch.name,
         "metric": {"name": metric.name, "title": metric.title, "unit": metric.unit, "better": metric.better.value},
         "axis": overlay.axis,

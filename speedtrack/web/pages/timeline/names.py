@@ -50,7 +50,7 @@ def lines_of_page(view: View) -> list[NamedLine]:
     scope = view.scope
     found = []
     for machine in view.machine_names:
-        name = LineName(scope.project.slug, view.benchmark.name, scope.metric.name, machine, view.branch.name)
+        name = LineName(scope.project.slug, view.benchmark, scope.metric.name, machine, view.branch.name)
         series = [one for one in view.series if one.machine.name == machine]
         found.append(NamedLine(name, scope.metric, view.branch, series))
     return found
@@ -71,7 +71,7 @@ def parse_line(view: View, text: str) -> LineName:
     own_machine = view.machine_names[0] if view.series else scope.machine.name if scope.machine else ""
     return LineName(
         project,
-        benchmark or view.benchmark.name,
+        benchmark or view.benchmark,
         metric or scope.metric.name,
         machine or own_machine,
         branch or own_branch,

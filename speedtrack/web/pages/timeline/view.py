@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import connection
+from django.db.models import QuerySet
 from django.http import Http404, QueryDict
 
 from speedtrack.alerts.lines import sql
@@ -38,11 +39,12 @@ CROSS JOIN LATERAL (
 class View:
     """The series of a timeline, of one machine or several, from position ``first`` to ``last`` of a branch.
 
+    ``benchmark``: its name, under which it may have had several definitions.
     ``metrics``: those that the benchmark was measured with, and the one of the view, in their usual order.
     """
 
     scope: Scope
-    benchmark: Benchmark
+    benchmark: str
     branch: Branch
     metrics: list[Metric]
     series: list[Series]
@@ -73,22 +75,25 @@ def rows_of(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
 def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     """The view that an address names. Raises Http404 for what does not exist."""
     scope = scope_of(slug, query, metric)
-    newest = Benchmark.objects.filter(project=scope.project, name=benchmark).order_by("-pk").first()
-    if newest is None or scope.branch is None:
-        raise Http404(f"{slug} has no benchmark {benchmark!r}.")
     machines = [named_or_default("machine", name, scope.machines, "") for name in query.getlist("machine")] or [
         scope.machine
     ]
     series = Series.objects.filter(project=scope.project, benchmark__name=benchmark)
     related = series.select_related("machine", "environment", "benchmark").order_by("machine__name", "pk")
     found = list(related.defer("machine__facts", "environment__facts", "benchmark__definition", "benchmark__why"))
+    if scope.branch is None or not (found or definitions_of(scope, benchmark).exists()):
+        raise Http404(f"{slug} has no benchmark {benchmark!r}.")
     names = {metric, *(one.metric for one in found)}
     metrics = [one for one in scope.metrics if one.name in names]
     lines = [one for one in found if one.metric == metric and one.machine in machines]
     first, last = range_of(scope, scope.branch, query)
     if not is_range_asked(query):
         first = first_shown(scope.branch, lines, first)
-    return View(scope, newest, scope.branch, metrics, lines, first, last)
+    return View(scope, benchmark, scope.branch, metrics, lines, first, last)
+
+
+def definitions_of(scope: Scope, benchmark: str) -> QuerySet[Benchmark]:
+    return Benchmark.objects.filter(project=scope.project, name=benchmark)
 
 
 def is_range_asked(query: QueryDict) -> bool:

@@ -1,0 +1,108 @@
+"""The commits that can be chosen as lines, and those that are."""
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
+from django.http import Http404
+
+from speedtrack.accounts.access import Access
+from speedtrack.projects.models import Commit, Position, Tag
+from speedtrack.projects.releases import version_of
+from speedtrack.runs.models import Measurement
+from speedtrack.web.drawing.linecharts import MOST_LINES
+
+LISTED = 20  # of the commits of a project that can be chosen as lines, besides what is tagged or asked for
+SHORTEST = 7  # digits of a commit id in an address
+
+
+@dataclass(frozen=True)
+class LineChoice:
+    """A commit that a ladder was measured for. ``key``: its name in addresses."""
+
+    commit: Commit
+    release: str
+    shown: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.commit.project.slug}@{self.commit.short}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.commit.project.name} {self.release or self.commit.short}"
+
+    def is_at(self, revision: str) -> bool:
+        return revision == self.release or (len(revision) >= SHORTEST and self.commit.sha.startswith(revision))
+
+
+def choices_of(
+    points: QuerySet[Measurement], asked: list[str], slug: str | None, access: Access
+) -> tuple[list[LineChoice], list[str]]:
+    """The measured commits, each with whether it is shown; and the requested lines that are not among them.
+
+    Of each project these are the commits measured last, the tagged ones (releases) and those requested. They are
+    ordered by project, those on its default branch first, the newest first. Raises Http404 for a line that does not
+    exist.
+    """
+    on_default = Position.objects.filter(commit=OuterRef("pk"), branch__name=OuterRef("project__default_branch"))
+    commits = Commit.objects.select_related("project").filter(choosable(points, asked))
+    commits = commits.order_by("project__name", "project", Exists(on_default).desc(), "-committed_at", "-pk")
+    releases = releases_of(commits)
+    choices = [LineChoice(commit, releases.get((commit.project_id, commit.sha), "")) for commit in commits]
+    found = {name: choice_named(choices, name) for name in asked}
+    absent = [name for name, choice in found.items() if choice is None]
+    require_known(absent, access)
+    chosen = [one for one in choices if one in found.values()] or usual_choices(choices, slug)
+    return [replace(one, shown=one in chosen[:MOST_LINES]) for one in choices], absent
+
+
+def choosable(points: QuerySet[Measurement], asked: list[str]) -> Q:
+    """The condition for measured commits that can be selected as lines."""
+    latest = points.values("commit").annotate(latest=Max("pk")).order_by("-latest")
+    measured: dict[int, list[int]] = defaultdict(list)
+    for project, commit in latest.values_list("commit__project", "commit"):
+        measured[project].append(commit)
+    chosen = Q(pk__in=[commit for own in measured.values() for commit in own[:LISTED]])
+    chosen |= Q(Exists(Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("sha"))))
+    for slug, _, revision in (name.partition("@") for name in asked):
+        if len(revision) >= SHORTEST:
+            chosen |= Q(project__slug=slug, sha__startswith=revision)
+    return chosen & Q(pk__in=[commit for own in measured.values() for commit in own])
+
+
+def releases_of(commits: Any) -> dict[tuple[int, str], str]:
+    """By (project id, commit id): the name of the release."""
+    tags = Tag.objects.filter(sha__in=[commit.sha for commit in commits]).values_list("project", "sha", "name")
+    return {(project, sha): name for project, sha, name in tags if version_of(name)}
+
+
+def choice_named(choices: list[LineChoice], name: str) -> LineChoice | None:
+    """The one with this name: ``project@commit``, ``project@release``, or ``project`` for its newest one."""
+    slug, _, revision = name.partition("@")
+    for one in choices:
+        if one.commit.project.slug == slug and (not revision or one.is_at(revision)):
+            return one
+    return None
+
+
+def require_known(names: list[str], access: Access) -> None:
+    """Raise Http404 for a line that is neither a project nor one of its commits."""
+    for name in names:
+        slug, _, revision = name.partition("@")
+        commits = access.among(Commit.objects.filter(project__slug=slug))
+        if revision:
+            tags = Tag.objects.filter(project__slug=slug, name=revision)
+            commits = commits.filter(Q(sha__startswith=revision) | Q(sha__in=tags.values("sha")))
+        if not commits.exists():
+            raise Http404(f"There is no line {name!r}: name a project, or one as PROJECT@RELEASE or PROJECT@COMMIT.")
+
+
+def usual_choices(choices: list[LineChoice], slug: str | None) -> list[LineChoice]:
+    """Those shown by default: the newest commit of each project; if there is one project, also its releases."""
+    own = [one for one in choices if one.commit.project.slug == slug]
+    if own:
+        return [own[0], *(one for one in own[1:] if one.release)]
+    newest = {one.commit.project_id: one for one in reversed(choices)}
+    return [one for one in choices if one in newest.values()]

@@ -1,0 +1,58 @@
+"""A page of ladders as JSON and as CSV."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from speedtrack.runs.environments import shorten
+from speedtrack.web.pages.ladders.lines import LadderLine
+from speedtrack.web.pages.ladders.page import LaddersPage
+from speedtrack.web.pages.ladders.rows import Cell
+
+
+def ladders_document(page: LaddersPage) -> dict[str, Any]:
+    return {
+        "schema": "speedtrack.ladders/1",
+        "ladder": page.ladder.name if page.ladder else None,
+        "axis": page.ladder.axis if page.ladder else None,
+        "machine": page.machine.name if page.machine else None,
+        "metric": page.metric.name,
+        "lines": [line_document(line, cells_of(page, place)) for place, line in enumerate(page.lines)],
+    }
+
+
+def cells_of(page: LaddersPage, place: int) -> list[tuple[float, Cell]]:
+    """The cells of one line, each with its value of the axis."""
+    return [(row.value, row.cells[place]) for row in page.rows]
+
+
+def line_document(line: LadderLine, cells: list[tuple[float, Cell]]) -> dict[str, Any]:
+    return {
+        "project": line.commit.project.slug,
+        "commit": line.commit.sha,
+        "release": line.release,
+        "ladder": line.ladder,
+        "environment": environment_of(line) or None,
+        "points": [
+            {"value": value, "median": one.value, "low": one.low, "high": one.high, "flags": one.flags}
+            for value, cell in cells
+            if (one := cell.measured)
+        ],
+        "out_of_reach": [{"value": value, "reason": cell.out_of_reach} for value, cell in cells if cell.out_of_reach],
+        "elsewhere": [{"value": value, "reason": cell.elsewhere} for value, cell in cells if cell.elsewhere],
+    }
+
+
+def environment_of(line: LadderLine) -> str:
+    return shorten(line.environment.digest) if line.environment else ""
+
+
+def csv_rows(page: LaddersPage) -> Iterator[list[str]]:
+    """A header, then one row per line and value."""
+    axis = page.ladder.axis if page.ladder else "value"
+    yield ["project", "commit", "release", "ladder", axis, page.metric.name, "low", "high", "n", "flags", "environment"]
+    for place, line in enumerate(page.lines):
+        for value, cell in cells_of(page, place):
+            if one := cell.measured:
+                start = [line.commit.project.slug, line.commit.sha, line.release, line.ladder, f"{value:g}"]
+                numbers = [str(v) for v in (one.value, one.low, one.high, one.n)]
+                yield [*start, *numbers, " ".join(one.flags), environment_of(line)]
