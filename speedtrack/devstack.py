@@ -49,17 +49,24 @@ WORKER = [
     "--without-mingle",
     "--without-heartbeat",
 ]
+
+
+def tasks_of(name: str) -> list[str]:
+    """The name of a worker, and its module of ``speedtrack.tasks``: it imports what its own tasks need."""
+    return ["--hostname", f"{name}@%h", "--include", f"speedtrack.tasks.{name}"]
+
+
 # The server's processes: the arguments for the Python interpreter, in BASE_DIR.
 PROCESSES = {
     "web": ["-m", "speedtrack.webserver"],
     # A viewer of a stream stays for as long as a page is looked at: the web server would give each of them a thread.
     "live": ["-m", "speedtrack.live"],
     "dispatcher": ["manage.py", "dispatch"],
-    "worker": [*WORKER, "--hostname", "worker@%h", "--queues", "detect,prune", "--concurrency", "2"],
+    "worker": [*WORKER, *tasks_of("worker"), "--queues", "detect,prune", "--concurrency", "2"],
     # A receiver that hangs, such as a mail server, blocks a thread of this process and does not delay detection.
-    "notify": [*WORKER, "--hostname", "notify@%h", "--queues", "notify", "--concurrency", "4", "--pool", "threads"],
+    "notify": [*WORKER, *tasks_of("notify"), "--queues", "notify", "--concurrency", "4", "--pool", "threads"],
     # Threads, because these tasks only wait for git. Other repositories wait once so many remotes hang.
-    "git": [*WORKER, "--hostname", "git@%h", "--queues", "sync,poll", "--concurrency", "4", "--pool", "threads"],
+    "git": [*WORKER, *tasks_of("git"), "--queues", "sync,poll", "--concurrency", "4", "--pool", "threads"],
 }
 # Of processes that stay: Django's checks, which `migrate` has made, load all pages into each worker, and threads share
 # what they have freed.
