@@ -5,12 +5,10 @@ import os
 import sys
 from collections.abc import Callable
 
-# Answers without a database.
-NEEDS_NO_DATABASE = {"help", "--help", "-h", "version", "--version", "collectstatic"}
+# Answers without a database; or (`up`) becomes a process that cares for it by itself.
+NEEDS_NO_DATABASE = {"help", "--help", "-h", "version", "--version", "collectstatic", "up"}
 # Starts the whole system on this machine.
 STARTS_ALL = {"demo", "serve"}
-# Starts the server for strangers.
-STARTS_SERVER = "up"
 
 
 def main() -> None:
@@ -26,9 +24,7 @@ def main() -> None:
         if command in STARTS_ALL:
             devstack.use_own_port()
             devstack.keep_off_measured_cores()
-        if command == STARTS_SERVER:
-            devstack.use_lasting_addresses()
-        devstack.use_embedded_database(for_strangers=command == STARTS_SERVER)
+        devstack.use_embedded_database()
     run(lambda: execute_from_command_line(sys.argv))
 
 

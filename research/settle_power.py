@@ -24,7 +24,7 @@ from scipy.special import stdtr, stdtrit
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from speedtrack.stats import compare, sequential
-from speedtrack.stats.scale import Array
+from speedtrack.stats.arrays import Array
 
 MOST = 160  # pairs
 LEVEL = 0.01

@@ -3,7 +3,8 @@
 For containers and service units. Options go to speedtrack.webserver (web), speedtrack.live (live) or celery (workers).
 WEB_ADDRESS and LIVE_ADDRESS say where the first two listen, unless there is a --bind.
 
-``python -m speedtrack broker SOCKET`` becomes the embedded broker, which listens there and stores nothing.
+``python -m speedtrack broker SOCKET`` becomes the embedded broker, which listens there and stores nothing;
+``python -m speedtrack up`` is what `manage.py up` becomes.
 """
 
 import os
@@ -22,6 +23,10 @@ LISTENING = {"web": "WEB_ADDRESS", "live": "LIVE_ADDRESS"}
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["broker"]:
         become_broker(arguments[1:])
+    if arguments == ["up"]:
+        from speedtrack import supervisor  # here: all others become another program at once, and need none of it
+
+        return supervisor.main()
     if not arguments or arguments[0] not in PROCESSES:
         sys.exit(f"error: say which process: python -m speedtrack {'|'.join([*PROCESSES, 'broker'])}")
     for name, example in NEEDED.items():

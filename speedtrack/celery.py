@@ -53,7 +53,6 @@ app.conf.update(
     worker_soft_shutdown_timeout=30,
     worker_hijack_root_logger=False,
 )
-app.autodiscover_tasks(["speedtrack"])
 
 
 @worker_before_create_process.connect  # type: ignore[untyped-decorator]

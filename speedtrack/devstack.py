@@ -19,7 +19,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Protocol
 from urllib.parse import quote, urlsplit
 
 import psutil
@@ -29,13 +29,12 @@ from speedtrack import privatefiles
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # prctl(2)
 FIRST_PORT = 8000
 FIRST_LIVE_PORT = 8100
 SOCKET = "valkey.sock"
 LONGEST_SOCKET = 100  # bytes of a socket's path; Linux takes 107, macOS 103
 OWNER_ONLY = 0o700
-AGAIN_S = 3  # pause before a process that ended is started again
 STOP_S = 20  # enough for a runner to finish its trial
 WORKER = [
     "-m",
@@ -49,17 +48,24 @@ WORKER = [
     "--without-mingle",
     "--without-heartbeat",
 ]
+
+
+def tasks_of(name: str) -> list[str]:
+    """The name of a worker, and its module of ``speedtrack.tasks``: it imports what its own tasks need."""
+    return ["--hostname", f"{name}@%h", "--include", f"speedtrack.tasks.{name}"]
+
+
 # The server's processes: the arguments for the Python interpreter, in BASE_DIR.
 PROCESSES = {
     "web": ["-m", "speedtrack.webserver"],
     # A viewer of a stream stays for as long as a page is looked at: the web server would give each of them a thread.
     "live": ["-m", "speedtrack.live"],
     "dispatcher": ["manage.py", "dispatch"],
-    "worker": [*WORKER, "--hostname", "worker@%h", "--queues", "detect,prune", "--concurrency", "2"],
+    "worker": [*WORKER, *tasks_of("worker"), "--queues", "detect,prune", "--concurrency", "2"],
     # A receiver that hangs, such as a mail server, blocks a thread of this process and does not delay detection.
-    "notify": [*WORKER, "--hostname", "notify@%h", "--queues", "notify", "--concurrency", "4", "--pool", "threads"],
+    "notify": [*WORKER, *tasks_of("notify"), "--queues", "notify", "--concurrency", "4", "--pool", "threads"],
     # Threads, because these tasks only wait for git. Other repositories wait once so many remotes hang.
-    "git": [*WORKER, "--hostname", "git@%h", "--queues", "sync,poll", "--concurrency", "4", "--pool", "threads"],
+    "git": [*WORKER, *tasks_of("git"), "--queues", "sync,poll", "--concurrency", "4", "--pool", "threads"],
 }
 # Of processes that stay: Django's checks, which `migrate` has made, load all pages into each worker, and threads share
 # what they have freed.
@@ -202,6 +208,32 @@ def address_of(url: str) -> tuple[str, int]:
     return parts.hostname or "127.0.0.1", parts.port or 80
 
 
+def end_with_parent() -> None:
+    """Let this process be told to end when its parent dies."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def call_process(name: str) -> None:
+    """Name this process in lists of processes, where the command line is its parent's. 15 bytes are shown."""
+    ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
+
+
+class ChildProcess(Protocol):
+    """What a stack asks of its processes, with the words of ``subprocess.Popen``."""
+
+    @property
+    def pid(self) -> Any: ...
+
+    @property
+    def returncode(self) -> Any: ...
+
+    def poll(self) -> int | None: ...
+
+    def terminate(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
 class Stack:
     """Web server, dispatcher, workers and runner as child processes, each with a log file."""
 
@@ -224,7 +256,7 @@ class Stack:
         }
         if token_file:
             self.environment["SPEEDTRACK_TOKEN_FILE"] = str(token_file)
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, ChildProcess] = {}
 
     def commands(self) -> dict[str, list[str]]:
         """Each with where it listens. Without an address for streams there is no process for them."""
@@ -268,8 +300,8 @@ class Stack:
         )
 
     def in_child(self, is_runner: bool) -> None:
-        """Before exec: let the child end when the parent dies (prctl(2)), and let the runner use all cores."""
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        """Before exec: let the child end when the parent dies, and let the runner use all cores."""
+        end_with_parent()
         if is_runner:
             os.sched_setaffinity(0, self.cpus)
 
@@ -299,32 +331,3 @@ class Stack:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-
-
-class ServerStack(Stack):
-    """The server without a runner, for as long as its host lives: a process that ends is started again."""
-
-    address_setting = "WEB_ADDRESS"
-
-    def __init__(self, url: str, broker_url: str) -> None:
-        super().__init__(url, broker_url)
-        self.started: dict[str, float] = {}
-
-    def commands(self) -> dict[str, list[str]]:
-        binds = {"web": "WEB_ADDRESS", "live": "LIVE_ADDRESS"}
-        return PROCESSES | {name: [*PROCESSES[name], "--bind", self.environment[word]] for name, word in binds.items()}
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return address_of(f"//{self.environment[self.address_setting]}")
-
-    def start_process(self, name: str) -> None:
-        super().start_process(name)
-        self.started[name] = time.monotonic()
-
-    def revive(self) -> Iterator[str]:
-        """Start what has ended again, each at most every few seconds. Yields the names."""
-        for name, process in list(self.processes.items()):
-            if process.poll() is not None and time.monotonic() - self.started[name] > AGAIN_S:
-                self.start_process(name)
-                yield name

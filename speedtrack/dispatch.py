@@ -22,8 +22,8 @@ from django.db.models.functions import Concat
 from kombu import Queue
 
 from speedtrack import pgsession
-from speedtrack.alerts import floors
 from speedtrack.alerts.models import AlertEvent, Bisection, ChangePoint
+from speedtrack.alerts.waiting import runs_with_due_floors, unasked_machines
 from speedtrack.celery import BROKER_ERRORS, app
 from speedtrack.monitoring import tasktimes
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
@@ -94,8 +94,8 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("detect", ChangePoint.objects.settling().exclude(Exists(under_way))),
         ("detect", ChangePoint.objects.ripe()),
         ("detect", Bisection.objects.ripe()),
-        ("detect", floors.runs_due()),
-        ("calibrate", floors.unasked_machines()),
+        ("detect", runs_with_due_floors()),
+        ("calibrate", unasked_machines()),
         ("prune", nightly.due()),
     ]
 

@@ -1,14 +1,10 @@
 """Run the whole system on this machine, with this machine as its runner, until it is told to stop."""
 
 import contextlib
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from celery import Celery
 from django.conf import settings
 from django.core.management import call_command
 from django.db import OperationalError, connection
@@ -16,10 +12,10 @@ from rich.console import Console
 
 from speedtrack import privatefiles
 from speedtrack.accounts import firstowner
-from speedtrack.celery import BROKER_ERRORS
-from speedtrack.devstack import BASE_DIR, ServerStack, Stack, StackError, running_broker
+from speedtrack.devstack import Stack, StackError, running_broker
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
+from speedtrack.supervisor import end_by_signals, require_broker
 
 MACHINE = "this-machine"
 
@@ -57,41 +53,6 @@ def print_owner_link(console: Console) -> None:
         console.print(f"Make the first account of this installation, once: {firstowner.make_link()}")
 
 
-def end_by_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT as well: shells start background jobs with it ignored
-        signal.signal(number, signal.default_int_handler)
-
-
-def keep_up(console: Console) -> None:
-    """Start the server without a runner, and keep its processes up until Ctrl-C or SIGTERM. Raises StackError."""
-    end_by_signals()
-    try:
-        prepare()
-        with running_broker() as broker_url:
-            require_broker(broker_url)
-            keep_processes_up(console, ServerStack(settings.URL, broker_url))
-    except KeyboardInterrupt:
-        console.print("\nEnded.")
-
-
-def prepare() -> None:
-    """Do ``manage.py prepare`` in a process of its own: it loads all pages, which would stay in memory here."""
-    if subprocess.run([sys.executable, "manage.py", "prepare", "--verbosity", "0"], cwd=BASE_DIR).returncode:
-        raise StackError("the database could not be prepared: the lines above say why")
-
-
-def keep_processes_up(console: Console, server: ServerStack) -> None:
-    try:
-        server.start()
-        console.print(f"Serving at [bold]{settings.URL}[/bold]; logs: {server.logs}; Ctrl-C ends it.")
-        while True:
-            for name in server.revive():
-                console.print(f"The {name} had ended, and was started again: see {server.logs / f'{name}.log'}")
-            time.sleep(1)
-    finally:
-        server.stop()
-
-
 def machine_token(file: Path) -> None:
     """Register this machine and write its token to a private file, unless the file has a valid token."""
     if file.exists():
@@ -110,12 +71,3 @@ def require_database() -> None:
             cursor.execute("SELECT 1")
     except OperationalError as e:
         raise StackError(f"the database has gone away ({str(e).strip()}): start again, nothing is lost") from e
-
-
-def require_broker(url: str) -> None:
-    """Raise StackError if no broker answers."""
-    try:
-        with Celery(broker=url).connection_for_write() as link:
-            link.ensure_connection(max_retries=1, timeout=3)
-    except BROKER_ERRORS as e:
-        raise StackError(f"the broker of BROKER_URL does not answer ({e}): start it, or leave BROKER_URL unset") from e

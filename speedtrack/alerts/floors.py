@@ -13,7 +13,7 @@ from itertools import product
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from speedtrack.alerts import lines, sensitivity
@@ -23,6 +23,7 @@ from speedtrack.alerts.models import NoiseFloor
 from speedtrack.alerts.pairing import plan_next_round, sample_pairs
 from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.verdicts import LEVEL
+from speedtrack.alerts.waiting import runs_with_due_floors, unasked_machines
 from speedtrack.benchmarks.definitions import Definition, DefinitionError
 from speedtrack.benchmarks.metrics import COUNTED, METRICS, WATCHED
 from speedtrack.benchmarks.models import Benchmark
@@ -30,25 +31,13 @@ from speedtrack.benchmarks.storing import definition_of, store_set, store_suite,
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Project
 from speedtrack.runs import planning
-from speedtrack.runs.models import (
-    IN_SERVICE,
-    SETTLING,
-    Build,
-    Machine,
-    Measurement,
-    Reason,
-    Run,
-    RunQuerySet,
-    Series,
-    Side,
-)
+from speedtrack.runs.models import Machine, Measurement, Reason, Run, Series
 from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tracking import RunSelection
 from speedtrack.stats.floor import counts_floor, noise_floor
 
 AA_PAIRS = 10  # of a run: their standard deviation is known to a quarter
 AA_COUNTS = 8  # of each side, where instructions are counted: of two equally likely levels 1 run in 256 misses one
-IDLE = timedelta(minutes=10)  # without work before this begins: pushes come in groups and must not wait
 
 
 def plan_idle_work() -> int:
@@ -58,16 +47,6 @@ def plan_idle_work() -> int:
         Machine.objects.filter(pk=machine.pk).update(aa_looked_at=Now())
         planned += measure_further(machine) or (settings.AA_EVERY_DAYS > 0 and plan_one(machine))
     return planned
-
-
-def unasked_machines() -> QuerySet[Machine]:
-    """Idle machines for which due pairs have not been looked up lately."""
-    runs = Run.objects.filter(machine=OuterRef("pk"))
-    unfinished = Run.objects.unfinished().filter(machine=OuterRef("pk"))
-    busy = Exists(unfinished) | Exists(runs.filter(ended_at__gt=Now() - IDLE))
-    long_ago = Q(aa_looked_at=None) | Q(aa_looked_at__lt=Now() - IDLE)
-    in_service = Machine.objects.filter(IN_SERVICE).filter(paused=False, quarantined_at=None)
-    return in_service.filter(long_ago, Exists(runs)).exclude(busy)
 
 
 def plan_one(machine: Machine) -> bool:
@@ -158,24 +137,12 @@ def measure_noise(selection: RunSelection) -> int:
     return len(commits) * len(selection.machines) * len(plans)
 
 
-def runs_due() -> RunQuerySet:
-    """Runs of identical builds whose noise floors are not stored yet.
-
-    Looks only at runs that were not checked before.
-    """
-    head = Build.objects.filter(attempt=OuterRef("attempt"), side=Side.HEAD, artifacts=OuterRef("artifacts"))
-    base = Build.objects.filter(attempt__run=OuterRef("pk"), attempt__token=OuterRef("lease_token"), side=Side.BASE)
-    twins = base.filter(Exists(head), succeeded=True)
-    runs = Run.objects.filter(floors_due=True, floors=None)
-    return runs.filter(Q(reason=Reason.AA) | (Q(reason__in=SETTLING) & Exists(twins)))
-
-
 @transaction.atomic
 def store_due() -> int:
     """Store the noise floors of all runs of identical builds that have none yet. Return the number of runs."""
     ended = Run.objects.filter(floors_due=True).select_for_update(skip_locked=True)
     looked_at = list(ended.values_list("pk", flat=True))
-    runs = list(runs_due().filter(pk__in=looked_at))
+    runs = list(runs_with_due_floors().filter(pk__in=looked_at))
     Run.objects.filter(pk__in=looked_at).update(floors_due=False)
     for run in runs:
         series = Series.objects.filter(measurements__attempt__run=run, measurements__accepted=True).distinct()

@@ -11,9 +11,9 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from speedtrack.runs import pools, tokens, tracking
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import EnrolmentCode, Machine, MachineEvent, MachineToken, WrongCode
 from speedtrack.runs.quarantine import record_event
-from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.tokentexts import TokenText
 
 VALID = timedelta(minutes=10)

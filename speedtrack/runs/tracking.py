@@ -28,21 +28,10 @@ from speedtrack.projects.remotes import Remote, remote_of
 from speedtrack.projects.sync import LONGEST_BRANCH, store_commits, sync
 from speedtrack.runs import canary, choosing, gaps, planning, policies, pools, pushes, quarantine, queue, tokens
 from speedtrack.runs.canary import FrozenCommit
+from speedtrack.runs.errors import NoSuchBenchmark, NoSuchMachine, NoSuchThing
 from speedtrack.runs.models import IN_SERVICE, Canary, Machine, MachineEvent, PlanningPolicy, Reason, Run, Status
 
 LONGEST_SLUG = 50  # as Project.slug
-
-
-class NoSuchThing(Exception):
-    """The named thing does not exist, or exists already; the message lists what exists."""
-
-
-class NoSuchMachine(NoSuchThing):
-    """No machine can measure what was asked for; the message says why, and the remedy."""
-
-
-class NoSuchBenchmark(NoSuchThing):
-    """The suite does not have one of the named benchmarks; the message lists those that it has."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-
-import numpy as np
+from statistics import median
 
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
@@ -39,13 +38,14 @@ def judge_canary(history: Sequence[float], value: float, smallest_effect: float)
     absolute deviation of the newest ones; outliers among up to half of the values do not move either.
     """
     scale = Scale.of([*history, value])
-    placed, place = scale.place(history), float(scale.place([value])[0])
+    placed, place = [scale.place(one) for one in history], scale.place(value)
     if len(placed) < FEWEST:
-        level = float(np.median(placed)) if len(placed) else place
+        level = median(placed) if placed else place
         return CanaryVerdict(CanaryAnswer.LEARNING, scale.ratio(place - level), None)
-    level = float(np.median(placed[:ANCHOR]))
+    level = median(placed[:ANCHOR])
     recent = placed[-RECENT:]
-    noise = MAD_TO_SIGMA * float(np.median(np.abs(recent - np.median(recent))))
+    middle = median(recent)
+    noise = MAD_TO_SIGMA * median([abs(one - middle) for one in recent])
     limit = max(scale.effect(smallest_effect), outlier_limit(len(recent)) * noise)
     answer = CanaryAnswer.OFF if abs(place - level) > limit else CanaryAnswer.STEADY
     return CanaryVerdict(answer, scale.ratio(place - level), scale.ratio(limit) - 1)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from speedtrack.stats.arrays import Array
 from speedtrack.stats.levels import levels
-from speedtrack.stats.scale import Array, Scale
+from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 from speedtrack.stats.windows import (
     AFTER,

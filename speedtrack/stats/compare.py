@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from speedtrack.stats import sequential
+from speedtrack.stats.arrays import Array, place_all, steps_of
 from speedtrack.stats.ranks import rank_sum_p, rank_sum_ps
-from speedtrack.stats.scale import Array, Scale
+from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import CONFIDENCE, MAD_TO_SIGMA
 
 MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
@@ -71,7 +72,7 @@ def compare_samples(
     if not len(before) or not len(after):
         raise ValueError("nothing to compare: a side has no samples")
     scale = Scale.of([*before, *after])
-    old, new = scale.place(before), scale.place(after)
+    old, new = place_all(scale, before), place_all(scale, after)
     low, high = _interval_of_shift(old, new, seed)
     shift = _Shift(float(np.median(new) - np.median(old)), low, high, rank_sum_p(before, after))
     return _judge(shift, scale, _Limits(smallest_effect, smallest_effect, level), (len(old), len(new)))
@@ -231,7 +232,7 @@ def _evidence(scale: Scale, steps: Array, smallest_effect: float, suspected: flo
 def _steps(pairs: Sequence[tuple[float, float]]) -> tuple[Scale, Array]:
     """The scale, and the step of each pair on it."""
     scale = Scale.of(value for pair in pairs for value in pair)
-    return scale, scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
+    return scale, steps_of(scale, pairs)
 
 
 def settle_counts(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from speedtrack.stats.scale import Array, Scale
+from speedtrack.stats.arrays import Array, place_all
+from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
 LEVEL = 8  # points that define a level
@@ -48,7 +49,7 @@ def drift_since(
     scale = Scale.of([*reference, *newest])
     if min(len(reference), len(newest)) < FEWEST or (scale.unit is None and explained <= 0):
         return None
-    old, new = scale.place(reference), scale.place(newest)
+    old, new = place_all(scale, reference), place_all(scale, newest)
     delta = _moved(old, new, scale, explained)
     error = neighbour_noise(old, new) * math.sqrt(math.pi / 2 * (1 / len(old) + 1 / len(new)))
     score = abs(delta) / max(scale.effect(smallest_effect), (CLEARLY_FROM_BEST if best else CLEARLY) * error, 1e-12)
@@ -63,7 +64,7 @@ def shown_ratio(reference: Sequence[float], newest: Sequence[float], *, explaine
     scale = Scale.of([*reference, *newest])
     if scale.unit is None and explained <= 0:
         return 1.0
-    return scale.ratio(_moved(scale.place(reference), scale.place(newest), scale, explained))
+    return scale.ratio(_moved(place_all(scale, reference), place_all(scale, newest), scale, explained))
 
 
 def _moved(old: Array, new: Array, scale: Scale, explained: float) -> float:
@@ -85,7 +86,7 @@ def fresh_step(values: Sequence[float]) -> float:
     removed. Compares the best step and the best ramp, over all places, by the sum of squares that they explain.
     """
     scale = Scale.of(values)
-    line = scale.place(values)[-2 * FRESH :]
+    line = place_all(scale, values)[-2 * FRESH :]
     if len(line) < 2 * LEVEL:
         return 1.0
     smooth = np.median([line[:-2], line[1:-1], line[2:]], axis=0)  # without single outliers

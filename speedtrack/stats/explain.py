@@ -12,9 +12,10 @@ from enum import StrEnum
 
 import numpy as np
 
+from speedtrack.stats.arrays import Array
 from speedtrack.stats.changepoint import DEFAULT, FEW, Point, _agreement
 from speedtrack.stats.levels import levels
-from speedtrack.stats.scale import Array, Scale
+from speedtrack.stats.scale import Scale
 from speedtrack.stats.windows import (
     AFTER,
     Sensitivity,

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from speedtrack.stats.arrays import steps_of
 from speedtrack.stats.compare import MIN_SAMPLES, settle_counts, settle_pairs
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.sequential import FEWEST, change_evidence
@@ -45,7 +46,7 @@ def noise_floor(pairs: Sequence[tuple[float, float]], *, level: float, planned: 
     if len(pairs) < MIN_SAMPLES:
         return Floor(len(pairs), None, None, None, None, None)
     scale = Scale.of(value for pair in pairs for value in pair)
-    steps = scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
+    steps = steps_of(scale, pairs)
     deviation = float(steps.std(ddof=1))
     found = settle_pairs(pairs, smallest_effect=0.01, level=level, seed=seed)
     smallest = scale.ratio(deviation * standard_shift(planned, level)) - 1

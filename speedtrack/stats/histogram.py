@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from speedtrack.stats.scale import Array
+from speedtrack.stats.arrays import Array
 
 # https://github.com/HdrHistogram/HdrHistogram, "encoding version 2".
 COMPRESSED_COOKIE, COOKIE = 0x1C849314, 0x1C849313

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from speedtrack.stats.arrays import Array, place_all
 from speedtrack.stats.changepoint import NEAR, Point
-from speedtrack.stats.scale import Array, Scale
+from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
 
@@ -104,7 +105,7 @@ def history_verdicts(
     if not points:
         return []
     scale = Scale.of(value for point in points for value in point.values)
-    level = scale.place([median(point.values) for point in points])
+    level = place_all(scale, [median(point.values) for point in points])
     known, found = sorted(settled), list[HistoryVerdict]()
     for seen in range(since, len(points)):
         start = max([found[-1].index if found else 0, *[index for index in known if index <= seen]])

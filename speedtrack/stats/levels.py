@@ -8,7 +8,8 @@ from itertools import chain
 
 import numpy as np
 
-from speedtrack.stats.scale import Array, Scale
+from speedtrack.stats.arrays import Array, place_all
+from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
 FEWEST_RUNS = 12  # runs that an answer about their differences needs
@@ -21,7 +22,7 @@ def levels(points: Sequence[Sequence[float]], scale: Scale) -> tuple[Array, Arra
     a point has two trials. Points with the same number of trials are computed together.
     """
     sizes = np.array([len(point) for point in points])
-    places = scale.place(chain.from_iterable(points))
+    places = place_all(scale, chain.from_iterable(points))
     starts = np.cumsum(sizes) - sizes
     level, own = np.empty(len(points)), np.empty(len(points))
     for size in np.unique(sizes):

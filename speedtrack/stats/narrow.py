@@ -9,7 +9,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from speedtrack.stats.scale import Array, Scale
+from speedtrack.stats.arrays import Array, steps_of
+from speedtrack.stats.scale import Scale
 from speedtrack.stats.sequential import CLIP, level_evidence, step_noise
 
 FEWEST = 5  # pairs needed to know their noise
@@ -65,7 +66,7 @@ def _steps(pairs: Sequence[tuple[float, float]], ratio: float) -> tuple[Scale, A
     So pairs of 5 and 5 can place a commit on the old level of a change from 5 to 0.
     """
     scale = Scale.of((value for pair in pairs for value in pair), linear=ratio <= 0)
-    steps = scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
+    steps = steps_of(scale, pairs)
     return scale, steps, math.log(ratio) if scale.unit is None else ratio - 1
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from speedtrack.stats.scale import Array
+from speedtrack.stats.arrays import Array
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
 FEWEST = 5  # points that an answer needs

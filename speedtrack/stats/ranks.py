@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from speedtrack.stats.scale import Array
+from speedtrack.stats.arrays import Array
 
 EXACT_UP_TO = 120  # values in total; above, the normal approximation is exact enough
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
 EXPONENT = 700.0  # ratios saturate at e^700 rather than overflow
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps values to a line where a shift of ``delta`` means ``ratio(delta)``.
+    """Maps values to a line where a shift of ``delta`` means ``ratio(delta)``. ``arrays.place_all`` maps many at once.
 
     ``unit`` is None for logarithms. Metrics with values of zero or below are divided by ``unit`` instead, so that
     their "ratio" is 1 + difference / unit: 1.0 is no change and 1.05 five hundredths of the usual size upwards.
@@ -30,17 +27,16 @@ class Scale:
         So a metric that was always 0 and now is not has moved by one unit, however long it was 0. ``linear``: linear
         even if all values are positive.
         """
-        size = np.fromiter(values, dtype=np.float64)
-        if not np.isfinite(size).all():
+        known = list(values)
+        if not all(map(math.isfinite, known)):
             raise ValueError("a sample is not a finite number: leave out what was not measured")
-        if not linear and (size > 0).all():
+        if not linear and min(known, default=1) > 0:
             return cls()
-        size = np.abs(size[size != 0])
-        return cls(float(np.median(size)) if len(size) else 1.0)
+        sizes = [abs(value) for value in known if value]
+        return cls(float(median(sizes)) if sizes else 1.0)
 
-    def place(self, values: Iterable[float]) -> Array:
-        numbers = np.fromiter(values, dtype=np.float64)
-        return np.log(numbers) if self.unit is None else numbers / self.unit
+    def place(self, value: float) -> float:
+        return math.log(value) if self.unit is None else value / self.unit
 
     def ratio(self, delta: float) -> float:
         return math.exp(max(-EXPONENT, min(EXPONENT, delta))) if self.unit is None else 1.0 + delta

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from speedtrack.stats.scale import Array
+from speedtrack.stats.arrays import Array
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
 FEWEST = 6  # pairs before anything is known

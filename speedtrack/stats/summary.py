@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from statistics import NormalDist
-
-import numpy as np
 
 CONFIDENCE = 0.95
 MAD_TO_SIGMA = 1 / NormalDist().inv_cdf(0.75)
@@ -44,7 +44,12 @@ def summarize(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estim
 @lru_cache(maxsize=2000)
 def outer_rank(n: int, confidence: float) -> int:
     """The largest k such that sample k and sample n-1-k (from 0) enclose the median with ``confidence``; else 0."""
-    from scipy.special import bdtr  # here: processes that are idle need not hold scipy
+    # Of each k: the probability of at most k samples below the median. Not scipy's: each process that takes results
+    # would hold it for this.
+    below = list(accumulate(binomial_half(k, n) for k in range(n // 2 + 1)))
+    return max(0, bisect_right(below, (1 - confidence) / 2) - 1)
 
-    below = bdtr(np.arange(n // 2 + 1), n, 0.5)  # of each k: the probability of at most k samples below the median
-    return max(0, int(np.searchsorted(below, (1 - confidence) / 2, side="right")) - 1)
+
+def binomial_half(k: int, n: int) -> float:
+    """The probability of exactly ``k`` heads among ``n`` tosses of a fair coin."""
+    return math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from speedtrack.stats.scale import Array
+from speedtrack.stats.arrays import Array
 
 AFTER = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64])
 MEAN_ROOT_NORMAL = 0.8222  # mean of the square root of |x| for a standard normal x: 2^(1/4) Gamma(3/4) / sqrt(pi)

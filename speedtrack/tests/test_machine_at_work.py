@@ -20,11 +20,12 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
-from speedtrack import __version__, tasks
+from speedtrack import __version__
 from speedtrack.devstack import BASE_DIR
 from speedtrack.runs import enrolment, machines, queue, tracking, versions
 from speedtrack.runs.models import Alarm, Machine, MachineToken, Run
 from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.tasks.notify import notify
 from speedtrack.tests import builders
 from speedtrack.tests.real_system import write_history
 from speedtrack.tests.test_faults import SUITE
@@ -209,12 +210,12 @@ def test_a_stopped_driver_is_told_of_once_and_again_when_it_is_over(room: Room, 
     room.until(lambda: Alarm.objects.open().exists())
     run.refresh_from_db()
     assert run.status == "running" and run.lease_until > timezone.now(), "its lease is renewed"
-    tasks.notify()
+    notify()
     for one in stopped:
         one.resume()
     room.until(lambda: not Alarm.objects.open().exists())
-    tasks.notify()
-    tasks.notify()
+    notify()
+    notify()
     assert [one.subject for one in mail.outbox] == [
         "[m1] is alive, but not finishing",
         "[m1] over: is alive, but not finishing",

@@ -16,6 +16,7 @@ from speedtrack.alerts import floors
 from speedtrack.alerts.floors import AA_PAIRS
 from speedtrack.alerts.models import ChangePoint, NoiseFloor
 from speedtrack.alerts.verdicts import LEVEL, PAIRS
+from speedtrack.alerts.waiting import runs_with_due_floors
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.runs import planning, queue, results
 from speedtrack.runs.models import Attempt, Machine, Measurement, Reason, Run, Trial
@@ -192,7 +193,7 @@ def test_a_finished_aa_run_gives_every_series_a_floor(measured: World) -> None:
     builders.work(measured.machine, measured.speed)
     assert "detect" in dispatch.duties_with_work()
     assert floors.store_due() == 1
-    assert floors.store_due() == 0 and not floors.runs_due().exists()
+    assert floors.store_due() == 0 and not runs_with_due_floors().exists()
     assert NoiseFloor.objects.count() == 2 * 2  # benchmarks, metrics
     floor = NoiseFloor.objects.get(series__benchmark__name="get-p1", series__metric=CPU)
     assert floor.pairs == AA_PAIRS
@@ -229,12 +230,12 @@ def test_two_commits_of_one_program_are_an_aa_run_for_nothing(world: World) -> N
     world.factors = {world.shas[7]: 1.3}
     builders.track(world.repository)
     world.until_quiet()
-    assert not floors.runs_due().exists(), "different programs"
+    assert not runs_with_due_floors().exists(), "different programs"
     run = Run.objects.filter(reason=Reason.CONFIRM).first()
     assert run
     builds = run.attempts.get().builds
     builds.filter(side="head").update(artifacts=builds.get(side="base").artifacts)
-    assert list(floors.runs_due()) == [run]
+    assert list(runs_with_due_floors()) == [run]
     floors.store_due()
     assert set(NoiseFloor.objects.values_list("run", flat=True)) == {run.pk}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from speedtrack.alerts import lines
+from speedtrack.alerts import linecolumns, lines
 from speedtrack.alerts.lines import Around, Stretch, TrialPoint
 from speedtrack.runs.models import Measurement, Samples, Series
 from speedtrack.tests.histories import History
@@ -47,7 +47,7 @@ def test_columns_are_the_same_points(history: History, series: Series) -> None:
     pks = [series.pk, other.pk]
     for first, last in ((0, 9), (6, 9)):  # with and without a commit that was measured twice
         points = lines.points(pks, history.branch, first, last)
-        columns = lines.columns(pks, history.branch, first, last)
+        columns = linecolumns.columns(pks, history.branch, first, last)
         assert {column.series_id for column in columns} == set(pks)
         for column in columns:
             mine = [p for p in points if p.series_id == column.series_id]
@@ -55,7 +55,7 @@ def test_columns_are_the_same_points(history: History, series: Series) -> None:
             for name in ("value", "low", "high", "n"):
                 assert getattr(column, name).tolist() == [getattr(p, name) for p in mine]
             assert column.flags == {p.position - first: p.flags for p in mine if p.flags}
-    assert lines.columns(pks, history.branch, 100, 200) == []
+    assert linecolumns.columns(pks, history.branch, 100, 200) == []
 
 
 def test_trials_are_those_of_clean_points(history: History, series: Series) -> None:
@@ -107,4 +107,4 @@ def test_what_was_not_accepted_or_is_one_side_of_a_pair_is_no_point(history: His
     Measurement.objects.filter(commit=here[1]).update(paired=True)
     assert [p.position for p in lines.points([series.pk], history.branch, 0, 2)] == [2]
     assert [p.position for p in trials_between(history, series, 0, 2)] == [2]
-    assert [column.at.tolist() for column in lines.columns([series.pk], history.branch, 0, 2)] == [[2]]
+    assert [column.at.tolist() for column in linecolumns.columns([series.pk], history.branch, 0, 2)] == [[2]]

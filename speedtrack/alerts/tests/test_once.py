@@ -13,18 +13,21 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection, connections
 
-from speedtrack import tasks
 from speedtrack.alerts import confirm, detection, raising, regrouping
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.triage import Stale
 from speedtrack.notices.models import Outbox
+from speedtrack.notices.telling import tell_subscribers
 from speedtrack.runs.models import Series
+from speedtrack.tasks.notify import notify
+from speedtrack.tasks.worker import detect
 from speedtrack.tests import builders
 
 from .conftest import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MAIL = ["dev@example.org"]
+TASKS = {"detect": detect, "notify": notify}
 
 #: Where a worker dies: which task, and before or after which call of it; in the order in which they are come to.
 POINTS = [
@@ -37,9 +40,9 @@ POINTS = [
     ("detect", "after", "speedtrack.alerts.raising", "make_alert"),
     ("detect", "after", "speedtrack.alerts.resolving", "resolve_alerts"),
     ("detect", "before", "speedtrack.alerts.floors", "store_due"),
-    ("notify", "before", "speedtrack.tasks", "tell_subscribers"),
+    ("notify", "before", "speedtrack.tasks.notify", "tell_subscribers"),
     ("notify", "after", "speedtrack.notices.models", "Outbox.objects.bulk_create"),
-    ("notify", "before", "speedtrack.tasks", "send_due"),
+    ("notify", "before", "speedtrack.tasks.notify", "send_due"),
 ]
 
 
@@ -58,7 +61,7 @@ def dies(task: str, when: str, module: str, name: str) -> bool:
     child = os.fork()
     if child == 0:
         kill_at(when, module, name)
-        getattr(tasks, task)()
+        TASKS[task]()
         os._exit(0)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
@@ -92,8 +95,8 @@ def test_workers_that_die_between_any_two_steps_mail_once(world: World, mailoutb
     assert left == []
     for _ in range(3):
         builders.work(world.machine, world.speed)
-        tasks.detect()
-        tasks.notify()
+        detect()
+        notify()
     alert = Alert.objects.get()
     assert alert.commit.sha == world.shas[7]
     assert [event.kind for event in alert.events.order_by("id")] == ["raised"]
@@ -126,7 +129,7 @@ def test_four_workers_that_detect_and_settle_at_once_make_one_alert(world: World
     for _ in range(20):
         done = builders.work(world.machine, world.speed)
         at_once(*[work] * 4)
-        at_once(*[tasks.tell_subscribers] * 4)
+        at_once(*[tell_subscribers] * 4)
         if not done:
             break
     assert Alert.objects.get().commit.sha == world.shas[7]

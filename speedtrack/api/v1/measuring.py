@@ -10,7 +10,7 @@ from ninja import Path, Query, Router, Schema
 from pydantic import Field
 
 from speedtrack.accounts import access
-from speedtrack.alerts import lines
+from speedtrack.alerts import linecolumns, lines
 from speedtrack.api.v1.documents.common import Id
 from speedtrack.api.v1.documents.measuring import (
     BenchmarkDocument,
@@ -188,7 +188,7 @@ def first_measured(series: Series, branch: Branch) -> int:
 
 
 def points_between(series: Series, branch: Branch, first: int, last: int) -> tuple[PointColumns, dict[str, list[str]]]:
-    found = lines.columns([series.pk], branch, first, last) if first <= last else []
+    found = linecolumns.columns([series.pk], branch, first, last) if first <= last else []
     if not found:
         return PointColumns(position=[], sha=[], committed_at=[], value=[], low=[], high=[], n=[]), {}
     (line,) = found

@@ -31,9 +31,9 @@ from speedtrack.api.v1.serving.paging import LARGEST_KEY, Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import ACCEPTED, CREATED, OK, Answer, write
 from speedtrack.runs import logs, tracking
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
 from speedtrack.runs.outlook import outlook
-from speedtrack.runs.tracking import NoSuchThing
 
 router = Router(tags=["Runs"])
 

@@ -11,7 +11,6 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack import tasks
 from speedtrack.accounts.models import PersonToken, Scope
 from speedtrack.accounts.tokens import issue
 from speedtrack.alerts.models import Alert, AlertEvent
@@ -23,6 +22,7 @@ from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.servers import Mailbox, serving
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import MachineEvent
+from speedtrack.tasks.notify import notify
 from speedtrack.tests import builders
 
 
@@ -105,7 +105,7 @@ def test_operators_are_told_of_a_machine_once(db: None, mailbox: Mailbox, settin
     MachineEvent.objects.create(machine=machine, kind=kind, why="its canary moved", untold=True)
     MachineEvent.objects.create(machine=machine, kind="canary", why="kvd from now on")
     for _ in range(2):
-        tasks.notify()
+        notify()
     assert sorted(message["To"] for message in mailbox.messages) == ["night@example.org", "ops@example.org"]
     first = mailbox.messages[0]
     assert "m1" in first["Subject"] and first["Message-ID"]
@@ -116,7 +116,7 @@ def test_operators_are_told_of_a_machine_once(db: None, mailbox: Mailbox, settin
 def test_without_operators_the_log_tells(db: None, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.OPERATORS = []
     MachineEvent.objects.create(machine=builders.machine("m1"), kind="blind", why="no such file", untold=True)
-    tasks.notify()
+    notify()
     assert "no such file (no mail: OPERATORS names nobody)" in caplog.text
     assert not Outbox.objects.exists() and not MachineEvent.objects.filter(untold=True).exists()
 
@@ -140,7 +140,7 @@ def test_a_person_is_told_once_that_a_token_expires_soon(db: None, mailbox: Mail
         PersonToken.objects.filter(pk=token.pk).update(created=F("created") - past, expires_at=F("expires_at") - past)
     PersonToken.objects.filter(name="revoked").update(revoked_at=Now())
     for _ in range(2):
-        tasks.notify()
+        notify()
     (message,) = mailbox.messages
     assert message["To"] == "ada@example.org"
     assert re.fullmatch(r"SpeedTrack: your token in an hour or so expires on \d{4}-\d\d-\d\d", message["Subject"])

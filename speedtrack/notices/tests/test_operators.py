@@ -5,10 +5,11 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
 
-from speedtrack import doctor, tasks
+from speedtrack import doctor
 from speedtrack.notices.models import Outbox, Subscriber
 from speedtrack.notices.tests.history import subscribed
 from speedtrack.notices.tests.test_sending import waiting
+from speedtrack.tasks import notify
 
 
 def test_what_was_given_up_is_listed_and_sent_again(db: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,9 +33,9 @@ def test_notices_that_cannot_be_written_hold_up_no_mail(db: None, monkeypatch: p
         raise ValueError("a defect")
 
     row = waiting("a@example.org")[0]
-    monkeypatch.setattr(tasks, "tell_subscribers", tell_subscribers)
+    monkeypatch.setattr(notify, "tell_subscribers", tell_subscribers)
     with pytest.raises(ValueError, match="a defect"):  # the task counts as failed
-        tasks.notify()
+        notify.notify()
     row.refresh_from_db()
     assert row.sent_at
 

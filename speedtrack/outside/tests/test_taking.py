@@ -13,8 +13,8 @@ from speedtrack.outside.document import MOST_RESULTS
 from speedtrack.outside.tests.conftest import row, send
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import enrolment, machines, tracking
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Attempt, Environment, Import, Machine, Measurement, Origin, Reason, Run, Series
-from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.tests import builders
 
 

@@ -46,5 +46,7 @@ class Body:
         return mac.digest()
 
     def packed(self) -> bytes:
-        packer = zlib.compressobj(FASTEST)
-        return b"".join([*map(packer.compress, self.blocks()), packer.flush()])
+        packer, packed = zlib.compressobj(FASTEST), BytesIO()  # not a list, which would be joined to a second copy
+        packed.writelines(map(packer.compress, self.blocks()))
+        packed.write(packer.flush())
+        return packed.getvalue()

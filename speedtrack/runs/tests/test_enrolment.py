@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from speedtrack.runs import enrolment, machines, tokens, tracking
 from speedtrack.runs.enrolment import CodeRefused, TooManyCodes
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import EnrolmentCode, Machine, MachineToken, UnknownToken, WrongCode
-from speedtrack.runs.tracking import NoSuchThing
 
 HERE = "192.0.2.1"
 

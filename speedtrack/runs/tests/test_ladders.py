@@ -9,11 +9,11 @@ from django.db.models import F
 
 from speedtrack.projects.models import Project
 from speedtrack.runs import pushes, tracking
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.ladders import plan_ladders
 from speedtrack.runs.models import Canary, Machine, Reason, Run
 from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tests.canaries import measure_work
-from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.tests import builders
 from speedtrack.tests.builders import SUITE, Repository
 

@@ -7,11 +7,11 @@ from django.core import mail
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack import tasks
 from speedtrack.dispatch import duties_with_work
 from speedtrack.projects.models import Branch, Project
 from speedtrack.runs import lag, pushes, rules
 from speedtrack.runs.models import Alarm, Machine
+from speedtrack.tasks.notify import notify
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 
@@ -47,12 +47,12 @@ def test_a_head_that_is_not_measured_for_a_day_is_an_alarm_until_it_is(
         hours_pass(hours)
         assert alarms() == found, hours
     assert "runs that wait for m1: 1" in Alarm.objects.get().why
-    tasks.notify()
+    notify()
     builders.work(machine, lambda *_: 5000.0)
     hours_pass(0)
     assert alarms() == [("repository main", False)]
     for _ in range(2):
-        tasks.notify()
+        notify()
     assert [one.subject for one in mail.outbox] == [
         "[repository main] is not measured",
         "[repository main] over: is not measured",

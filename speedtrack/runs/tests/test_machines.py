@@ -3,10 +3,11 @@
 import pytest
 
 from speedtrack.runs import machines, queue, tracking
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.machines import NotPossible
 from speedtrack.runs.models import Machine, MachineEvent, MachineToken, Reason, Run, Status, UnknownToken
 from speedtrack.runs.queue import LeaseLost
-from speedtrack.runs.tracking import NoSuchThing, Tracked, TrackingRequest
+from speedtrack.runs.tracking import Tracked, TrackingRequest
 from speedtrack.tests import builders
 
 

@@ -8,8 +8,9 @@ from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs import tracking
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine, MachineToken, Reason, Run, UnknownToken
-from speedtrack.runs.tracking import NoSuchThing, Tracked, TrackingRequest
+from speedtrack.runs.tracking import Tracked, TrackingRequest
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from speedtrack.stats.scale import Array
+from speedtrack.stats.arrays import Array
 from speedtrack.stats.sequential import FEWEST, _signs, _student, change_evidence, level_evidence, step_noise
 
 LEVEL = 0.01

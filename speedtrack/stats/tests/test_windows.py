@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import ndimage, stats
 
-from speedtrack.stats.scale import Array
+from speedtrack.stats.arrays import Array
 from speedtrack.stats.windows import (
     AFTER,
     MEAN_ROOT_NORMAL,

@@ -14,6 +14,7 @@ from django.http import HttpRequest
 
 from speedtrack.accounts import audit, sessions
 from speedtrack.accounts.access import Caller
+from speedtrack.notices import subscribing
 
 
 def connect() -> None:
@@ -54,8 +55,6 @@ def password_reset(user: User, **kwargs: Any) -> None:
 def email_changed(
     user: User, from_email_address: EmailAddress | None, to_email_address: EmailAddress, **_: Any
 ) -> None:
-    from speedtrack.notices import subscribing  # not at the start of every process: it brings numpy
-
     before = from_email_address.email if from_email_address else None
     note(user, "account.email", email=(before, to_email_address.email))
     subscribing.follow(user, to_email_address.email)

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from speedtrack.accounts import audit, people, second_step, sessions, tokens
 from speedtrack.accounts.access import person, visible
 from speedtrack.accounts.models import MOST_DAYS, PersonToken, Scope
+from speedtrack.notices import leaving
 from speedtrack.projects.models import Project
 from speedtrack.web.accounts import browsers, logins
 
@@ -199,8 +200,6 @@ def removed(request: HttpRequest, user: User) -> HttpResponse:
     """Delete the account of who asks for it. Raises NotPossible."""
     if request.POST.get("name", "").strip() != user.username:
         raise people.NotPossible(f"type {user.username}, exactly")
-    from speedtrack.notices import leaving  # not at the start of every process: it brings numpy
-
     with transaction.atomic():
         name = leaving.leave(user)
         audit.note(person(User.objects.get(pk=user.pk)), "account.remove", name)

@@ -8,7 +8,7 @@ from functools import partial
 from django.http import Http404, QueryDict
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts import lines
+from speedtrack.alerts import linecolumns
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
@@ -41,7 +41,7 @@ class CardLine:
 def stretch_of(series: Sequence[int], branch: Branch, first: int, last: int, found: Iterable[ChangePoint]) -> CardLine:
     """The clean values at each commit of a stretch; if several of these series have one, that of the newest series."""
     values: list[float | None] = [None] * (last - first + 1)
-    for line in sorted(lines.columns(series, branch, first, last), key=lambda line: line.series_id):
+    for line in sorted(linecolumns.columns(series, branch, first, last), key=lambda line: line.series_id):
         for at, value in zip(line.at.tolist(), line.value.tolist(), strict=True):
             if at not in line.flags and math.isfinite(value):
                 values[at] = value

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from speedtrack.alerts.lines import array_of, sql
+from speedtrack.alerts.linecolumns import array_of
+from speedtrack.alerts.lines import sql
 from speedtrack.benchmarks.metrics import Direction, Metric
 from speedtrack.projects.models import Branch
 from speedtrack.projects.releases import RELEASE

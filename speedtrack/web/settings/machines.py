@@ -15,9 +15,9 @@ from django.views.decorators.http import require_http_methods, require_POST
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import enrolment, machines, order, pools, quarantine, rules, tracking
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine
 from speedtrack.runs.order import BadShares
-from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.runs.windows import BadWindow
 from speedtrack.web.pages import machine as machine_page
 from speedtrack.web.pages import queue as queue_page

@@ -1,24 +1,22 @@
 """``manage.py up``: the server of this host without a runner, with production settings, in the foreground."""
 
+import os
+import sys
 from typing import Any
 
-from django.core.management.base import CommandError
-from rich.console import Console
-
-from speedtrack import serving
-from speedtrack.devstack import StackError
+from speedtrack.devstack import BASE_DIR, LEAN
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    requires_system_checks = ()  # they load all pages, which stay in memory; `prepare` makes them
+    requires_system_checks = ()  # `prepare` makes them
     help = (
         "Start web server, streams, dispatcher and workers, and start again whatever ends, until Ctrl-C. PostgreSQL "
         "and Valkey run embedded unless DATABASE_URL and BROKER_URL name others."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            serving.keep_up(Console(soft_wrap=True, highlight=False))
-        except StackError as e:
-            raise CommandError(str(e)) from e
+        # A new program, because settings are read at the start, and what Django has loaded for commands would stay.
+        os.chdir(BASE_DIR)
+        environment = {**LEAN, "PYTHONUNBUFFERED": "1", "DJANGO_SETTINGS_MODULE": "speedtrack.settings", **os.environ}
+        os.execve(sys.executable, [sys.executable, "-m", "speedtrack", "up"], environment)  # noqa: S606 - no shell

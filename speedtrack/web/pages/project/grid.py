@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from speedtrack.alerts import lines
+from speedtrack.alerts import linecolumns
 from speedtrack.alerts.effects import SmallestEffects
-from speedtrack.alerts.lines import LineColumns, LinePoint
+from speedtrack.alerts.linecolumns import LineColumns
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.groups import group_by_name, groups_of
@@ -199,7 +200,7 @@ def lines_by_benchmark(
     """The lines of each benchmark, one per environment and definition."""
     found: dict[str, list[LineColumns]] = defaultdict(list)
     if path and scope.branch and shown:
-        for line in lines.columns(shown, scope.branch, path[0].number, path[-1].number):
+        for line in linecolumns.columns(shown, scope.branch, path[0].number, path[-1].number):
             found[shown[line.series_id].benchmark].append(line)
     return found
 

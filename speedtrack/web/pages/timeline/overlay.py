@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from django.http import QueryDict
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts import lines
-from speedtrack.alerts.lines import LineColumns, PathOfSeries
+from speedtrack.alerts.linecolumns import LineColumns, PathOfSeries, columns_along
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.web.pages.timeline.base import BaseValue, base_commit, base_values
@@ -101,7 +100,7 @@ class Overlay:
     def columns(self) -> list[list[LineColumns]]:
         """For each path the points of its series, in the order in which the series begin."""
         each = zip(self.paths, self.along, strict=True)
-        return lines.columns_along([PathOfSeries(p.branch, p.first, p.last, list(series)) for p, series in each])
+        return columns_along([PathOfSeries(p.branch, p.first, p.last, list(series)) for p, series in each])
 
     def fetch(self, query: str, **more: Any) -> list[tuple[Any, ...]]:
         """The rows of a query about all paths, which may use the parameters below and ``more``."""

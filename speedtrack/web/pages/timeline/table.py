@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from speedtrack.alerts.lines import LineColumns
+from speedtrack.alerts.linecolumns import LineColumns
 from speedtrack.text import csv_cell
 from speedtrack.web.drawing.gaps import UNMEASURED, Gap
 from speedtrack.web.pages.timeline.breaks import find_breaks

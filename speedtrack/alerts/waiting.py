@@ -1,0 +1,32 @@
+"""Which rows wait for a noise floor. The dispatcher asks all day, and need not hold the statistics of ``floors``."""
+
+from datetime import timedelta
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+
+from speedtrack.runs.models import IN_SERVICE, SETTLING, Build, Machine, Reason, Run, RunQuerySet, Side
+
+IDLE = timedelta(minutes=10)  # without work before this begins: pushes come in groups and must not wait
+
+
+def unasked_machines() -> QuerySet[Machine]:
+    """Idle machines for which due pairs have not been looked up lately."""
+    runs = Run.objects.filter(machine=OuterRef("pk"))
+    unfinished = Run.objects.unfinished().filter(machine=OuterRef("pk"))
+    busy = Exists(unfinished) | Exists(runs.filter(ended_at__gt=Now() - IDLE))
+    long_ago = Q(aa_looked_at=None) | Q(aa_looked_at__lt=Now() - IDLE)
+    in_service = Machine.objects.filter(IN_SERVICE).filter(paused=False, quarantined_at=None)
+    return in_service.filter(long_ago, Exists(runs)).exclude(busy)
+
+
+def runs_with_due_floors() -> RunQuerySet:
+    """Runs of identical builds whose noise floors are not stored yet.
+
+    Looks only at runs that were not checked before.
+    """
+    head = Build.objects.filter(attempt=OuterRef("attempt"), side=Side.HEAD, artifacts=OuterRef("artifacts"))
+    base = Build.objects.filter(attempt__run=OuterRef("pk"), attempt__token=OuterRef("lease_token"), side=Side.BASE)
+    twins = base.filter(Exists(head), succeeded=True)
+    runs = Run.objects.filter(floors_due=True, floors=None)
+    return runs.filter(Q(reason=Reason.AA) | (Q(reason__in=SETTLING) & Exists(twins)))

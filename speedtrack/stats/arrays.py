@@ -1,0 +1,25 @@
+"""Numbers in arrays of numpy. What works without them imports neither this module nor numpy: idle processes need not
+hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from speedtrack.stats.scale import Scale
+
+Array = NDArray[np.float64]
+
+
+def place_all(scale: Scale, values: Iterable[float]) -> Array:
+    """The place of each value on a scale."""
+    numbers = np.fromiter(values, dtype=np.float64)
+    return np.log(numbers) if scale.unit is None else numbers / scale.unit
+
+
+def steps_of(scale: Scale, pairs: Sequence[tuple[float, float]]) -> Array:
+    """The step of each (base, head) pair on a scale."""
+    return place_all(scale, [head for _, head in pairs]) - place_all(scale, [base for base, _ in pairs])

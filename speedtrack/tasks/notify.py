@@ -1,0 +1,21 @@
+"""What the process ``notify`` does: it waits for mail servers, chats and forges."""
+
+from celery import shared_task
+
+from speedtrack.notices.channels import statuses
+from speedtrack.notices.sending import send_due
+from speedtrack.notices.telling import tell_of_alarms, tell_of_tokens, tell_operators, tell_subscribers
+from speedtrack.tasks.steps import take_each
+
+
+@shared_task(name="speedtrack.tasks.notify")
+def notify() -> None:
+    """Put notices into the outbox, post commit statuses, and send what is due."""
+    take_each(
+        tell_subscribers,
+        tell_operators,
+        tell_of_alarms,
+        tell_of_tokens,
+        statuses.update_statuses,
+        send_due,
+    )

@@ -1,0 +1,33 @@
+"""What the process ``worker`` does: it computes, and deletes."""
+
+from celery import shared_task
+
+from speedtrack.alerts import bisecting, confirm, detection, floors, profiling
+from speedtrack.outside import storing
+from speedtrack.retention import nightly
+from speedtrack.tasks.steps import take_each
+
+
+@shared_task(name="speedtrack.tasks.detect")
+def detect() -> None:
+    """Find suspected changes in new measurements, settle those measured again, bisect, store floors, plan profiles."""
+    take_each(
+        storing.mark_held,
+        detection.detect,
+        confirm.step,
+        bisecting.step,
+        floors.store_due,
+        profiling.plan_missing_profiles,
+    )
+
+
+@shared_task(name="speedtrack.tasks.calibrate")
+def calibrate() -> None:
+    """Queue A/A runs on idle machines."""
+    floors.plan_idle_work()
+
+
+@shared_task(name="speedtrack.tasks.prune")
+def prune() -> None:
+    """Delete what is older than its policy keeps it, for a while; the next nudge goes on."""
+    nightly.prune_due()
