@@ -12,7 +12,7 @@ from speedtrack.projects.models import Project, Tag
 from speedtrack.runs import queue, tracking
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import Build
-from speedtrack.web.pages import commit as commit_page
+from speedtrack.web.pages.commit import page as commit_page
 from speedtrack.web.tests.world import HOSTILE, World, html_of, queries
 
 
