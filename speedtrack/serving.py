@@ -18,7 +18,7 @@ from speedtrack import privatefiles
 from speedtrack.accounts import firstowner
 from speedtrack.celery import BROKER_ERRORS
 from speedtrack.devstack import BASE_DIR, ServerStack, Stack, StackError, running_broker
-from speedtrack.runs import tracking
+from speedtrack.runs import machines, registering
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
 
 MACHINE = "this-machine"
@@ -99,7 +99,7 @@ def machine_token(file: Path) -> None:
             MachineToken.of(file.read_text().strip())
             return
     known = Machine.objects.filter(name=MACHINE).exists()
-    token = tracking.renew_token(MACHINE) if known else tracking.add_machine(MACHINE)
+    token = machines.renew_token(MACHINE) if known else registering.add_machine(MACHINE)
     privatefiles.replace(file, token.encode())
 
 

@@ -30,6 +30,7 @@ from speedtrack.benchmarks.storing import definition_of, store_set, store_suite,
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Project
 from speedtrack.runs import planning
+from speedtrack.runs.byhand import RunSelection
 from speedtrack.runs.models import (
     IN_SERVICE,
     SETTLING,
@@ -43,7 +44,6 @@ from speedtrack.runs.models import (
     Side,
 )
 from speedtrack.runs.order import PRIORITY
-from speedtrack.runs.tracking import RunSelection
 from speedtrack.stats.floor import counts_floor, noise_floor
 
 AA_PAIRS = 10  # of a run: their standard deviation is known to a quarter

@@ -14,7 +14,7 @@ from speedtrack.api.described import DescribedAPI
 from speedtrack.clientaddress import client_address
 from speedtrack.projects import submodules
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
-from speedtrack.runs import builds, enrolment, jobs, machines, profiles, queue, results, tokens, tracking, versions
+from speedtrack.runs import builds, enrolment, jobs, machines, naming, profiles, queue, results, tokens, versions
 from speedtrack.runs.documents import (
     Beat,
     BuildReport,
@@ -165,7 +165,7 @@ ANSWERS: dict[type[Exception], int] = {
     tokens.WrongToken: 422,
     enrolment.CodeRefused: 403,
     enrolment.TooManyCodes: 429,
-    tracking.NoSuchThing: 422,
+    naming.NoSuchThing: 422,
     versions.WrongVersion: 426,
     queue.NoSuchRun: 404,
     queue.LeaseLost: 409,

@@ -12,7 +12,7 @@ from speedtrack.alerts import bisecting
 from speedtrack.alerts.bisecting import NotMeasurable
 from speedtrack.alerts.models import Alert, Bisection, BisectionAnswer, ChangePoint
 from speedtrack.projects.models import Commit
-from speedtrack.runs import changing, queue, tracking
+from speedtrack.runs import byhand, changing, queue, registering
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Run
 from speedtrack.tests import builders
@@ -29,7 +29,7 @@ def shas(settings: Any, tmp_path: Path) -> list[str]:
     repository = Repository(tmp_path / "kvd")
     repository.commits(COMMITS)
     builders.track(repository, last=0)
-    tracking.add_machine("m1")
+    registering.add_machine("m1")
     return repository.git("rev-list", "--reverse", "HEAD").split()
 
 
@@ -141,7 +141,7 @@ def test_an_idle_machine_has_the_next_commits_queued_and_those_not_needed_are_ta
 def test_a_machine_with_other_work_measures_one_commit_at_a_time(shas: list[str]) -> None:
     bisection = begin(shas)
     builders.work(Machine.objects.get(), slower_from(shas, get_p1=2), until=1)
-    tracking.queue_by_hand(tracking.choose("kvd", shas[5], [], None))
+    byhand.queue_by_hand(byhand.choose("kvd", shas[5], [], None))
     bisecting.step()
     assert bisection.runs.unfinished().count() == 1
 

@@ -27,7 +27,7 @@ from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import tracking
+from speedtrack.runs import byhand
 from speedtrack.runs.outlook import outlook
 
 router = Router(tags=["Evidence"])
@@ -96,7 +96,7 @@ def begin(request: Call, project: Project, order: BisectionOrder) -> Bisection:
     """Begin a bisection by the order's names. Raises Invalid, NotMeasurable, NoSuchThing or DefinitionError."""
     before = commit_given(project, order.before, field="before")
     commit = commit_given(project, order.commit, field="commit")
-    machine = tracking.machines_to_measure(project, order.machine)[0]
+    machine = byhand.machines_to_measure(project, order.machine)[0]
     return bisecting.start(before, commit, machine, order.benchmarks, order.metric, user_of(request))
 
 

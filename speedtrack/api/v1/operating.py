@@ -32,7 +32,7 @@ from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import HEADER, OK, Answer, write
 from speedtrack.projects import deliveries, hooks
 from speedtrack.projects.models import Project
-from speedtrack.runs import changing, machines, rules, tracking
+from speedtrack.runs import changing, machines, naming, rules
 from speedtrack.runs.models import Machine
 from speedtrack.runs.order import BadShares
 from speedtrack.runs.outlook import outlook
@@ -42,7 +42,7 @@ from speedtrack.runs.windows import BadWindow
 router = Router(tags=["Operating"])
 
 INVALID = (BadPolicy, BadShares, BadWindow, hooks.UnfitSecret)
-CONFLICTS = (machines.NotPossible, deliveries.NotPossible, tracking.NoSuchThing)
+CONFLICTS = (machines.NotPossible, deliveries.NotPossible, naming.NoSuchThing)
 
 
 def done(
@@ -106,7 +106,7 @@ def resume_machine(request: Call, name: str, order: Tried | None = None) -> Answ
 def set_windows(request: Call, name: str, order: WindowsOrder) -> Answer:
     """When it takes work by itself. Needs an operator with the scope `settings`."""
     machine = machine_to_change(request, name)
-    tracking.check_has_runner(machine)
+    naming.check_has_runner(machine)
     who = user_of(request)
     return done(
         request, order, "machine.windows", name, lambda: rules.set_windows(machine, order.windows, order.zone, who)
@@ -118,7 +118,7 @@ def set_windows(request: Call, name: str, order: WindowsOrder) -> Answer:
 def set_shares(request: Call, name: str, order: SharesOrder) -> Answer:
     """How much of it each kind of work gets. Needs an operator with the scope `settings`."""
     machine = machine_to_change(request, name)
-    tracking.check_has_runner(machine)
+    naming.check_has_runner(machine)
     who = user_of(request)
     return done(request, order, "machine.shares", name, lambda: rules.set_shares(machine, order.shares, who))
 

@@ -30,10 +30,10 @@ from speedtrack.api.v1.serving.callers import Call, project_or_404, require
 from speedtrack.api.v1.serving.paging import LARGEST_KEY, Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import ACCEPTED, CREATED, OK, Answer, write
-from speedtrack.runs import logs, tracking
+from speedtrack.runs import byhand, logs
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
+from speedtrack.runs.naming import NoSuchThing
 from speedtrack.runs.outlook import outlook
-from speedtrack.runs.tracking import NoSuchThing
 
 router = Router(tags=["Runs"])
 
@@ -189,18 +189,18 @@ def act(request: Call, run_id: int, what: str, verb: Callable[[int], str], order
 @write
 def cancel_run(request: Call, run_id: Path[Id], order: Tried | None = None) -> Answer:
     """A run under way ends as soon as its runner hears of it. Needs the scope `runs` and the role maintainer."""
-    return act(request, run_id, "cancel", tracking.cancel_run, order)
+    return act(request, run_id, "cancel", byhand.cancel_run, order)
 
 
 @router.post("runs/{run_id}/retry", response=RunAction, summary="Retry a run")
 @write
 def retry_run(request: Call, run_id: Path[Id], order: Tried | None = None) -> Answer:
     """Queue a failed or cancelled run again. Needs the scope `runs` and the role maintainer."""
-    return act(request, run_id, "retry", tracking.retry_run, order)
+    return act(request, run_id, "retry", byhand.retry_run, order)
 
 
 @router.post("runs/{run_id}/raise", response=RunAction, summary="Let a run be the next")
 @write
 def raise_run(request: Call, run_id: Path[Id], order: Tried | None = None) -> Answer:
     """A waiting run becomes the next of its machine. Needs the scope `runs` and the role maintainer."""
-    return act(request, run_id, "raise", tracking.raise_run, order)
+    return act(request, run_id, "raise", byhand.raise_run, order)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 
-from speedtrack.runs import queue, results, tracking
+from speedtrack.runs import machines, queue, results
 from speedtrack.runs.documents import Failure, LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.tracking import Tracked
@@ -88,5 +88,5 @@ def test_a_cancelled_run_is_refused(tracked: Tracked, machine: Machine, call: An
 
 def test_a_new_machine_token_keeps_the_lease(tracked: Tracked, machine: Machine) -> None:
     run = builders.claim(machine)
-    tracking.renew_token("m1")
+    machines.renew_token("m1")
     assert not queue.renew(Machine.objects.get(), run.pk, Renewal(token=run.lease_token))

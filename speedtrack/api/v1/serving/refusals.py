@@ -23,8 +23,8 @@ from speedtrack.projects.errors import (
     UnusableName,
 )
 from speedtrack.runs.comparing import NotComparable
+from speedtrack.runs.naming import NoSuchBenchmark, NoSuchMachine, NoSuchThing
 from speedtrack.runs.pullrequests import NotApprovable
-from speedtrack.runs.tracking import NoSuchBenchmark, NoSuchMachine, NoSuchThing
 
 Errors = Sequence[dict[str, str]]
 Handler = Callable[[HttpRequest, Any], HttpResponse]

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from speedtrack.archive import writing
 from speedtrack.archive.files import ArchiveError
-from speedtrack.runs import tracking
+from speedtrack.runs import naming
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
@@ -22,12 +22,12 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
             with Console(stderr=True).status("reading") as status:
                 manifest = writing.write(
                     project, options["file"], lambda table, rows: status.update(f"{table}: {rows:,} rows")
                 )
-        except (ArchiveError, tracking.NoSuchThing) as e:
+        except (ArchiveError, naming.NoSuchThing) as e:
             raise CommandError(str(e)) from e
         size = options["file"].stat().st_size
         self.stdout.write(f"{manifest.rows:,} rows of {len(manifest.files)} files, {size:,} bytes: {options['file']}")

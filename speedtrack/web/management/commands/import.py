@@ -17,7 +17,7 @@ from speedtrack.outside import importing
 from speedtrack.outside.importing import Contents, Outcome, Unreadable
 from speedtrack.outside.readers import Options
 from speedtrack.projects.models import Project
-from speedtrack.runs import tracking
+from speedtrack.runs import naming
 from speedtrack.web.management.plaincommand import PlainCommand
 
 SOME_REFUSED, UNREADABLE = 1, 2
@@ -59,11 +59,11 @@ class Command(PlainCommand):
         if any(map(is_archive, files)):
             return self.restore(files, options)
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
             said = options_of(options)
             # All are read before any is stored: a misspelt name leaves nothing half done.
             read = {Path(name): importing.contents_of(Path(name), options["format"], said) for name in options["files"]}
-        except (tracking.NoSuchThing, Unreadable) as e:
+        except (naming.NoSuchThing, Unreadable) as e:
             raise CommandError(str(e), returncode=UNREADABLE) from e
         outcomes = store_all(project, read, options["all_or_nothing"])
         for path, outcome in outcomes.items():

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from speedtrack.accounts import audit, members
 from speedtrack.accounts.models import Role
 from speedtrack.projects.models import Project
-from speedtrack.runs import tracking
+from speedtrack.runs import naming
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
@@ -27,14 +27,14 @@ class Command(PlainCommand):
         if action != "list" and not name:
             raise CommandError(f"name the account: manage.py member {action} {options['project']} USER")
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
             if action == "list":
                 self.list_members(project)
             elif action == "add":
                 self.add(project, name, Role(options["role"] or Role.READER))
             else:
                 self.remove(project, name)
-        except (tracking.NoSuchThing, members.NotPossible) as e:
+        except (naming.NoSuchThing, members.NotPossible) as e:
             raise CommandError(str(e)) from e
 
     def list_members(self, project: Project) -> None:

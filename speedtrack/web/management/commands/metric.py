@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from speedtrack.accounts import audit
 from speedtrack.benchmarks.metrics import OUTSIDE_EFFECT
 from speedtrack.benchmarks.models import OutsideMetric
-from speedtrack.runs import tracking
+from speedtrack.runs import naming
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
@@ -25,8 +25,8 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            project = tracking.project_named(options["project"])
-        except tracking.NoSuchThing as e:
+            project = naming.project_named(options["project"])
+        except naming.NoSuchThing as e:
             raise CommandError(str(e)) from e
         found = OutsideMetric.objects.filter(project=project).order_by("name")
         if options["name"] is not None:

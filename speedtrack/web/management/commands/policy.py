@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.models import Project
-from speedtrack.runs import rules, tracking
+from speedtrack.runs import naming, rules
 from speedtrack.runs.policies import BadPolicy
 from speedtrack.runs.rules import Saved
 from speedtrack.web.management.plaincommand import PlainCommand
@@ -46,13 +46,13 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
             given = {name: options[name] for name in CHANGING if options[name] is not None}
             if not given and not options["remove"]:
                 self.list_policies(project)
                 return
             self.stdout.write(result_in_words(lambda: change(project, options, given), options["dry_run"]))
-        except (tracking.NoSuchThing, BadPolicy, DefinitionError) as e:
+        except (naming.NoSuchThing, BadPolicy, DefinitionError) as e:
             raise CommandError(str(e)) from e
 
     def list_policies(self, project: Project) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from speedtrack.accounts import audit, members
-from speedtrack.runs import tracking
+from speedtrack.runs import naming
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
@@ -21,8 +21,8 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         everybody = options["to"] == "public"
         try:
-            project = tracking.project_named(options["project"])
-        except tracking.NoSuchThing as e:
+            project = naming.project_named(options["project"])
+        except naming.NoSuchThing as e:
             raise CommandError(str(e)) from e
         if not members.show_to(project, everybody):
             self.stdout.write(f"{project} is {options['to']} already")
