@@ -13,7 +13,7 @@ from speedtrack import failpoints
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Commit
-from speedtrack.runs import packing, queue
+from speedtrack.runs import fence, packing
 from speedtrack.runs.documents import ProfileReport, ReportedEnvironment, ReportedTrial, ResultDocument
 from speedtrack.runs.models import Environment, Machine, Result, Run, Samples, Series
 from speedtrack.runs.rates import Member, members_of
@@ -91,11 +91,11 @@ SELECT measured.id, s.values::float8[], s.flagged::smallint[]
 def accept_result(machine: Machine, run_id: int, result: ResultDocument) -> None:
     """Store one measurement per metric, with all samples. The same document again changes nothing.
 
-    Raises queue.LeaseLost for an old token, ResultError for a document that does not fit its run, and Contradiction
+    Raises fence.LeaseLost for an old token, ResultError for a document that does not fit its run, and Contradiction
     for a second document of the same benchmark and side with different contents.
     """
-    run = queue.held_run(machine, run_id, result.token)
-    commit = queue.side_of(run, result.side, result.sha)
+    run = fence.held_run(machine, run_id, result.token)
+    commit = fence.side_of(run, result.side, result.sha)
     check_frozen(run, result)
     benchmark = benchmark_in_run(run, result)
     check_digest(result.environment)
