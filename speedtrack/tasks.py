@@ -8,7 +8,8 @@ from celery import shared_task
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
-from speedtrack.alerts import bisecting, confirm, detection, floors, profiling
+from speedtrack.alerts import confirm, detection, floors, profiling
+from speedtrack.alerts.bisections import bisecting
 from speedtrack.monitoring import tasktimes  # noqa: F401 - it listens to Celery's signals
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.sending import send_due

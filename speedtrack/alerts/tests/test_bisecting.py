@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from speedtrack import dispatch
-from speedtrack.alerts import bisecting
-from speedtrack.alerts.bisecting import NotMeasurable
+from speedtrack.alerts.bisections import bisecting, searches
+from speedtrack.alerts.bisections.remaining import remaining_time
+from speedtrack.alerts.bisections.searches import searches_of
+from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Alert, Bisection, BisectionAnswer, ChangePoint
 from speedtrack.projects.models import Commit
 from speedtrack.runs import byhand, changing, queue, registering
@@ -68,13 +70,13 @@ def finish(speed: Speed) -> list[Run]:
 
 def left_of(bisection: Bisection) -> dict[str, tuple[int, int] | None]:
     """By benchmark: the places of the commits that are left, the first one excluded."""
-    return {one.benchmark.name: one.is_at(bisection) for one in bisecting.searches_of(bisection)}
+    return {one.benchmark.name: one.range_left(bisection) for one in searches_of(bisection)}
 
 
 @pytest.mark.parametrize("cause", [1, 7, 8, COMMITS - 1])
 def test_the_commit_is_found_with_five_runs(shas: list[str], cause: int) -> None:
     bisection = begin(shas)
-    assert bisecting.expected(bisection, bisecting.searches_of(bisection)).steps == 5
+    assert remaining_time(bisection, searches_of(bisection)).steps == 5
     runs = finish(slower_from(shas, get_p1=cause))
     bisection.refresh_from_db()
     assert bisection.ended_at and bisection.note == ""
@@ -85,7 +87,7 @@ def test_the_commit_is_found_with_five_runs(shas: list[str], cause: int) -> None
     answers = dict(bisection.answers.values_list("commit__sha", "answer"))
     assert answers.pop(shas[-1]) == "different"
     assert all(answer == ("new" if shas.index(sha) >= cause else "old") for sha, answer in answers.items())
-    assert bisecting.expected(bisection, bisecting.searches_of(bisection)).steps == 0
+    assert remaining_time(bisection, searches_of(bisection)).steps == 0
     assert not ChangePoint.objects.exists() and not Alert.objects.exists()
 
 
@@ -148,7 +150,7 @@ def test_a_machine_with_other_work_measures_one_commit_at_a_time(shas: list[str]
 
 def test_pairs_that_never_decide_end_without_an_answer(shas: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the change, with much noise: a few pairs do not say on which level the commit runs."""
-    monkeypatch.setattr(bisecting, "MOST_ROUNDS", 2)
+    monkeypatch.setattr(searches, "MOST_ROUNDS", 2)
 
     def speed(sha: str, benchmark: str, trial: int) -> float:
         if sha == shas[1]:

@@ -8,7 +8,9 @@ from ninja import Path, Query, Router
 
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Role, Scope
-from speedtrack.alerts import bisecting
+from speedtrack.alerts.bisections import bisecting
+from speedtrack.alerts.bisections.remaining import remaining_time
+from speedtrack.alerts.bisections.searches import stored_searches
 from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Bisection
 from speedtrack.api.v1.documents.common import Id, Tried
@@ -45,8 +47,8 @@ def read_bisection(request: Call, bisection_id: Path[Id]) -> BisectionDetails:
     """A bisection with the answers about each benchmark so far."""
     found = bisection_or_404(request, bisection_id)
     shas = dict(Commit.objects.filter(pk__in=[found.before_id, *found.path]).values_list("pk", "sha"))
-    stored = bisecting.stored_searches(found)
-    left = bisecting.expected(found, stored)
+    stored = stored_searches(found)
+    left = remaining_time(found, stored)
     return BisectionDetails(
         **bisection_fields(found),
         searches=[SearchDocument.of(one, found, shas) for one in stored],

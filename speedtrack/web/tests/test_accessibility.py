@@ -17,7 +17,8 @@ from playwright.sync_api import Browser, Page
 from speedtrack.accounts import audit, invitations, members
 from speedtrack.accounts.access import Caller
 from speedtrack.accounts.models import Role
-from speedtrack.alerts import bisecting, triage
+from speedtrack.alerts import triage
+from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.alerts.triage import Decision
 from speedtrack.notices.models import Channel

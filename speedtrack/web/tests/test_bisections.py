@@ -10,7 +10,9 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from speedtrack.accounts.models import AuditEntry
-from speedtrack.alerts import bisecting
+from speedtrack.alerts.bisections import bisecting
+from speedtrack.alerts.bisections.remaining import remaining_time
+from speedtrack.alerts.bisections.searches import stored_searches
 from speedtrack.alerts.models import Bisection
 from speedtrack.runs import byhand
 from speedtrack.runs.models import Run
@@ -74,7 +76,7 @@ def test_the_expected_end_counts_the_steps_and_what_waits(client: Client, made: 
     address = f"/bisections/{bisection.pk}/"
 
     def expected_s() -> float:
-        seconds = bisecting.expected(bisection, bisecting.stored_searches(bisection)).seconds
+        seconds = remaining_time(bisection, stored_searches(bisection)).seconds
         assert seconds is not None
         return seconds
 

@@ -11,7 +11,8 @@ from django.test import Client
 from django.utils import timezone
 
 from speedtrack.accounts.models import Role
-from speedtrack.alerts import bisecting, muting
+from speedtrack.alerts import muting
+from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.muting import MuteRequest
 from speedtrack.api.v1.pages import schema

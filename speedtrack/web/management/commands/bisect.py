@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from speedtrack.alerts import bisecting
+from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import HEADLINE
