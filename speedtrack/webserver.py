@@ -74,7 +74,7 @@ class JsonRefusal(ErrorTask):
         self.write(body)
 
 
-class Connection(HTTPChannel):
+class ClientConnection(HTTPChannel):
     """One connection."""
 
     parser_class = Request
@@ -94,7 +94,7 @@ class Connection(HTTPChannel):
 
 
 class WebServer(TcpWSGIServer):
-    channel_class = Connection
+    channel_class = ClientConnection
     ending = False
 
     def __init__(self, application: Any, adj: Adjustments, headers_s: float, body_s: float) -> None:

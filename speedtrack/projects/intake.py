@@ -19,7 +19,7 @@ from speedtrack.projects.forges.bodies import Body
 from speedtrack.projects.forges.events import Meaning, PullReport
 from speedtrack.projects.forges.provider import Provider
 from speedtrack.projects.forges.providers import provider_of
-from speedtrack.projects.forges.signing import BadSignature, Call, matching_secret
+from speedtrack.projects.forges.signing import BadSignature, HookCall, matching_secret
 from speedtrack.projects.models import Delivery, Project, PullRequest
 from speedtrack.text import storable
 
@@ -40,7 +40,7 @@ def receive(project: Project, headers: Mapping[str, str], body: bytes | BinaryIO
     The id header is not signed, so the digest of the body is a second key, but only while an equal body waits: the
     next look covers both. A call that comes later with its old id (a redelivery by hand) causes another look.
     """
-    delivery, meaning = delivery_of_call(project, Call(CaseInsensitiveMapping(headers), Body.of(body), time.time()))
+    delivery, meaning = delivery_of_call(project, HookCall(CaseInsensitiveMapping(headers), Body.of(body), time.time()))
     note_facts(project, meaning)
     with pgvalues.apart():
         return store(delivery)
@@ -90,7 +90,7 @@ def requeue_delivery(delivery: Delivery) -> Delivery | None:
     return same.first() if updated else None
 
 
-def delivery_of_call(project: Project, call: Call) -> tuple[Delivery, Meaning]:
+def delivery_of_call(project: Project, call: HookCall) -> tuple[Delivery, Meaning]:
     """The unsaved row of a call, and what it means. Raises BadSignature or KeyLost."""
     provider, with_former = check_signature(project, call)
     event = storable(provider.event_of(call))
@@ -114,7 +114,7 @@ def delivery_of_call(project: Project, call: Call) -> tuple[Delivery, Meaning]:
     return row, meaning
 
 
-def check_signature(project: Project, call: Call) -> tuple[Provider, bool]:
+def check_signature(project: Project, call: HookCall) -> tuple[Provider, bool]:
     """The forge, and whether it signed with the former secret. Raises BadSignature, and then counts it, or KeyLost."""
     event = ""
     try:

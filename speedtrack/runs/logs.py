@@ -58,7 +58,7 @@ class Piece(NamedTuple):
 
 
 @dataclass
-class Stretch:
+class LogStretch:
     """Successive lines of one phase of one attempt. ``number``: the number of the attempt."""
 
     number: int
@@ -106,7 +106,7 @@ class LogIndex:
     pieces: list[Piece] = field(default_factory=list)
     firsts: list[int] = field(default_factory=list)  #: of each piece: the line that it begins in, or with
     lasts: list[int] = field(default_factory=list)  #: of each piece: the line that follows its last line feed
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: list[LogStretch] = field(default_factory=list)
     whole: int = 0  #: how many lines are complete
 
     @property
@@ -119,7 +119,7 @@ class LogIndex:
         before = self.stretches[-1] if self.stretches else None
         if before is None or (before.number, before.phase) != (piece.number, piece.phase):
             self.whole = self.total  # a phase begins on a line of its own
-            before = Stretch(piece.number, piece.phase, self.whole + 1, piece.at, piece.at)
+            before = LogStretch(piece.number, piece.phase, self.whole + 1, piece.at, piece.at)
             self.stretches.append(before)
         self.pieces.append(piece)
         self.firsts.append(self.whole + 1)
@@ -127,7 +127,7 @@ class LogIndex:
         self.lasts.append(self.whole + 1)
         before.last, before.ended = self.whole + piece.unended, piece.at
 
-    def stretch_of(self, line: int) -> Stretch:
+    def stretch_of(self, line: int) -> LogStretch:
         """The stretch that contains this line. The line must exist."""
         return self.stretches[bisect_right(self.stretches, line, key=lambda one: one.first) - 1]
 

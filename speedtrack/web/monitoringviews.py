@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from speedtrack import __version__
 from speedtrack.monitoring import collector, health
-from speedtrack.monitoring.remembered import Busy
+from speedtrack.monitoring.remembered import StillComputing
 from speedtrack.web.requests import monitoring
 
 REFUSED = "the metrics are for this host only: set METRICS_TOKEN, and send it as `Authorization: Bearer <token>`"
@@ -41,5 +41,5 @@ def metrics(request: HttpRequest) -> HttpResponse:
         return answer
     try:
         return HttpResponse(collector.exposition(), content_type=CONTENT_TYPE_LATEST)
-    except Busy as e:
+    except StillComputing as e:
         return JsonResponse({"error": str(e)}, status=503)

@@ -9,7 +9,7 @@ from django.db.models.functions import RowNumber
 from django.http import Http404
 
 from speedtrack.api.v1.documents.runs import QueuedRuns, RunsOrder
-from speedtrack.api.v1.serving.callers import Call, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, user_of
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.projects.sync import store_commits
 from speedtrack.runs import byhand, pullrequests
@@ -54,7 +54,7 @@ def selection_of(project: Project, order: RunsOrder) -> RunSelection:
     return replace(found, ranks={pk: rank for rank, pk in enumerate(every)})
 
 
-def approve(request: Call, project: Project, number: int, head: str) -> QueuedRuns:
+def approve(request: ApiRequest, project: Project, number: int, head: str) -> QueuedRuns:
     """Let the machines measure a head of a pull request. Raises Http404 and NotApprovable."""
     approval = pullrequests.approve(pull_or_404(project, number), head, user_of(request))
     return QueuedRuns(queued=0, commits=0, runs=[], approved_head=approval.head_sha)
@@ -67,7 +67,7 @@ def pull_or_404(project: Project, number: int) -> PullRequest:
     return found
 
 
-def dry_run_of(request: Call, project: Project, order: RunsOrder) -> str:
+def dry_run_of(request: ApiRequest, project: Project, order: RunsOrder) -> str:
     """Do what is requested, for a dry run. Return a message. Raises as ``queue`` and ``approve`` do."""
     if order.pull_request is not None:
         pull = pull_or_404(project, order.pull_request)

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from speedtrack.archive import reading
 from speedtrack.archive.files import ArchiveError, is_archive
 from speedtrack.outside import importing
-from speedtrack.outside.importing import Contents, Outcome, Unreadable
+from speedtrack.outside.importing import Contents, ImportOutcome, Unreadable
 from speedtrack.outside.readers import Options
 from speedtrack.projects.models import Project
 from speedtrack.runs import naming
@@ -90,7 +90,7 @@ class Command(PlainCommand):
         for note in restored.notes:
             self.stdout.write(f"note: {note}")
 
-    def say(self, path: Path, outcome: Outcome, left_out: list[str]) -> None:
+    def say(self, path: Path, outcome: ImportOutcome, left_out: list[str]) -> None:
         counts = [f"{outcome.taken} taken", f"{outcome.unchanged} unchanged", f"{len(outcome.refused)} refused"]
         self.stdout.write(f"{path.name}: {', '.join(counts)}{f', {len(left_out)} left out' if left_out else ''}")
         reasons = [*outcome.refused, *(f"left out: {words}" for words in left_out)]
@@ -100,7 +100,7 @@ class Command(PlainCommand):
             self.stdout.write(f"  and {len(reasons) - LISTED} more")
 
 
-def store_all(project: Project, read: dict[Path, Contents], all_or_nothing: bool) -> dict[Path, Outcome]:
+def store_all(project: Project, read: dict[Path, Contents], all_or_nothing: bool) -> dict[Path, ImportOutcome]:
     """Store the results of each file, with a bar on a terminal."""
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
