@@ -37,8 +37,9 @@ def receive(project: Project, headers: Mapping[str, str], body: bytes | BinaryIO
 
     ``body``: its bytes, or a file that holds them and nothing else, and can be read again.
 
-    The id header is not signed, so the digest of the body is a second key, but only while an equal body waits: the
-    next look covers both. A call that comes later with its old id (a redelivery by hand) causes another look.
+    The header with the id is not signed, so equal calls are recognised by the digest of their body, too. Both count
+    only while the first call waits, because the next look at the repository then answers both. A call that a person
+    sends again later, with its old id, causes another look.
     """
     delivery, meaning = delivery_of_call(project, HookCall(CaseInsensitiveMapping(headers), Body.of(body), time.time()))
     note_facts(project, meaning)
@@ -65,9 +66,9 @@ def store(delivery: Delivery) -> Delivery | None:
 
 
 def is_repeated(delivery: Delivery) -> bool:
-    """Return whether a waiting call covers this one.
+    """Return whether an equal call waits already.
 
-    If so, that one counts as just received, so that a look under way covers neither.
+    If so, that one counts as received now: a look that has begun may have missed what happened since.
     """
     known = Delivery.objects.filter(project=delivery.project)
     if delivery.status != Delivery.Status.RECEIVED:

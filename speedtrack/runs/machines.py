@@ -109,7 +109,7 @@ def return_to_service(machine: Machine, who: User | None = None) -> str:
 
 @transaction.atomic
 def revoke(machine: Machine, who: User | None = None) -> int:
-    """Refuse all tokens of the machine from now on. Return the number of tokens that were valid.
+    """Make all tokens of the machine invalid, at once. Return how many were valid.
 
     Its run is queued again. Its runner is told with its next renewal, and ends.
     """

@@ -110,7 +110,7 @@ def read_from(alias: str, source: Source, request: HttpRequest, render: Render) 
 
 
 def pieces_from(alias: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The pieces, each made with the connection of ``alias``; they are sent after the view has returned."""
+    """Yield the pieces, each made with the connection of ``alias``: they are sent after the view has returned."""
     while True:
         with reading_from(alias):
             piece = next(pieces, None)
@@ -120,7 +120,10 @@ def pieces_from(alias: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def pin(response: HttpResponse) -> None:
-    """Let this browser read from the primary until the replica has what was written, or is known to lag behind."""
+    """Set a cookie with which this browser reads from the primary for some seconds.
+
+    After that time the replica has what was just written, or it is known to be behind and is not read from.
+    """
     response.set_cookie(
         PIN,
         "1",
