@@ -109,7 +109,10 @@ def check_of_runner(name: str) -> tuple[str, str]:
 
 
 def check_dispatcher() -> tuple[str, str]:
-    """A note if it is silent: what is stopped on purpose is in order. ``/readyz`` is stricter."""
+    """Find out whether the dispatcher is alive.
+
+    If not, that is a note and no fault, because it may be stopped on purpose. ``/readyz`` is stricter.
+    """
     found = health.check_dispatcher()
     return ("note" if found.state == "bad" else found.state), found.words
 
