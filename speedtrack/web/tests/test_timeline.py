@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.db.models.functions import Now
@@ -89,13 +90,9 @@ def test_the_json_has_columns(client: Client, slow: tuple[World, Alert]) -> None
     assert "% fixed<" in client.get(f"{LINE}.svg").content.decode()
 
 
-def test_a_long_timeline_is_an_outline_unless_all_points_are_wanted(
-    client: Client, slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@patch.multiple(timeline_json, MOST_COMMITS=7, PLACES=1, LABELLED=1)
+def test_a_long_timeline_is_an_outline_unless_all_points_are_wanted(client: Client, slow: tuple[World, Alert]) -> None:
     made, _ = slow
-    monkeypatch.setattr(timeline_json, "MOST_COMMITS", 7)
-    monkeypatch.setattr(timeline_json, "PLACES", 1)
-    monkeypatch.setattr(timeline_json, "LABELLED", 1)
     found, whole = document(client), document(client, "?points=all")
     (path,), (whole_path,) = found["paths"], whole["paths"]
     assert (path["count"], path["step"], whole_path["count"], whole_path["step"]) == (8, 8, 8, 1)
