@@ -230,7 +230,10 @@ class Stack:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def commands(self) -> dict[str, list[str]]:
-        """Each with where it listens. Without an address for streams there is no process for them."""
+        """The commands of the processes by name, with the addresses at which they listen.
+
+        Without an address for streams there is no process for them.
+        """
         web, live = self.environment["SPEEDTRACK_URL"], self.environment.get("SPEEDTRACK_LIVE_URL")
         listening = {"web": web} | ({"live": live} if live else {})
         binds = {name: ["--bind", "{}:{}".format(*address_of(url))] for name, url in listening.items()}
@@ -271,7 +274,7 @@ class Stack:
         )
 
     def in_child(self, is_runner: bool) -> None:
-        """Before exec: let the child end when the parent dies (prctl(2)), and let the runner use all cores."""
+        """Let the child end when the parent dies (prctl(2)), and let the runner use all cores. Runs before exec."""
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if is_runner:
             os.sched_setaffinity(0, self.cpus)

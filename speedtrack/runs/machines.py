@@ -150,7 +150,7 @@ def take_results_again(machine: Machine, who: User | None = None) -> None:
 
 
 def check_has_runner(machine: Machine) -> None:
-    """Raises NotPossible for a machine whose results are sent in."""
+    """Raise NotPossible for a machine whose results are sent in."""
     if machine.outside:
         raise NotPossible(f"machine {machine} has no runner, its results are sent in: this is not possible with it")
 

@@ -230,7 +230,7 @@ class Run(models.Model):
 
     @property
     def paired(self) -> bool:
-        """Does it measure two sides, for whatever reason?"""
+        """Return whether it measures two sides, for whatever reason."""
         return self.base_id is not None
 
     @property

@@ -5,6 +5,7 @@ from typing import Any
 
 from speedtrack.web.pages.commit.page import CommitPage
 from speedtrack.web.pages.commit.results import SeriesResult
+from speedtrack.web.requests.formats import rows_of
 
 RESULT_COLUMNS = (
     *("benchmark", "metric", "unit", "value", "low", "high", "n", "flags"),
@@ -44,6 +45,4 @@ def result_document(one: SeriesResult) -> dict[str, Any]:
 
 
 def csv_rows(page: CommitPage) -> Iterator[list[Any]]:
-    yield list(RESULT_COLUMNS)
-    for one in map(result_document, page.measured):
-        yield [" ".join(value) if isinstance(value, list) else value for value in one.values()]
+    return rows_of(RESULT_COLUMNS, map(result_document, page.measured))
