@@ -14,7 +14,7 @@ from speedtrack.api.described import DescribedAPI
 from speedtrack.clientaddress import client_address
 from speedtrack.projects import submodules
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
-from speedtrack.runs import builds, enrolment, fence, jobs, machines, naming, profiles, queue, results, tokens, versions
+from speedtrack.runs import builds, enrolment, fence, jobs, machines, profiles, queue, results, tokens, versions
 from speedtrack.runs.documents import (
     Beat,
     BuildReport,
@@ -29,6 +29,7 @@ from speedtrack.runs.documents import (
     ResultDocument,
     Succession,
 )
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
 
 Answer = dict[str, Any]
@@ -165,7 +166,7 @@ ANSWERS: dict[type[Exception], int] = {
     tokens.WrongToken: 422,
     enrolment.CodeRefused: 403,
     enrolment.TooManyCodes: 429,
-    naming.NoSuchThing: 422,
+    NoSuchThing: 422,
     versions.WrongVersion: 426,
     fence.NoSuchRun: 404,
     fence.LeaseLost: 409,

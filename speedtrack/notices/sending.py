@@ -20,7 +20,7 @@ from speedtrack.notices.channels.sending import deliver
 from speedtrack.notices.errors import PermanentFailure, ReceiverAway, TemporaryFailure, Unanswered
 from speedtrack.notices.mail import message_of
 from speedtrack.notices.models import Outbox
-from speedtrack.runs.naming import NoSuchThing
+from speedtrack.runs.errors import NoSuchThing
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from django.db import transaction
 from speedtrack.accounts import people
 from speedtrack.notices.models import Notice, Subscriber, Subscription
 from speedtrack.projects.models import Project
-from speedtrack.runs.naming import NoSuchThing
+from speedtrack.runs.errors import NoSuchThing
 
 UNSUBSCRIBE, MANAGE = "speedtrack.unsubscribe", "speedtrack.manage"
 

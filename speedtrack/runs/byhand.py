@@ -14,16 +14,9 @@ from speedtrack.projects.releases import newest_patches
 from speedtrack.projects.remotes import Remote, remote_of
 from speedtrack.projects.sync import store_commits
 from speedtrack.runs import gaps, planning, policies, pools, queue
+from speedtrack.runs.errors import NoSuchMachine, NoSuchThing
 from speedtrack.runs.models import Machine, PlanningPolicy, Reason, Run, Status
-from speedtrack.runs.naming import (
-    NoSuchMachine,
-    NoSuchThing,
-    benchmarks_named,
-    check_known,
-    machine_with_runner,
-    project_named,
-    run_numbered,
-)
+from speedtrack.runs.naming import benchmarks_named, check_known, machine_with_runner, project_named, run_numbered
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.remotes import remote_of
 from speedtrack.projects.sync import project_lock, store_commits
 from speedtrack.runs import byhand, naming, planning
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import ACTIVE, Machine, PairedComparison, Reason, Run, Status
-from speedtrack.runs.naming import NoSuchThing
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from speedtrack.runs import naming, pools, registering, tokens
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import EnrolmentCode, Machine, MachineEvent, MachineToken, WrongCode
-from speedtrack.runs.naming import NoSuchThing
 from speedtrack.runs.quarantine import record_event
 from speedtrack.tokentexts import TokenText
 

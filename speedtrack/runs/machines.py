@@ -13,15 +13,9 @@ from speedtrack.projects.remotes import remote_of
 from speedtrack.projects.sync import store_commits
 from speedtrack.runs import alarms, canary, pools, quarantine, queue, tokens
 from speedtrack.runs.canary import FrozenCommit
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Alarm, Canary, Machine, MachineEvent, Reason, Run, Status
-from speedtrack.runs.naming import (
-    NoSuchThing,
-    benchmarks_named,
-    check_known,
-    machine_named,
-    machine_with_runner,
-    project_named,
-)
+from speedtrack.runs.naming import benchmarks_named, check_known, machine_named, machine_with_runner, project_named
 from speedtrack.runs.quarantine import record_event
 
 Kind = MachineEvent.Kind

@@ -4,21 +4,10 @@ from django.db.models import QuerySet
 
 from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.projects.models import Project
+from speedtrack.runs.errors import NoSuchBenchmark, NoSuchMachine, NoSuchThing
 from speedtrack.runs.models import Machine, Run
 
 LONGEST_SLUG = 50  # as Project.slug
-
-
-class NoSuchThing(Exception):
-    """The named thing does not exist, or exists already; the message lists what exists."""
-
-
-class NoSuchMachine(NoSuchThing):
-    """No machine can measure what was asked for; the message says why, and the remedy."""
-
-
-class NoSuchBenchmark(NoSuchThing):
-    """The suite does not have one of the named benchmarks; the message lists those that it has."""
 
 
 def project_named(slug: str) -> Project:

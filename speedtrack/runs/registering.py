@@ -8,8 +8,9 @@ from django.db import IntegrityError, transaction
 
 from speedtrack.projects.models import Project
 from speedtrack.runs import tokens
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine
-from speedtrack.runs.naming import LONGEST_SLUG, NoSuchThing
+from speedtrack.runs.naming import LONGEST_SLUG
 
 
 @transaction.atomic

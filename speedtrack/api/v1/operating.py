@@ -33,6 +33,7 @@ from speedtrack.api.v1.serving.writing import HEADER, OK, Answer, write
 from speedtrack.projects import deliveries, hooks
 from speedtrack.projects.models import Project
 from speedtrack.runs import changing, machines, naming, rules
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine
 from speedtrack.runs.order import BadShares
 from speedtrack.runs.outlook import outlook
@@ -42,7 +43,7 @@ from speedtrack.runs.windows import BadWindow
 router = Router(tags=["Operating"])
 
 INVALID = (BadPolicy, BadShares, BadWindow, hooks.UnfitSecret)
-CONFLICTS = (machines.NotPossible, deliveries.NotPossible, naming.NoSuchThing)
+CONFLICTS = (machines.NotPossible, deliveries.NotPossible, NoSuchThing)
 
 
 def done(

@@ -31,8 +31,8 @@ from speedtrack.api.v1.serving.paging import LARGEST_KEY, Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import ACCEPTED, CREATED, OK, Answer, write
 from speedtrack.runs import byhand, logs
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
-from speedtrack.runs.naming import NoSuchThing
 from speedtrack.runs.outlook import outlook
 
 router = Router(tags=["Runs"])

@@ -13,8 +13,8 @@ from speedtrack.outside.document import MOST_RESULTS
 from speedtrack.outside.tests.conftest import row, send
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import byhand, enrolment, machines, registering, tracking
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Attempt, Environment, Import, Machine, Measurement, Origin, Reason, Run, Series
-from speedtrack.runs.naming import NoSuchThing
 from speedtrack.tests import builders
 
 

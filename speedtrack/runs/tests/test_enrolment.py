@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from speedtrack.runs import enrolment, machines, registering, tokens
 from speedtrack.runs.enrolment import CodeRefused, TooManyCodes
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import EnrolmentCode, Machine, MachineToken, UnknownToken, WrongCode
-from speedtrack.runs.naming import NoSuchThing
 
 HERE = "192.0.2.1"
 

@@ -9,9 +9,9 @@ from django.db.models import F
 
 from speedtrack.projects.models import Project
 from speedtrack.runs import byhand, machines, pushes
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.ladders import plan_ladders
 from speedtrack.runs.models import Canary, Machine, Reason, Run
-from speedtrack.runs.naming import NoSuchThing
 from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tests.canaries import measure_work
 from speedtrack.tests import builders

@@ -3,10 +3,10 @@
 import pytest
 
 from speedtrack.runs import machines, queue, tracking
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fence import LeaseLost
 from speedtrack.runs.machines import NotPossible
 from speedtrack.runs.models import Machine, MachineEvent, MachineToken, Reason, Run, Status, UnknownToken
-from speedtrack.runs.naming import NoSuchThing
 from speedtrack.runs.tracking import Tracked, TrackingRequest
 from speedtrack.tests import builders
 

@@ -1,8 +1,8 @@
 import pytest
 
 from speedtrack.runs import machines, registering
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
-from speedtrack.runs.naming import NoSuchThing
 from speedtrack.runs.tracking import Tracked
 
 

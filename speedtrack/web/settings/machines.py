@@ -15,8 +15,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import enrolment, machines, order, pools, quarantine, registering, rules
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine
-from speedtrack.runs.naming import NoSuchThing
 from speedtrack.runs.order import BadShares
 from speedtrack.runs.windows import BadWindow
 from speedtrack.web.pages import machine as machine_page

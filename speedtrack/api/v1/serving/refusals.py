@@ -23,7 +23,7 @@ from speedtrack.projects.errors import (
     UnusableName,
 )
 from speedtrack.runs.comparing import NotComparable
-from speedtrack.runs.naming import NoSuchBenchmark, NoSuchMachine, NoSuchThing
+from speedtrack.runs.errors import NoSuchBenchmark, NoSuchMachine, NoSuchThing
 from speedtrack.runs.pullrequests import NotApprovable
 
 Errors = Sequence[dict[str, str]]

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from speedtrack.notices import subscribing
-from speedtrack.runs.naming import NoSuchThing
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
 

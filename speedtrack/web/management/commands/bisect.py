@@ -13,7 +13,7 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.projects.models import Project
 from speedtrack.runs import byhand, naming
-from speedtrack.runs.naming import NoSuchThing
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
 from speedtrack.web.pages.bisection import asked_for

@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from speedtrack.projects import deliveries
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.runs import naming
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import result_in_words
 
@@ -43,7 +44,7 @@ class Command(PlainCommand):
             act = {"list": list_lines, "replay": replay, "purge": purge}[options["action"]]
             for line in act(project, options):
                 self.stdout.write(line)
-        except (naming.NoSuchThing, deliveries.NotPossible) as e:
+        except (NoSuchThing, deliveries.NotPossible) as e:
             raise CommandError(str(e)) from e
 
 

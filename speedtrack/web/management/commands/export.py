@@ -10,6 +10,7 @@ from rich.console import Console
 from speedtrack.archive import writing
 from speedtrack.archive.files import ArchiveError
 from speedtrack.runs import naming
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
@@ -27,7 +28,7 @@ class Command(PlainCommand):
                 manifest = writing.write(
                     project, options["file"], lambda table, rows: status.update(f"{table}: {rows:,} rows")
                 )
-        except (ArchiveError, naming.NoSuchThing) as e:
+        except (ArchiveError, NoSuchThing) as e:
             raise CommandError(str(e)) from e
         size = options["file"].stat().st_size
         self.stdout.write(f"{manifest.rows:,} rows of {len(manifest.files)} files, {size:,} bytes: {options['file']}")

@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 from speedtrack.projects import hooks
 from speedtrack.projects.models import Project
 from speedtrack.runs import changing, naming
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.sealed import KeyLost
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import result_in_words
@@ -83,5 +84,5 @@ class Command(PlainCommand):
         try:
             project = naming.project_named(options["project"])
             self.stdout.write(ACTIONS[options["action"]](project, options))
-        except (naming.NoSuchThing, hooks.UnfitSecret, KeyLost) as e:
+        except (NoSuchThing, hooks.UnfitSecret, KeyLost) as e:
             raise CommandError(str(e)) from e

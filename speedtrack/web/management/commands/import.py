@@ -18,6 +18,7 @@ from speedtrack.outside.importing import Contents, ImportOutcome, Unreadable
 from speedtrack.outside.readers import Options
 from speedtrack.projects.models import Project
 from speedtrack.runs import naming
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
 SOME_REFUSED, UNREADABLE = 1, 2
@@ -63,7 +64,7 @@ class Command(PlainCommand):
             said = options_of(options)
             # All are read before any is stored: a misspelt name leaves nothing half done.
             read = {Path(name): importing.contents_of(Path(name), options["format"], said) for name in options["files"]}
-        except (naming.NoSuchThing, Unreadable) as e:
+        except (NoSuchThing, Unreadable) as e:
             raise CommandError(str(e), returncode=UNREADABLE) from e
         outcomes = store_all(project, read, options["all_or_nothing"])
         for path, outcome in outcomes.items():

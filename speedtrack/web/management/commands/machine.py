@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import enrolment, machines, naming, pools, registering, rules
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine
 from speedtrack.runs.order import BadShares
 from speedtrack.runs.tokens import WrongToken
@@ -20,7 +21,7 @@ from speedtrack.web.management.tried import add_dry_run, result_in_words
 
 Options = dict[str, Any]
 REFUSED = (
-    *(naming.NoSuchThing, machines.NotPossible, BadWindow, BadShares, WrongToken),
+    *(NoSuchThing, machines.NotPossible, BadWindow, BadShares, WrongToken),
     *(RepositoryError, DefinitionError),
 )
 SHOWN_ONCE = "machine {name}; its token, which is not shown again:\n"

@@ -8,7 +8,8 @@ from django.core.management.base import CommandError
 from speedtrack.alerts import floors
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import byhand, naming
+from speedtrack.runs import byhand
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
 
@@ -44,7 +45,7 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             self.stdout.write(result_in_words(lambda: f"{queue(options)} runs queued", options["dry_run"]))
-        except (RepositoryError, DefinitionError, naming.NoSuchThing) as e:
+        except (RepositoryError, DefinitionError, NoSuchThing) as e:
             raise CommandError(str(e)) from e
 
 

@@ -9,6 +9,7 @@ from speedtrack.accounts import audit, members
 from speedtrack.accounts.models import Role
 from speedtrack.projects.models import Project
 from speedtrack.runs import naming
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
@@ -34,7 +35,7 @@ class Command(PlainCommand):
                 self.add(project, name, Role(options["role"] or Role.READER))
             else:
                 self.remove(project, name)
-        except (naming.NoSuchThing, members.NotPossible) as e:
+        except (NoSuchThing, members.NotPossible) as e:
             raise CommandError(str(e)) from e
 
     def list_members(self, project: Project) -> None:

@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.models import Project
 from speedtrack.runs import naming, rules
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.policies import BadPolicy
 from speedtrack.runs.rules import Saved
 from speedtrack.web.management.plaincommand import PlainCommand
@@ -52,7 +53,7 @@ class Command(PlainCommand):
                 self.list_policies(project)
                 return
             self.stdout.write(result_in_words(lambda: change(project, options, given), options["dry_run"]))
-        except (naming.NoSuchThing, BadPolicy, DefinitionError) as e:
+        except (NoSuchThing, BadPolicy, DefinitionError) as e:
             raise CommandError(str(e)) from e
 
     def list_policies(self, project: Project) -> None:

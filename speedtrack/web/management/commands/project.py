@@ -7,6 +7,7 @@ from django.core.management.base import CommandError
 
 from speedtrack.accounts import audit, members
 from speedtrack.runs import naming
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
@@ -22,7 +23,7 @@ class Command(PlainCommand):
         everybody = options["to"] == "public"
         try:
             project = naming.project_named(options["project"])
-        except naming.NoSuchThing as e:
+        except NoSuchThing as e:
             raise CommandError(str(e)) from e
         if not members.show_to(project, everybody):
             self.stdout.write(f"{project} is {options['to']} already")

@@ -7,6 +7,7 @@ from django.core.management.base import CommandError
 
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs import naming, pullrequests
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Approval
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
@@ -38,7 +39,7 @@ class Command(PlainCommand):
             self.stdout.write(
                 result_in_words(lambda: approved(approve(pull, options["head"], None)), options["dry_run"])
             )
-        except (naming.NoSuchThing, pullrequests.NotApprovable) as e:
+        except (NoSuchThing, pullrequests.NotApprovable) as e:
             raise CommandError(str(e)) from e
 
     def list_open(self, project: Project) -> None:
@@ -55,5 +56,5 @@ def approved(approval: Approval) -> str:
 def pull_numbered(project: Project, number: int) -> PullRequest:
     found = project.pull_requests.filter(number=number).first()
     if found is None:
-        raise naming.NoSuchThing(f"{project} has no pull request {number}: without a number, they are listed")
+        raise NoSuchThing(f"{project} has no pull request {number}: without a number, they are listed")
     return found

@@ -8,7 +8,8 @@ from django.core.management.base import CommandError
 from django.db import transaction
 
 from speedtrack.accounts import audit
-from speedtrack.runs import byhand, naming
+from speedtrack.runs import byhand
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Run
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
@@ -34,5 +35,5 @@ class Command(PlainCommand):
                         run = Run.objects.select_related("project").get(pk=number)
                         audit.note(None, f"run.{options['action']}", f"run {number}", run.project)
                 self.stdout.write(done)
-            except naming.NoSuchThing as e:
+            except NoSuchThing as e:
                 raise CommandError(str(e)) from e

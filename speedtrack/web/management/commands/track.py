@@ -11,7 +11,8 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.notices import subscribing
 from speedtrack.projects.credentials import CredentialEntry, Unfit, credential_for
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import firstlook, naming, tracking
+from speedtrack.runs import firstlook, tracking
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run
 
@@ -72,7 +73,7 @@ class Command(PlainCommand):
                 return
             tracked = tracking.track(request)
             subscribing.subscribe(tracked.project, options["mail"])
-        except (RepositoryError, DefinitionError, naming.NoSuchThing, Unfit, OSError, UnicodeDecodeError) as e:
+        except (RepositoryError, DefinitionError, NoSuchThing, Unfit, OSError, UnicodeDecodeError) as e:
             raise CommandError(str(e)) from e
         audit.note(None, "project.track", tracked.project.url, tracked.project)
         self.tell(tracked)

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from speedtrack.runs import changing, naming
+from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
 
@@ -25,7 +26,7 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             project = naming.project_named(options["project"])
-        except naming.NoSuchThing as e:
+        except NoSuchThing as e:
             raise CommandError(str(e)) from e
         if project.untracked_at:
             raise CommandError(f"{project} is not tracked already: `manage.py track {project.url}` tracks it again")
