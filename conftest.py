@@ -120,10 +120,7 @@ NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "avx512": (lacks_avx512, "needs a processor with AVX-512"),
     "valgrind": (lacks_program("valgrind"), "needs valgrind"),
     "systemd_analyze": (lacks_program("systemd-analyze"), "needs systemd-analyze (systemd, which need not run)"),
-    "sshd": (
-        lambda: "" if Path("/usr/sbin/sshd").exists() else "openssh-server is not installed",
-        "needs OpenSSH's server",
-    ),
+    "sshd": (lacks_sshd, "needs OpenSSH's server"),
 }
 left_out: Counter[str] = Counter()
 

@@ -80,7 +80,7 @@ def set_up(home: Path, servers: Mapping[str, str], counts: bool) -> None:
 def track(server: str, repository: str, commits: int, releases: bool) -> "Project":
     """Track it and queue its commits and releases, unless that is done already."""
     from speedtrack.projects.models import Project
-    from speedtrack.runs import tracking
+    from speedtrack.runs import byhand, tracking
 
     known = Project.objects.filter(name=server).first()
     if known:
@@ -88,8 +88,8 @@ def track(server: str, repository: str, commits: int, releases: bool) -> "Projec
     asked = tracking.TrackingRequest(repository, server, name=server, last=commits, mail_history_verdicts=True)
     project = tracking.track(asked).project
     if releases:
-        selection = tracking.choose(server, RELEASES[server], [], None, releases=True)
-        print(f"{server}: {tracking.queue_by_hand(selection)} releases queued")
+        selection = byhand.choose(server, RELEASES[server], [], None, releases=True)
+        print(f"{server}: {byhand.queue_by_hand(selection)} releases queued")
     return project
 
 

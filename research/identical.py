@@ -44,14 +44,14 @@ PATIENCE_S = 1.0  # that a comparison waits for a quiet machine, at most
 
 
 @dataclass(frozen=True)
-class Block:
+class MeasuredPair:
     """One pair: base and head by metric, and the flags of either side."""
 
     values: dict[str, tuple[float, float]]
     flags: frozenset[str]
 
     @classmethod
-    def of(cls, sides: dict[str, Trial]) -> Block:
+    def of(cls, sides: dict[str, Trial]) -> MeasuredPair:
         base, head = sides["base"], sides["head"]
         values = {metric: (base.metrics[metric], head.metrics[metric]) for metric in JUDGED}
         return cls(values, frozenset(base.flags) | frozenset(head.flags))
@@ -97,9 +97,9 @@ def comparison(bench: noise.LocalRunner, options: argparse.Namespace, seed: int)
     }
 
 
-def settle(runner: TrialRunner, one: Benchmark, until_s: float, seed: int) -> list[Block]:
+def settle(runner: TrialRunner, one: Benchmark, until_s: float, seed: int) -> list[MeasuredPair]:
     """Rounds of pairs until every metric has an answer, or the time is up."""
-    blocks: list[Block] = []
+    blocks: list[MeasuredPair] = []
     tried, wanted = 0, noise.FIRST
     while wanted and tried < noise.MOST:
         for number in range(tried, min(tried + wanted, noise.MOST)):
@@ -111,15 +111,15 @@ def settle(runner: TrialRunner, one: Benchmark, until_s: float, seed: int) -> li
     return blocks
 
 
-def measured_block(runner: TrialRunner, one: Benchmark, number: int) -> Iterator[Block]:
+def measured_block(runner: TrialRunner, one: Benchmark, number: int) -> Iterator[MeasuredPair]:
     """One block; none if the machine was too busy for the servers to have a turn."""
     try:
-        yield Block.of(pairs.measure_pair(runner, one, number))
+        yield MeasuredPair.of(pairs.measure_pair(runner, one, number))
     except Transient as error:
         print(f"pair {number}: {error}", file=sys.stderr, flush=True)
 
 
-def kept(blocks: list[Block], metric: str) -> list[tuple[float, float]]:
+def kept(blocks: list[MeasuredPair], metric: str) -> list[tuple[float, float]]:
     """The pairs that the product would judge."""
     return [one.values[metric] for one in blocks if not one.flags & METRICS[metric].voided_by]
 

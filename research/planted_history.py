@@ -56,7 +56,6 @@ WORK = {
         Edit("proto_text.c", "\nvoid complete_nread_ascii(", "    int comm = ", COPY_OF_ITEM),
     ),
 }
-WORK_SUBJECTS = ("Hash the key once more in each look-up", "Copy the value once more in each SET")
 # Each turn waits for the result of the last one and touches no memory, so its cost does not depend on where the linker
 # puts the loop. The processor would run what follows beside it, and hide its cost: the fence makes that wait.
 LOOP = """    unsigned long link = (unsigned long)c;

@@ -48,7 +48,7 @@ class NotPublic(Exception):
 
 
 def is_host(host: str) -> bool:
-    """Is it a name, or an address in its plain spelling? Not an IPv6 address with a zone (%)."""
+    """Return whether it is a name, or an address in its plain spelling; not an IPv6 address with a zone (%)."""
     if ":" in host:
         try:
             return not getattr(ip_address(host), "scope_id", None)
@@ -72,9 +72,9 @@ def look_up(host: str, port: int, within_s: float) -> list[Address]:
 
 
 def is_public(host: str, address: Address, networks: Iterable[Network], setting: str) -> bool:
-    """Is the address of this host a public one? False if it is one of ``networks``, which ``setting`` lists.
+    """Return whether the address of this host is a public one; False if it is one of ``networks``.
 
-    Raises NotPublic if it is neither.
+    ``setting`` lists these networks. Raises NotPublic for any other address.
     """
     inner = embedded(address)
     if any(is_in(one, NEVER) for one in (address, inner)):

@@ -185,7 +185,7 @@ def check_contents(manifest: Manifest) -> None:
 
 
 def digests(cursor: Any) -> dict[str, list[str]]:
-    """Of each table, the number of its rows and the sum of their hashes."""
+    """Return for each table the number of its rows and the sum of their hashes."""
     cursor.execute(PLAIN_SESSION)
     cursor.execute(TABLES)
     found = {}
@@ -278,7 +278,7 @@ def complete_file(file: Path) -> Iterator[IO[bytes]]:
 
 
 def server_version() -> int:
-    """PostgreSQL's major version."""
+    """Return PostgreSQL's major version."""
     pgsession.session().ensure_connection()
     return int(pgsession.session().connection.info.server_version) // 10_000
 
@@ -295,7 +295,7 @@ def program(name: str, version: int) -> str:
 
 
 def candidates(name: str) -> Iterator[str]:
-    """On PATH, of Debian's packages, and that of the embedded PostgreSQL."""
+    """Yield where the program may be: on PATH, in Debian's packages, in the embedded PostgreSQL."""
     if path := shutil.which(name):
         yield path
     yield from map(str, PROGRAMS_OF_DEBIAN.glob(f"*/bin/{name}"))

@@ -13,6 +13,6 @@ LONGEST = max(PAGES, RESULTS_LIMIT, *LONGER.values())
 
 
 def limit_of(path: str) -> int:
-    """In bytes."""
+    """Return how many bytes the body of a request to this path may have."""
     usual = RESULTS_LIMIT if RESULTS.fullmatch(path) else PAGES
     return next((limit for start, limit in LONGER.items() if path.startswith(start)), usual)

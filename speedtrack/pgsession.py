@@ -47,7 +47,7 @@ def holding(lock: int, number: int = 0, wait: bool = False) -> Iterator[bool]:
 
 
 def leads_to_a_pool() -> bool:
-    """Does the connection for locks and notifications lead to a pool?"""
+    """Return whether the connection for locks and notifications leads to a pool."""
     with session().cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         return bool(cursor.fetchone()[0] != cursor.connection.info.backend_pid)

@@ -50,7 +50,7 @@ BY_STATUS = {kind.status: kind for kind in reversed(KINDS)}  # of equal ones the
 
 
 def is_api(path: str) -> bool:
-    """Are refusals at this path problem documents?"""
+    """Return whether refusals at this path are problem documents."""
     return path.startswith(API)
 
 

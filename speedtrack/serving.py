@@ -13,7 +13,7 @@ from rich.console import Console
 from speedtrack import privatefiles
 from speedtrack.accounts import firstowner
 from speedtrack.devstack import Stack, StackError, running_broker
-from speedtrack.runs import tracking
+from speedtrack.runs import machines, registering
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
 from speedtrack.supervisor import end_by_signals, require_broker
 
@@ -60,7 +60,7 @@ def machine_token(file: Path) -> None:
             MachineToken.of(file.read_text().strip())
             return
     known = Machine.objects.filter(name=MACHINE).exists()
-    token = tracking.renew_token(MACHINE) if known else tracking.add_machine(MACHINE)
+    token = machines.renew_token(MACHINE) if known else registering.add_machine(MACHINE)
     privatefiles.replace(file, token.encode())
 
 

@@ -40,7 +40,7 @@ class TokenText(NamedTuple):
 
     @staticmethod
     def parse(text: str, prefix: str) -> "TokenText":
-        """Raises NotAToken."""
+        """Return the parts of a token's text. Raises NotAToken."""
         found = TOKEN.fullmatch(text)
         if found is None or found[1] != prefix or found[4] != check_sum(found[2], found[3]):
             raise NotAToken

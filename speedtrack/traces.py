@@ -29,7 +29,7 @@ def lack() -> str:
 
 @cache
 def tracer() -> "Tracer | None":
-    """That of this process, made with its first span. None: no spans are wanted."""
+    """Return the tracer of this process, which is made when it is first needed; None if no spans are wanted."""
     if not is_wanted():
         return None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

@@ -72,7 +72,10 @@ def env_choice(name: str, *words: str, default: str) -> str:
 
 
 def env_together(*names: str) -> bool:
-    """Whether these variables (or the files of secrets) are set. Raises ImproperlyConfigured if only some are."""
+    """Return whether these variables (or the files of secrets) are set.
+
+    Raises ImproperlyConfigured if only some of them are.
+    """
     missing = [name for name in names if not (os.environ.get(name) or os.environ.get(f"{name}_FILE"))]
     if missing and len(missing) < len(names):
         raise ImproperlyConfigured(f"{', '.join(missing)}: not set; of {', '.join(names)} set all, or none")

@@ -74,18 +74,18 @@ class JsonRefusal(ErrorTask):
         self.write(body)
 
 
-class Connection(HTTPChannel):
+class ClientConnection(HTTPChannel):
     """One connection."""
 
     parser_class = Request
     error_task_class = JsonRefusal
 
     def busy(self) -> bool:
-        """Is a request or an answer under way?"""
+        """Return whether a request or an answer is under way."""
         return bool(self.request or self.requests or self.total_outbufs_len)
 
     def overdue(self, now: float) -> bool:
-        """Has the client taken too long to send its request, or stopped reading a long answer?"""
+        """Return whether the client took too long to send its request, or stopped reading a long answer."""
         request = self.request
         if request and not self.requests:
             limit_s = self.server.body_s if request.headers_finished else self.server.headers_s
@@ -94,7 +94,7 @@ class Connection(HTTPChannel):
 
 
 class WebServer(TcpWSGIServer):
-    channel_class = Connection
+    channel_class = ClientConnection
     ending = False
 
     def __init__(self, application: Any, adj: Adjustments, headers_s: float, body_s: float) -> None:

@@ -21,7 +21,7 @@ from speedtrack import devstack
 from speedtrack.benchmarks.storing import store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Project
-from speedtrack.runs import planning, tracking
+from speedtrack.runs import planning, registering, tracking
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tests.installation import Installation
@@ -152,7 +152,7 @@ def build(home: Path) -> World:
     (suites / "tiny.toml").write_text(SUITE)
     repository = home / "kvd"
     write_history(repository, 1)
-    tokens = {name: tracking.add_machine(name) for name in MACHINES}
+    tokens = {name: registering.add_machine(name) for name in MACHINES}
     tracking.track(TrackingRequest(str(repository), "tiny", last=0))
     broker = ValkeyServer(port=0, data_dir=home, unix_socket_path=home / "broker.sock")
     broker.start()

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from research.fresh_debian import page
 from research.fresh_debian.machines import Machine, MachineError, call, debian, network
-from research.fresh_debian.page import Block
+from research.fresh_debian.page import CommandBlock
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ADDRESS, LOCAL = "https://speed.example.org", "http://127.0.0.1:8000"
@@ -68,7 +68,7 @@ class Walk:
         print(f"{self.steps[-1][1]:7.1f} s  {name}", flush=True)
         return said
 
-    def follow(self, block: Block) -> None:
+    def follow(self, block: CommandBlock) -> None:
         machine = self.machine if block.where == "machine" else self.server
         said = self.step(f"{block.heading} ({machine.name})", lambda: machine.run(self.adapted(block.script)))
         self.words.append(f"## {block.heading} ({machine.name})\n{block.script}\n---\n{said}")

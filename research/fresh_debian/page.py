@@ -9,7 +9,7 @@ FIGURES, NEWCOMER = "How long it takes", "From a clone to a chart"
 
 
 @dataclass(frozen=True)
-class Block:
+class CommandBlock:
     """Commands under a heading; `where` is `server`, `machine`, or `upgrade`, which is of the server as well."""
 
     heading: str
@@ -17,12 +17,12 @@ class Block:
     script: str
 
 
-def blocks(text: str) -> list[Block]:
+def blocks(text: str) -> list[CommandBlock]:
     found, heading, where, lines = [], "", "", list[str]()
     for line in text.splitlines():
         if line.startswith("```"):
             if where:
-                found.append(Block(heading, where, "\n".join(lines)))
+                found.append(CommandBlock(heading, where, "\n".join(lines)))
             where, lines = (line.removeprefix("```sh ") if line.startswith("```sh ") else ""), []
         elif where:
             lines.append(line)

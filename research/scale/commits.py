@@ -40,10 +40,6 @@ def make_commits(taken: Ids, story: Story, count: int, now: datetime) -> None:
     place(taken, story.branch, story, count)
 
 
-def sha_of(text: str) -> str:
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-
-
 def time_of(number: int, count: int, now: datetime) -> datetime:
     return now - EVERY * (count - number)
 

@@ -31,6 +31,7 @@ from runners.build.output import (
     STATISTICS,
     BuildDeadline,
     CappedLog,
+    check_success,
     compiler_cache,
     find_artifacts,
     run_logged,
@@ -40,7 +41,7 @@ from runners.build.streams import attach, feed, receive, unpack
 from runners.documents import BuildRecipe, digest_of
 from runners.errors import Permanent, Transient, one_line
 from runners.machine.environment import BUILD_PATH
-from runners.processes.children import ChildCommand, Processes, exit_text
+from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
 
 log = logging.getLogger(__name__)
@@ -142,8 +143,7 @@ class DockerBuilder:
             spec = ContainerSpec(image, argv, environment(recipe), source.attempt, tar, self._ccache(recipe.trust))
             with packed.open("wb") as out:
                 status = self._run(api, spec, out, write, BuildDeadline(recipe.timeout_s, control))
-        if status != 0:
-            raise BuildFailed(f"`{command}` ended with {exit_text(status)}: the log says why")
+        check_success(command, status)
         tree = unpack(packed, room / "made")
         found = find_artifacts(tree / "source", recipe.artifacts)
         for name, file in found.items():

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 
-from runners.build import Artifact, Build
+from runners.build import Build
 from runners.build.store import ArtifactStore
 from runners.documents import Side, digest_of
 from runners.errors import Permanent
@@ -18,29 +18,15 @@ def frozen_build(
     different ones.
     """
     begin = time.monotonic()
-    if frozen and (artifacts := stored_artifacts(store, frozen)):
-        pin_only(store, artifacts)
+    if frozen and (artifacts := store.all_of(frozen)):
+        store.pin_only(frozen.values())
         recipe_digest = digest_of({"frozen": dict(frozen)})
         return Build(side.side, side.sha, True, time.monotonic() - begin, recipe_digest, artifacts)
     built = build()
     if built.succeeded:
         refuse_others(built, frozen or {})
-        pin_only(store, built.artifacts)
+        store.pin_only(one.digest for one in built.artifacts.values())
     return built
-
-
-def stored_artifacts(store: ArtifactStore, digests: Mapping[str, str]) -> dict[str, Artifact] | None:
-    """The artifacts of these digests, each checked; None if one is missing or damaged."""
-    found = {name: store.artifact(digest) for name, digest in digests.items()}
-    return {name: one for name, one in found.items() if one} if all(found.values()) else None
-
-
-def pin_only(store: ArtifactStore, artifacts: Mapping[str, Artifact]) -> None:
-    """Pins these artifacts, and unpins those of an earlier canary."""
-    digests = {one.digest for one in artifacts.values()}
-    if store.pinned() != digests:
-        store.pin(digests)
-        store.unpin(store.pinned() - digests)
 
 
 def refuse_others(build: Build, frozen: Mapping[str, str]) -> None:

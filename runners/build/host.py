@@ -5,14 +5,22 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from runners.build import BuildFailed, BuiltPrograms, CommitSource, WriteLog
+from runners.build import BuiltPrograms, CommitSource, WriteLog
 from runners.build.builders import Toolchain
-from runners.build.output import COMPILERS, STATISTICS, BuildDeadline, compiler_cache, find_artifacts, run_logged
+from runners.build.output import (
+    COMPILERS,
+    STATISTICS,
+    BuildDeadline,
+    check_success,
+    compiler_cache,
+    find_artifacts,
+    run_logged,
+)
 from runners.build.store import empty_directory
 from runners.documents import BuildRecipe
 from runners.errors import Transient
 from runners.machine.environment import BUILD_PATH, compiler, libc, version_line
-from runners.processes.children import ChildCommand, Processes, exit_text
+from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
 from runners.sandbox.policy import SandboxView
 
@@ -72,8 +80,7 @@ class HostBuilder:
         environment = self.environment(tree, recipe)
         build = ChildCommand(argv, environment, tree, self.cpus, view=self.view(tree, recipe))
         status = run_logged(self.processes, build, BuildDeadline(recipe.timeout_s, control), write)
-        if status != 0:
-            raise BuildFailed(f"`{command}` ended with {exit_text(status)}: the log says why")
+        check_success(command, status)
 
     def view(self, tree: Path, recipe: BuildRecipe) -> SandboxView:
         """What a build sees in a sandbox: it may write its own directory and the ccache of its trust level."""

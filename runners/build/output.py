@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runners.build import BuildFailed, CompilerCache, WriteLog
 from runners.errors import Permanent, Stopped
-from runners.processes.children import Child, ChildCommand, Processes
+from runners.processes.children import Child, ChildCommand, Processes, exit_text
 from runners.processes.control import Control, boottime
 
 LOG_LIMIT_BYTES = 20 * 2**20
@@ -100,6 +100,12 @@ def _move_output(reading: int, log: CappedLog) -> bytes | None:
         return None
     log.feed(output)
     return output
+
+
+def check_success(command: str, status: int) -> None:
+    """Raises BuildFailed if the build's command ended with an error."""
+    if status != 0:
+        raise BuildFailed(f"`{command}` ended with {exit_text(status)}: the log says why")
 
 
 def find_artifacts(tree: Path, names: tuple[str, ...]) -> dict[str, Path]:

@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,11 +43,11 @@ class ArtifactStore:
         """The artifacts of an earlier build, each checked against its digest; None if not all of them are there."""
         try:
             content = json.loads(self._record(sha, recipe_digest).read_text())
-            found = {name: self.artifact(str(digest)) for name, digest in content["artifacts"].items()}
+            found = self.all_of({name: str(digest) for name, digest in content["artifacts"].items()})
         except (OSError, ValueError, KeyError, AttributeError):
             return None
         os.utime(self._record(sha, recipe_digest))
-        return {name: one for name, one in found.items() if one} if all(found.values()) else None
+        return found
 
     def store(self, sha: str, recipe_digest: str, files: dict[str, Path]) -> dict[str, Artifact]:
         """Copies built programs into the store and records them. Raises OSError when the disk is full."""
@@ -69,12 +69,16 @@ class ArtifactStore:
             return None
         return artifact_at(digest, path)
 
-    def pin(self, digests: Iterable[str]) -> None:
-        """Exempts these artifacts from the limits until they are unpinned."""
-        self._write_pins(self.pinned() | set(digests))
+    def all_of(self, digests: Mapping[str, str]) -> dict[str, Artifact] | None:
+        """The artifacts of these digests (name -> digest), each checked; None if one is missing or damaged."""
+        found = {name: self.artifact(digest) for name, digest in digests.items()}
+        return {name: one for name, one in found.items() if one} if all(found.values()) else None
 
-    def unpin(self, digests: Iterable[str]) -> None:
-        self._write_pins(self.pinned() - set(digests))
+    def pin_only(self, digests: Iterable[str]) -> None:
+        """Exempts these artifacts from the limits, and no others from now on."""
+        wanted = set(digests)
+        if self.pinned() != wanted:
+            write_durably(self.pins, "\n".join(sorted(wanted)).encode())
 
     def pinned(self) -> set[str]:
         return set(self.pins.read_text().split()) if self.pins.exists() else set()
@@ -86,9 +90,6 @@ class ArtifactStore:
         while records and (records[0].stat().st_mtime < oldest or self._size_bytes() > self.limits.size_bytes):
             records.pop(0).unlink(missing_ok=True)
             self._drop_unreferenced(records)
-
-    def _write_pins(self, digests: set[str]) -> None:
-        write_durably(self.pins, "\n".join(sorted(digests)).encode())
 
     def _record(self, sha: str, recipe_digest: str) -> Path:
         return self.records / (hashlib.sha256(f"{sha} {recipe_digest}".encode()).hexdigest() + ".json")

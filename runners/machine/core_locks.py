@@ -190,7 +190,7 @@ def _remedy(file: Path) -> str:
 
 
 def same_file(file: Path, descriptor: int) -> bool:
-    """Whether the path is still that of the open file."""
+    """Returns whether the path is still that of the open file."""
     try:
         return os.path.samestat(os.lstat(file), os.fstat(descriptor))
     except FileNotFoundError:

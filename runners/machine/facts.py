@@ -197,7 +197,7 @@ def _kernel_hz(root: Path) -> int | str:
 
 
 def _io_uring() -> str:
-    """Whether the kernel offers io_uring: then a call with wrong arguments fails with another error."""
+    """Says whether the kernel offers io_uring: then a call with wrong arguments fails with another error."""
     ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(_IO_URING_SETUP), 0, None)
     words = {errno.ENOSYS: "not offered", errno.EPERM: "not permitted"}
     return words.get(ctypes.get_errno(), "available")

@@ -37,7 +37,7 @@ class Placement:
     memory: str = memory.ONE_NODE
 
     def document(self) -> dict[str, Any]:
-        """For programs: CPU sets in the kernel's list notation."""
+        """The CPU sets in the kernel's list notation, for programs."""
         return {
             name: cpu_list(value) if isinstance(value, frozenset) else value for name, value in asdict(self).items()
         }
@@ -111,7 +111,7 @@ class _Choice:
 
     @property
     def shared(self) -> bool:
-        """Whether server and driver have the same cores, because there are too few."""
+        """Returns whether server and driver have the same cores, because there are too few."""
         return self.server == self.driver
 
     @property

@@ -19,7 +19,7 @@ from typing import Any
 from runners.errors import LeaseLost, RunnerError, Unauthorized, one_line
 from runners.processes.affinity import move_process
 from runners.processes.control import boottime
-from runners.reporting.connection import Connection
+from runners.reporting.connection import ServerConnection
 
 IDLE_EVERY_S = 60.0
 RENEWALS_PER_LEASE = 4
@@ -71,7 +71,7 @@ class Beats:
     def __init__(self, runner: int) -> None:
         self.runner = runner
         self.changed = threading.Condition()
-        self.connection: Connection | None = None
+        self.connection: ServerConnection | None = None
         self.hold: Hold | None = None
         self.moment: Moment | None = None
         self.unable = ""
@@ -88,7 +88,7 @@ class Beats:
     def _take(self, message: dict[str, Any]) -> None:
         match message.pop("kind"):
             case "server":
-                self.connection = Connection(**message)
+                self.connection = ServerConnection(**message)
             case "hold":
                 move_process(frozenset(message.pop("cpus")))
                 self.hold, self.moment = Hold(**message), None
@@ -119,7 +119,7 @@ class Beats:
             return IDLE_EVERY_S  # the runner sees that, too, and ends the work
         return self._renew(connection, hold, moment)
 
-    def _idle(self, connection: Connection, unable: str) -> float:
+    def _idle(self, connection: ServerConnection, unable: str) -> float:
         try:
             if connection.beat(unable, IDLE_EVERY_S / 4):
                 tell("rotate")
@@ -129,7 +129,7 @@ class Beats:
             pass  # the runner asks for work, too, and says so itself
         return IDLE_EVERY_S
 
-    def _renew(self, connection: Connection, hold: Hold, moment: Moment | None) -> float:
+    def _renew(self, connection: ServerConnection, hold: Hold, moment: Moment | None) -> float:
         asked_at = boottime()
         timeout_s = max(SHORTEST_TIMEOUT_S, min(hold.lease_s / RENEWALS_PER_LEASE, hold.left_s) / 2)
         hung = self._why_hung(moment)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from runners import failpoints
 from runners.errors import LeaseLost, Permanent
-from runners.reporting.connection import VERSION, Connection, Unreachable
+from runners.reporting.connection import VERSION, ServerConnection, Unreachable
 from runners.reporting.spool import Spool, SpooledCall
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ RETRY_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 LONGEST_REASON = 1000  # characters
 
 
-class Client(Connection):
+class Client(ServerConnection):
     """Calls of one machine to one server; most of them are repeated while the server cannot be reached."""
 
     def __init__(

@@ -36,7 +36,7 @@ class RenewalReply:
     rotate: bool
 
 
-class Connection:
+class ServerConnection:
     """Calls of one machine to one server, each made once; safe to use from several threads.
 
     Every call raises Unreachable, LeaseLost on 409 and 404, Unauthorized on 401, WrongVersion on 426, and Permanent

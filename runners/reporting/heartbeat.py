@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.processes.affinity import affinity
-from runners.reporting.connection import Connection
+from runners.reporting.connection import ServerConnection
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Heartbeat:
     It is started again if it ends, and then told again what is going on.
     """
 
-    def __init__(self, connection: Connection, cpus: frozenset[int]) -> None:
+    def __init__(self, connection: ServerConnection, cpus: frozenset[int]) -> None:
         self.connection, self.cpus = connection, cpus
         self.heard = Heard()
         self._process: subprocess.Popen[str] | None = None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runners.errors import RunnerError
 from runners.files import sync_directory, write_durably
-from runners.reporting.connection import Connection
+from runners.reporting.connection import ServerConnection
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class TokenFile:
         sync_directory(self.file.parent)
 
 
-def rotate(connection: Connection, file: Path | None) -> bool:
+def rotate(connection: ServerConnection, file: Path | None) -> bool:
     """Replaces the token; the old one stays valid until the new one is used.
 
     Returns False if that was not possible; the log says why, and the server asks again.

@@ -15,7 +15,7 @@ Answer = tuple[int, dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     path: str
     body: dict[str, Any]
 
@@ -33,19 +33,19 @@ class Api:
     attempts: int = 0
     claimed: tuple[dict[str, Any], int] | None = None
     sources: dict[str, dict[str, str]] = field(default_factory=dict)
-    rules: list[Callable[[Call], Answer | None]] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    rules: list[Callable[[RecordedCall], Answer | None]] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
     arrived: threading.Condition = field(default_factory=threading.Condition)
     url: str = ""
     #: Whether any token is accepted, as that of a machine which is enrolled.
     open: bool = False
 
-    def record(self, call: Call) -> None:
+    def record(self, call: RecordedCall) -> None:
         with self.arrived:
             self.calls.append(call)
             self.arrived.notify_all()
 
-    def of(self, name: str) -> list[Call]:
+    def of(self, name: str) -> list[RecordedCall]:
         """The recorded calls whose path ends so."""
         with self.arrived:
             return [call for call in self.calls if call.path.endswith(name)]
@@ -53,7 +53,7 @@ class Api:
     def bodies(self, name: str) -> list[dict[str, Any]]:
         return [call.body for call in self.of(name)]
 
-    def await_call(self, name: str, seconds: float = 300.0) -> Call:
+    def await_call(self, name: str, seconds: float = 300.0) -> RecordedCall:
         """The first call whose path ends so, once it has arrived."""
         with self.arrived:
             found = self.arrived.wait_for(lambda: any(call.path.endswith(name) for call in self.calls), seconds)
@@ -65,7 +65,7 @@ class Api:
         chunks = {body["seq"]: body["text"] for body in self.bodies("/log") if body["phase"] == phase}
         return "".join(chunks[seq] for seq in sorted(chunks))
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: RecordedCall) -> Answer:
         for rule in self.rules:
             answer = rule(call)
             if answer is not None:
@@ -115,7 +115,7 @@ def serve(api: Api) -> ThreadingHTTPServer:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            call = Call(self.path.removeprefix("/api/runner/"), body)
+            call = RecordedCall(self.path.removeprefix("/api/runner/"), body)
             api.record(call)
             if not api.open and self.headers["Authorization"] != f"Bearer {TOKEN}":
                 self._send(401, json.dumps({"error": "unknown token"}).encode())
@@ -125,7 +125,7 @@ def serve(api: Api) -> ThreadingHTTPServer:
 
         def do_GET(self) -> None:
             sha = self.path.split("?")[0].rsplit("/", 1)[-1]
-            call = Call(self.path.removeprefix("/api/runner/"), {})
+            call = RecordedCall(self.path.removeprefix("/api/runner/"), {})
             api.record(call)
             if self.headers["Authorization"] != f"Bearer {TOKEN}":
                 self._send(401, json.dumps({"error": "unknown token"}).encode())

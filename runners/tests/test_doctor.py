@@ -15,7 +15,7 @@ import pytest
 import runners
 from runners import doctor
 from runners.doctor import Finding, examine, safe_runc
-from runners.tests.api import TOKEN, Api, Call
+from runners.tests.api import TOKEN, Api, RecordedCall
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,7 +51,7 @@ def environ(api: Api, home: Path, speedbench: Path) -> dict[str, str]:
     }
 
 
-def about(**changes: Any) -> Callable[[Call], tuple[int, dict[str, Any] | None] | None]:
+def about(**changes: Any) -> Callable[[RecordedCall], tuple[int, dict[str, Any] | None] | None]:
     said = {"machine": "m1", "version": runners.__version__, "time": time.time()} | changes
     return lambda call: (200, said) if call.path == "me" else None
 

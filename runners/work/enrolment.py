@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from runners.errors import Permanent, RunnerError, SettingsError
 from runners.files import write_durably
-from runners.reporting.connection import Connection
+from runners.reporting.connection import ServerConnection
 from runners.reporting.token import PRIVATE, TokenFile
 
 SETTINGS_FILE = "SPEEDTRACK_RUNNER_SETTINGS"
@@ -53,7 +53,7 @@ def enroll(url: str, code: str, environ: Mapping[str, str]) -> str:
     stored = TokenFile(file.with_name("token"))
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        connection = Connection(url, stored.successor())
+        connection = ServerConnection(url, stored.successor())
         machine = introduce(connection, code, stored)
         stored.accept()
         write_durably(file, settings_text(url, stored.file).encode(), PRIVATE)
@@ -63,7 +63,7 @@ def enroll(url: str, code: str, environ: Mapping[str, str]) -> str:
     return NEXT.format(machine=machine, url=url, file=file, warning=warning)
 
 
-def introduce(connection: Connection, code: str, stored: TokenFile) -> str:
+def introduce(connection: ServerConnection, code: str, stored: TokenFile) -> str:
     """The name under which the server knows this machine now."""
     try:
         return connection.enroll(code).machine

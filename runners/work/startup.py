@@ -140,15 +140,14 @@ def say_hello(
         try:
             return client.hello(boot_id, facts)
         except Unreachable as error:
-            if time.monotonic() - logged_at >= LOG_AGAIN_S:
-                log.warning("%s; waiting for it (check SPEEDTRACK_URL and that the server runs)", error)
-                logged_at = time.monotonic()
+            level, cause = logging.WARNING, f"{error}; waiting for it (check SPEEDTRACK_URL and that the server runs)"
         except WrongVersion as error:
             if once:
                 raise
-            if time.monotonic() - logged_at >= LOG_AGAIN_S:
-                log.error("%s; asking again", error)
-                logged_at = time.monotonic()
+            level, cause = logging.ERROR, f"{error}; asking again"
+        if time.monotonic() - logged_at >= LOG_AGAIN_S:
+            log.log(level, "%s", cause)
+            logged_at = time.monotonic()
         if not stopping.is_set():
             stopping.wait(RETRY_EVERY_S)
     return None

@@ -139,7 +139,7 @@ def reaches(role: Role | None, needed: Role) -> bool:
 
 
 def seers(project: Project, users: Iterable[int | None]) -> set[int]:
-    """Those of these users who may see a project."""
+    """Return those of these users who may see a project."""
     ids = {user for user in users if user is not None}
     if project.is_public:
         return ids

@@ -1,4 +1,4 @@
-"""What django-allauth asks of this installation: who comes in, what addresses are, how mails go out."""
+"""The answers of this installation to django-allauth: who may log in, where links lead, and how mails are sent."""
 
 import logging
 from typing import Any
@@ -45,7 +45,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return ["speedtrack.accounts.stages.FirstLogin", "allauth.mfa.stages.AuthenticateStage"]
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
-        """django-axes counts wrong passwords, per user name and address: nobody locks out somebody elsewhere."""
+        """Do nothing: django-axes counts wrong passwords, for each pair of user name and address."""
 
     def login(self, request: HttpRequest, user: AbstractUser) -> None:
         super().login(request, user)
@@ -69,19 +69,22 @@ class AccountAdapter(DefaultAccountAdapter):
         return settings.URL + reverse("account_confirm_email", args=[emailconfirmation.key])
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """Links begin with SPEEDTRACK_URL, whatever the request called this server."""
+        """Send a mail whose links begin with SPEEDTRACK_URL, whatever host the request named."""
         links = {"site": settings.URL, "password_reset_url": settings.URL + reverse("account_reset_password")}
         mailing.post(self.render_mail(template_prefix, email, links | {"request": current.request} | context))
 
 
 class SocialAdapter(DefaultSocialAccountAdapter):
     def list_apps(self, request: Any, provider: Any = None, client_id: Any = None) -> list[Any]:
-        """The apps of the settings only: no row of the database sends people or secrets to another server."""
+        """Return the apps of the settings only.
+
+        Those of the database are ignored: a row of it must not send people or secrets to another server.
+        """
         found = _build_apps_from_settings(provider=provider, client_id=client_id)
         return [app for apps in found.values() for app in apps]
 
     def get_requests_session(self) -> requests.Session:
-        """For all calls of a login: what servers name leads to no inner address but their own."""
+        """Return a session for all calls of a login. It calls an inner address only if the settings name its server."""
         issuers = [app.settings["server_url"] for app in self.list_apps(None) if "server_url" in app.settings]
         return outgoing.session_to([*issuers, GitHubOAuth2Adapter.access_token_url, GitHubOAuth2Adapter.api_url])
 
@@ -91,7 +94,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         return signup.is_open(request)
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Refuse those whom the restriction of the provider leaves out, with each login: people leave."""
+        """Refuse whoever the restriction of the provider does not admit. Every login is checked, since people leave."""
         if why := self.why_refused(sociallogin):
             log.warning("a login by %s was refused: %s", sociallogin.account.provider, why)
             raise ImmediateHttpResponse(render(request, "socialaccount/refused.html", {"why": why}, status=403))
@@ -109,7 +112,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         return ""
 
     def is_member(self, token: str, organisation: str) -> bool:
-        """Return whether GitHub confirms the membership. If it cannot be asked, it does not."""
+        """Return whether GitHub confirms the membership; False if GitHub does not answer."""
         headers = {"Authorization": f"token {token}", "Accept": "application/vnd.github+json"}
         address = f"{GitHubOAuth2Adapter.api_url}/user/memberships/orgs/{organisation}"
         try:

@@ -19,13 +19,16 @@ class NoLonger(Exception):
 
 
 def is_needed() -> bool:
-    """Whether nobody operates this installation yet."""
+    """Return whether this installation has no operator yet."""
     return not User.objects.filter(is_superuser=True, is_active=True).exists()
 
 
 @transaction.atomic
 def make_link() -> str:
-    """A new link, valid until one is used. Only its digest is stored. Raises NoLonger if there is an operator."""
+    """Make a link that is valid until it, or another one, is used. Only its digest is stored.
+
+    Raises NoLonger if there is an operator.
+    """
     if not is_needed():
         raise NoLonger("there is an operator already: `manage.py user list` shows who")
     code = secrets.token_urlsafe(32)

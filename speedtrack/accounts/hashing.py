@@ -15,7 +15,7 @@ class Argon2(Argon2PasswordHasher):
 
 
 class LongestPassword:
-    """A validator: more is no password, but work for the server."""
+    """A validator that refuses very long passwords: they are no safer, and hashing them takes the server time."""
 
     def validate(self, password: str, user: object = None) -> None:
         if len(password) > LONGEST:

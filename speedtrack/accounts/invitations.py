@@ -32,7 +32,7 @@ class TooMany(Exception):
 
 
 def make(project: Project, role: Role, who: User | None, days: int = DAYS, uses: int = 1) -> tuple[Invitation, str]:
-    """An invitation, and its code, which is shown once. Raises ValueError that says what does not fit."""
+    """Make an invitation. Return it and its code, which is shown once. Raises ValueError that says what is wrong."""
     if not 1 <= days <= MOST_DAYS:
         raise ValueError(f"an invitation is valid for 1 to {MOST_DAYS} days")
     if not 1 <= uses <= MOST_USES:
@@ -57,7 +57,8 @@ def digest_of(code: str) -> str:
 def find(code: str, address: str | None) -> Invitation:
     """The invitation with this code, if it still admits somebody. Raises Closed or TooMany.
 
-    Only wrong codes are counted and held up: nobody can close the links of others by guessing.
+    Only wrong codes are counted, and refused once they are too many. So nobody can block the links of others by
+    guessing.
     """
     found = Invitation.objects.filter(digest=digest_of(code)).select_related("project", "made_by").first()
     if found is None:
@@ -69,7 +70,7 @@ def find(code: str, address: str | None) -> Invitation:
 
 
 def admits(code: str) -> bool:
-    """Whether the code that somebody has opened before still admits them."""
+    """Return whether the code that somebody has opened before still admits them."""
     found = Invitation.objects.filter(digest=digest_of(code)).first()
     try:
         if found:

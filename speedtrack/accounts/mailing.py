@@ -18,7 +18,10 @@ places = threading.BoundedSemaphore(MOST_WAITING)
 
 
 def post(message: EmailMessage) -> None:
-    """Send it soon. Beyond MOST_WAITING mails it is dropped: people ask again."""
+    """Send a mail soon, in another thread.
+
+    It is dropped while MOST_WAITING others wait: people can ask for it again.
+    """
     if not places.acquire(blocking=False):
         log.error("a mail about an account was not sent: %s others wait for the mail server", MOST_WAITING)
         return

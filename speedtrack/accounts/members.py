@@ -13,13 +13,13 @@ class NotPossible(Exception):
 
 
 def locked(project: Project) -> None:
-    """Let changes of a project's members happen one after the other, within the transaction."""
+    """Lock the members of a project until the transaction ends, so that they change one after another."""
     Project.objects.select_for_update(no_key=True).values_list("pk").get(pk=project.pk)
 
 
 @transaction.atomic
 def give_role(project: Project, user: User, role: Role) -> tuple[Role | None, Role]:
-    """Make somebody a member, or give a member another role: the roles before and after. Raises NotPossible."""
+    """Make somebody a member, or give a member another role. Return the roles before and after. Raises NotPossible."""
     locked(project)
     known = project.memberships.filter(user=user).first()
     before = Role(known.role) if known else None
@@ -40,7 +40,7 @@ def raise_role(project: Project, user: User, role: Role) -> tuple[Role | None, R
 
 @transaction.atomic
 def remove(project: Project, user: User) -> Role:
-    """End a membership: the role that it gave. Raises NotPossible."""
+    """End a membership. Return the role that it gave. Raises NotPossible."""
     locked(project)
     known = project.memberships.filter(user=user).first()
     if known is None:
@@ -67,5 +67,5 @@ def user_named(name: str) -> User:
 
 
 def show_to(project: Project, everybody: bool) -> bool:
-    """Make a project public or private. False: it was so already."""
+    """Make a project public or private. Return False if it was so already."""
     return bool(Project.objects.filter(pk=project.pk, is_public=not everybody).update(is_public=everybody))

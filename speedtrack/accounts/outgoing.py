@@ -23,13 +23,13 @@ class Refused(requests.RequestException):
 
 class Session(requests.Session):
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """Follow none."""
+        """Return None: no redirect is followed."""
 
 
 def session_to(servers: Collection[str]) -> requests.Session:
-    """A session for calls to these origins, which the operator has set, and to public addresses that they name.
+    """Return a session that calls these origins, which the operator has set, and public addresses.
 
-    Only the former may be inside of the network, and may be called by http.
+    Only these origins may be inside the network, and may be called by http.
     """
     made = Session()
     made.trust_env = False
@@ -60,7 +60,7 @@ class Pinned(HTTPAdapter):
         self.origins = origins
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Trusts the authorities of this machine, or those of SSL_CERT_FILE, too."""
+        """Trust the authorities of this machine, or those of SSL_CERT_FILE, too."""
         super().init_poolmanager(*args, **kwargs | {"ssl_context": ssl.create_default_context()})
 
     def get_connection_with_tls_context(self, request: Any, verify: Any, proxies: Any = None, cert: Any = None) -> Any:
@@ -73,7 +73,7 @@ class Pinned(HTTPAdapter):
         return self.poolmanager.connection_from_host(**where | {"host": str(address)}, pool_kwargs=how)
 
     def address_of(self, scheme: str, host: str, port: int) -> addresses.Address:
-        """Raises Refused."""
+        """Return the checked address to connect to. Raises Refused."""
         is_set = (scheme, host, port) in self.origins
         if scheme != "https" and not is_set:
             raise Refused(f"{scheme}://{host}:{port} is not called: only https is")

@@ -63,7 +63,10 @@ def addresses_of(user: User) -> set[str]:
 
 @transaction.atomic
 def set_address(user: User, email: str) -> None:
-    """Give the account this one address, which counts as confirmed: it logs in, and gets mails for a lost password."""
+    """Make this the only address of the account.
+
+    It counts as confirmed, so one can log in with it and have a lost password replaced.
+    """
     EmailAddress.objects.filter(user=user).delete()
     EmailAddress.objects.create(user=user, email=email.lower(), primary=True, verified=True)
     User.objects.filter(pk=user.pk).update(email=email)
@@ -71,7 +74,7 @@ def set_address(user: User, email: str) -> None:
 
 @transaction.atomic
 def deactivate(user: User) -> None:
-    """Let nobody in by this account: its sessions end at once, its tokens are revoked. Raises NotPossible."""
+    """Close the account: its sessions end at once, and its tokens are revoked. Raises NotPossible."""
     require_another_operator(user)
     User.objects.filter(pk=user.pk).update(is_active=False)
     PersonToken.objects.filter(user=user, revoked_at=None).update(revoked_at=Now())
@@ -97,10 +100,11 @@ def set_operator(user: User, is_operator: bool) -> None:
 
 @transaction.atomic
 def remove(user: User) -> str:
-    """End an account for ever; the name under which its history stays. Raises NotPossible.
+    """End an account for ever. Return the name under which its history stays. Raises NotPossible.
 
-    What belongs to the person alone goes (tokens, memberships, addresses, subscriptions). What only says who did
-    something stays: the row of the user remains for it, without anything personal. ``notices.leaving`` calls this.
+    What belongs to the person alone is deleted: tokens, memberships, addresses, subscriptions. What says who did
+    something stays: it refers to the user's row, which is kept without anything personal. ``notices.leaving`` calls
+    this.
     """
     user = User.objects.select_for_update().get(pk=user.pk)
     require_another_operator(user)

@@ -1,4 +1,4 @@
-"""The second step of a login: codes of an app, and codes for the day it is lost."""
+"""The second step of a login: codes of an app, and recovery codes for when the app is lost."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from speedtrack.sealed import Secret
 
 
 def is_required(user: User) -> bool:
-    """Whether REQUIRE_MFA asks this person for it."""
+    """Return whether REQUIRE_MFA requires the second step of this person."""
     return settings.REQUIRE_MFA == "everybody" or (settings.REQUIRE_MFA == "operators" and user.is_superuser)
 
 

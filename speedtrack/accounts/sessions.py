@@ -22,7 +22,7 @@ def address_of(request: HttpRequest) -> str:
 
 
 def begin(request: HttpRequest) -> None:
-    """Note from now on when this session is used."""
+    """Store in the session that it is used now; from now on its use is noted."""
     request.session[LAST_NOTED] = int(time.time())
 
 
@@ -40,7 +40,7 @@ def note_use(request: HttpRequest) -> None:
 
 
 def of(user: User) -> list[UserSession]:
-    """Those that still are, the one used last first."""
+    """Return the person's sessions that have not ended, the one used last first."""
     known = Session.objects.filter(expire_date__gt=timezone.now()).values("session_key")
     return list(UserSession.objects.filter(user=user, session_key__in=known).order_by("-last_seen_at", "-pk")[:200])
 
@@ -56,7 +56,7 @@ def end(user: User, pk: int) -> UserSession | None:
 
 @transaction.atomic
 def end_all(user: User, but: str | None = None) -> int:
-    """End all sessions of a person, except the one with key ``but``; how many."""
+    """End all sessions of a person, except the one with key ``but``. Return their number."""
     keys = UserSession.objects.filter(user=user).exclude(session_key=but or "").values_list("session_key", flat=True)
     return forget(list(keys))
 

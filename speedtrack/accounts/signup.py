@@ -1,4 +1,4 @@
-"""Who may make an account: SIGNUP says so."""
+"""Find out who may make an account, by the setting SIGNUP."""
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -10,7 +10,7 @@ INVITATION = "invitation"
 
 
 def is_open(request: HttpRequest) -> bool:
-    """Whether this visitor may make an account."""
+    """Return whether this visitor may make an account."""
     if settings.SIGNUP == "invited":
         return bool(invitation(request))
     return bool(settings.SIGNUP == "open")
@@ -23,5 +23,5 @@ def invitation(request: HttpRequest) -> str:
 
 
 def is_restricted(provider: str) -> bool:
-    """Whether only certain people come in through this provider. They count as invited."""
+    """Return whether only certain people may log in by this provider. They count as invited."""
     return bool(settings.GITHUB_ORGANISATION if provider == "github" else settings.OIDC_EMAIL_DOMAINS)

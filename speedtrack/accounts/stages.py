@@ -8,7 +8,10 @@ from allauth.account.stages import EmailVerificationStage
 
 
 class FirstLogin(EmailVerificationStage):
-    """Who gave a mail address when signing up proves it before the first login; later ones need no mail server."""
+    """Lets nobody log in for the first time before the mail address that they gave when signing up is confirmed.
+
+    Later logins send no mail.
+    """
 
     def handle(self) -> Any:
         user = self.login.user

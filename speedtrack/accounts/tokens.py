@@ -20,11 +20,11 @@ SEEN_EVERY = timedelta(minutes=1)
 
 
 class UnknownToken(Exception):
-    """Nobody has this token, or no longer."""
+    """No person has this token, or it is no longer valid."""
 
 
 class TooManyTokens(Exception):
-    """A person has no use for so many."""
+    """The person has MOST valid tokens already."""
 
 
 def issue(
@@ -54,7 +54,7 @@ def valid_of(user: User) -> QuerySet[PersonToken]:
 
 
 def of(user: User) -> list[PersonToken]:
-    """The tokens of a person, the newest first, and of those that no longer work the last few."""
+    """Return a person's tokens, newest first: all valid ones, and the last few that are no longer valid."""
     everything = PersonToken.objects.filter(user=user).select_related("project").order_by("-pk")
     ended = everything.exclude(pk__in=valid_of(user).values("pk"))[:ENDED_SHOWN]
     return [*everything.filter(pk__in=valid_of(user).values("pk")), *ended]
@@ -69,7 +69,10 @@ def revoke(user: User, pk: int) -> PersonToken | None:
 
 
 def find(text: str, address: str | None) -> Caller:
-    """The caller whose token this is; notes when and from where it was used. Raises UnknownToken that says why not."""
+    """Return the caller with this token, and store when and from where it was used.
+
+    Raises UnknownToken that says why it is refused.
+    """
     try:
         given = TokenText.parse(text, PERSON)
     except NotAToken as e:

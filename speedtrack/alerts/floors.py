@@ -31,9 +31,9 @@ from speedtrack.benchmarks.storing import definition_of, store_set, store_suite,
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Project
 from speedtrack.runs import planning
+from speedtrack.runs.byhand import RunSelection
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Series
 from speedtrack.runs.order import PRIORITY
-from speedtrack.runs.tracking import RunSelection
 from speedtrack.stats.floor import counts_floor, noise_floor
 
 AA_PAIRS = 10  # of a run: their standard deviation is known to a quarter

@@ -11,8 +11,8 @@ from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmar
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Commit
 from speedtrack.runs import planning
+from speedtrack.runs.byhand import RunSelection, queue_by_hand
 from speedtrack.runs.models import Machine, Reason, Run
-from speedtrack.runs.tracking import RunSelection, queue_by_hand
 
 MOST_BENCHMARKS = 8  # of one paired run: each takes about two minutes
 

@@ -16,7 +16,7 @@ from speedtrack.accounts import access, audit, tokens
 from speedtrack.accounts.access import ANYBODY, Caller, Refused
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.accounts.tokens import UnknownToken
-from speedtrack.api.v1.serving.callers import Call, allow
+from speedtrack.api.v1.serving.callers import ApiRequest, allow
 from speedtrack.api.v1.serving.refusals import TooMany
 from speedtrack.calls.rates import Standing
 from speedtrack.clientaddress import client_address
@@ -69,14 +69,14 @@ def allowed_caller(request: HttpRequest, token: str) -> Caller:
     try:
         caller = caller_of(request, token)
     except UnknownToken:
-        allow(cast(Call, request), ANYBODY)  # whoever tries tokens is slowed down as well
+        allow(cast(ApiRequest, request), ANYBODY)  # whoever tries tokens is slowed down as well
         raise
-    allow(cast(Call, request), caller)
+    allow(cast(ApiRequest, request), caller)
     return caller
 
 
 def standing_of(request: HttpRequest) -> Standing:
-    found = cast(Call, request).standing
+    found = cast(ApiRequest, request).standing
     assert found is not None
     return found
 

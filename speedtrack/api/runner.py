@@ -14,7 +14,7 @@ from speedtrack.api.described import DescribedAPI
 from speedtrack.clientaddress import client_address
 from speedtrack.projects import submodules
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
-from speedtrack.runs import builds, enrolment, jobs, machines, profiles, queue, results, tokens, versions
+from speedtrack.runs import builds, enrolment, fence, jobs, machines, profiles, queue, results, tokens, versions
 from speedtrack.runs.documents import (
     Beat,
     BuildReport,
@@ -155,7 +155,7 @@ TAR = {"responses": {200: {"content": {"application/x-tar": {"schema": {"type": 
 @api.get("runs/{run_id}/source/{sha}", openapi_extra=TAR)
 def source(request: MachineRequest, run_id: int, sha: str, token: int) -> StreamingHttpResponse:
     """The files of the commit on one side of a held run, as a tar."""
-    run = queue.held_run_unlocked(request.auth, run_id, token)
+    run = fence.held_run_unlocked(request.auth, run_id, token)
     if sha not in {run.commit.sha, run.base.sha if run.base else None}:
         raise RepositoryError(f"run {run_id} does not build {sha}")
     return StreamingHttpResponse(submodules.archive(run.project, sha), content_type="application/x-tar")
@@ -168,8 +168,8 @@ ANSWERS: dict[type[Exception], int] = {
     enrolment.TooManyCodes: 429,
     NoSuchThing: 422,
     versions.WrongVersion: 426,
-    queue.NoSuchRun: 404,
-    queue.LeaseLost: 409,
+    fence.NoSuchRun: 404,
+    fence.LeaseLost: 409,
     queue.Occupied: 403,
     queue.Incomplete: 422,
     results.Contradiction: 409,

@@ -16,7 +16,7 @@ from speedtrack.monitoring.counters import DELIVERIES
 from speedtrack.projects import intake
 from speedtrack.projects.forges.bodies import Body
 from speedtrack.projects.forges.providers import provider_of
-from speedtrack.projects.forges.signing import BadSignature, Call
+from speedtrack.projects.forges.signing import BadSignature, HookCall
 from speedtrack.projects.models import Project
 from speedtrack.sealed import KeyLost
 
@@ -64,6 +64,6 @@ def body_of(request: HttpRequest) -> bytes | BinaryIO:
 def named_provider(request: HttpRequest) -> str:
     """The forge that a call claims to be from, which may be wrong."""
     try:
-        return provider_of(Call(request.headers, Body.of(b""), 0.0)).name
+        return provider_of(HookCall(request.headers, Body.of(b""), 0.0)).name
     except BadSignature:
         return "none"

@@ -38,7 +38,7 @@ class Metric:
 
     @property
     def needs_no_trials(self) -> bool:
-        """Can two single values be compared: do they differ by less than the smallest effect if nothing has changed?"""
+        """Return whether two single values can be compared: equal programs give values of nearly the same size."""
         return self.exact or self.counted
 
     @property

@@ -40,7 +40,7 @@ class Standing:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Those of draft-ietf-httpapi-ratelimit-headers."""
+        """The headers of draft-ietf-httpapi-ratelimit-headers."""
         found = {
             "RateLimit-Policy": f'"default";q={self.per_minute};w={MINUTE}',
             "RateLimit": f'"default";r={self.left};t={self.whole_s}',

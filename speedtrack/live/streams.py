@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections
 
-from speedtrack.live.things import State, Window, look, window_of
+from speedtrack.live.things import LogWindow, State, look, window_of
 from speedtrack.runs.logs import LogIndex
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Thing:
         self.is_known: bool | None = None  #: does it exist? None: it has not been looked at yet
         self.index: LogIndex | None = None
         self.revision = 0  #: rises with its log
-        self.windows: dict[int, asyncio.Future[Window]] = {}  #: by the line they begin with
+        self.windows: dict[int, asyncio.Future[LogWindow]] = {}  #: by the line they begin with
         self.changed = asyncio.Event()
 
     def tell(self) -> None:
@@ -110,7 +110,7 @@ class Streams:
         if not thing.viewers:
             del self.things[number]
 
-    async def window(self, thing: Thing, line: int) -> Window:
+    async def window(self, thing: Thing, line: int) -> LogWindow:
         """The lines from ``line`` on, which are read once for all viewers."""
         if line not in thing.windows:
             thing.windows[line] = asyncio.ensure_future(self.in_thread(window_of, thing.index, line))

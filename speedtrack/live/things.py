@@ -39,14 +39,14 @@ class State:
         return encode({"version": self.version, "progress": progress, "done": self.done})
 
 
-class Window(NamedTuple):
+class LogWindow(NamedTuple):
     """Lines of a log as JSON, and the line that comes next: the last one again, if it has no end yet."""
 
     document: bytes
     following: int
 
 
-class Answer(NamedTuple):
+class LookResult(NamedTuple):
     """What a look has found: the states of the runs that exist, and the runs whose logs have grown."""
 
     runs: dict[int, State]
@@ -54,7 +54,7 @@ class Answer(NamedTuple):
     grown: set[int]
 
 
-def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[Answer, dict[int, LogIndex]]:
+def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[LookResult, dict[int, LogIndex]]:
     """Look at the watched runs and the queue. Without an index of its log, a run gets one."""
     runs = list(Run.objects.filter(pk__in=indexes).only(*SHOWN))
     active = list(Run.objects.active().only(*SHOWN)) if is_queue_watched else []
@@ -67,7 +67,7 @@ def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[A
         queue = State(states.queue_version(active), {run.pk: progress[run.pk] for run in public})
     fresh = {run.pk: logs.index_of(run.pk) for run in runs if indexes[run.pk] is None}
     known = {pk: index for pk in found if (index := indexes[pk]) is not None}
-    return Answer(found, queue, logs.extend(known) | fresh.keys()), fresh
+    return LookResult(found, queue, logs.extend(known) | fresh.keys()), fresh
 
 
 def expected_of(runs: list[Run]) -> dict[int, DurationEstimate | None]:
@@ -98,10 +98,10 @@ def state_of(run: Run, progress: dict[int, Progress], readers: frozenset[int] | 
     return State(states.version_of(run), own, run.done, readers)
 
 
-def window_of(index: LogIndex, line: int) -> Window:
+def window_of(index: LogIndex, line: int) -> LogWindow:
     """The lines from ``line`` on; if these are too many, only the last ones."""
     first, end = max(line, index.start_before(index.total + 1)), index.total + 1
-    return Window(encode(logs.document(index, logs.read(index, first, end))), index.whole + 1)
+    return LogWindow(encode(logs.document(index, logs.read(index, first, end))), index.whole + 1)
 
 
 def encode(document: dict[str, Any]) -> bytes:

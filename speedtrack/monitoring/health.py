@@ -16,7 +16,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from speedtrack.celery import BROKER_ERRORS, app
 from speedtrack.monitoring import heartbeats
 from speedtrack.monitoring.heartbeats import DISPATCHER
-from speedtrack.monitoring.remembered import Busy, Remembered
+from speedtrack.monitoring.remembered import Remembered, StillComputing
 
 DATABASE_ERRORS = (OperationalError, InterfaceError)
 REMEMBERED_S = 3.0
@@ -36,7 +36,7 @@ def findings() -> list[Finding]:
     """What the checks found, not more than a few seconds ago."""
     try:
         return newest.get()
-    except Busy as e:
+    except StillComputing as e:
         return [Finding("database", "bad", str(e))]
 
 

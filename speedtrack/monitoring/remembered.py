@@ -10,7 +10,7 @@ Answer = TypeVar("Answer")
 LONGEST_WAIT_S = 10.0
 
 
-class Busy(Exception):
+class StillComputing(Exception):
     """Another thread has been computing the answer for a long time, and there is no earlier answer."""
 
 
@@ -26,14 +26,14 @@ class Remembered(Generic[Answer]):
         self.known: tuple[float, Answer] | None = None  # when it was found, on time.monotonic's clock
 
     def get(self) -> Answer:
-        """The answer. Raises Busy, and what the function raises."""
+        """The answer. Raises StillComputing, and what the function raises."""
         known = self.known
         if known and time.monotonic() - known[0] < self.for_s:
             return known[1]
         if not self.lock.acquire(timeout=0 if known else LONGEST_WAIT_S):
             if known:
                 return known[1]
-            raise Busy("the installation is being examined already, and does not answer")
+            raise StillComputing("the installation is being examined already, and does not answer")
         try:
             if self.known is known:  # else another thread has just found it
                 self.known = (time.monotonic(), self.find())

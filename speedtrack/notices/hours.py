@@ -15,7 +15,7 @@ class Hours:
     quiet: tuple[time, time] | None
     digest_hour: int
 
-    def audible(self, at: datetime) -> datetime:
+    def after_quiet(self, at: datetime) -> datetime:
         """The moment ``at``, or the end of the quiet hours if it lies in them."""
         if self.quiet is None:
             return at
@@ -37,4 +37,4 @@ class Hours:
         due = self.midnight(after).replace(hour=self.digest_hour)
         while due <= after or (weekly and due.weekday() != MONDAY):
             due += timedelta(days=1)
-        return self.audible(due)
+        return self.after_quiet(due)

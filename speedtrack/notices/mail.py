@@ -120,7 +120,10 @@ def digest_message(row: Outbox) -> EmailMultiAlternatives:
 
 
 def require_sight(row: Outbox, notices: Iterable[Notice], projects: Iterable[Project]) -> None:
-    """Raises PermanentFailure if the receiver may no longer see a project: since the mail was queued, it was hidden."""
+    """Raise PermanentFailure if the receiver may no longer see one of these projects.
+
+    It may have become private since the mail was queued.
+    """
     for project in projects:
         if not project.is_public and not all(seeing.sees(one.subscriber, project) for one in notices):
             raise PermanentFailure(f"{row.recipient} may no longer see {project}")
@@ -234,7 +237,10 @@ def notices_of(row: Outbox) -> list[Notice]:
 
 
 def headers_of(row: Outbox, links: dict[str, str]) -> dict[str, str]:
-    """The headers of a mail; one-click unsubscription (RFC 8058) if a subscription is the reason for the mail."""
+    """Return the headers of a mail.
+
+    If a subscription is the reason for the mail, two of them let the reader end it with one click (RFC 8058).
+    """
     headers = {"Message-ID": row.message_id(), "Auto-Submitted": "auto-generated"}
     if links:
         headers["List-Unsubscribe"] = f"<{links['unsubscribe_url']}>"
@@ -243,7 +249,10 @@ def headers_of(row: Outbox, links: dict[str, str]) -> dict[str, str]:
 
 
 def subscription_links(notices: list[Notice]) -> dict[str, str]:
-    """The URLs by which a reader ends or changes subscriptions; empty if none is the reason for the mail."""
+    """Return the URLs by which a reader ends or changes subscriptions.
+
+    Empty if no subscription is the reason for the mail.
+    """
     if not notices:
         return {}
     subscriber = notices[0].subscriber

@@ -61,7 +61,7 @@ def facts_of(alert: Alert) -> AlertFacts:
 
 
 def interests_in(alert: Alert) -> list[Interest]:
-    """One interest per subscriber who is to be notified: the one with the soonest pace.
+    """Return one interest for each subscriber who is to be notified: the one with the soonest pace.
 
     An alert about a subscriber's own commits is sent at once. For a private project, only members are notified.
     """

@@ -218,10 +218,10 @@ class NoticeQuerySet(models.QuerySet["Notice"]):
 
 
 class Notice(models.Model):
-    """An event of which a subscriber is notified, once, even if subscriptions overlap.
+    """Tells a subscriber of an event, once, even if several subscriptions match it.
 
-    ``mail`` is null while it waits. ``subscription`` is the one with the soonest pace; null with ``own`` for the
-    person's own commit.
+    ``mail`` is null while it waits. ``subscription``: of those that match, the one with the soonest pace; null if the
+    notice is about the person's own commit (``own``).
     """
 
     subscriber = models.ForeignKey(Subscriber, models.CASCADE, related_name="notices")
@@ -303,10 +303,10 @@ class CommitStatusQuerySet(models.QuerySet["CommitStatus"]):
 
 
 class CommitStatus(models.Model):
-    """The status of a commit that a forge shows under the context of a project, and the one that it is to show.
+    """The status of a commit at a forge: the state that the forge is to show under the context of a project.
 
-    ``version`` counts the statuses; ``sent_version`` is the last one that the forge accepted. ``look_at``: when the
-    commit is checked again; null: only an event of an alert can change it.
+    ``version`` counts the changes of the state; ``sent_version`` is the last version that the forge accepted.
+    ``look_at``: when the commit is checked again; null: only an event of an alert can change it.
     """
 
     class State(models.TextChoices):

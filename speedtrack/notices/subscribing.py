@@ -75,7 +75,7 @@ def unsubscribe_token(subscriber: Subscriber, notices: Iterable[Notice]) -> str:
 
 
 def unsubscription_of(token: str) -> Unsubscription | None:
-    """What the token ends, without what no longer exists.
+    """Return what the token ends, as far as it still exists.
 
     None if the signature is wrong or the subscriber is gone.
     """
@@ -123,7 +123,7 @@ def managed_by(token: str) -> Subscriber | None:
 
 @transaction.atomic
 def give_address(user_name: str, email: str) -> None:
-    """Set the mail address of an account, for logging in and for its subscriptions. Raises NoSuchThing."""
+    """Change the mail address of an account: its owner logs in with it, and gets mails there. Raises NoSuchThing."""
     check_addresses([email])
     user = User.objects.filter(username=user_name).first()
     if user is None:
@@ -138,7 +138,10 @@ def give_address(user_name: str, email: str) -> None:
 
 
 def follow(user: User, email: str) -> None:
-    """Use a person's new, verified address for their mails; subscriptions of that address alone end."""
+    """Send a person's mails to their new, verified address from now on.
+
+    If that address was subscribed without an account, these subscriptions end.
+    """
     with transaction.atomic():
         Subscriber.objects.filter(email__iexact=email, user=None).delete()
         if not Subscriber.objects.filter(email__iexact=email).exclude(user=user).exists():

@@ -92,7 +92,7 @@ def follow_up_notices(event: AlertEvent, earlier: dict[int, Notice], now: dateti
 
 def notice_of(event: AlertEvent, subscriber: Subscriber, pace: str, now: datetime, **why: Any) -> Notice:
     hours = subscriber.hours
-    due = hours.audible(now) if pace == Pace.NOW else hours.digest(now, weekly=pace == Pace.WEEKLY)
+    due = hours.after_quiet(now) if pace == Pace.NOW else hours.digest(now, weekly=pace == Pace.WEEKLY)
     return Notice(event=event, subscriber=subscriber, pace=pace, not_before=due, **why)
 
 
@@ -113,8 +113,8 @@ def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
     """
     waiting = subscriber.notices.filter(mail=None, not_before__lte=now).select_related("event__alert__project")
     due = without_hidden(subscriber, list(waiting.order_by("pk")))
-    if (audible := subscriber.hours.audible(now)) > now:
-        Notice.objects.filter(pk__in=[n.pk for n in due]).update(not_before=audible)
+    if (after_quiet := subscriber.hours.after_quiet(now)) > now:
+        Notice.objects.filter(pk__in=[n.pk for n in due]).update(not_before=after_quiet)
         return
     plan = plan_mails(due, subscriber.most_per_day - mails_since(subscriber, subscriber.hours.midnight(now)))
     for alert, notices in plan.single:
@@ -207,9 +207,9 @@ def tell_of_alarms() -> None:
 
 
 def tell_of_tokens() -> None:
-    """Put a mail into the outbox for each token that expires soon, once.
+    """Put one mail into the outbox for each token that expires soon.
 
-    A token made for a few days needs none.
+    Tokens that were made for a few days only are left out.
     """
     soon = PersonToken.objects.filter(
         revoked_at=None,

@@ -43,7 +43,7 @@ class Contents:
 
 
 @dataclass
-class Outcome:
+class ImportOutcome:
     """The result of importing one file. ``refused``: a sentence for each refused result."""
 
     taken: int = 0
@@ -120,7 +120,7 @@ def parcels_of(results: Sequence[OutsideResult], tool: str, options: Options) ->
 
 def store(
     project: Project, files: Mapping[Path, Contents], name: str, done: Callable[[int], object]
-) -> dict[Path, Outcome]:
+) -> dict[Path, ImportOutcome]:
     """Store the results of files that this person imports.
 
     ``done`` is called after each batch with its number of results. Several batches are several imports: what is stored
@@ -131,7 +131,7 @@ def store(
 
 def store_all_or_nothing(
     project: Project, files: Mapping[Path, Contents], name: str, done: Callable[[int], object]
-) -> dict[Path, Outcome]:
+) -> dict[Path, ImportOutcome]:
     """Like ``store``, but if one result of any file is refused, none is stored."""
     prepared = list(prepared_batches(project, files, name))
     with transaction.atomic():
@@ -153,9 +153,9 @@ def prepared_batches(
 
 def store_each(
     files: Iterable[Path], prepared: Iterable[tuple[Path, Parcel, Prepared]], done: Callable[[int], object]
-) -> dict[Path, Outcome]:
+) -> dict[Path, ImportOutcome]:
     """Store each batch in a transaction of its own."""
-    outcomes = {path: Outcome() for path in files}
+    outcomes = {path: ImportOutcome() for path in files}
     for path, parcel, one in prepared:
         with transaction.atomic():
             outcomes[path].add(parcel, store_noted(one))

@@ -43,7 +43,7 @@ class Sender:
 
     @property
     def waits(self) -> bool:
-        """Return whether a program, and with it a thread of the web server, waits for the answer."""
+        """Return whether a program waits for the answer, and with it a thread of the web server."""
         return self.door != Import.Door.COMMAND
 
 

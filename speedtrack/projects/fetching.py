@@ -162,7 +162,7 @@ def failure_with_remedy(slug: str, remote: Remote, error: GitFailed) -> Reposito
 
 
 def is_related(slug: str, remote: Remote, branch: str, within_s: float) -> bool:
-    """Return whether this remote has a commit in common with the mirror, as far as that shows within the time.
+    """Return whether git finds a commit that this remote and the mirror have in common, within the time.
 
     Raises RepositoryError if the remote does not answer.
     """
@@ -208,12 +208,13 @@ def fetch_pull_request(slug: str, remote: Remote, number: int, branch: str = "")
 
 
 def newest_commits(remote: Remote, branch: str, count: int, within_s: float | None = None) -> list[git.Revision]:
-    """So many newest commits of a branch along first parents, one at least, oldest first. Raises RepositoryError.
+    """Return the newest ``count`` commits of a branch along first parents, at least one, oldest first.
 
     They are fetched into a temporary mirror by a shallow fetch, without files if the remote supports partial clones.
+    Raises RepositoryError.
     """
     slug, name = f".look-{uuid4().hex}", "newest"  # no project's name has a dot
-    # Git takes the path of a local repository for no name of a remote that leaves out objects.
+    # Git cannot use the path of a local repository as the remote of a partial clone.
     options = [f"--depth={max(count, 1)}", *([] if remote.is_local else ["--filter=tree:0"])]
     git.make_mirror(slug)
     try:
@@ -231,7 +232,7 @@ def fetch_asked(
     timeout_s: float | None = None,
     options: Sequence[str] = (),
 ) -> None:
-    """Fetch what a person has named, which no branch need lead to. Raises RepositoryError."""
+    """Fetch a commit that a person has named; no branch need contain it. Raises RepositoryError."""
     try:
         run_fetch(slug, remote, [f"+{source}:refs/asked/{sha}"], timeout_s, options)
     except GitFailed as e:

@@ -116,9 +116,10 @@ def ask(remote: Remote, *options: str, patterns: Sequence[str] = (), timeout_s: 
 
 
 def unreadable(remote: Remote, error: GitFailed) -> RepositoryUnreachable:
-    """The error for people about a remote that git cannot read.
+    """Return the error that people are shown when git cannot read a remote.
 
-    For a remote on the network it is the same whether nothing answers or something else does; git's words are logged.
+    For a remote on the network the text is always the same, so it does not tell whether something answers there. git's
+    own message is logged.
     """
     if remote.is_local:
         return RepositoryUnreachable(f"cannot read {remote.url}: {error}. Check the address and the network")

@@ -12,7 +12,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from speedtrack.projects.forges.signing import KEY_PREFIX, BadSignature, Call
+from speedtrack.projects.forges.signing import KEY_PREFIX, BadSignature, HookCall
 from speedtrack.projects.models import Project, Refusal, new_hook_id, new_hook_secret
 from speedtrack.sealed import Secret
 
@@ -90,7 +90,7 @@ def valid_secrets(project: Project) -> list[str]:
     return [secret.reveal() for secret in secrets]
 
 
-def note_refusal(project: Project, call: Call, event: str, error: BadSignature) -> None:
+def note_refusal(project: Project, call: HookCall, event: str, error: BadSignature) -> None:
     """Count a refused call. Beyond COUNTED in an hour nothing is written, so that a flood costs reads only."""
     hour = datetime.fromtimestamp(call.now, UTC).replace(minute=0, second=0, microsecond=0)
     row = {"project": project, "hour": hour, "reason": error.fault.value}

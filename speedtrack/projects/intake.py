@@ -19,7 +19,7 @@ from speedtrack.projects.forges.bodies import Body
 from speedtrack.projects.forges.events import Meaning, PullReport
 from speedtrack.projects.forges.provider import Provider
 from speedtrack.projects.forges.providers import provider_of
-from speedtrack.projects.forges.signing import BadSignature, Call, matching_secret
+from speedtrack.projects.forges.signing import BadSignature, HookCall, matching_secret
 from speedtrack.projects.models import Delivery, Project, PullRequest
 from speedtrack.text import storable
 
@@ -37,10 +37,11 @@ def receive(project: Project, headers: Mapping[str, str], body: bytes | BinaryIO
 
     ``body``: its bytes, or a file that holds them and nothing else, and can be read again.
 
-    The id header is not signed, so the digest of the body is a second key, but only while an equal body waits: the
-    next look covers both. A call that comes later with its old id (a redelivery by hand) causes another look.
+    The header with the id is not signed, so equal calls are recognised by the digest of their body, too. Both count
+    only while the first call waits, because the next look at the repository then answers both. A call that a person
+    sends again later, with its old id, causes another look.
     """
-    delivery, meaning = delivery_of_call(project, Call(CaseInsensitiveMapping(headers), Body.of(body), time.time()))
+    delivery, meaning = delivery_of_call(project, HookCall(CaseInsensitiveMapping(headers), Body.of(body), time.time()))
     note_facts(project, meaning)
     with pgvalues.apart():
         return store(delivery)
@@ -65,9 +66,9 @@ def store(delivery: Delivery) -> Delivery | None:
 
 
 def is_repeated(delivery: Delivery) -> bool:
-    """Return whether a waiting call covers this one.
+    """Return whether an equal call waits already.
 
-    If so, that one counts as just received, so that a look under way covers neither.
+    If so, that one counts as received now: a look that has begun may have missed what happened since.
     """
     known = Delivery.objects.filter(project=delivery.project)
     if delivery.status != Delivery.Status.RECEIVED:
@@ -90,7 +91,7 @@ def requeue_delivery(delivery: Delivery) -> Delivery | None:
     return same.first() if updated else None
 
 
-def delivery_of_call(project: Project, call: Call) -> tuple[Delivery, Meaning]:
+def delivery_of_call(project: Project, call: HookCall) -> tuple[Delivery, Meaning]:
     """The unsaved row of a call, and what it means. Raises BadSignature or KeyLost."""
     provider, with_former = check_signature(project, call)
     event = storable(provider.event_of(call))
@@ -114,7 +115,7 @@ def delivery_of_call(project: Project, call: Call) -> tuple[Delivery, Meaning]:
     return row, meaning
 
 
-def check_signature(project: Project, call: Call) -> tuple[Provider, bool]:
+def check_signature(project: Project, call: HookCall) -> tuple[Provider, bool]:
     """The forge, and whether it signed with the former secret. Raises BadSignature, and then counts it, or KeyLost."""
     event = ""
     try:

@@ -208,9 +208,9 @@ def update_tags(project: Project, first_seen: set[str]) -> tuple[set[str], set[s
 
 
 def newly_tagged(project: Project, shas: set[str], first_seen: set[str]) -> set[str]:
-    """Those of these commits whose tags were made after the last look; none at the first look.
+    """Return those of these commits whose tags were made after the last look; none at the first look.
 
-    A tag that is only seen now, because its branch is new here or is not tracked, is as old as its commit.
+    A tag may be seen only now because its branch is new here, or is not tracked. Such a tag is as old as its commit.
     """
     synced_at = Project.objects.values_list("synced_at", flat=True).get(pk=project.pk)
     if synced_at is None or not shas:

@@ -16,7 +16,10 @@ STATEMENT_S = 5.0
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """After a statement that took too long, which raises OperationalError, the connection is of no use: close it."""
+    """A connection whose statements are limited in time.
+
+    A statement that takes too long raises OperationalError; the connection is then of no use: close it.
+    """
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         link = super().get_new_connection(conn_params)

@@ -30,7 +30,7 @@ FROM pg_control_checkpoint(), coalesce(pg_last_xact_replay_timestamp(), checkpoi
 """
 
 
-class Standing(StrEnum):
+class ReplicaState(StrEnum):
     UNKNOWN = "unknown"  # not asked yet
     FOLLOWS = "follows"
     BEHIND = "behind"
@@ -40,21 +40,27 @@ class Standing(StrEnum):
 
 
 # Seconds until the servers are asked again. Asking one that is away may take as long as its connect_timeout.
-HOLDS_S = {Standing.FOLLOWS: 2, Standing.BEHIND: 2, Standing.ALONE: 10, Standing.PROMOTED: 30, Standing.AWAY: 30}
-LONGEST_HOLD_S = HOLDS_S[Standing.FOLLOWS]
+HOLDS_S = {
+    ReplicaState.FOLLOWS: 2,
+    ReplicaState.BEHIND: 2,
+    ReplicaState.ALONE: 10,
+    ReplicaState.PROMOTED: 30,
+    ReplicaState.AWAY: 30,
+}
+LONGEST_HOLD_S = HOLDS_S[ReplicaState.FOLLOWS]
 
 
 @dataclass(frozen=True)
 class Source:
     """The state of the replica, with the sentence for readers of pages ("" for none) and the one for operators."""
 
-    standing: Standing
+    standing: ReplicaState
     note: str = ""
     detail: str = ""
 
     @property
     def alias(self) -> str:
-        return REPLICA if self.standing in (Standing.FOLLOWS, Standing.ALONE) else PRIMARY
+        return REPLICA if self.standing in (ReplicaState.FOLLOWS, ReplicaState.ALONE) else PRIMARY
 
 
 class Progress(NamedTuple):
@@ -77,16 +83,18 @@ def look() -> Source:
         progress = replica_progress(position)
     except Error as e:
         connections[REPLICA].close()
-        return Source(Standing.AWAY, "Read from the primary: the replica does not answer.", first_line(e))
+        return Source(ReplicaState.AWAY, "Read from the primary: the replica does not answer.", first_line(e))
     age = f"{progress.age.total_seconds():,.0f} s"
     if position is None:
         known = f"{progress.newest.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        return Source(Standing.ALONE, f"The primary does not answer. The replica knows all until {known}, {age} ago.")
+        return Source(
+            ReplicaState.ALONE, f"The primary does not answer. The replica knows all until {known}, {age} ago."
+        )
     if not progress.in_recovery:
-        return Source(Standing.PROMOTED, "Read from the primary: the replica was promoted and follows it no more.")
+        return Source(ReplicaState.PROMOTED, "Read from the primary: the replica was promoted and follows it no more.")
     if progress.has_all or progress.age <= timedelta(seconds=settings.REPLICA_LAG_S):
-        return Source(Standing.FOLLOWS)
-    return Source(Standing.BEHIND, f"Read from the primary: the replica is {age} behind.")
+        return Source(ReplicaState.FOLLOWS)
+    return Source(ReplicaState.BEHIND, f"Read from the primary: the replica is {age} behind.")
 
 
 def primary_position() -> str | None:
@@ -114,7 +122,7 @@ class ReplicaWatch:
     """The present source, asked for again when it has held long enough, by one thread at a time."""
 
     def __init__(self) -> None:
-        self.source = Source(Standing.UNKNOWN)
+        self.source = Source(ReplicaState.UNKNOWN)
         self.until = 0.0
         self.lock = threading.Lock()
 
@@ -134,6 +142,6 @@ class ReplicaWatch:
 
     def change(self, source: Source) -> None:
         if source.standing != self.source.standing:
-            level = logging.INFO if source.standing is Standing.FOLLOWS else logging.WARNING
+            level = logging.INFO if source.standing is ReplicaState.FOLLOWS else logging.WARNING
             log.log(level, "%s %s", source.note or "Pages are read from the replica.", source.detail)
         self.source, self.until = source, time.monotonic() + HOLDS_S[source.standing]

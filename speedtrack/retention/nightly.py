@@ -54,7 +54,7 @@ def prune_due() -> None:
             if all(prune_by_night(policy, lambda: time.monotonic() < until) for policy in left):
                 delete_spent()
                 Pruning.objects.update_or_create(pk=Pruning.NIGHT, defaults={"done_at": Now()})
-    except pruning.Busy as e:
+    except pruning.PruningUnderWay as e:
         log.info("%s", e)
 
 

@@ -29,7 +29,7 @@ ROW_BYTES = 28  # the header of a row, and its place in the page
 DISK_FULL = "53100"
 
 
-class Busy(Exception):
+class PruningUnderWay(Exception):
     """Another session is pruning."""
 
 
@@ -59,10 +59,10 @@ class Forecast:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Hold the lock of this database session. Raises Busy if another session holds it."""
+    """Hold the lock of this database session. Raises PruningUnderWay if another session holds it."""
     with pgsession.holding(PRUNING_LOCK) as is_mine:
         if not is_mine:
-            raise Busy("another pruning is under way: this one ends and has deleted nothing")
+            raise PruningUnderWay("another pruning is under way: this one ends and has deleted nothing")
         yield
 
 

@@ -9,7 +9,7 @@ from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects import submodules
 from speedtrack.projects.models import Commit
-from speedtrack.runs import canary, quarantine, queue, results
+from speedtrack.runs import canary, fence, quarantine, results
 from speedtrack.runs.documents import BuildReport, ReportedBuild
 from speedtrack.runs.models import (
     ROUTINE,
@@ -34,12 +34,12 @@ def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | No
     """Store the result of one side's build. The same report again changes nothing.
 
     Return the run that measured the identical program for the parent commit, if that is enough for this run: it then
-    ends without measurements. Raises queue.LeaseLost, or results.Contradiction for a second, different report.
+    ends without measurements. Raises fence.LeaseLost, or results.Contradiction for a second, different report.
     """
-    run = queue.held_run(machine, run_id, report.token)
+    run = fence.held_run(machine, run_id, report.token)
     build = report.build
-    commit = queue.side_of(run, build.side, build.sha)
-    attempt = queue.attempt_of(run)
+    commit = fence.side_of(run, build.side, build.sha)
+    attempt = fence.attempt_of(run)
     content = build.model_dump(exclude={"sha", "error"})
     row = Build(attempt=attempt, commit=commit, error=error_of(build, commit), **content)
     if sent := Build.objects.filter(attempt=attempt, side=build.side).first():

@@ -1,4 +1,4 @@
-"""The canary of a machine: a frozen server and workload, measured between other runs, that tells drift from change.
+"""The canary of a machine: a frozen server and workload, measured between other runs. If it moves, the machine did.
 
 ``attend`` does three things under a lock of the machine's row, which every claim takes as well:
 
@@ -213,7 +213,10 @@ def smallest_canary_effect(measurement: Measurement) -> float:
 
 
 def severity(verdict: stats.CanaryVerdict) -> tuple[int, float]:
-    """Sort key: off above steady above learning, then by the share of the limit that is used up."""
+    """Return a sort key: a verdict that is off is worse than a steady one, and that than one while the canary learns.
+
+    Of equal answers, the larger share of the limit is worse.
+    """
     order = (stats.CanaryAnswer.LEARNING, stats.CanaryAnswer.STEADY, stats.CanaryAnswer.OFF)
     return order.index(verdict.answer), abs(math.log(verdict.ratio)) / (verdict.limit or 1)
 

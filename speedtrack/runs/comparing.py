@@ -24,7 +24,7 @@ from speedtrack.projects.errors import NoSuchCommit, RepositoryError
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.remotes import remote_of
 from speedtrack.projects.sync import project_lock, store_commits
-from speedtrack.runs import planning, tracking
+from speedtrack.runs import byhand, naming, planning
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import ACTIVE, Machine, PairedComparison, Reason, Run, Status
 
@@ -56,8 +56,8 @@ def ask(project: Project, asked: AskedComparison, by: User | None) -> PairedComp
     """
     if project.untracked_at:
         raise NotComparable(f"{project} is not tracked: track it again first")
-    machine = tracking.machine_named(asked.machine) if asked.machine else None
-    tracking.machines_to_measure(project, asked.machine)
+    machine = naming.machine_named(asked.machine) if asked.machine else None
+    byhand.machines_to_measure(project, asked.machine)
     benchmarks_of(project, asked.benchmarks)
     comparison = PairedComparison.objects.create(
         project=project,
@@ -113,7 +113,7 @@ def plan(one: PairedComparison, find: Callable[[str], str]) -> int:
         raise NotComparable(f"{one.head_name} adds nothing to {one.base_name}: it is in that history already")
     with transaction.atomic():
         commits = store_commits(project, [base, head])
-        machines = tracking.machines_to_measure(project, one.machine.name if one.machine else None)
+        machines = byhand.machines_to_measure(project, one.machine.name if one.machine else None)
         suite, chosen = benchmarks_of(project, one.benchmarks)
         before = set(one.runs.values_list("pk", flat=True))
         own = queue_pairs(project, suite, chosen, (commits[base], commits[head]), machines)
@@ -151,8 +151,8 @@ def benchmarks_of(project: Project, names: Sequence[str]) -> tuple[Suite, Benchm
     """The project's suite, and the benchmarks with these names (without names: the usual ones). Raises NoSuchThing."""
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
-    tracking.check_known(suite, benchmarks, list(names))
-    named = tracking.benchmarks_named(benchmarks, list(names))
+    naming.check_known(suite, benchmarks, list(names))
+    named = naming.benchmarks_named(benchmarks, list(names))
     return suite, store_set(suite, named or usual_benchmarks(definition, benchmarks))
 
 

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from speedtrack.runs import pools, tokens, tracking
+from speedtrack.runs import naming, pools, registering, tokens
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import EnrolmentCode, Machine, MachineEvent, MachineToken, WrongCode
 from speedtrack.runs.quarantine import record_event
@@ -37,10 +37,10 @@ def make_code(name: str, pool: str = "", days: int | None = None, who: User | No
     WrongToken for an impossible number of days.
     """
     for word, what in ((name, "machine"), *([(pool, "pool")] if pool else [])):
-        tracking.check_name(word, what)
+        registering.check_name(word, what)
     known = Machine.objects.filter(name=name).first()
     if known:
-        tracking.check_has_runner(known)
+        naming.check_has_runner(known)
     if known and known.retired_at:
         raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` gives it a token, too")
     days = tokens.checked_days(days)
@@ -109,7 +109,7 @@ def admit(row: EnrolmentCode) -> Machine:
     """The machine that a code is for: registered if it is new, and its former tokens refused. Raises CodeRefused."""
     machine = Machine.objects.select_for_update(no_key=True).defer("facts").filter(name=row.name).first()
     if machine is None:
-        machine = tracking.register(row.name, row.pool)
+        machine = registering.register(row.name, row.pool)
     elif machine.outside:
         raise CodeRefused(f"results of machine {machine} were sent in meanwhile: make a code for another name")
     elif machine.retired_at:

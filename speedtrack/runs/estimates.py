@@ -28,7 +28,8 @@ from speedtrack.runs.order import PRIORITY
 LEARNED = 24  # newest runs of a machine that are learned from
 WITHIN = timedelta(days=30)
 SIDES = {"single": 1, "canary": 1, "paired": 2, "profile": 2}
-#: Whose trials are taken for a kind of run that the machine has not done with a benchmark yet, and times how much.
+#: For a kind of run that the machine has not done with a benchmark yet: another kind whose trials are used, and the
+#: factor.
 INSTEAD: dict[str, tuple[tuple[str, float], ...]] = {
     "single": (("single", 1.0), ("canary", 1.0), ("paired", 0.5)),
     "canary": (("canary", 1.0), ("single", 1.0), ("paired", 0.5)),

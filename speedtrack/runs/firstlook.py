@@ -1,4 +1,4 @@
-"""What tracking a repository would do, for dry runs. It need not be cloned: only its newest commits are read."""
+"""Say what tracking a repository would do, for dry runs. Only its newest commits are fetched, not the whole history."""
 
 from speedtrack.projects import fetching
 from speedtrack.projects.models import Branch, Commit, Position, Project
@@ -11,8 +11,8 @@ from speedtrack.runs.tracking import TrackingRequest
 def begin_as_fetched(request: TrackingRequest) -> str:
     """Begin to track a repository, and queue what the first look at it will queue. Return it in words.
 
-    Not for good: of the history only the newest commits are stored. Raises as ``changing.begin_tracking``, and
-    RepositoryError if the commits do not come within ANSWER_S.
+    Only for dry runs, which are rolled back: of the history only the newest commits are stored. Raises as
+    ``changing.begin_tracking``, and RepositoryError if the commits do not come within ANSWER_S.
     """
     count = changing.first_commits(request)
     branch = branch_as_fetched(request, count, changing.ANSWER_S)

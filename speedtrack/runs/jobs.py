@@ -9,7 +9,7 @@ from django.conf import settings
 from speedtrack.benchmarks import metrics
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.storing import definition_of
-from speedtrack.runs import queue, rates
+from speedtrack.runs import fence, rates
 from speedtrack.runs.models import Reason, Run
 
 PROFILE_HZ = 997  # a prime, so that sampling does not fall into step with a periodic task
@@ -64,7 +64,7 @@ def sections_of(suite_id: int) -> dict[str, dict[str, Any]]:
 
 def _requested_benchmarks(run: Run) -> list[dict[str, Any]]:
     """The benchmarks to measure now, in the suite's order, with rates in requests/s. Postponed ones are left out."""
-    postponed = queue.attempt_of(run).postponed
+    postponed = fence.attempt_of(run).postponed
     members = {one.name: one for one in rates.members_of(run.benchmark_set_id) if one.name not in postponed}
     sections = sections_of(run.suite_id)
     requested_rates = rates.requested_rates(run)

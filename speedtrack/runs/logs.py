@@ -1,4 +1,4 @@
-"""The log of a run by lines, without reading more of it than is asked for.
+"""Read the log of a run by lines, and no more of it than is needed.
 
 Lines are numbered from 1 over all attempts of the run. A log only grows at its end, so a line keeps its number as long
 as the log is kept. PostgreSQL counts the lines of each piece (``LogChunk``).
@@ -23,13 +23,13 @@ READ_BYTES = 1024 * 1024  # of pieces that are read at once, if there are severa
 LINE_CHARACTERS = 2000  # that are shown of a line
 LINE_BYTES = 4 * LINE_CHARACTERS
 FULL_SHA = re.compile(r"\b[0-9a-f]{40}\b")
-NEW_PIECES = 100  # that are taken note of at once
+NEW_PIECES = 100  # that one call adds to an index
 MATCHES = 200  # that are found at once
 SEARCHED_BYTES = 8 * 1024 * 1024  # that are searched at once
 SEARCHED_PIECES = 32  # that are in memory meanwhile
 LONGEST_NEEDLE = 200
 AROUND = 100  # characters that are shown before and behind a match
-# What has come of several logs since a piece of an attempt: the next pieces of each.
+# The next pieces of several logs, each after the last piece that is known.
 COME = """
     SELECT c.id, a.run_id, a.id, a.number, c.seq, c.phase, c.at, c.newlines, c.unended, octet_length(c.text)
       FROM unnest(%s::bigint[], %s::bigint[], %s::int[]) AS known (run_id, attempt_id, seq)
@@ -58,7 +58,7 @@ class Piece(NamedTuple):
 
 
 @dataclass
-class Stretch:
+class LogStretch:
     """Successive lines of one phase of one attempt. ``number``: the number of the attempt."""
 
     number: int
@@ -106,7 +106,7 @@ class LogIndex:
     pieces: list[Piece] = field(default_factory=list)
     firsts: list[int] = field(default_factory=list)  #: of each piece: the line that it begins in, or with
     lasts: list[int] = field(default_factory=list)  #: of each piece: the line that follows its last line feed
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: list[LogStretch] = field(default_factory=list)
     whole: int = 0  #: how many lines are complete
 
     @property
@@ -119,7 +119,7 @@ class LogIndex:
         before = self.stretches[-1] if self.stretches else None
         if before is None or (before.number, before.phase) != (piece.number, piece.phase):
             self.whole = self.total  # a phase begins on a line of its own
-            before = Stretch(piece.number, piece.phase, self.whole + 1, piece.at, piece.at)
+            before = LogStretch(piece.number, piece.phase, self.whole + 1, piece.at, piece.at)
             self.stretches.append(before)
         self.pieces.append(piece)
         self.firsts.append(self.whole + 1)
@@ -127,7 +127,7 @@ class LogIndex:
         self.lasts.append(self.whole + 1)
         before.last, before.ended = self.whole + piece.unended, piece.at
 
-    def stretch_of(self, line: int) -> Stretch:
+    def stretch_of(self, line: int) -> LogStretch:
         """The stretch that contains this line. The line must exist."""
         return self.stretches[bisect_right(self.stretches, line, key=lambda one: one.first) - 1]
 

@@ -1,12 +1,21 @@
-"""What people do with a registered machine: pause it, take it out of service and back, have its canary measured."""
+"""What people do with a registered machine: pause it, take it out of service and back, and set its token and canary."""
 
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models.functions import Now
 
+from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.storing import store_set, store_suite
+from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.projects import fetching, git
 from speedtrack.projects.models import Project
-from speedtrack.runs import alarms, canary, pools, queue, tokens
-from speedtrack.runs.models import Alarm, Machine, MachineEvent, Reason, Run, Status
+from speedtrack.projects.remotes import remote_of
+from speedtrack.projects.sync import store_commits
+from speedtrack.runs import alarms, canary, pools, quarantine, queue, tokens
+from speedtrack.runs.canary import FrozenCommit
+from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.models import Alarm, Canary, Machine, MachineEvent, Reason, Run, Status
+from speedtrack.runs.naming import benchmarks_named, check_known, machine_named, machine_with_runner, project_named
 from speedtrack.runs.quarantine import record_event
 
 Kind = MachineEvent.Kind
@@ -94,7 +103,7 @@ def return_to_service(machine: Machine, who: User | None = None) -> str:
 
 @transaction.atomic
 def revoke(machine: Machine, who: User | None = None) -> int:
-    """Refuse all tokens of the machine from now on. Return the number of tokens that were valid.
+    """Make all tokens of the machine invalid, at once. Return how many were valid.
 
     Its run is queued again. Its runner is told with its next renewal, and ends.
     """
@@ -114,6 +123,16 @@ def rotate(machine: Machine, who: User | None = None) -> None:
         raise NotPossible(f"machine {machine} has no valid token: enrol it anew, or make a token for it")
 
 
+def renew_token(name: str, who: User | None = None, days: int | None = None) -> str:
+    """Give a machine a new token and return it. The old ones are invalid at once. Raises NoSuchThing."""
+    machine = machine_with_runner(name)
+    if machine.retired_at:
+        raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` gives it a token, too")
+    token = tokens.replace(machine, days)
+    record_event(machine, Kind.RENEWED, "the old one is no longer valid", who)
+    return token
+
+
 @transaction.atomic
 def take_results_again(machine: Machine, who: User | None = None) -> None:
     """Let a retired machine whose results are sent in receive results again. Raises NotPossible."""
@@ -125,7 +144,7 @@ def take_results_again(machine: Machine, who: User | None = None) -> None:
 
 
 def check_has_runner(machine: Machine) -> None:
-    """Raises NotPossible for a machine whose results are sent in."""
+    """Raise NotPossible for a machine whose results are sent in."""
     if machine.outside:
         raise NotPossible(f"machine {machine} has no runner, its results are sent in: this is not possible with it")
 
@@ -157,6 +176,41 @@ def measure_canary(machine: Machine) -> None:
         canary.queue_run(frozen, canary.database_time())
     elif not unfinished.filter(status=Status.QUEUED).update(not_before=Now()):
         raise NotPossible(f"the canary of machine {machine} is being measured now")
+
+
+def set_canary(
+    name: str, slug: str, revision: str | None, names: list[str], who: User | None = None, fetches: bool = True
+) -> Canary:
+    """Make a commit (default: the head) with some benchmarks (default: one) of a project the machine's canary.
+
+    ``fetches``: also a commit that the mirror lacks. Raises NoSuchThing, RepositoryError or DefinitionError.
+    """
+    machine, project = machine_with_runner(name), project_named(slug)
+    definition = load_suite(project.suite)
+    suite, benchmarks = store_suite(project, definition)
+    check_known(suite, benchmarks, names)
+    chosen = canary_benchmarks(suite, benchmarks, names)
+    revision = revision or project.default_branch
+    sha = fetching.find_commit(slug, remote_of(project), revision) if fetches else git.resolve_revision(slug, revision)
+    frozen = FrozenCommit(project, store_commits(project, [sha])[sha], suite, store_set(suite, chosen))
+    return canary.replace_canary(machine, frozen, who)
+
+
+def canary_benchmarks(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> list[Benchmark]:
+    """The benchmarks with these names; by default the one that suits a canary best. Raises NoSuchThing if none does."""
+    suited = canary.first_closed_loop(benchmarks)
+    chosen = benchmarks_named(benchmarks, names) or [b for b in [suited] if b]
+    if not chosen:
+        raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one")
+    return chosen
+
+
+def lift_quarantine(name: str, accept_level: bool) -> None:
+    """End a machine's quarantine by hand. Raises NoSuchThing."""
+    try:
+        quarantine.lift_by_hand(machine_named(name), accept_level=accept_level)
+    except quarantine.NotQuarantined as e:
+        raise NoSuchThing(str(e)) from e
 
 
 def locked(machine: Machine) -> Machine:

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import planning, queue, results
+from speedtrack.runs import fence, planning, results
 from speedtrack.runs.documents import ProfileReport
 from speedtrack.runs.models import Machine, Profile, Reason, Run, Status
 from speedtrack.runs.order import PRIORITY
@@ -50,12 +50,12 @@ def change_of_run(run: Run) -> ProfiledChange:
 def accept_profile(machine: Machine, run_id: int, document: ProfileReport) -> None:
     """Store a profile of one side under one benchmark. The same document again changes nothing.
 
-    Raises queue.LeaseLost, results.ResultError, or results.Contradiction for a second, different profile.
+    Raises fence.LeaseLost, results.ResultError, or results.Contradiction for a second, different profile.
     """
-    run = queue.held_run(machine, run_id, document.token)
-    queue.side_of(run, document.side, document.sha)
+    run = fence.held_run(machine, run_id, document.token)
+    fence.side_of(run, document.side, document.sha)
     profile = Profile(
-        attempt=queue.attempt_of(run),
+        attempt=fence.attempt_of(run),
         benchmark_id=results.benchmark_in_run(run, document).id,
         folded=zlib.compress(document.folded.encode()),
         **document.model_dump(

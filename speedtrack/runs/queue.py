@@ -1,7 +1,7 @@
 """The lifecycle of a queued run: claim, renew, log, complete, fail, cancel, reap. ``planning`` queues the runs.
 
 PostgreSQL's rows are the truth, and its ``now()`` is the only clock. The lease token is the fence: every call of a
-runner carries it, and a call with an old token changes nothing (LeaseLost). A lost or doubled message does no harm,
+runner carries it, and a call with an old token changes nothing (``fence``). A lost or doubled message does no harm,
 because only ``claim`` decides which runner does what.
 """
 
@@ -17,9 +17,9 @@ from django.db.models.functions import Least, Now
 
 from speedtrack import failpoints
 from speedtrack.benchmarks import definitions
-from speedtrack.projects.models import Commit
 from speedtrack.runs import alarms, canary, leasing, order
 from speedtrack.runs.documents import Failure, LogPiece, Renewal
+from speedtrack.runs.fence import attempt_of, held_run
 from speedtrack.runs.models import (
     ACTIVE,
     Alarm,
@@ -42,14 +42,6 @@ LOG_BYTES = 8 * 1024 * 1024  # of one attempt
 LOG_CHUNK_BYTES = 100  # overhead of a chunk, counted in addition to its text
 LOG_END = f"\n--- the log is longer than {LOG_BYTES // 1024**2} MB: the rest of this attempt is left out ---\n"
 RETRY_PAUSE_S = 15  # before the second attempt after a transient failure; grows with the attempt
-
-
-class LeaseLost(Exception):
-    """The runner no longer holds the run: another runner took it, or it was cancelled or has ended."""
-
-
-class NoSuchRun(Exception):
-    """The machine has no run with this number."""
 
 
 class Occupied(Exception):
@@ -108,39 +100,9 @@ def lease(run: Run, instance: str) -> bool:
     return not fault
 
 
-def held_run(machine: Machine, run_id: int, token: int) -> Run:
-    """The active run that the machine holds with this token, locked in the caller's transaction.
-
-    Raises NoSuchRun, LeaseLost.
-    """
-    run = (
-        Run.objects.select_for_update(of=("self",))
-        .select_related("commit", "base", "project", "canary")
-        .filter(pk=run_id, machine=machine)
-        .first()
-    )
-    if run is None:
-        raise NoSuchRun(f"there is no run {run_id} of {machine}: drop the work")
-    if run.lease_token != token or run.status not in ACTIVE:
-        raise LeaseLost(f"run {run_id} is no longer held with token {token}: drop the work")
-    return run
-
-
-def held_run_unlocked(machine: Machine, run_id: int, token: int) -> Run:
-    """Like ``held_run``, but without a lock: for reading."""
-    with transaction.atomic():
-        return held_run(machine, run_id, token)
-
-
 def lease_s() -> int:
     """Seconds that a lease lasts without a renewal."""
     return int(settings.LEASE_S)
-
-
-def attempt_of(run: Run) -> Attempt:
-    if run.begun and run.begun.token == run.lease_token:
-        return run.begun
-    return run.attempts.get(token=run.lease_token)
 
 
 @transaction.atomic
@@ -203,14 +165,6 @@ def keep_log(machine: Machine, run_id: int, piece: LogPiece) -> None:
         LogChunk.objects.bulk_create(
             [LogChunk(attempt=attempt, seq=piece.seq, phase=piece.phase, text=text)], ignore_conflicts=True
         )
-
-
-def side_of(run: Run, side: str, sha: str) -> Commit:
-    """The commit on a side of a run. Raises LeaseLost if ``sha`` is another commit."""
-    commit = run.base if side == "base" else run.commit
-    if commit is None or commit.sha != sha:
-        raise LeaseLost(f"run {run.pk} has no side {side} at {sha}: the document belongs to another run")
-    return commit
 
 
 @transaction.atomic

@@ -13,7 +13,7 @@ from speedtrack import failpoints
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Commit
-from speedtrack.runs import packing, queue
+from speedtrack.runs import fence, packing
 from speedtrack.runs.documents import ProfileReport, ReportedEnvironment, ReportedTrial, ResultDocument
 from speedtrack.runs.models import Environment, Machine, Result, Run, Samples, Series
 from speedtrack.runs.rates import Member, members_of
@@ -32,7 +32,7 @@ class Contradiction(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class DocumentRows:
     """The rows that a document belongs to.
 
     ``series``: ids of the series that exist, by metric. ``latest``: the trials must have begun before this time.
@@ -91,25 +91,25 @@ SELECT measured.id, s.values::float8[], s.flagged::smallint[]
 def accept_result(machine: Machine, run_id: int, result: ResultDocument) -> None:
     """Store one measurement per metric, with all samples. The same document again changes nothing.
 
-    Raises queue.LeaseLost for an old token, ResultError for a document that does not fit its run, and Contradiction
+    Raises fence.LeaseLost for an old token, ResultError for a document that does not fit its run, and Contradiction
     for a second document of the same benchmark and side with different contents.
     """
-    run = queue.held_run(machine, run_id, result.token)
-    commit = queue.side_of(run, result.side, result.sha)
+    run = fence.held_run(machine, run_id, result.token)
+    commit = fence.side_of(run, result.side, result.sha)
     check_frozen(run, result)
     benchmark = benchmark_in_run(run, result)
     check_digest(result.environment)
-    place = place_of(run, benchmark, commit, result)
-    check_clock(place.latest, result.trials)
+    rows = rows_of(run, benchmark, commit, result)
+    check_clock(rows.latest, result.trials)
     samples = samples_by_metric(result, check_trials(result.trials))
-    if place.sent_id is None:
-        store(place, result, samples)
+    if rows.sent_id is None:
+        store(rows, result, samples)
     else:
-        check_repetition(Result.objects.get(pk=place.sent_id), result, samples)
+        check_repetition(Result.objects.get(pk=rows.sent_id), result, samples)
     failpoints.reach("measurement.before_commit")
 
 
-def place_of(run: Run, benchmark: Member, commit: Commit, result: ResultDocument) -> Place:
+def rows_of(run: Run, benchmark: Member, commit: Commit, result: ResultDocument) -> DocumentRows:
     asked: dict[str, Any] = {
         "ahead": CLOCK_AHEAD,
         "project": run.project_id,
@@ -123,7 +123,7 @@ def place_of(run: Run, benchmark: Member, commit: Commit, result: ResultDocument
     with connection.cursor() as cursor:
         cursor.execute(PLACE, asked)
         attempt_id, latest, environment_id, sent_id, series = cursor.fetchone()
-    return Place(run, benchmark, commit, attempt_id, latest, environment_id, sent_id, json.loads(series))
+    return DocumentRows(run, benchmark, commit, attempt_id, latest, environment_id, sent_id, json.loads(series))
 
 
 def check_frozen(run: Run, result: ResultDocument) -> None:
@@ -234,17 +234,17 @@ def by_number(trials: Iterable[ReportedTrial]) -> list[ReportedTrial]:
     return sorted(trials, key=lambda t: t.trial)
 
 
-def store(place: Place, result: ResultDocument, samples: Mapping[str, MetricSamples]) -> None:
+def store(rows: DocumentRows, result: ResultDocument, samples: Mapping[str, MetricSamples]) -> None:
     """Store a document with its trials, and for each metric a measurement with its samples and their summary."""
     trials = by_number(result.trials)
     documents = [trial_document(t) for t in trials]
-    series = place.series if samples.keys() <= place.series.keys() else stored_series(place, result, samples)
+    series = rows.series if samples.keys() <= rows.series.keys() else stored_series(rows, result, samples)
     summaries = [summary_of(metric, found) for metric, found in samples.items()]
     numbers, orders, starts, lengths, flags = zip(*map(trial_columns, trials), strict=True)
     row: dict[str, Any] = {
-        "attempt": place.attempt_id,
-        "benchmark": place.benchmark.id,
-        "commit": place.commit.pk,
+        "attempt": rows.attempt_id,
+        "benchmark": rows.benchmark.id,
+        "commit": rows.commit.pk,
         "side": result.side,
         "stopping": Jsonb(result.stopping.model_dump()) if result.stopping else None,
         "repeatable": trials[0].trial == 0 and trials[0].reproduce is not None,
@@ -262,7 +262,7 @@ def store(place: Place, result: ResultDocument, samples: Mapping[str, MetricSamp
         "flags": [array_of(one.flags) for one in summaries],
         "samples": [array_of(values_by_trial(found)) for found in samples.values()],
         "flagged": [array_of(one.flagged) if one.flagged else None for one in summaries],
-        "paired": place.run.paired,
+        "paired": rows.run.paired,
     }
     with connection.cursor() as cursor:
         cursor.execute(STORED, row)
@@ -273,19 +273,19 @@ def array_of(values: Iterable[float | str | None]) -> str:
     return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
 
 
-def stored_series(place: Place, result: ResultDocument, metrics: Iterable[str]) -> dict[str, int]:
+def stored_series(rows: DocumentRows, result: ResultDocument, metrics: Iterable[str]) -> dict[str, int]:
     """By metric: the id of its series. Missing series and a missing environment are created."""
-    environment = store_environment(place.run.machine_id, result.environment)
+    environment = store_environment(rows.run.machine_id, result.environment)
     where = {
-        "project": place.run.project_id,
-        "benchmark": place.benchmark.id,
-        "machine": place.run.machine_id,
+        "project": rows.run.project_id,
+        "benchmark": rows.benchmark.id,
+        "machine": rows.run.machine_id,
         "environment": environment.pk,
     }
     missing = [
         Series(metric=metric, **{f"{name}_id": pk for name, pk in where.items()})
         for metric in metrics
-        if metric not in place.series
+        if metric not in rows.series
     ]
     Series.objects.bulk_create(missing, ignore_conflicts=True)
     return dict(Series.objects.filter(**where).values_list("metric", "pk"))

@@ -1,4 +1,4 @@
-"""Short versions of what the pages of runs and the queue show: while one is the same, nothing has to be loaded."""
+"""Short versions of the pages of runs and of the queue: a page is loaded again only when its version has changed."""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Tickets for the streams of private projects: the process of streams has no sessions, so a page says who looks."""
+"""Tickets for the streams of private projects. The process of streams has no sessions, so a page tells it who looks."""
 
 from datetime import timedelta
 
@@ -9,12 +9,12 @@ VALID = timedelta(hours=12)  # a page that is open for longer is loaded again
 
 
 def ticket_for(user_id: int, run_id: int) -> str:
-    """A signed text that says which user the stream of a run is for."""
+    """Return a signed text that lets this user read the stream of a run."""
     return signing.dumps([user_id, run_id], salt=SALT)
 
 
 def viewer_of(ticket: str, run_id: int) -> int | None:
-    """The id of the user whose ticket for this run it is; None if the ticket is not valid."""
+    """Return the id of the user that the ticket was made for; None if it is not valid for this run."""
     try:
         user, run = signing.loads(ticket, salt=SALT, max_age=VALID)
     except (signing.BadSignature, ValueError, TypeError):

@@ -41,7 +41,7 @@ def replace(machine: Machine, days: int | None = None) -> str:
 
 
 def revoke(machine: Machine) -> int:
-    """Refuse all tokens of the machine from now on. Return how many were valid."""
+    """Make all tokens of the machine invalid, at once. Return how many were valid."""
     return MachineToken.objects.valid().filter(machine=machine).update(revoked_at=Now())
 
 

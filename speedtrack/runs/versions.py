@@ -11,7 +11,7 @@ import re
 from speedtrack import __version__
 
 PROTOCOL = 2
-UNSAID = 1  # that of runners which say none
+UNSAID = 1  # of runners that do not say which protocol they speak
 # 1 (version 1.0): a claim has no version, which "hello" has told; an idle runner is known by its claims, not by beats;
 # what a machine cannot measure fails a run; tokens are not replaced. 2 added to the calls, and changed none.
 UNDERSTOOD = frozenset({UNSAID, PROTOCOL})

@@ -108,7 +108,7 @@ def explained_by(shapes: Array, line: Array) -> Array:
 
 
 def has_grown(ratio: float, before: float) -> bool:
-    """Is a drift so much larger than when it was examined before that it should be examined again?"""
+    """Return whether a drift is so much larger than when it was examined before that it is to be examined again."""
     if min(ratio, before) <= 0:
         return abs(ratio - 1) > GROWN * abs(before - 1)
     now, then = abs(math.log(ratio)), abs(math.log(before))

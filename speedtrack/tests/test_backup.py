@@ -20,7 +20,7 @@ from speedtrack import __version__, backup
 from speedtrack.backup import BackupError, back_up, restore
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation
-from speedtrack.runs import queue, tracking
+from speedtrack.runs import machines, queue
 from speedtrack.runs.models import Measurement, Run
 from speedtrack.runs.versions import PROTOCOL
 from speedtrack.sealed import Secret
@@ -124,7 +124,7 @@ def test_sequences_go_on_and_constraints_and_triggers_are_there(kept: World, emp
 
 
 def test_a_runner_goes_on_where_it_was(kept: World, empty: str, tmp_path: Path, client: Client) -> None:
-    token = tracking.renew_token("kvd-m1")
+    token = machines.renew_token("kvd-m1")
     headers = {"Authorization": f"Bearer {token}"}
 
     def call(path: str, document: dict[str, Any]) -> tuple[int, Any]:

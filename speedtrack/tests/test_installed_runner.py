@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from speedtrack import devstack
-from speedtrack.runs import tracking
+from speedtrack.runs import registering, tracking
 from speedtrack.runs.models import Measurement, Run
 from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tests import builders
@@ -187,7 +187,7 @@ def test_the_installed_runner_measures_a_queued_run(
         check=True,
         capture_output=True,
     )
-    token = tracking.add_machine("m1")
+    token = registering.add_machine("m1")
     tracking.track(TrackingRequest(str(tmp_path / "kvd"), "tiny", last=1))
     (tmp_path / "elsewhere").mkdir()
     settings_of_runner = environment(

@@ -20,7 +20,7 @@ from speedtrack.monitoring import heartbeats
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
 from speedtrack.monitoring.models import Heartbeat
 from speedtrack.projects.models import Annotation, Branch, Project
-from speedtrack.runs import tracking
+from speedtrack.runs import machines
 from speedtrack.runs.models import Machine, Run
 from speedtrack.web.tests.world import CPU, HOSTILE, World, slowed
 
@@ -420,7 +420,7 @@ def test_odd_forms(clients: tuple[Client, dict[str, str]]) -> None:
 def test_odd_bodies(clients: tuple[Client, dict[str, str]]) -> None:
     client, right = clients
     failed = []
-    headers = {"Authorization": f"Bearer {tracking.renew_token(right['name'])}"}
+    headers = {"Authorization": f"Bearer {machines.renew_token(right['name'])}"}
     for _, route in patterns():
         address = next(addresses(route, right))
         for content_type, body in BODIES:

@@ -14,7 +14,7 @@ from django.test import Client
 
 from speedtrack.benchmarks.definitions import BuildSection
 from speedtrack.devstack import BASE_DIR
-from speedtrack.runs import reproduce, tracking
+from speedtrack.runs import byhand, registering, reproduce, tracking
 from speedtrack.runs.models import Result, Run, Status
 
 DRIVER = BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench"
@@ -34,9 +34,9 @@ def test_the_script_of_a_measurement_builds_starts_and_loads_the_same(
         tmp_path, sys.executable, "-m", "runners.sample", str(repository), "--upto", "2", PYTHONPATH=str(BASE_DIR)
     )
     assert written.returncode == 0, written.stderr
-    token = tracking.add_machine("m1")
+    token = registering.add_machine("m1")
     tracking.track(tracking.TrackingRequest(str(repository), "sample", last=0))
-    tracking.queue_by_hand(tracking.choose("kvd", "HEAD", ["get-p16"], None))
+    byhand.queue_by_hand(byhand.choose("kvd", "HEAD", ["get-p16"], None))
     ran = program(
         tmp_path,
         sys.executable,

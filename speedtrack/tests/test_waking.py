@@ -21,7 +21,7 @@ from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.notices.models import Outbox
 from speedtrack.projects import intake
 from speedtrack.projects.models import Project
-from speedtrack.runs import machines, quarantine, queue, tracking
+from speedtrack.runs import byhand, machines, naming, quarantine, queue
 from speedtrack.runs.models import Machine, MachineEvent, Run
 from speedtrack.tests import builders
 from speedtrack.wakeups import CHANNEL, Wakes
@@ -65,11 +65,11 @@ def deliver() -> None:
 
 
 def ask_for_a_run() -> None:
-    assert tracking.queue_by_hand(tracking.choose(Project.objects.get().slug, "main", [], None)) == 1
+    assert byhand.queue_by_hand(byhand.choose(Project.objects.get().slug, "main", [], None)) == 1
 
 
 def resume() -> None:
-    machines.resume(tracking.machine_named("m1"))
+    machines.resume(naming.machine_named("m1"))
 
 
 def tell_operators() -> None:

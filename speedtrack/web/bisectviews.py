@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from speedtrack.alerts import bisecting
+from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Bisection
 from speedtrack.benchmarks.definitions import DefinitionError

@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from speedtrack import __version__
 from speedtrack.monitoring import collector, health
-from speedtrack.monitoring.remembered import Busy
+from speedtrack.monitoring.remembered import StillComputing
 from speedtrack.web.requests import monitoring
 
 REFUSED = "the metrics are for this host only: set METRICS_TOKEN, and send it as `Authorization: Bearer <token>`"
@@ -15,14 +15,17 @@ REFUSED = "the metrics are for this host only: set METRICS_TOKEN, and send it as
 
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Is the process alive, and of which release?"""
+    """Answer that the process is alive, and of which release it is."""
     return HttpResponse("ok\n", content_type="text/plain", headers={"X-SpeedTrack-Version": __version__})
 
 
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Are pages, runners and pushes served? 503 if not. Only who may read the metrics is told the reasons."""
+    """Answer whether pages, runners and pushes are served: 503 if not.
+
+    Only who may read the metrics is told the reasons.
+    """
     found = health.findings()
     is_ready = health.is_ready(found)
     checks = {one.name: {"state": one.state, "why": one.words} for one in found}
@@ -41,5 +44,5 @@ def metrics(request: HttpRequest) -> HttpResponse:
         return answer
     try:
         return HttpResponse(collector.exposition(), content_type=CONTENT_TYPE_LATEST)
-    except Busy as e:
+    except StillComputing as e:
         return JsonResponse({"error": str(e)}, status=503)

@@ -16,13 +16,14 @@ from speedtrack.text import plain, plain_values
 from speedtrack.web import scope
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import annotations, beginning
-from speedtrack.web.pages import commit as commit_page
 from speedtrack.web.pages import home as home_page
 from speedtrack.web.pages import log as log_page
 from speedtrack.web.pages import machine as machine_page
 from speedtrack.web.pages import profiles as profiles_page
 from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.pages import run as run_page
+from speedtrack.web.pages.commit import document as commit_document
+from speedtrack.web.pages.commit import page as commit_page
 from speedtrack.web.pages.project import page as project_page
 from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.permissions import access_of, differing, note, permit_of
@@ -75,7 +76,7 @@ def asked_commit(request: HttpRequest, slug: str, sha: str) -> commit_page.Commi
 def commit_values(request: HttpRequest, slug: str, sha: str, form: str) -> HttpResponseBase:
     format_or_404(form, "a commit")
     page = asked_commit(request, slug, sha)
-    document, rows = partial(commit_page.commit_document, page), partial(commit_page.csv_rows, page)
+    document, rows = partial(commit_document.commit_document, page), partial(commit_document.csv_rows, page)
     return values_response(form, f"{slug}-{page.commit.short}", document, rows)
 
 

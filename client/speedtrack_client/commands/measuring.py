@@ -10,6 +10,8 @@ from speedtrack_client.commands.places import Place, page
 from speedtrack_client.failures import Exit, Failure, misused
 from speedtrack_client.printing import Printer
 
+ENDED = ("succeeded", "failed", "cancelled")  # states of a run
+
 
 def compare(given: Given, printer: Printer) -> Exit:
     check_compared(given)
@@ -68,7 +70,7 @@ def wait_for(api: Api, place: Place, asked: JsonObject, given: Given, printer: P
     path = f"projects/{place.slug}/comparisons/{asked['id']}"
 
     def words(one: JsonObject) -> str:
-        done = sum(run["status"] in ("succeeded", "failed", "cancelled") for run in one["runs"])
+        done = sum(run["status"] in ENDED for run in one["runs"])
         return f"Comparison {one['id']} is {one['state']}, {done} of {len(one['runs'])} runs have ended"
 
     with ExplainedInterrupt(again), printer.working(words(asked)) as show:
@@ -96,16 +98,26 @@ def measured_rows(found: JsonObject) -> list[JsonObject]:
 
 def report(api: Api, document: JsonObject, rows: list[JsonObject], given: Given, printer: Printer) -> Exit:
     """Show the rows of a comparison, and return whether they pass."""
-    kept = [row for row in rows if not given.metric or row["metric"] in given.metric]
+    kept = rows_asked_for(rows, given)
     gate = gates.gate_of(kept, given.fail_on_regression)
-    code = Exit.FINE
-    if gate and not gate["passed"]:
-        code = Exit.REGRESSION if gate["regressions"] else Exit.NOT_DONE
+    code = exit_of(gate)
     say_result(printer, document, gate, code)
     show_rows(kept, printer)
     printer.line(f"{document['head'][:12]} against {document['base'][:12]}: {gates.verdict_line(kept, gate)}.")
     append_summary(given, gates.summary(document, kept, gate, page(api, f"p/{document['project']}/")))
     return code
+
+
+def rows_asked_for(rows: list[JsonObject], given: Given) -> list[JsonObject]:
+    """The rows of the metrics that the user named, or all rows."""
+    return [row for row in rows if not given.metric or row["metric"] in given.metric]
+
+
+def exit_of(gate: JsonObject | None) -> Exit:
+    """How a command with this gate ends."""
+    if gate is None or gate["passed"]:
+        return Exit.FINE
+    return Exit.REGRESSION if gate["regressions"] else Exit.NOT_DONE
 
 
 def say_result(printer: Printer, document: JsonObject | None, gate: JsonObject | None, code: Exit) -> None:
@@ -167,7 +179,7 @@ def wait_for_runs(api: Api, numbers: list[int], given: Given, printer: Printer) 
         for number in numbers:
             if number not in found:
                 run = api.get(f"runs/{number}")
-                if run["status"] not in ("succeeded", "failed", "cancelled"):
+                if run["status"] not in ENDED:
                     break  # the others are asked for later: they wait for this one, or end meanwhile
                 found[number] = {name: run[name] for name in ("id", "sha", "machine", "status", "error")}
         return len(found)
@@ -185,11 +197,11 @@ def judge_measured(api: Api, place: Place, what: str, measured: JsonObject, give
     for run in failed:
         printer.say(f"run {run['id']} of {run['sha'][:12]} on {run['machine']} {run['status']}: {plain(run['error'])}")
     found = sides_of(api, place, what, given)
-    rows = [row for row in measured_rows(found) if not given.metric or row["metric"] in given.metric] if found else []
+    rows = rows_asked_for(measured_rows(found), given) if found else []
     gate = gates.gate_of(rows, given.fail_on_regression)
-    code = Exit.NOT_DONE if failed else Exit.FINE
-    if gate and not gate["passed"]:
-        code = Exit.REGRESSION if gate["regressions"] else Exit.NOT_DONE
+    code = exit_of(gate)
+    if failed and code == Exit.FINE:
+        code = Exit.NOT_DONE
     if printer.as_json:
         printer.json({**measured, "comparison": found, "gate": gate, "exit_code": int(code)})
     show_rows(rows, printer)

@@ -97,14 +97,14 @@ def test_the_store_drops_old_builds_and_keeps_pinned_artifacts(room: Room, home:
     old = room.build(sha="a" * 40).artifacts["tiny"]
     kept = room.build(sha="b" * 40, tree=PROGRAM | {"tiny.c": "int main(void) { return 7; }\n"}).artifacts["tiny"]
     cache = ArtifactStore(home, StoreLimits(age_s=3600))
-    cache.pin([kept.digest])
+    cache.pin_only([kept.digest])
     cache.prune()
     assert old.path.exists()
     for record in cache.records.glob("*.json"):
         os.utime(record, (1, 1))
     cache.prune()
     assert not old.path.exists() and cache.artifact(kept.digest) == kept
-    cache.unpin([kept.digest])
+    cache.pin_only([])
     room.build(sha="a" * 40)
     ArtifactStore(home, StoreLimits(size_bytes=1)).prune()
     assert cache.artifact(kept.digest) is None

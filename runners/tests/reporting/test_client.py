@@ -9,7 +9,7 @@ from runners.errors import LeaseLost, Permanent, Unauthorized
 from runners.reporting.client import Client
 from runners.reporting.connection import VERSION, Unreachable
 from runners.reporting.spool import Spool
-from runners.tests.api import TOKEN, Answer, Api, Call
+from runners.tests.api import TOKEN, Answer, Api, RecordedCall
 
 DOCUMENT = {"schema": "speedtrack.result/1", "token": 3}
 
@@ -24,7 +24,7 @@ class Refusal:
     def __init__(self, status: int, times: int, path: str) -> None:
         self.status, self.left, self.path = status, times, path
 
-    def __call__(self, call: Call) -> Answer | None:
+    def __call__(self, call: RecordedCall) -> Answer | None:
         if not call.path.endswith(self.path) or self.left == 0:
             return None
         self.left -= 1

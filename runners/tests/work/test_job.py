@@ -13,7 +13,7 @@ from runners.documents import digest_of
 from runners.machine.placement import Placement
 from runners.machine.topology import allowed_cpus
 from runners.measuring.tools import Tools
-from runners.tests.api import Api, Call
+from runners.tests.api import Api, RecordedCall
 from runners.tests.conftest import (
     BASE_SHA,
     COMMAND,
@@ -237,7 +237,7 @@ def test_a_server_with_more_cores_than_the_machine_has_is_refused(api: Api, agen
 def test_the_runner_is_on_the_housekeeping_cores_while_it_measures(api: Api, agent: Agent, tools: Tools) -> None:
     before, seen = allowed_cpus(), []
 
-    def look(call: Call) -> None:
+    def look(call: RecordedCall) -> None:
         if call.path.endswith("/measurement"):
             seen.append(allowed_cpus())
 
@@ -273,7 +273,7 @@ def test_a_build_that_fails_ends_the_run(api: Api, agent: Agent) -> None:
 
 
 def test_a_lost_lease_drops_the_work_during_a_trial(api: Api, agent: Agent) -> None:
-    def lost_at_the_first_trial(call: Call) -> tuple[int, dict[str, str]] | None:
+    def lost_at_the_first_trial(call: RecordedCall) -> tuple[int, dict[str, str]] | None:
         progress = call.body.get("progress") or {}
         return (409, {"error": "the lease is gone"}) if "trial" in progress.get("now", "") else None
 
@@ -285,7 +285,7 @@ def test_a_lost_lease_drops_the_work_during_a_trial(api: Api, agent: Agent) -> N
 
 
 def test_a_cancelled_run_is_dropped(api: Api, agent: Agent) -> None:
-    def cancel(call: Call) -> tuple[int, dict[str, object]] | None:
+    def cancel(call: RecordedCall) -> tuple[int, dict[str, object]] | None:
         return (200, {"lease_s": 60, "cancel": True}) if call.path.endswith("/renew") else None
 
     api.rules = [cancel]
@@ -295,7 +295,7 @@ def test_a_cancelled_run_is_dropped(api: Api, agent: Agent) -> None:
 
 
 def test_without_renewals_the_runner_gives_up_the_lease(api: Api, agent: Agent) -> None:
-    def renewals_fail(call: Call) -> tuple[int, dict[str, str]] | None:
+    def renewals_fail(call: RecordedCall) -> tuple[int, dict[str, str]] | None:
         return (503, {"error": "not now"}) if call.path.endswith("/renew") else None
 
     api.rules = [renewals_fail]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.tests.api import TOKEN, Answer, Api, Call
+from runners.tests.api import TOKEN, Answer, Api, RecordedCall
 from runners.tests.conftest import make_benchmark, make_job, marked
 from runners.work.worker import TASK, celery_app
 
@@ -179,7 +179,7 @@ def test_the_first_line_of_the_log_is_about_the_sandbox(start: Start, choice: st
 
 
 def test_results_of_a_killed_runner_are_sent_by_the_next(start: Start, api: Api, home: Path) -> None:
-    def away(call: Call) -> Answer | None:
+    def away(call: RecordedCall) -> Answer | None:
         return (503, {"error": "away"}) if call.path.endswith(("/measurement", "/complete")) else None
 
     api.rules = [away]

@@ -20,14 +20,14 @@ class BisectionQuerySet(models.QuerySet["Bisection"]):
         return self.filter(ended_at=None)
 
     def ripe(self) -> "BisectionQuerySet":
-        """Bisections that can go on: a run has ended since the last step, or none is left to wait for."""
+        """Bisections to go on with: a run of theirs has ended since the last step, or they have no unfinished run."""
         runs = Run.objects.filter(bisections=OuterRef("pk"))
         news = Exists(runs.filter(ended_at__gt=Coalesce(OuterRef("stepped_at"), OuterRef("created"))))
         return self.measuring().filter(news | ~Exists(runs.unfinished()))
 
 
 class Bisection(models.Model):
-    """The search for the commit at which each of some benchmarks changed between two commits, by pairs.
+    """A search, by pairs, for the commit between two others at which each of some benchmarks changed.
 
     ``path``: the ids of the commits after ``before`` up to ``commit``, oldest first, as the branch was when it began.
     """

@@ -9,7 +9,7 @@ from speedtrack.runs.models import Run, Series
 
 
 class NoiseFloor(models.Model):
-    """The noise of a machine for one series, as pairs of identical builds show it. The newest row of a series counts.
+    """The noise of one series on its machine, measured by pairs of identical builds. The newest row of a series counts.
 
     ``deviation``: the standard deviation of a pair's log ratio. ``ratio``: head / base, 1 but for random error.
     ``smallest``: the relative change that ten pairs show; for counts, the largest difference of two processes

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from speedtrack import dispatch
-from speedtrack.alerts import bisecting
-from speedtrack.alerts.bisecting import NotMeasurable
+from speedtrack.alerts.bisections import bisecting, searches
+from speedtrack.alerts.bisections.remaining import remaining_time
+from speedtrack.alerts.bisections.searches import searches_of
+from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Alert, Bisection, BisectionAnswer, ChangePoint
 from speedtrack.projects.models import Commit
-from speedtrack.runs import changing, queue, tracking
+from speedtrack.runs import byhand, changing, queue, registering
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Run
 from speedtrack.tests import builders
@@ -29,7 +31,7 @@ def shas(settings: Any, tmp_path: Path) -> list[str]:
     repository = Repository(tmp_path / "kvd")
     repository.commits(COMMITS)
     builders.track(repository, last=0)
-    tracking.add_machine("m1")
+    registering.add_machine("m1")
     return repository.git("rev-list", "--reverse", "HEAD").split()
 
 
@@ -68,13 +70,13 @@ def finish(speed: Speed) -> list[Run]:
 
 def left_of(bisection: Bisection) -> dict[str, tuple[int, int] | None]:
     """By benchmark: the places of the commits that are left, the first one excluded."""
-    return {one.benchmark.name: one.is_at(bisection) for one in bisecting.searches_of(bisection)}
+    return {one.benchmark.name: one.range_left(bisection) for one in searches_of(bisection)}
 
 
 @pytest.mark.parametrize("cause", [1, 7, 8, COMMITS - 1])
 def test_the_commit_is_found_with_five_runs(shas: list[str], cause: int) -> None:
     bisection = begin(shas)
-    assert bisecting.expected(bisection, bisecting.searches_of(bisection)).steps == 5
+    assert remaining_time(bisection, searches_of(bisection)).steps == 5
     runs = finish(slower_from(shas, get_p1=cause))
     bisection.refresh_from_db()
     assert bisection.ended_at and bisection.note == ""
@@ -85,7 +87,7 @@ def test_the_commit_is_found_with_five_runs(shas: list[str], cause: int) -> None
     answers = dict(bisection.answers.values_list("commit__sha", "answer"))
     assert answers.pop(shas[-1]) == "different"
     assert all(answer == ("new" if shas.index(sha) >= cause else "old") for sha, answer in answers.items())
-    assert bisecting.expected(bisection, bisecting.searches_of(bisection)).steps == 0
+    assert remaining_time(bisection, searches_of(bisection)).steps == 0
     assert not ChangePoint.objects.exists() and not Alert.objects.exists()
 
 
@@ -141,14 +143,14 @@ def test_an_idle_machine_has_the_next_commits_queued_and_those_not_needed_are_ta
 def test_a_machine_with_other_work_measures_one_commit_at_a_time(shas: list[str]) -> None:
     bisection = begin(shas)
     builders.work(Machine.objects.get(), slower_from(shas, get_p1=2), until=1)
-    tracking.queue_by_hand(tracking.choose("kvd", shas[5], [], None))
+    byhand.queue_by_hand(byhand.choose("kvd", shas[5], [], None))
     bisecting.step()
     assert bisection.runs.unfinished().count() == 1
 
 
 def test_pairs_that_never_decide_end_without_an_answer(shas: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the change, with much noise: a few pairs do not say on which level the commit runs."""
-    monkeypatch.setattr(bisecting, "MOST_ROUNDS", 2)
+    monkeypatch.setattr(searches, "MOST_ROUNDS", 2)
 
     def speed(sha: str, benchmark: str, trial: int) -> float:
         if sha == shas[1]:

@@ -3,7 +3,7 @@ import pytest
 from speedtrack.alerts import confirm, detection, windows
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import pushes, tracking
+from speedtrack.runs import byhand, pushes
 from speedtrack.runs.models import Reason, Run, Series
 from speedtrack.tests import builders
 
@@ -71,7 +71,7 @@ def test_commits_that_left_the_branch_during_a_bisection_alert_nobody(world: Wor
     tracked = builders.track(world.repository, last=1, emails=["dev@example.org"])
     first = Commit.objects.get(sha=world.shas[0])
     builders.work(world.machine, world.speed)
-    tracking.queue_by_hand(tracking.choose(tracked.project.slug, first.sha, [], None))
+    byhand.queue_by_hand(byhand.choose(tracked.project.slug, first.sha, [], None))
     builders.work(world.machine, world.speed)
     detection.detect()
     confirm.step()

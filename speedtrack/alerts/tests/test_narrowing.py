@@ -5,7 +5,7 @@ from django.core.mail import EmailMessage
 from speedtrack.alerts import detection
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.notices.sending import send_due
-from speedtrack.runs import queue, tracking
+from speedtrack.runs import byhand, queue
 from speedtrack.runs.models import Reason, Run
 from speedtrack.tests import builders
 
@@ -18,7 +18,7 @@ def test_unmeasured_commits_between_are_bisected_to_the_one(world: World) -> Non
     world.factors = {world.shas[6]: 1.3}
     tracked = builders.track(world.repository, last=0)
     for place in (0, 1, 2, 10, 11):
-        tracking.queue_by_hand(tracking.choose(tracked.project.slug, world.shas[place], [], None))
+        byhand.queue_by_hand(byhand.choose(tracked.project.slug, world.shas[place], [], None))
     world.until_quiet()
     assert Alert.objects.get().commit.sha == world.shas[6]
     reasons = [reason for reason, _, _ in paired_runs()]

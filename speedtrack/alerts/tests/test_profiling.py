@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 
 from speedtrack.alerts import profiling
 from speedtrack.alerts.models import Alert
-from speedtrack.runs import jobs, planning, profiles, queue
+from speedtrack.runs import fence, jobs, planning, profiles, queue
 from speedtrack.runs.models import Measurement, Profile, Reason, Run, Status
 from speedtrack.tests import builders
 
@@ -64,7 +64,7 @@ def test_a_run_without_all_its_profiles_is_not_complete(world: World, alert: Ale
     assert Profile.objects.count() == 1, "the same again changes nothing"
     with pytest.raises(queue.Incomplete, match="has 1 of 2 profiles"):
         queue.complete(world.machine, run.pk, run.lease_token)
-    with pytest.raises(queue.LeaseLost):
+    with pytest.raises(fence.LeaseLost):
         builders.send_profile(run, "get-p1", alert.before, token=0)
     row = Profile.objects.get()
     row.pk = None

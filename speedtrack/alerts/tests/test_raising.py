@@ -16,7 +16,7 @@ from speedtrack.alerts.triage import Decision
 from speedtrack.notices import subscribing
 from speedtrack.notices.models import Outbox, Subscriber, Subscription
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import pushes, tracking
+from speedtrack.runs import byhand, pushes
 from speedtrack.runs.models import Run, Series
 from speedtrack.tests import builders
 
@@ -180,7 +180,7 @@ def test_what_is_measured_by_hand_afterwards_is_the_past(world: World) -> None:
     pushes.sync_and_plan(tracked.project)
     world.until_quiet()
     assert not Alert.objects.exists()
-    tracking.queue_by_hand(tracking.choose(tracked.project.slug, f"{world.shas[1]}..{world.shas[10]}", [], None))
+    byhand.queue_by_hand(byhand.choose(tracked.project.slug, f"{world.shas[1]}..{world.shas[10]}", [], None))
     world.until_quiet()
     slow = Alert.objects.get(improvement=False)
     assert slow.commit.sha == world.shas[5]

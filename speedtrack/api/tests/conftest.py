@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from speedtrack import __version__
-from speedtrack.runs import tracking
+from speedtrack.runs import registering
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.tracking import Tracked
 from speedtrack.runs.versions import PROTOCOL
@@ -54,7 +54,7 @@ def error(answer: HttpResponse) -> str:
 
 @pytest.fixture
 def runner(db: None, client: Client) -> Runner:
-    token = tracking.add_machine("m1")
+    token = registering.add_machine("m1")
     return Runner(Machine.objects.get(), token, client)
 
 

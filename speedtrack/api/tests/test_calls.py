@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from speedtrack.runs import queue, tracking
+from speedtrack.runs import machines, queue, registering
 from speedtrack.runs.models import Build, LogChunk, Machine, Measurement, Run, Status
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
@@ -63,7 +63,7 @@ def test_a_call_with_a_wrong_token_is_refused_with_the_remedy(runner: Runner, pa
 
 
 def test_a_token_that_was_replaced_is_refused(runner: Runner) -> None:
-    tracking.renew_token("m1")
+    machines.renew_token("m1")
     assert runner.post("claim").status_code == 401
 
 
@@ -155,7 +155,7 @@ def test_an_unknown_run_answers_404(runner: Runner, run: Run, document: dict[str
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_run_of_another_machine_answers_404(runner: Runner, run: Run, document: dict[str, Any], name: str) -> None:
-    runner.token = tracking.add_machine("m2")
+    runner.token = registering.add_machine("m2")
     answer = runner.post(f"runs/{run.pk}/{name}", calls(run, document, run.lease_token)[name])
     assert answer.status_code == 404
 

@@ -34,7 +34,7 @@ from speedtrack.api.runner import api as runner_api
 from speedtrack.api.v1.pages import schema as people_schema
 from speedtrack.api.v1.tests.conftest import evidence_of, program
 from speedtrack.projects.models import Annotation
-from speedtrack.runs import queue, tracking
+from speedtrack.runs import machines, queue
 from speedtrack.runs.models import Import, Measurement, PairedComparison, Profile, Run
 from speedtrack.web.tests.world import World, world
 
@@ -137,7 +137,7 @@ def test_api_of_programs(kvd: World) -> None:
 
 
 def test_api_of_runners(kvd: World) -> None:
-    token = tracking.renew_token("kvd-m1")
+    token = machines.renew_token("kvd-m1")
     run = queue.claim(kvd.machines[0])
     assert run
     known = {"run_id": run.pk, "sha": run.commit.sha, "lease": run.lease_token}

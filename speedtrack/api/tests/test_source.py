@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from speedtrack.projects import git, sync
-from speedtrack.runs import tracking
+from speedtrack.runs import registering
 from speedtrack.runs.models import Run
 from speedtrack.runs.tracking import Tracked
 
@@ -77,5 +77,5 @@ def test_an_old_lease_gets_no_source(runner: Runner, run: Run) -> None:
 
 
 def test_another_machine_gets_no_source(runner: Runner, run: Run) -> None:
-    runner.token = tracking.add_machine("m2")
+    runner.token = registering.add_machine("m2")
     assert runner.get(f"runs/{run.pk}/source/{run.commit.sha}?token={run.lease_token}").status_code in (404, 409)

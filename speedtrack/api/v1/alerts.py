@@ -24,7 +24,7 @@ from speedtrack.api.v1.documents.alerts import (
 )
 from speedtrack.api.v1.documents.common import Id, Time
 from speedtrack.api.v1.measuring import SeriesFilters
-from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
@@ -59,7 +59,7 @@ def known_changes() -> QuerySet[ChangePoint]:
     return found.defer("series__benchmark__definition", "series__benchmark__why", "series__machine__facts")
 
 
-def known_alerts(request: Call) -> QuerySet[Alert]:
+def known_alerts(request: ApiRequest) -> QuerySet[Alert]:
     """The alerts that the caller may see, with all that their documents show."""
     related = ("project", "branch", "before", "commit", "assignee", "reverted_by", "fixed_by")
     rows: QuerySet[Alert] = Alert.objects.with_range().filter(project__in=access.visible(request.auth))
@@ -67,24 +67,26 @@ def known_alerts(request: Call) -> QuerySet[Alert]:
 
 
 @router.get("alerts", response=Page[AlertDocument], summary="List alerts of all projects")
-def list_all_alerts(request: Call, paging: Query[Paging], filters: Query[AlertFilters]) -> Page[AlertDocument]:
+def list_all_alerts(request: ApiRequest, paging: Query[Paging], filters: Query[AlertFilters]) -> Page[AlertDocument]:
     """The newest first."""
     return page_of(request, filters.of(known_alerts(request)), paging, lambda some: map(AlertDocument.of, some))
 
 
 @router.get("projects/{slug}/alerts", response=Page[AlertDocument], summary="List alerts of a project")
-def list_alerts(request: Call, slug: str, paging: Query[Paging], filters: Query[AlertFilters]) -> Page[AlertDocument]:
+def list_alerts(
+    request: ApiRequest, slug: str, paging: Query[Paging], filters: Query[AlertFilters]
+) -> Page[AlertDocument]:
     """The newest first."""
     rows = filters.of(known_alerts(request).filter(project=project_or_404(request, slug)))
     return page_of(request, rows, paging, lambda some: map(AlertDocument.of, some))
 
 
 @router.get("alerts/{alert_id}", response=AlertDetails, summary="Read an alert with its history")
-def read_alert(request: Call, alert_id: Path[Id]) -> AlertDetails:
+def read_alert(request: ApiRequest, alert_id: Path[Id]) -> AlertDetails:
     return AlertDetails.of(alert_or_404(request, alert_id))
 
 
-def alert_or_404(request: Call, alert_id: int) -> Alert:
+def alert_or_404(request: ApiRequest, alert_id: int) -> Alert:
     found = known_alerts(request).filter(pk=alert_id).first()
     if found is None:
         raise Http404(f"There is no alert {alert_id}, or its project is private.")
@@ -93,7 +95,7 @@ def alert_or_404(request: Call, alert_id: int) -> Alert:
 
 @router.patch("alerts/{alert_id}", response=AlertDetails, summary="Decide on an alert")
 @write
-def decide(request: Call, alert_id: Path[Id], decision: AlertDecision) -> Answer:
+def decide(request: ApiRequest, alert_id: Path[Id], decision: AlertDecision) -> Answer:
     """Give an alert a status or an assignee, or leave a note. Needs the scope `triage` and the role triager."""
     found = alert_or_404(request, alert_id)
     require(request, Role.TRIAGER, found.project, Scope.TRIAGE)
@@ -134,7 +136,7 @@ class ChangePointFilters(SeriesFilters):
 
 @router.get("projects/{slug}/change-points", response=Page[ChangePointDocument], summary="List change points")
 def list_change_points(
-    request: Call, slug: str, paging: Query[Paging], filters: Query[ChangePointFilters]
+    request: ApiRequest, slug: str, paging: Query[Paging], filters: Query[ChangePointFilters]
 ) -> Page[ChangePointDocument]:
     """Where series moved, and by how much, the newest first; also suspicions and what measuring again refuted."""
     own: dict[str, Any] = {"status": filters.status, "series": filters.series, "created__gte": filters.since}
@@ -146,7 +148,7 @@ def list_change_points(
 
 @router.get("projects/{slug}/mutes", response=Page[MuteDocument], summary="List mutes")
 def list_mutes(
-    request: Call,
+    request: ApiRequest,
     slug: str,
     paging: Query[Paging],
     all: Annotated[bool, Field(description="also those that have ended")] = False,
@@ -159,7 +161,7 @@ def list_mutes(
 
 @router.post("projects/{slug}/mutes", response={201: MuteDocument}, summary="Mute changes")
 @write
-def mute(request: Call, slug: str, order: MuteOrder) -> Answer:
+def mute(request: ApiRequest, slug: str, order: MuteOrder) -> Answer:
     """From now on nobody is notified of these changes. Needs the scope `triage` and the role triager."""
     project = project_or_404(request, slug)
     require(request, Role.TRIAGER, project, Scope.TRIAGE)
@@ -192,7 +194,7 @@ def check_muted(project: Project, order: MuteOrder) -> None:
 
 @router.delete("mutes/{mute_id}", response=MuteDocument, summary="End a mute")
 @write
-def end_mute(request: Call, mute_id: Path[Id]) -> Answer:
+def end_mute(request: ApiRequest, mute_id: Path[Id]) -> Answer:
     """Needs the scope `triage` and the role triager."""
     rows = Mute.objects.filter(project__in=access.visible(request.auth))
     found = rows.select_related("project", "machine", "who").filter(pk=mute_id).first()

@@ -14,7 +14,7 @@ from speedtrack.accounts.models import Role, Scope
 from speedtrack.api.v1.documents.common import Id
 from speedtrack.api.v1.documents.projects import AnnotationChange, AnnotationDocument, AnnotationOrder
 from speedtrack.api.v1.revisions import commit_given
-from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Invalid
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
@@ -23,7 +23,7 @@ from speedtrack.projects.models import Annotation
 router = Router(tags=["Annotations"])
 
 
-def visible_annotations(request: Call) -> QuerySet[Annotation]:
+def visible_annotations(request: ApiRequest) -> QuerySet[Annotation]:
     """Annotations of projects that the caller may see, and those that concern all projects."""
     visible = Q(project=None) | Q(project__in=access.visible(request.auth))
     return Annotation.objects.filter(visible).select_related("project", "commit", "author")
@@ -31,7 +31,7 @@ def visible_annotations(request: Call) -> QuerySet[Annotation]:
 
 @router.get("projects/{slug}/annotations", response=Page[AnnotationDocument], summary="List annotations")
 def list_annotations(
-    request: Call,
+    request: ApiRequest,
     slug: str,
     paging: Query[Paging],
     commit: Annotated[str | None, Field(max_length=250, description="only of this commit, tag or branch")] = None,
@@ -45,18 +45,18 @@ def list_annotations(
 
 
 @router.get("annotations/{annotation_id}", response=AnnotationDocument, summary="Read an annotation")
-def read_annotation(request: Call, annotation_id: Path[Id]) -> AnnotationDocument:
+def read_annotation(request: ApiRequest, annotation_id: Path[Id]) -> AnnotationDocument:
     return AnnotationDocument.of(annotation_or_404(request, annotation_id))
 
 
-def annotation_or_404(request: Call, annotation_id: int) -> Annotation:
+def annotation_or_404(request: ApiRequest, annotation_id: int) -> Annotation:
     found = visible_annotations(request).filter(pk=annotation_id).first()
     if found is None:
         raise Http404(f"There is no annotation {annotation_id}, or its project is private.")
     return found
 
 
-def changeable(request: Call, annotation_id: int) -> Annotation:
+def changeable(request: ApiRequest, annotation_id: int) -> Annotation:
     """An annotation that the caller may change; one that concerns all projects only an operator may."""
     found = annotation_or_404(request, annotation_id)
     if found.project:
@@ -68,7 +68,7 @@ def changeable(request: Call, annotation_id: int) -> Annotation:
 
 @router.post("projects/{slug}/annotations", response={201: AnnotationDocument}, summary="Annotate")
 @write
-def annotate(request: Call, slug: str, order: AnnotationOrder) -> Answer:
+def annotate(request: ApiRequest, slug: str, order: AnnotationOrder) -> Answer:
     """Note something about a commit or a moment. Needs the scope `triage` and the role triager."""
     project = project_or_404(request, slug)
     require(request, Role.TRIAGER, project, Scope.TRIAGE)
@@ -86,7 +86,7 @@ def annotate(request: Call, slug: str, order: AnnotationOrder) -> Answer:
 
 @router.patch("annotations/{annotation_id}", response=AnnotationDocument, summary="Change an annotation")
 @write
-def change_annotation(request: Call, annotation_id: Path[Id], change: AnnotationChange) -> Answer:
+def change_annotation(request: ApiRequest, annotation_id: Path[Id], change: AnnotationChange) -> Answer:
     """Needs the scope `triage` and the role triager."""
     found = changeable(request, annotation_id)
     before = found.text
@@ -97,7 +97,7 @@ def change_annotation(request: Call, annotation_id: Path[Id], change: Annotation
 
 @router.delete("annotations/{annotation_id}", response=AnnotationDocument, summary="Delete an annotation")
 @write
-def delete_annotation(request: Call, annotation_id: Path[Id]) -> Answer:
+def delete_annotation(request: ApiRequest, annotation_id: Path[Id]) -> Answer:
     """The answer has the annotation as it was. Needs the scope `triage` and the role triager."""
     found = changeable(request, annotation_id)
     document = AnnotationDocument.of(found)

@@ -9,12 +9,12 @@ from django.db.models.functions import RowNumber
 from django.http import Http404
 
 from speedtrack.api.v1.documents.runs import QueuedRuns, RunsOrder
-from speedtrack.api.v1.serving.callers import Call, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, user_of
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.projects.sync import store_commits
-from speedtrack.runs import pullrequests, tracking
+from speedtrack.runs import byhand, pullrequests
+from speedtrack.runs.byhand import RunSelection, Thinning
 from speedtrack.runs.models import Reason, Run, Status
-from speedtrack.runs.tracking import RunSelection, Thinning
 
 MOST_IDS = 1000
 
@@ -23,7 +23,7 @@ def queue(project: Project, order: RunsOrder) -> QueuedRuns:
     """Queue the requested runs. Raises NoSuchThing, RepositoryError or DefinitionError."""
     selection = selection_of(project, order)
     last = Run.objects.aggregate(last=Max("pk"))["last"] or 0
-    queued = tracking.queue_by_hand(selection)
+    queued = byhand.queue_by_hand(selection)
     own = Run.objects.filter(project=project, reason=Reason.MANUAL, base=None, commit__in=selection.ranks, pk__gt=last)
     ids = list(own.order_by("pk").values_list("pk", flat=True)[:MOST_IDS])
     return QueuedRuns(queued=queued, commits=len(selection.ranks), runs=ids, approved_head=None)
@@ -36,7 +36,7 @@ def selection_of(project: Project, order: RunsOrder) -> RunSelection:
     """
     first, *others = order.commits or [order.range or order.branch or order.releases or ""]
     thinning = Thinning(order.every, halves=order.halves) if order.range else Thinning()
-    found = tracking.choose(
+    found = byhand.choose(
         project.slug,
         first,
         order.benchmarks,
@@ -48,13 +48,13 @@ def selection_of(project: Project, order: RunsOrder) -> RunSelection:
     )
     if not others:
         return found
-    shas = [sha for name in others for sha in tracking.find_range(project, name, fetches=False)]
+    shas = [sha for name in others for sha in byhand.find_range(project, name, fetches=False)]
     commits = store_commits(project, list(dict.fromkeys(shas)))
     every = dict.fromkeys([*found.ranks, *(commits[sha].pk for sha in shas)])
     return replace(found, ranks={pk: rank for rank, pk in enumerate(every)})
 
 
-def approve(request: Call, project: Project, number: int, head: str) -> QueuedRuns:
+def approve(request: ApiRequest, project: Project, number: int, head: str) -> QueuedRuns:
     """Let the machines measure a head of a pull request. Raises Http404 and NotApprovable."""
     approval = pullrequests.approve(pull_or_404(project, number), head, user_of(request))
     return QueuedRuns(queued=0, commits=0, runs=[], approved_head=approval.head_sha)
@@ -67,7 +67,7 @@ def pull_or_404(project: Project, number: int) -> PullRequest:
     return found
 
 
-def dry_run_of(request: Call, project: Project, order: RunsOrder) -> str:
+def dry_run_of(request: ApiRequest, project: Project, order: RunsOrder) -> str:
     """Do what is requested, for a dry run. Return a message. Raises as ``queue`` and ``approve`` do."""
     if order.pull_request is not None:
         pull = pull_or_404(project, order.pull_request)

@@ -8,7 +8,9 @@ from ninja import Path, Query, Router
 
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Role, Scope
-from speedtrack.alerts import bisecting
+from speedtrack.alerts.bisections import bisecting
+from speedtrack.alerts.bisections.remaining import remaining_time
+from speedtrack.alerts.bisections.searches import stored_searches
 from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Bisection
 from speedtrack.api.v1.documents.common import Id, Tried
@@ -22,31 +24,31 @@ from speedtrack.api.v1.documents.evidence import (
 from speedtrack.api.v1.documents.operating import Outcome
 from speedtrack.api.v1.operating import done
 from speedtrack.api.v1.revisions import commit_given
-from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import tracking
+from speedtrack.runs import byhand
 from speedtrack.runs.outlook import outlook
 
 router = Router(tags=["Evidence"])
 
 
 @router.get("projects/{slug}/bisections", response=Page[BisectionDocument], summary="List bisections")
-def list_bisections(request: Call, slug: str, paging: Query[Paging]) -> Page[BisectionDocument]:
+def list_bisections(request: ApiRequest, slug: str, paging: Query[Paging]) -> Page[BisectionDocument]:
     """Searches for the commit of a change that people asked for, the newest first."""
     rows = known_bisections().filter(project=project_or_404(request, slug))
     return page_of(request, rows, paging, lambda some: map(BisectionDocument.of, some))
 
 
 @router.get("bisections/{bisection_id}", response=BisectionDetails, summary="Read a bisection")
-def read_bisection(request: Call, bisection_id: Path[Id]) -> BisectionDetails:
+def read_bisection(request: ApiRequest, bisection_id: Path[Id]) -> BisectionDetails:
     """A bisection with the answers about each benchmark so far."""
     found = bisection_or_404(request, bisection_id)
     shas = dict(Commit.objects.filter(pk__in=[found.before_id, *found.path]).values_list("pk", "sha"))
-    stored = bisecting.stored_searches(found)
-    left = bisecting.expected(found, stored)
+    stored = stored_searches(found)
+    left = remaining_time(found, stored)
     return BisectionDetails(
         **bisection_fields(found),
         searches=[SearchDocument.of(one, found, shas) for one in stored],
@@ -56,7 +58,7 @@ def read_bisection(request: Call, bisection_id: Path[Id]) -> BisectionDetails:
     )
 
 
-def bisection_or_404(request: Call, bisection_id: int) -> Bisection:
+def bisection_or_404(request: ApiRequest, bisection_id: int) -> Bisection:
     found: Bisection | None = (
         known_bisections().filter(pk=bisection_id, project__in=access.visible(request.auth)).first()
     )
@@ -72,7 +74,7 @@ def known_bisections() -> QuerySet[Bisection]:
 
 @router.post("projects/{slug}/bisections", response={200: Outcome, 201: BisectionDocument}, summary="Begin a bisection")
 @write
-def begin_bisection(request: Call, slug: str, order: BisectionOrder) -> Answer:
+def begin_bisection(request: ApiRequest, slug: str, order: BisectionOrder) -> Answer:
     """Search by pairs for the commit at which benchmarks changed. Needs the scope `runs` and the role maintainer.
 
     If an equal bisection is under way, the answer is that one. A dry run answers 200 with what would be queued first,
@@ -92,17 +94,17 @@ def begin_bisection(request: Call, slug: str, order: BisectionOrder) -> Answer:
     return CREATED, BisectionDocument.of(made)
 
 
-def begin(request: Call, project: Project, order: BisectionOrder) -> Bisection:
+def begin(request: ApiRequest, project: Project, order: BisectionOrder) -> Bisection:
     """Begin a bisection by the order's names. Raises Invalid, NotMeasurable, NoSuchThing or DefinitionError."""
     before = commit_given(project, order.before, field="before")
     commit = commit_given(project, order.commit, field="commit")
-    machine = tracking.machines_to_measure(project, order.machine)[0]
+    machine = byhand.machines_to_measure(project, order.machine)[0]
     return bisecting.start(before, commit, machine, order.benchmarks, order.metric, user_of(request))
 
 
 @router.post("bisections/{bisection_id}/end", response=Outcome, summary="End a bisection")
 @write
-def end_bisection(request: Call, bisection_id: Path[Id], order: Tried | None = None) -> Answer:
+def end_bisection(request: ApiRequest, bisection_id: Path[Id], order: Tried | None = None) -> Answer:
     """What waits for it alone is cancelled; its answers stay. Needs the scope `runs` and the role maintainer."""
     found = bisection_or_404(request, bisection_id)
     require(request, Role.MAINTAINER, found.project, Scope.RUNS)

@@ -11,7 +11,7 @@ from speedtrack.alerts.between import CommitOnMachine
 from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.api.v1.documents.comparing import ComparedDocument, ComparisonDocument, OneSided
 from speedtrack.api.v1.revisions import commit_given
-from speedtrack.api.v1.serving.callers import Call, project_or_404
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.refusals import Invalid
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Machine
@@ -30,7 +30,7 @@ class ComparisonQuery(Schema):
 
 
 @router.get("projects/{slug}/compare", response=ComparisonDocument, summary="Compare two measured commits")
-def compare(request: Call, slug: str, query: Query[ComparisonQuery]) -> ComparisonDocument:
+def compare(request: ApiRequest, slug: str, query: Query[ComparisonQuery]) -> ComparisonDocument:
     """Compare two measured commits by every benchmark that both have, with intervals and verdicts."""
     project = project_or_404(request, slug)
     base, head = (commit_given(project, getattr(query, side), parameter=side) for side in ("base", "head"))

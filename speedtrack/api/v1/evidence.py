@@ -23,7 +23,7 @@ from speedtrack.api.v1.documents.evidence import (
 from speedtrack.api.v1.measuring import SeriesFilters, machine_or_404
 from speedtrack.api.v1.revisions import commit_given
 from speedtrack.api.v1.runs import run_or_404
-from speedtrack.api.v1.serving.callers import Call, project_or_404
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.runs import latencies
@@ -36,14 +36,14 @@ MOST_NINES = 6
 
 
 @router.get("projects/{slug}/imports", response=Page[ImportDocument], summary="List imports")
-def list_imports(request: Call, slug: str, paging: Query[Paging]) -> Page[ImportDocument]:
+def list_imports(request: ApiRequest, slug: str, paging: Query[Paging]) -> Page[ImportDocument]:
     """Batches of results that were measured elsewhere, the newest first: who sent them, how and when."""
     rows = known_imports().filter(project=project_or_404(request, slug))
     return page_of(request, rows, paging, lambda some: [ImportDocument.of(one, runs_of(one)) for one in some])
 
 
 @router.get("imports/{import_id}", response=ImportDocument, summary="Read an import")
-def read_import(request: Call, import_id: Path[Id]) -> ImportDocument:
+def read_import(request: ApiRequest, import_id: Path[Id]) -> ImportDocument:
     found = known_imports().filter(pk=import_id, project__in=access.visible(request.auth)).first()
     if found is None:
         raise Http404(f"There is no import {import_id}, or its project is private.")
@@ -59,7 +59,7 @@ def runs_of(one: Import) -> int:
 
 
 @router.get("machines/{name}/canary-checks", response=Page[CanaryCheckDocument], summary="List checks of canaries")
-def list_canary_checks(request: Call, name: str, paging: Query[Paging]) -> Page[CanaryCheckDocument]:
+def list_canary_checks(request: ApiRequest, name: str, paging: Query[Paging]) -> Page[CanaryCheckDocument]:
     """What the runs of a machine's canaries have shown about the machine, the newest first."""
     rows = CanaryCheck.objects.filter(
         canary__machine=machine_or_404(name), canary__project__in=access.visible(request.auth)
@@ -70,14 +70,14 @@ def list_canary_checks(request: Call, name: str, paging: Query[Paging]) -> Page[
 
 
 @router.get("runs/{run_id}/profiles", response=Page[ProfileDocument], summary="List profiles of a run")
-def list_profiles(request: Call, run_id: Path[Id], paging: Query[Paging]) -> Page[ProfileDocument]:
+def list_profiles(request: ApiRequest, run_id: Path[Id], paging: Query[Paging]) -> Page[ProfileDocument]:
     """The profiles of each side and benchmark, the newest first."""
     rows = known_profiles().filter(attempt__run=run_or_404(request, run_id)).defer("folded")
     return page_of(request, rows, paging, lambda some: map(ProfileDocument.of, some))
 
 
 @router.get("profiles/{profile_id}", response=ProfileDetails, summary="Read a profile")
-def read_profile(request: Call, profile_id: Path[Id]) -> ProfileDetails:
+def read_profile(request: ApiRequest, profile_id: Path[Id]) -> ProfileDetails:
     """A profile with its folded stacks, as flame graph programs read them."""
     visible = access.visible(request.auth)
     found = known_profiles().filter(pk=profile_id, attempt__run__project__in=visible).first()
@@ -99,7 +99,7 @@ class LatencyQuery(Schema):
 
 
 @router.get("projects/{slug}/latency", response=LatencyDocument, summary="Read a percentile curve")
-def read_latency(request: Call, slug: str, query: Query[LatencyQuery]) -> LatencyDocument:
+def read_latency(request: ApiRequest, slug: str, query: Query[LatencyQuery]) -> LatencyDocument:
     """The latencies of a measured commit, by the histograms of its trials."""
     project = project_or_404(request, slug)
     commit, machine = commit_given(project, query.commit, parameter="commit"), machine_or_404(query.machine)
@@ -137,7 +137,7 @@ def curve_of(found: latencies.Latencies) -> list[Quantile]:
 
 @router.get("projects/{slug}/sensitivity", response=Page[SensitivityDocument], summary="List what series can show")
 def list_sensitivity(
-    request: Call, slug: str, paging: Query[Paging], filters: Query[SeriesFilters]
+    request: ApiRequest, slug: str, paging: Query[Paging], filters: Query[SeriesFilters]
 ) -> Page[SensitivityDocument]:
     """How small a change each watched series shows, and how noisy it is, the newest series first."""
     rows = SeriesSensitivity.objects.filter(filters.of("series__"), series__project=project_or_404(request, slug))

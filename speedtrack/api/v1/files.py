@@ -13,11 +13,11 @@ from pydantic import Field
 from speedtrack.accounts import audit
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
-from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
 from speedtrack.api.v1.serving.refusals import Invalid, NoneTaken
 from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
 from speedtrack.outside import importing, taking
-from speedtrack.outside.importing import Contents, Outcome, Unreadable
+from speedtrack.outside.importing import Contents, ImportOutcome, Unreadable
 from speedtrack.outside.readers import Options
 from speedtrack.outside.taking import Prepared, Sender
 from speedtrack.runs.models import Import
@@ -72,7 +72,7 @@ class FileReport(Document):
 
 @router.post("projects/{slug}/files", response=FileReport, summary="Send a file of a benchmark tool")
 def send_file(
-    request: Call,
+    request: ApiRequest,
     slug: str,
     order: FileOrder,
     idempotency_key: str | None = Header(None, alias=HEADER, description=MEANING),  # type: ignore[type-arg]
@@ -111,9 +111,9 @@ def contents_of(order: FileOrder) -> Contents:
         raise Invalid(str(e), field="content") from None
 
 
-def report_of(request: Call, contents: Contents, prepared: Sequence[Prepared], order: FileOrder) -> FileReport:
+def report_of(request: ApiRequest, contents: Contents, prepared: Sequence[Prepared], order: FileOrder) -> FileReport:
     """Store the valid results, in the caller's transaction. Return the report. Raises NoneTaken."""
-    outcome = Outcome()
+    outcome = ImportOutcome()
     for parcel, one in zip(contents.parcels, prepared, strict=True):
         outcome.add(parcel, taking.store(one))
     kept = outcome.taken + outcome.unchanged

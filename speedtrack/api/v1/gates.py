@@ -17,7 +17,7 @@ from speedtrack.api.v1.documents.comparing import (
     PairedRow,
     PairedRun,
 )
-from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.writing import ACCEPTED, Answer, write
 from speedtrack.runs import comparing
@@ -33,7 +33,7 @@ WORST_FIRST = ("worse", "uncertain", "better", "same")
     "projects/{slug}/comparisons", response={202: PairedComparisonDocument}, summary="Measure a change in pairs"
 )
 @write
-def ask_for_comparison(request: Call, slug: str, order: PairedComparisonOrder) -> Answer:
+def ask_for_comparison(request: ApiRequest, slug: str, order: PairedComparisonOrder) -> Answer:
     """Measure a commit against its merge base with another one, interleaved on the same machines.
 
     Ask its address until `is_ended`; then `verdict` says whether something got worse. A commit that the server has
@@ -50,7 +50,7 @@ def ask_for_comparison(request: Call, slug: str, order: PairedComparisonOrder) -
 
 
 @router.get("projects/{slug}/comparisons", response=Page[PairedComparisonDocument], summary="List paired comparisons")
-def list_comparisons(request: Call, slug: str, paging: Query[Paging]) -> Page[PairedComparisonDocument]:
+def list_comparisons(request: ApiRequest, slug: str, paging: Query[Paging]) -> Page[PairedComparisonDocument]:
     """The newest first, without their rows: read one for these."""
     rows = visible_comparisons(request, slug).prefetch_related("runs__machine")
     return page_of(request, rows, paging, lambda some: [document_of(one, with_rows=False) for one in some])
@@ -61,17 +61,17 @@ def list_comparisons(request: Call, slug: str, paging: Query[Paging]) -> Page[Pa
     response=PairedComparisonDocument,
     summary="Read a paired comparison",
 )
-def read_comparison(request: Call, slug: str, comparison_id: Path[Id]) -> PairedComparisonDocument:
+def read_comparison(request: ApiRequest, slug: str, comparison_id: Path[Id]) -> PairedComparisonDocument:
     """The progress of a comparison, and its verdict for each benchmark once it has ended."""
     return document_of(comparison_or_404(request, slug, comparison_id))
 
 
-def visible_comparisons(request: Call, slug: str) -> QuerySet[PairedComparison]:
+def visible_comparisons(request: ApiRequest, slug: str) -> QuerySet[PairedComparison]:
     rows: QuerySet[PairedComparison] = PairedComparison.objects.filter(project=project_or_404(request, slug))
     return rows.select_related("project", "head", "base")
 
 
-def comparison_or_404(request: Call, slug: str, pk: int) -> PairedComparison:
+def comparison_or_404(request: ApiRequest, slug: str, pk: int) -> PairedComparison:
     found = visible_comparisons(request, slug).prefetch_related("runs__machine").filter(pk=pk).first()
     if found is None:
         raise Http404(f"{slug} has no paired comparison {pk}.")

@@ -25,7 +25,7 @@ from speedtrack.api.v1.documents.measuring import (
     SeriesDocument,
 )
 from speedtrack.api.v1.revisions import branch_given, commit_given, position_given
-from speedtrack.api.v1.serving.callers import Call, project_or_404
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, key_of, next_page, page_of
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
@@ -46,25 +46,25 @@ NAMES = """
 
 
 @router.get("metrics", response=Page[MetricDocument], summary="List metrics")
-def list_metrics(request: Call) -> Page[MetricDocument]:
+def list_metrics(request: ApiRequest) -> Page[MetricDocument]:
     """All metrics, the most important first, with their units."""
     return Page(items=[MetricDocument.of(one) for one in METRICS.values()], next=None)
 
 
 @router.get("machines", response=Page[MachineDocument], summary="List machines")
-def list_machines(request: Call, paging: Query[Paging]) -> Page[MachineDocument]:
+def list_machines(request: ApiRequest, paging: Query[Paging]) -> Page[MachineDocument]:
     """The machines that measure, also those out of service, by name."""
     rows = Machine.objects.defer("facts")
     return page_of(request, rows, paging, lambda some: map(MachineDocument.of, some), by="name")
 
 
 @router.get("machines/{name}", response=MachineDetails, summary="Read a machine")
-def read_machine(request: Call, name: str) -> MachineDetails:
+def read_machine(request: ApiRequest, name: str) -> MachineDetails:
     return MachineDetails.of(machine_or_404(name))
 
 
 @router.get("machines/{name}/environments", response=Page[EnvironmentDocument], summary="List environments")
-def list_environments(request: Call, name: str, paging: Query[Paging]) -> Page[EnvironmentDocument]:
+def list_environments(request: ApiRequest, name: str, paging: Query[Paging]) -> Page[EnvironmentDocument]:
     """What was on a machine when it measured, the newest first."""
     rows = Environment.objects.filter(machine=machine_or_404(name))
     return page_of(request, rows, paging, lambda some: [EnvironmentDocument.of(one, name) for one in some])
@@ -79,7 +79,7 @@ def machine_or_404(name: str) -> Machine:
 
 @router.get("projects/{slug}/benchmarks", response=Page[BenchmarkDocument], summary="List benchmarks")
 def list_benchmarks(
-    request: Call, slug: str, paging: Query[Paging], name: Annotated[str | None, Field(max_length=100)] = None
+    request: ApiRequest, slug: str, paging: Query[Paging], name: Annotated[str | None, Field(max_length=100)] = None
 ) -> Page[BenchmarkDocument]:
     """The benchmarks that a project was measured with, the newest first; each definition of a name is one."""
     rows = Benchmark.objects.filter(project=project_or_404(request, slug))
@@ -109,18 +109,20 @@ def known_series() -> QuerySet[Series]:
 
 
 @router.get("projects/{slug}/series", response=Page[SeriesDocument], summary="List series")
-def list_series(request: Call, slug: str, paging: Query[Paging], filters: Query[SeriesFilters]) -> Page[SeriesDocument]:
+def list_series(
+    request: ApiRequest, slug: str, paging: Query[Paging], filters: Query[SeriesFilters]
+) -> Page[SeriesDocument]:
     """The lines of a project's charts, the newest first."""
     rows = known_series().filter(filters.of(), project=project_or_404(request, slug))
     return page_of(request, rows, paging, lambda some: map(SeriesDocument.of, some))
 
 
 @router.get("series/{series_id}", response=SeriesDocument, summary="Read a series")
-def read_series(request: Call, series_id: Path[Id]) -> SeriesDocument:
+def read_series(request: ApiRequest, series_id: Path[Id]) -> SeriesDocument:
     return SeriesDocument.of(series_or_404(request, series_id))
 
 
-def series_or_404(request: Call, series_id: int) -> Series:
+def series_or_404(request: ApiRequest, series_id: int) -> Series:
     found = known_series().filter(pk=series_id, project__in=access.visible(request.auth)).first()
     if found is None:
         raise Http404(f"There is no series {series_id}, or its project is private.")
@@ -143,7 +145,7 @@ class PointsQuery(Schema):
 
 
 @router.get("series/{series_id}/points", response=PointsDocument, summary="Read the points of a series")
-def read_points(request: Call, series_id: Path[Id], query: Query[PointsQuery]) -> HttpResponse:
+def read_points(request: ApiRequest, series_id: Path[Id], query: Query[PointsQuery]) -> HttpResponse:
     """The measured commits of a series along a branch, oldest first, in columns: 10,000 commits at once.
 
     It has an ETag: send it as If-None-Match, and the answer is 304 as long as nothing has changed.
@@ -225,7 +227,7 @@ def known_measurements() -> QuerySet[Measurement]:
 
 @router.get("projects/{slug}/measurements", response=Page[MeasurementDocument], summary="List measurements")
 def list_measurements(
-    request: Call, slug: str, paging: Query[Paging], filters: Query[MeasurementFilters]
+    request: ApiRequest, slug: str, paging: Query[Paging], filters: Query[MeasurementFilters]
 ) -> Page[MeasurementDocument]:
     """Measurements with their raw samples, the newest first."""
     project = project_or_404(request, slug)
@@ -240,7 +242,7 @@ def list_measurements(
 
 
 @router.get("measurements/{measurement_id}", response=MeasurementDetails, summary="Read a measurement with its trials")
-def read_measurement(request: Call, measurement_id: Path[Id]) -> MeasurementDetails:
+def read_measurement(request: ApiRequest, measurement_id: Path[Id]) -> MeasurementDetails:
     visible = access.visible(request.auth)
     rows = known_measurements().select_related("origin", "attempt__run")
     found = rows.filter(pk=measurement_id, series__project__in=visible).first()

@@ -26,13 +26,13 @@ from speedtrack.api.v1.documents.operating import (
     WindowsOrder,
 )
 from speedtrack.api.v1.measuring import machine_or_404
-from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import HEADER, OK, Answer, write
 from speedtrack.projects import deliveries, hooks
 from speedtrack.projects.models import Project
-from speedtrack.runs import changing, machines, rules, tracking
+from speedtrack.runs import changing, machines, naming, rules
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine
 from speedtrack.runs.order import BadShares
@@ -47,7 +47,12 @@ CONFLICTS = (machines.NotPossible, deliveries.NotPossible, NoSuchThing)
 
 
 def done(
-    request: Call, order: Tried, action: str, target: object, verb: Callable[[], object], project: Project | None = None
+    request: ApiRequest,
+    order: Tried,
+    action: str,
+    target: object,
+    verb: Callable[[], object],
+    project: Project | None = None,
 ) -> Answer:
     """Do a verb and note it in the audit log; a dry run is rolled back and not noted. Raises Invalid and Conflict."""
     try:
@@ -62,7 +67,7 @@ def done(
     return OK, Outcome(message=message, dry_run=False, machines=[], commits=0)
 
 
-def machine_to_change(request: Call, name: str) -> Machine:
+def machine_to_change(request: ApiRequest, name: str) -> Machine:
     """The machine. Raises Refused unless the caller is an operator with the scope `settings`."""
     access.require_operator(request.auth)
     if Scope.SETTINGS not in request.auth.scopes:
@@ -70,7 +75,7 @@ def machine_to_change(request: Call, name: str) -> Machine:
     return machine_or_404(name)
 
 
-def project_to_change(request: Call, slug: str, role: Role) -> Project:
+def project_to_change(request: ApiRequest, slug: str, role: Role) -> Project:
     project = project_or_404(request, slug)
     require(request, role, project, Scope.SETTINGS)
     return project
@@ -78,7 +83,7 @@ def project_to_change(request: Call, slug: str, role: Role) -> Project:
 
 @router.post("machines/{name}/pause", response=Outcome, summary="Pause or drain a machine")
 @write
-def pause_machine(request: Call, name: str, order: PauseOrder) -> Answer:
+def pause_machine(request: ApiRequest, name: str, order: PauseOrder) -> Answer:
     """It gets no more work. Needs an operator with the scope `settings`."""
     machine = machine_to_change(request, name)
 
@@ -91,7 +96,7 @@ def pause_machine(request: Call, name: str, order: PauseOrder) -> Answer:
 
 @router.post("machines/{name}/resume", response=Outcome, summary="Resume a machine")
 @write
-def resume_machine(request: Call, name: str, order: Tried | None = None) -> Answer:
+def resume_machine(request: ApiRequest, name: str, order: Tried | None = None) -> Answer:
     """It gets work again. Needs an operator with the scope `settings`."""
     machine = machine_to_change(request, name)
 
@@ -104,10 +109,10 @@ def resume_machine(request: Call, name: str, order: Tried | None = None) -> Answ
 
 @router.put("machines/{name}/windows", response=Outcome, summary="Set the windows of a machine")
 @write
-def set_windows(request: Call, name: str, order: WindowsOrder) -> Answer:
+def set_windows(request: ApiRequest, name: str, order: WindowsOrder) -> Answer:
     """When it takes work by itself. Needs an operator with the scope `settings`."""
     machine = machine_to_change(request, name)
-    tracking.check_has_runner(machine)
+    naming.check_has_runner(machine)
     who = user_of(request)
     return done(
         request, order, "machine.windows", name, lambda: rules.set_windows(machine, order.windows, order.zone, who)
@@ -116,17 +121,17 @@ def set_windows(request: Call, name: str, order: WindowsOrder) -> Answer:
 
 @router.put("machines/{name}/shares", response=Outcome, summary="Set the shares of a machine's time")
 @write
-def set_shares(request: Call, name: str, order: SharesOrder) -> Answer:
+def set_shares(request: ApiRequest, name: str, order: SharesOrder) -> Answer:
     """How much of it each kind of work gets. Needs an operator with the scope `settings`."""
     machine = machine_to_change(request, name)
-    tracking.check_has_runner(machine)
+    naming.check_has_runner(machine)
     who = user_of(request)
     return done(request, order, "machine.shares", name, lambda: rules.set_shares(machine, order.shares, who))
 
 
 @router.post("projects/{slug}/untrack", response=Outcome, summary="Track a project no more")
 @write
-def untrack(request: Call, slug: str, order: Tried | None = None) -> Answer:
+def untrack(request: ApiRequest, slug: str, order: Tried | None = None) -> Answer:
     """Its waiting runs are cancelled; what was measured stays. Needs the scope `settings` and the role owner."""
     project = project_to_change(request, slug, Role.OWNER)
     if project.untracked_at:
@@ -140,7 +145,7 @@ def untrack(request: Call, slug: str, order: Tried | None = None) -> Answer:
 
 @router.post("projects/{slug}/hook/rotate", response=Outcome, summary="Replace the secret of a webhook")
 @write
-def rotate_secret(request: Call, slug: str, order: RotateOrder) -> Answer:
+def rotate_secret(request: ApiRequest, slug: str, order: RotateOrder) -> Answer:
     """The answer has the new secret. Needs the scope `settings` and the role maintainer.
 
     With an Idempotency-Key it is refused: answers are kept with their keys, and a secret is not kept in the clear.
@@ -160,7 +165,7 @@ def rotate_secret(request: Call, slug: str, order: RotateOrder) -> Answer:
 
 @router.get("projects/{slug}/deliveries", response=Page[DeliveryDocument], summary="List calls of a webhook")
 def list_deliveries(
-    request: Call,
+    request: ApiRequest,
     slug: str,
     paging: Query[Paging],
     status: Annotated[str, Field(pattern="^(received|processed|ignored|)$", description="only these")] = "",
@@ -174,7 +179,7 @@ def list_deliveries(
 
 @router.post("projects/{slug}/deliveries/replay", response=Outcome, summary="Replay calls of a webhook")
 @write
-def replay_deliveries(request: Call, slug: str, order: ReplayOrder) -> Answer:
+def replay_deliveries(request: ApiRequest, slug: str, order: ReplayOrder) -> Answer:
     """Each is taken as if it had just arrived. Needs the scope `settings` and the role maintainer."""
     project = project_to_change(request, slug, Role.MAINTAINER)
 
@@ -187,7 +192,7 @@ def replay_deliveries(request: Call, slug: str, order: ReplayOrder) -> Answer:
 
 @router.post("projects/{slug}/deliveries/purge", response=Outcome, summary="Delete calls of a webhook")
 @write
-def purge_deliveries(request: Call, slug: str, order: PurgeOrder) -> Answer:
+def purge_deliveries(request: ApiRequest, slug: str, order: PurgeOrder) -> Answer:
     """Those that wait for a look stay. Needs the scope `settings` and the role maintainer."""
     project = project_to_change(request, slug, Role.MAINTAINER)
 
@@ -198,7 +203,7 @@ def purge_deliveries(request: Call, slug: str, order: PurgeOrder) -> Answer:
 
 
 @router.get("projects/{slug}/policies", response=list[PolicyDocument], summary="List planning policies")
-def list_policies(request: Call, slug: str) -> list[PolicyDocument]:
+def list_policies(request: ApiRequest, slug: str) -> list[PolicyDocument]:
     """Which commits of which branches are measured by themselves; without any, all are. Needs the role maintainer."""
     project = project_or_404(request, slug)
     require(request, Role.MAINTAINER, project, Scope.READ)
@@ -208,7 +213,7 @@ def list_policies(request: Call, slug: str) -> list[PolicyDocument]:
 
 @router.put("projects/{slug}/policies", response=Outcome, summary="Set a planning policy")
 @write
-def save_policy(request: Call, slug: str, order: PolicyOrder) -> Answer:
+def save_policy(request: ApiRequest, slug: str, order: PolicyOrder) -> Answer:
     """Make or replace the policy of a pattern of branches. Needs the scope `settings` and the role maintainer."""
     project = project_to_change(request, slug, Role.MAINTAINER)
     target = f"policy of {order.branches or 'all other branches'}"
@@ -217,7 +222,7 @@ def save_policy(request: Call, slug: str, order: PolicyOrder) -> Answer:
 
 @router.delete("projects/{slug}/policies", response=Outcome, summary="Remove a planning policy")
 @write
-def remove_policy(request: Call, slug: str, order: PolicyRemoval) -> Answer:
+def remove_policy(request: ApiRequest, slug: str, order: PolicyRemoval) -> Answer:
     """Let the other policies, or none, decide. Needs the scope `settings` and the role maintainer."""
     project = project_to_change(request, slug, Role.MAINTAINER)
     target = f"policy of {order.branches or 'all other branches'}"

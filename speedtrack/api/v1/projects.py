@@ -23,7 +23,7 @@ from speedtrack.api.v1.documents.projects import (
     projects_of,
 )
 from speedtrack.api.v1.revisions import branch_given, commit_named, position_given
-from speedtrack.api.v1.serving.callers import Call, project_or_404
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
@@ -37,7 +37,7 @@ router = Router(tags=["Projects"])
 
 
 @router.get("", response=Installation, summary="What answers here, and to whom")
-def installation(request: Call) -> Installation:
+def installation(request: ApiRequest) -> Installation:
     """Which release answers, and whose token it was called with: programs check their settings by it."""
     user = request.auth.user
     return Installation(
@@ -52,7 +52,7 @@ def installation(request: Call) -> Installation:
 
 
 @router.get("projects", response=Page[ProjectDocument], summary="List projects")
-def list_projects(request: Call, paging: Query[Paging], tracked: bool | None = None) -> Page[ProjectDocument]:
+def list_projects(request: ApiRequest, paging: Query[Paging], tracked: bool | None = None) -> Page[ProjectDocument]:
     """The projects that you may see, by their slugs."""
     rows = access.visible(request.auth)
     if tracked is not None:
@@ -62,7 +62,7 @@ def list_projects(request: Call, paging: Query[Paging], tracked: bool | None = N
 
 @router.post("projects", response={200: Outcome, 201: ProjectDocument}, summary="Track a repository")
 @write
-def track(request: Call, order: TrackOrder) -> Answer:
+def track(request: ApiRequest, order: TrackOrder) -> Answer:
     """Its history is fetched afterwards, then its newest commits are measured. Needs an operator of the installation
     and the scope `settings`: what a repository holds is built and run on the machines.
 
@@ -83,12 +83,12 @@ def track(request: Call, order: TrackOrder) -> Answer:
 
 
 @router.get("projects/{slug}", response=ProjectDocument, summary="Read a project")
-def read_project(request: Call, slug: str) -> ProjectDocument:
+def read_project(request: ApiRequest, slug: str) -> ProjectDocument:
     return ProjectDocument.of(project_or_404(request, slug))
 
 
 @router.get("projects/{slug}/branches", response=Page[BranchDocument], summary="List branches")
-def list_branches(request: Call, slug: str, paging: Query[Paging]) -> Page[BranchDocument]:
+def list_branches(request: ApiRequest, slug: str, paging: Query[Paging]) -> Page[BranchDocument]:
     """The branches whose history is tracked, also deleted ones, by name."""
     project = project_or_404(request, slug)
     rows = project.branches.select_related("head")
@@ -97,7 +97,7 @@ def list_branches(request: Call, slug: str, paging: Query[Paging]) -> Page[Branc
 
 @router.get("projects/{slug}/commits", response=Page[CommitDocument], summary="List commits of a branch")
 def list_commits(
-    request: Call,
+    request: ApiRequest,
     slug: str,
     paging: Query[Paging],
     branch: Annotated[str | None, Field(max_length=250, description="null: the default branch")] = None,
@@ -131,7 +131,7 @@ def within_dates(rows: QuerySet[Position], since: datetime | None, before: datet
 
 
 @router.get("projects/{slug}/commits/{path:revision}", response=CommitDocument, summary="Read a commit")
-def read_commit(request: Call, slug: str, revision: str) -> CommitDocument:
+def read_commit(request: ApiRequest, slug: str, revision: str) -> CommitDocument:
     """A commit by its id (6 digits or more), a tag or a branch; its position is that on the default branch."""
     project = project_or_404(request, slug)
     commit = commit_named(project, revision)
@@ -141,7 +141,7 @@ def read_commit(request: Call, slug: str, revision: str) -> CommitDocument:
 
 @router.get("projects/{slug}/tags", response=Page[TagDocument], summary="List tags and releases")
 def list_tags(
-    request: Call,
+    request: ApiRequest,
     slug: str,
     paging: Query[Paging],
     releases: Annotated[bool, Field(description="only those whose name is a version")] = False,
@@ -155,7 +155,7 @@ def list_tags(
 
 @router.get("projects/{slug}/pulls", response=Page[PullDocument], summary="List pull requests")
 def list_pulls(
-    request: Call,
+    request: ApiRequest,
     slug: str,
     paging: Query[Paging],
     state: Annotated[str | None, Field(pattern="^(open|closed|merged)$")] = None,

@@ -12,7 +12,7 @@ from pydantic import Field
 from speedtrack.accounts import audit
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.api.v1.documents.common import Document
-from speedtrack.api.v1.serving.callers import Call, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
 from speedtrack.api.v1.serving.refusals import Invalid, NoneTaken
 from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
 from speedtrack.outside import document, taking
@@ -60,7 +60,7 @@ class ResultsReport(Document):
     openapi_extra=BODY,
 )
 def send_results(
-    request: Call,
+    request: ApiRequest,
     slug: str,
     all_or_nothing: Annotated[bool, Field(description="if one result is refused, take none")] = False,
     idempotency_key: str | None = Header(None, alias=HEADER, description=MEANING),  # type: ignore[type-arg]
@@ -88,7 +88,7 @@ def send_results(
         raise Invalid(e.detail, field=e.pointer.removeprefix("/")) from e
 
 
-def report_of(request: Call, prepared: taking.Prepared, all_or_nothing: bool) -> ResultsReport:
+def report_of(request: ApiRequest, prepared: taking.Prepared, all_or_nothing: bool) -> ResultsReport:
     """Store the valid results. Return the report. Raises NoneTaken."""
     report = taking.store(prepared, all_or_nothing)
     if report.refused and not report.taken and not report.unchanged:

@@ -26,11 +26,11 @@ from speedtrack.api.v1.documents.runs import (
     runs_of,
 )
 from speedtrack.api.v1.revisions import commit_given
-from speedtrack.api.v1.serving.callers import Call, project_or_404, require
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require
 from speedtrack.api.v1.serving.paging import LARGEST_KEY, Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import ACCEPTED, CREATED, OK, Answer, write
-from speedtrack.runs import logs, tracking
+from speedtrack.runs import byhand, logs
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
 from speedtrack.runs.outlook import outlook
@@ -58,20 +58,20 @@ class RunFilters(Schema):
         return rows.filter(**{column: value for column, value in own.items() if value is not None})
 
 
-def known_runs(request: Call) -> QuerySet[Run]:
+def known_runs(request: ApiRequest) -> QuerySet[Run]:
     rows: QuerySet[Run] = Run.objects.filter(project__in=access.visible(request.auth))
     return rows.select_related("project", "commit", "base", "machine").defer("machine__facts")
 
 
 @router.get("runs", response=Page[RunDocument], summary="List runs of all projects")
-def list_all_runs(request: Call, paging: Query[Paging], filters: Query[RunFilters]) -> Page[RunDocument]:
+def list_all_runs(request: ApiRequest, paging: Query[Paging], filters: Query[RunFilters]) -> Page[RunDocument]:
     """The newest first."""
     return page_of(request, filters.of(known_runs(request)), paging, runs_of)
 
 
 @router.get("projects/{slug}/runs", response=Page[RunDocument], summary="List runs of a project")
 def list_runs(
-    request: Call,
+    request: ApiRequest,
     slug: str,
     paging: Query[Paging],
     filters: Query[RunFilters],
@@ -86,12 +86,12 @@ def list_runs(
 
 
 @router.get("runs/{run_id}", response=RunDetails, summary="Read a run")
-def read_run(request: Call, run_id: Path[Id]) -> RunDetails:
+def read_run(request: ApiRequest, run_id: Path[Id]) -> RunDetails:
     """A run with its events, attempts, and builds with the sizes of what they made."""
     return RunDetails.of(run_or_404(request, run_id))
 
 
-def run_or_404(request: Call, run_id: int) -> Run:
+def run_or_404(request: ApiRequest, run_id: int) -> Run:
     found = known_runs(request).select_related("benchmark_set").filter(pk=run_id).first()
     if found is None:
         raise Http404(f"There is no run {run_id}, or its project is private.")
@@ -106,7 +106,7 @@ class LogQuery(Schema):
 
 
 @router.get("runs/{run_id}/log", response=LogDocument, summary="Read the log of a run")
-def read_log(request: Call, run_id: Path[Id], query: Query[LogQuery]) -> LogDocument:
+def read_log(request: ApiRequest, run_id: Path[Id], query: Query[LogQuery]) -> LogDocument:
     """Lines are numbered over all attempts. A log only grows: ask again from its end on while the run lasts."""
     run = run_or_404(request, run_id)
     index = logs.index_of(run.pk)
@@ -122,7 +122,7 @@ def read_log(request: Call, run_id: Path[Id], query: Query[LogQuery]) -> LogDocu
 
 
 @router.get("queue", response=Queue, summary="Read the queue")
-def read_queue(request: Call) -> Queue:
+def read_queue(request: ApiRequest) -> Queue:
     """What each machine in service does now, and what waits for it."""
     machines = list(Machine.objects.filter(retired_at=None).defer("facts").order_by("name"))
     waiting = Run.objects.filter(status=Status.QUEUED).values_list("machine").annotate(count=Count("pk"))
@@ -148,7 +148,7 @@ def queued(
 
 @router.post("projects/{slug}/runs", response={200: Outcome, 201: QueuedRuns, 202: QueuedRuns}, summary="Queue runs")
 @write
-def queue_runs(request: Call, slug: str, order: RunsOrder) -> Answer:
+def queue_runs(request: ApiRequest, slug: str, order: RunsOrder) -> Answer:
     """Queue runs of commits, a range, a branch's head, releases or a pull request. Needs scope `runs`, role maintainer.
 
     What the server has not fetched yet is refused: push it to a tracked branch first, or ask for a paired comparison,
@@ -170,7 +170,7 @@ def queue_runs(request: Call, slug: str, order: RunsOrder) -> Answer:
     return CREATED, found
 
 
-def act(request: Call, run_id: int, what: str, verb: Callable[[int], str], order: Tried | None) -> Answer:
+def act(request: ApiRequest, run_id: int, what: str, verb: Callable[[int], str], order: Tried | None) -> Answer:
     found = run_or_404(request, run_id)
     require(request, Role.MAINTAINER, found.project, Scope.RUNS)
     before = found.status
@@ -187,20 +187,20 @@ def act(request: Call, run_id: int, what: str, verb: Callable[[int], str], order
 
 @router.post("runs/{run_id}/cancel", response=RunAction, summary="Cancel a run")
 @write
-def cancel_run(request: Call, run_id: Path[Id], order: Tried | None = None) -> Answer:
+def cancel_run(request: ApiRequest, run_id: Path[Id], order: Tried | None = None) -> Answer:
     """A run under way ends as soon as its runner hears of it. Needs the scope `runs` and the role maintainer."""
-    return act(request, run_id, "cancel", tracking.cancel_run, order)
+    return act(request, run_id, "cancel", byhand.cancel_run, order)
 
 
 @router.post("runs/{run_id}/retry", response=RunAction, summary="Retry a run")
 @write
-def retry_run(request: Call, run_id: Path[Id], order: Tried | None = None) -> Answer:
+def retry_run(request: ApiRequest, run_id: Path[Id], order: Tried | None = None) -> Answer:
     """Queue a failed or cancelled run again. Needs the scope `runs` and the role maintainer."""
-    return act(request, run_id, "retry", tracking.retry_run, order)
+    return act(request, run_id, "retry", byhand.retry_run, order)
 
 
 @router.post("runs/{run_id}/raise", response=RunAction, summary="Let a run be the next")
 @write
-def raise_run(request: Call, run_id: Path[Id], order: Tried | None = None) -> Answer:
+def raise_run(request: ApiRequest, run_id: Path[Id], order: Tried | None = None) -> Answer:
     """A waiting run becomes the next of its machine. Needs the scope `runs` and the role maintainer."""
-    return act(request, run_id, "raise", tracking.raise_run, order)
+    return act(request, run_id, "raise", byhand.raise_run, order)

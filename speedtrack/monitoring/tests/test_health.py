@@ -15,7 +15,7 @@ from speedtrack.celery import app
 from speedtrack.monitoring import health
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating, age_s
 from speedtrack.monitoring.models import Heartbeat
-from speedtrack.monitoring.remembered import Busy, Remembered
+from speedtrack.monitoring.remembered import Remembered, StillComputing
 from speedtrack.tests.clusters import databases
 
 TOKEN = "t" * 40
@@ -168,7 +168,7 @@ def test_many_who_ask_cost_as_little_as_one() -> None:
 def test_who_asks_while_another_hangs_gets_the_former_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("speedtrack.monitoring.remembered.LONGEST_WAIT_S", 0.01)
     remembered = Remembered(lambda: 1, for_s=0)
-    with remembered.lock, pytest.raises(Busy):
+    with remembered.lock, pytest.raises(StillComputing):
         remembered.get()
     assert remembered.get() == 1
     remembered.find = lambda: 2

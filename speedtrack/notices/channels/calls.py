@@ -39,7 +39,7 @@ class Gone(PermanentFailure):
 
 
 @dataclass(frozen=True)
-class Call:
+class OutgoingCall:
     """What to send. ``document`` is encoded as JSON, unless ``body`` holds the exact bytes.
 
     Of the answer's body no more than ``most_bytes`` is read.
@@ -99,7 +99,7 @@ def seconds_of(text: str) -> float | None:
     return (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
-def call(what: Call) -> Response:
+def call(what: OutgoingCall) -> Response:
     """Make the call. Raises Refused (addresses.py) if the address is not allowed, ReceiverAway if nothing answers."""
     deadline = time.monotonic() + WHOLE_S
     where = destination(what.url)

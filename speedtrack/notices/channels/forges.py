@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from speedtrack.notices.channels.calls import Call, Response, call, require_success
+from speedtrack.notices.channels.calls import OutgoingCall, Response, call, require_success
 from speedtrack.notices.models import Channel, CommitStatus
 
 MOST_BYTES = 4 * 1024 * 1024  # of an answer: a page of comments may be long
@@ -85,7 +85,7 @@ class Repository:
         base = self.forge.repository.format(place=quote(self.channel.place), id=quote(self.channel.place, safe=""))
         token = {"Authorization": f"{self.forge.scheme} {self.channel.secret.reveal()}"}
         url = self.channel.url.reveal().rstrip("/") + base + path
-        return call(Call(method, url, document, token | dict(self.forge.headers), most_bytes=MOST_BYTES))
+        return call(OutgoingCall(method, url, document, token | dict(self.forge.headers), most_bytes=MOST_BYTES))
 
     def asked(self, method: str, path: str, document: Any = None) -> Any:
         return require_success(self.ask(method, path, document), self.channel.origin).document()

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from speedtrack.alerts.models import AlertEvent
 from speedtrack.notices.channels import document, pulls
-from speedtrack.notices.channels.calls import Call, Gone, Response, call, encoded, require_success
+from speedtrack.notices.channels.calls import Gone, OutgoingCall, Response, call, encoded, require_success
 from speedtrack.notices.channels.document import EventDocument
 from speedtrack.notices.channels.shapes import SHAPES
 from speedtrack.notices.errors import PermanentFailure, ReceiverAway, TemporaryFailure, Unanswered
@@ -72,17 +72,19 @@ def post(channel: Channel, written: EventDocument) -> Response:
         raise
 
 
-def call_of(channel: Channel, written: EventDocument) -> Call:
+def call_of(channel: Channel, written: EventDocument) -> OutgoingCall:
     url, message = channel.url.reveal(), SHAPES[channel.kind](written)
     if channel.kind == Channel.Kind.WEBHOOK:
         body = encoded(message)
-        return Call(
+        return OutgoingCall(
             "POST", url, headers=signed_headers(channel, body, int(time.time()), written["delivery"]), body=body
         )
     if channel.kind == Channel.Kind.MATRIX:
         path = MATRIX_SEND.format(room=quote(channel.place, safe=""), transaction=quote(transaction(written), safe=""))
-        return Call("PUT", url.rstrip("/") + path, message, {"Authorization": f"Bearer {channel.secret.reveal()}"})
-    return Call("POST", url, message)
+        return OutgoingCall(
+            "PUT", url.rstrip("/") + path, message, {"Authorization": f"Bearer {channel.secret.reveal()}"}
+        )
+    return OutgoingCall("POST", url, message)
 
 
 def transaction(written: EventDocument) -> str:

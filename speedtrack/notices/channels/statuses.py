@@ -1,7 +1,7 @@
 """The status of a commit at forges, updated from its first run until it is measured and settled.
 
 A status only moves forward (MOVES): first it is pending, then final, and after that only an alert, or a decision about
-one, changes it. So it does not flap while suspicions come and go.
+one, changes it. So it does not change back and forth while suspicions come and go.
 """
 
 from datetime import timedelta
@@ -36,7 +36,10 @@ MOVES: dict[str, set[str]] = {
 
 
 def unwatched_of(channel: Any, project: Any, created: Any) -> QuerySet[Position]:
-    """Positions of heads in a project that have no status yet, but a run planned since the channel was created."""
+    """Return the positions of a project's newest commits that need a status but have none.
+
+    A commit needs one if a run of it was planned after the channel was created.
+    """
     head = Position.objects.filter(branch=OuterRef("branch"), commit=OuterRef("branch__head")).values("number")
     planned = Run.objects.own().filter(commit=OuterRef("commit"), reason=Reason.PUSH, created__gte=created)
     known = CommitStatus.objects.filter(channel=channel, commit=OuterRef("commit"))
@@ -69,7 +72,10 @@ def update_statuses() -> int:
 
 
 def look_again(event: AlertEvent) -> None:
-    """Have the commits checked again that an event of an alert concerns: its own, and all with a failure status."""
+    """Mark the commits that an event of an alert concerns, so that they are checked again.
+
+    These are the alert's own commit, and all commits with a failure status.
+    """
     channels = Channel.objects.filter(project=event.alert.project, kind__in=Channel.FORGES, paused_at=None)
     CommitStatus.objects.bulk_create(
         [CommitStatus(channel=channel, commit_id=event.alert.commit_id) for channel in channels], ignore_conflicts=True
@@ -124,7 +130,7 @@ def is_unsettled(status: CommitStatus, runs: QuerySet[Run]) -> bool:
 
 
 def places_of(end: str) -> QuerySet[Position, Any]:
-    """The position of one end of a change point's range, for use two subqueries below it."""
+    """Return the position of one end of a change point's range, for use two subqueries below the change point."""
     return Position.objects.filter(branch=OuterRef(OuterRef("branch")), commit=OuterRef(OuterRef(end))).values("number")
 
 

@@ -11,7 +11,7 @@ CHATTED = frozenset({"raised", "narrowed", "moved", "decided", "fixed"})
 
 
 def queue_messages(event: AlertEvent) -> None:
-    """Put one message per channel that gets the event into the outbox. The past is not reported."""
+    """Put a message into the outbox for each channel that gets the event. Events of the past are not sent."""
     statuses.look_again(event)
     if event.past:
         return

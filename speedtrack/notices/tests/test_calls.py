@@ -12,7 +12,7 @@ import pytest
 
 from speedtrack.notices.channels import addresses, calls
 from speedtrack.notices.channels.addresses import Refused, allowed_addresses, destination
-from speedtrack.notices.channels.calls import Call, Response, call, require_success
+from speedtrack.notices.channels.calls import OutgoingCall, Response, call, require_success
 from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.tests.receivers import Receiver, serving
 
@@ -143,12 +143,12 @@ def test_a_name_with_one_inner_address_among_public_ones_is_refused() -> None:
 
 def test_a_name_that_nobody_knows_is_tried_again_later() -> None:
     with pytest.raises(TemporaryFailure, match=r"nobody\.invalid is not resolved"):
-        call(Call("GET", "https://nobody.invalid/"))
+        call(OutgoingCall("GET", "https://nobody.invalid/"))
 
 
 def test_the_call_carries_what_it_was_given(settings: Any) -> None:
     with serving(Receiver(lambda request: (201, {"X-Thing": "1"}, b'{"id": 7}')), settings) as receiver:
-        answer = call(Call("POST", f"{receiver.url}/a?b=c", {"text": "π"}, {"Authorization": "Bearer t"}))
+        answer = call(OutgoingCall("POST", f"{receiver.url}/a?b=c", {"text": "π"}, {"Authorization": "Bearer t"}))
     request = receiver.requests[0]
     assert (request.method, request.path, request.body) == ("POST", "/a?b=c", '{"text":"π"}'.encode())
     assert request.headers["authorization"] == "Bearer t"
@@ -160,7 +160,7 @@ def test_a_redirect_is_not_followed(settings: Any) -> None:
     target = Receiver()
     with serving(target, settings), serving(Receiver(), settings) as receiver:
         receiver.answer = lambda request: (302, {"Location": target.url}, b"")
-        answer = call(Call("POST", receiver.url, {}))
+        answer = call(OutgoingCall("POST", receiver.url, {}))
         with pytest.raises(PermanentFailure, match="302: a redirect is not followed"):
             require_success(answer, "it")
     assert not target.requests
@@ -170,7 +170,7 @@ def test_a_proxy_of_the_environment_is_not_used(settings: Any, monkeypatch: pyte
     with serving(Receiver(), settings) as proxy, serving(Receiver(), settings) as receiver:
         for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url)
-        call(Call("GET", receiver.url))
+        call(OutgoingCall("GET", receiver.url))
     assert receiver.requests and not proxy.requests
 
 
@@ -185,7 +185,7 @@ def test_the_connection_goes_to_the_checked_address_whatever_the_name_says_by_th
 
 def test_of_a_long_answer_only_the_beginning_is_read(settings: Any) -> None:
     with serving(Receiver(lambda request: (200, {}, b"x" * 2_000_000)), settings) as receiver:
-        assert len(call(Call("GET", receiver.url)).body) == calls.MOST_BYTES
+        assert len(call(OutgoingCall("GET", receiver.url)).body) == calls.MOST_BYTES
 
 
 @contextmanager
@@ -223,7 +223,7 @@ def test_a_server_that_drips_is_given_up_at_the_deadline(settings: Any, monkeypa
 
     with raw(settings, drip) as url:
         with pytest.raises(TemporaryFailure, match="did not answer within"):
-            call(Call("GET", url))
+            call(OutgoingCall("GET", url))
         over.set()
 
 
@@ -234,7 +234,7 @@ def test_what_is_no_http_or_breaks_off_is_tried_again_later(settings: Any, spoke
         client.sendall(spoken)
 
     with raw(settings, speak) as url, pytest.raises(TemporaryFailure, match="cannot be reached"):
-        call(Call("GET", url))
+        call(OutgoingCall("GET", url))
 
 
 def test_nobody_listening_is_tried_again_later(settings: Any) -> None:
@@ -242,7 +242,7 @@ def test_nobody_listening_is_tried_again_later(settings: Any) -> None:
         port = listener.getsockname()[1]
     settings.CHANNEL_NETWORKS, settings.CHANNEL_PORTS = [ip_network("127.0.0.1/32")], frozenset({port})
     with pytest.raises(TemporaryFailure, match="cannot be reached"):
-        call(Call("GET", f"http://127.0.0.1:{port}/"))
+        call(OutgoingCall("GET", f"http://127.0.0.1:{port}/"))
 
 
 def test_a_certificate_of_nobody_is_not_trusted(settings: Any, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_certificate_of_nobody_is_not_trusted(settings: Any, tmp_path: Path) -
             context.wrap_socket(client, server_side=True)
 
     with raw(settings, speak) as url, pytest.raises(TemporaryFailure, match="certificate verify failed"):
-        call(Call("GET", url.replace("http:", "https:")))
+        call(OutgoingCall("GET", url.replace("http:", "https:")))
 
 
 @pytest.mark.parametrize(

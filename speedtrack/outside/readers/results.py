@@ -30,7 +30,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Origin:
+class FileOrigin:
     """What a file states about all or some of its results: the commit, the machine and the time."""
 
     commit: str = ""
@@ -40,7 +40,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Summary:
+class FileSummary:
     """A result for which the file has no repeats."""
 
     value: float
@@ -50,7 +50,9 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class FileBenchmark:
+    """A benchmark as the file names it."""
+
     name: str
     parameters: Mapping[str, Word] = field(default_factory=dict)
 
@@ -74,14 +76,14 @@ class Reading:
 
     def add(
         self,
-        benchmark: Benchmark,
+        benchmark: FileBenchmark,
         measure: Measure,
-        numbers: "Iterable[float] | Summary",
-        origin: Origin,
+        numbers: "Iterable[float] | FileSummary",
+        origin: FileOrigin,
         place: str,
     ) -> None:
         """Add one result. It is left out if its direction is not known, or a value is zero: changes are ratios."""
-        summary = numbers if isinstance(numbers, Summary) else condensed_samples(list(numbers))
+        summary = numbers if isinstance(numbers, FileSummary) else condensed_samples(list(numbers))
         better = measure.better or self.direction(measure.metric)
         if len(measure.unit) > LONGEST_UNIT or len(measure.metric) > LONGEST_METRIC:
             self.skip(place, f"{measure.unit[:60]!r} is too long for a unit ({LONGEST_UNIT} characters)")
@@ -106,7 +108,12 @@ class Reading:
         return Measure(metric, unit, self.direction(metric))
 
     def result(
-        self, benchmark: Benchmark, measure: Measure, better: Better, numbers: "Summary | list[float]", origin: Origin
+        self,
+        benchmark: FileBenchmark,
+        measure: Measure,
+        better: Better,
+        numbers: "FileSummary | list[float]",
+        origin: FileOrigin,
     ) -> OutsideResult:
         found = OutsideResult(
             benchmark=benchmark.name,
@@ -119,7 +126,7 @@ class Reading:
             environment={**origin.environment, **self.options.environment},
             measured_at=None if self.options.measured_at else origin.measured_at,
         )
-        if isinstance(numbers, Summary):
+        if isinstance(numbers, FileSummary):
             return with_summary(found, numbers, measure.factor)
         return replace(found, samples=tuple(scaled(sample, measure.factor) for sample in numbers))
 
@@ -145,16 +152,16 @@ def stated_directions(words: Iterable[str]) -> dict[str, Better]:
     return stated
 
 
-def values_of(numbers: Summary | list[float]) -> list[float]:
-    return [numbers.value] if isinstance(numbers, Summary) else numbers
+def values_of(numbers: FileSummary | list[float]) -> list[float]:
+    return [numbers.value] if isinstance(numbers, FileSummary) else numbers
 
 
-def condensed_samples(samples: list[float]) -> Summary | list[float]:
+def condensed_samples(samples: list[float]) -> FileSummary | list[float]:
     """The repeats; or their median with its interval, if they are more than one result may have."""
     if len(samples) <= MOST_SAMPLES:
         return samples
     estimate = summarize(samples)
-    return Summary(estimate.value, estimate.low, estimate.high, estimate.n)
+    return FileSummary(estimate.value, estimate.low, estimate.high, estimate.n)
 
 
 def scaled(value: float, factor: Decimal) -> float:
@@ -162,7 +169,7 @@ def scaled(value: float, factor: Decimal) -> float:
     return value if factor == 1 else float(Decimal(repr(value)) * factor)
 
 
-def with_summary(result: OutsideResult, summary: Summary, factor: Decimal) -> OutsideResult:
+def with_summary(result: OutsideResult, summary: FileSummary, factor: Decimal) -> OutsideResult:
     """The result with a summary; the interval only if it is valid: around the value, and with positive ends."""
     n = min(summary.n, LARGEST_COUNT) if summary.n else None
     found = replace(result, value=scaled(summary.value, factor), n=n)

@@ -12,7 +12,7 @@ from speedtrack.outside import commits
 from speedtrack.outside.document import MOST_RESULTS
 from speedtrack.outside.tests.conftest import row, send
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import enrolment, machines, tracking
+from speedtrack.runs import byhand, enrolment, machines, registering, tracking
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Attempt, Environment, Import, Machine, Measurement, Origin, Reason, Run, Series
 from speedtrack.tests import builders
@@ -64,7 +64,7 @@ def test_projects_of_one_history_each_store_an_equal_result(
 
 def test_each_result_is_refused_by_itself_or_with_all(project: Project, shas: list[str]) -> None:
     builders.machine("m1")
-    tracking.register_outside("old")
+    registering.register_outside("old")
     machines.retire(Machine.objects.get(name="old"))
     late = (timezone.now() + timedelta(days=2)).isoformat()
     wrong = {
@@ -117,10 +117,10 @@ def test_an_outside_machine_gets_no_work(project: Project, shas: list[str]) -> N
     assert not Run.objects.exclude(reason=Reason.IMPORT).filter(machine=machine).exists()
     floors.plan_idle_work()
     for refused in (
-        lambda: tracking.choose(project.slug, "main", [], "ci"),
-        lambda: tracking.renew_token("ci"),
-        lambda: tracking.set_canary("ci", project.slug, None, []),
-        lambda: tracking.register("ci"),
+        lambda: byhand.choose(project.slug, "main", [], "ci"),
+        lambda: machines.renew_token("ci"),
+        lambda: machines.set_canary("ci", project.slug, None, []),
+        lambda: registering.register("ci"),
         lambda: enrolment.make_code("ci"),
     ):
         with pytest.raises(NoSuchThing):

@@ -1,4 +1,4 @@
-"""The body of a call, which may be tens of megabytes: what is asked of all of it is asked block by block."""
+"""The body of a call. It may have tens of megabytes, so it is read block by block."""
 
 import hashlib
 import hmac
@@ -9,7 +9,7 @@ from io import SEEK_END, BytesIO
 from typing import BinaryIO
 
 BLOCK = 1 << 18  # bytes
-FASTEST = 1  # zlib's level: of JSON, a fifth is left
+FASTEST = 1  # level of zlib; it makes JSON five times smaller
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Body:
         return digest.hexdigest()
 
     def hmac_sha256(self, key: bytes, head: bytes = b"") -> bytes:
-        """With ``head`` before the body."""
+        """Return the HMAC of ``head`` followed by the body."""
         mac = hmac.new(key, head, hashlib.sha256)
         for block in self.blocks():
             mac.update(block)

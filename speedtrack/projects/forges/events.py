@@ -101,9 +101,9 @@ def pull_reported(report: PullReport) -> Meaning:
 
 
 def renamed(name: str) -> Meaning:
-    """The meaning of a new name or owner of the repository.
+    """Return the meaning of a new name or owner of the repository.
 
-    Its old address may lead nowhere, which a look will find.
+    The next look finds out whether its old address still works.
     """
     if not name:
         return ignored("the report of a new name lacks the name")

@@ -1,4 +1,4 @@
-"""Calls of anything else that can sign them: a script, a git hook, a forge that follows Standard Webhooks."""
+"""Calls of other senders that sign: a script, a git hook, a forge that follows Standard Webhooks."""
 
 from speedtrack.projects.forges.events import (
     CLOSED,

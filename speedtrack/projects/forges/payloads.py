@@ -23,7 +23,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Payload:
-    """A JSON value about which nothing is certain: what is absent or of another type reads as empty."""
+    """A JSON value of unknown shape. What is absent, or of another type, reads as empty."""
 
     value: Any
 

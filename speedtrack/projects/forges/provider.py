@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from speedtrack.projects.forges.bodies import Body
 from speedtrack.projects.forges.events import Meaning, Reader, ignored
 from speedtrack.projects.forges.payloads import Unreadable, read_payload
-from speedtrack.projects.forges.signing import Call, Scheme
+from speedtrack.projects.forges.signing import HookCall, Scheme
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Provider:
     reports: Mapping[str, Reader] = field(default_factory=dict)
     weak: tuple[str, ...] = ()
 
-    def event_of(self, call: Call) -> str:
+    def event_of(self, call: HookCall) -> str:
         return call.header(self.event_header)[:50]
 
-    def delivery_id_of(self, call: Call) -> str:
+    def delivery_id_of(self, call: HookCall) -> str:
         return next((call.header(name) for name in self.id_headers if call.header(name)), "")[:100]
 
     def meaning(self, event: str, body: Body, content_type: str) -> Meaning:

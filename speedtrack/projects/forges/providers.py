@@ -5,14 +5,14 @@ from speedtrack.projects.forges.generic import GENERIC
 from speedtrack.projects.forges.github import FORGEJO, GITEA, GITHUB
 from speedtrack.projects.forges.gitlab import GITLAB
 from speedtrack.projects.forges.provider import Provider
-from speedtrack.projects.forges.signing import BadSignature, Call, Fault
+from speedtrack.projects.forges.signing import BadSignature, Fault, HookCall
 
 # In the order in which they are tried: forges that also send the headers of another come before that one.
 PROVIDERS = (FORGEJO, GITEA, GITLAB, CLOUD, DATA_CENTER, GITHUB, GENERIC)
 BY_NAME = {provider.name: provider for provider in PROVIDERS}
 
 
-def provider_of(call: Call) -> Provider:
+def provider_of(call: HookCall) -> Provider:
     """The forge that a call is from, by headers that are not signed. Raises BadSignature if it is from none."""
     for provider in PROVIDERS:
         if any(mark in call.headers for mark in provider.marks):

@@ -34,7 +34,7 @@ class BadSignature(Exception):
 
 
 @dataclass(frozen=True)
-class Call:
+class HookCall:
     """One call as it arrived. ``headers`` are found whatever their case; ``now``: seconds since 1970."""
 
     headers: Mapping[str, str]
@@ -53,7 +53,7 @@ class Scheme:
     """
 
     header: str
-    is_right: Callable[[Call, str], bool]
+    is_right: Callable[[HookCall, str], bool]
     timed: str = ""
 
 
@@ -64,7 +64,7 @@ def equal(given: str, expected: str) -> bool:
 def hex_digest(header: str, prefix: str = "") -> Scheme:
     """The scheme HMAC-SHA256 of the body, in hex."""
 
-    def is_right(call: Call, secret: str) -> bool:
+    def is_right(call: HookCall, secret: str) -> bool:
         expected = call.body.hmac_sha256(secret.encode()).hex()
         return equal(call.header(header), prefix + expected)
 
@@ -86,7 +86,7 @@ def key_of(secret: str) -> bytes:
     return secret.encode()
 
 
-def is_right_standard(call: Call, secret: str) -> bool:
+def is_right_standard(call: HookCall, secret: str) -> bool:
     head = f"{call.header('webhook-id')}.{call.header('webhook-timestamp')}."
     mac = call.body.hmac_sha256(key_of(secret), head.encode(errors="replace"))
     expected = f"v1,{base64.b64encode(mac).decode()}"
@@ -96,7 +96,7 @@ def is_right_standard(call: Call, secret: str) -> bool:
 STANDARD = Scheme("webhook-signature", is_right_standard, timed="webhook-timestamp")
 
 
-def check_time(call: Call, header: str) -> None:
+def check_time(call: HookCall, header: str) -> None:
     """Raise BadSignature if the call was signed too long ago or in the future.
 
     Somebody may have recorded it, or a clock is wrong.
@@ -109,7 +109,7 @@ def check_time(call: Call, header: str) -> None:
         )
 
 
-def matching_secret(call: Call, schemes: Sequence[Scheme], secrets: Sequence[str], weak: Sequence[str] = ()) -> int:
+def matching_secret(call: HookCall, schemes: Sequence[Scheme], secrets: Sequence[str], weak: Sequence[str] = ()) -> int:
     """The index of the secret that the call is signed with. Raises BadSignature if there is none.
 
     The first scheme whose header is present decides. ``weak``: headers of signatures that are not accepted.

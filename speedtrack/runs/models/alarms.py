@@ -1,4 +1,4 @@
-"""Alarms: what keeps commits from being measured although nothing has failed."""
+"""Alarms: nothing has failed, and still commits are not measured."""
 
 from typing import ClassVar
 

@@ -84,8 +84,8 @@ class RunQuerySet(models.QuerySet["Run"]):
     def given_up(self) -> "RunQuerySet":
         """Failed runs that no machine finished and whose pause is over.
 
-        Left out are runs of untracked projects and retired machines, and runs of commits that left their branches,
-        unless a person asked for the run or, for unreachable commits, the project keeps them.
+        Left out are runs of untracked projects and of retired machines, and runs of commits that left their branches.
+        The last kind stays if a person asked for the run, or if the project keeps unreachable commits.
         """
         on_a_branch = Exists(Position.objects.filter(commit=OuterRef("commit")))
         has_a_tag = Exists(Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("commit__sha")))
@@ -230,7 +230,7 @@ class Run(models.Model):
 
     @property
     def paired(self) -> bool:
-        """Does it measure two sides, for whatever reason?"""
+        """Return whether it measures two sides, for whatever reason."""
         return self.base_id is not None
 
     @property

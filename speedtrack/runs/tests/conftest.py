@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from speedtrack.runs import tracking
+from speedtrack.runs import machines
 from speedtrack.runs.models import Canary, Machine
 from speedtrack.runs.tests.canaries import LEVEL, let_pass, measure_canary
 from speedtrack.runs.tracking import Tracked
@@ -53,7 +53,7 @@ def canary_auto(settings: Any) -> None:
 @pytest.fixture
 def watched(canary_auto: None, tracked: Tracked, machine: Machine) -> Canary:
     """Machine m1 with three commits to measure, and a canary whose level is known."""
-    tracking.set_canary("m1", tracked.project.slug, None, [])
+    machines.set_canary("m1", tracked.project.slug, None, [])
     for place in range(FEWEST):
         measure_canary(machine, LEVEL + place % 3)
         let_pass(hours=3)

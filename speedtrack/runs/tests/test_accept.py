@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from speedtrack.benchmarks.digests import json_digest
-from speedtrack.runs import queue, results
+from speedtrack.runs import fence, queue, results
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import (
     Build,
@@ -152,7 +152,7 @@ def test_a_benchmark_that_the_run_does_not_measure_is_refused(run: Run, wrong: d
 def test_a_commit_that_is_no_side_of_the_run_is_refused(run: Run) -> None:
     other = Run.objects.get(rank=0).commit
     for side, commit in (("head", other), ("base", run.commit)):
-        with pytest.raises(queue.LeaseLost, match=f"no side {side}"):
+        with pytest.raises(fence.LeaseLost, match=f"no side {side}"):
             results.accept_result(run.machine, run.pk, builders.result(run, "get-p1", commit, [1.0] * 5, side=side))
     assert counts() == [0] * 5
 
@@ -197,5 +197,5 @@ def test_a_build_is_stored_once_per_side(run: Run) -> None:
 
 
 def test_a_build_of_another_commit_is_refused(run: Run) -> None:
-    with pytest.raises(queue.LeaseLost, match="no side head"):
+    with pytest.raises(fence.LeaseLost, match="no side head"):
         builders.send_build(run, run.commit, sha="1" * 40)

@@ -11,7 +11,7 @@ from django.db.models import F
 from speedtrack.alerts import lines
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Commit
-from speedtrack.runs import canary, jobs, machines, queue, tracking
+from speedtrack.runs import canary, jobs, machines, naming, queue
 from speedtrack.runs.canary import FrozenCommit
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import (
@@ -98,7 +98,7 @@ def test_a_canary_follows_the_end_of_long_work_and_no_idle_time(watched: Canary,
 
 
 def test_a_level_is_learned_more_often(tracked: Tracked, machine: Machine) -> None:
-    tracking.set_canary("m1", tracked.project.slug, None, [])
+    machines.set_canary("m1", tracked.project.slug, None, [])
     measure_canary(machine, LEVEL)
     let_pass(minutes=14)
     measure_work(machine)
@@ -163,7 +163,7 @@ def test_another_canary_takes_the_place_of_the_first(watched: Canary, machine: M
     quarantine_machine(machine)
     first = Commit.objects.order_by("pk").first()
     assert first
-    new = tracking.set_canary("m1", tracked.project.slug, first.sha, ["set-p1"])
+    new = machines.set_canary("m1", tracked.project.slug, first.sha, ["set-p1"])
     assert (new.commit, new.benchmark_set.names) == (first, ["set-p1"])
     watched.refresh_from_db()
     assert watched.retired_at
@@ -188,7 +188,7 @@ def test_a_dead_runner_does_not_keep_a_canary_from_being_judged(watched: Canary,
 
 
 def test_a_paused_machine_gets_no_canary(watched: Canary, machine: Machine) -> None:
-    machines.pause(tracking.machine_named("m1"))
+    machines.pause(naming.machine_named("m1"))
     assert queue.claim(machine) is None
     assert not Run.objects.filter(reason=Reason.CANARY, status=Status.QUEUED).exists()
 
@@ -221,7 +221,7 @@ def test_the_database_refuses_what_no_canary_may_be(watched: Canary, machine: Ma
 
 @pytest.mark.django_db(transaction=True)
 def test_claims_and_ticks_at_once_plan_one_canary(tracked: Tracked, machine: Machine) -> None:
-    tracking.set_canary("m1", tracked.project.slug, None, [])
+    machines.set_canary("m1", tracked.project.slug, None, [])
     for _ in range(FEWEST):
         measure_canary(machine, LEVEL)
         let_pass(hours=3)

@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack.runs import machines, planning, queue, tracking
+from speedtrack.runs import machines, naming, planning, queue
 from speedtrack.runs.models import Attempt, Machine, Run, Status
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
@@ -56,10 +56,10 @@ def test_a_run_that_must_wait_is_not_claimed(tracked: Tracked, machine: Machine)
 
 
 def test_a_paused_machine_gets_nothing_until_it_is_resumed(tracked: Tracked, machine: Machine) -> None:
-    machines.pause(tracking.machine_named("m1"))
+    machines.pause(naming.machine_named("m1"))
     assert queue.claim(machine) is None
     assert not Run.objects.exclude(status=Status.QUEUED).exists()
-    machines.resume(tracking.machine_named("m1"))
+    machines.resume(naming.machine_named("m1"))
     assert queue.claim(machine) is not None
 
 
@@ -83,7 +83,7 @@ def test_a_machine_that_claims_while_it_holds_a_run_gets_that_run_again(tracked:
 
 def test_a_paused_machine_that_claims_loses_the_run_it_held(tracked: Tracked, machine: Machine) -> None:
     run = builders.claim(machine)
-    machines.pause(tracking.machine_named("m1"))
+    machines.pause(naming.machine_named("m1"))
     assert queue.claim(machine) is None
     run.refresh_from_db()
     assert run.status == Status.QUEUED

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from speedtrack.runs import planning, queue, results
+from speedtrack.runs import fence, planning, queue, results
 from speedtrack.runs.documents import Failure, Renewal
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Samples, Series, Status
 from speedtrack.runs.tracking import Tracked
@@ -181,7 +181,7 @@ def test_a_failed_run_cannot_be_completed(tracked: Tracked, machine: Machine) ->
     run = builders.claim(machine)
     builders.measure(run)
     queue.fail(machine, run.pk, permanent(run))
-    with pytest.raises(queue.LeaseLost):
+    with pytest.raises(fence.LeaseLost):
         queue.complete(machine, run.pk, run.lease_token)
 
 
@@ -190,7 +190,7 @@ def test_a_complete_run_cannot_fail(tracked: Tracked, machine: Machine) -> None:
     builders.measure(run)
     queue.complete(machine, run.pk, run.lease_token)
     for failure in (transient(run), permanent(run)):
-        with pytest.raises(queue.LeaseLost):
+        with pytest.raises(fence.LeaseLost):
             queue.fail(machine, run.pk, failure)
 
 

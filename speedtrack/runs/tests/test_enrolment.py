@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from speedtrack.runs import enrolment, machines, tokens, tracking
+from speedtrack.runs import enrolment, machines, registering, tokens
 from speedtrack.runs.enrolment import CodeRefused, TooManyCodes
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import EnrolmentCode, Machine, MachineToken, UnknownToken, WrongCode
@@ -52,7 +52,7 @@ def test_a_web_server_with_a_wrong_clock_judges_codes_by_the_databases(
 
 
 def test_a_machine_that_is_enrolled_anew_has_one_token(db: None) -> None:
-    old = tracking.add_machine("m1")
+    old = registering.add_machine("m1")
     enrolment.enrol(enrolment.make_code("m1"), MachineToken.new_text(), HERE)
     with pytest.raises(UnknownToken, match="was revoked"):
         MachineToken.of(old)
@@ -86,7 +86,7 @@ def test_an_odd_name_gets_no_code(db: None, name: str) -> None:
 
 
 def test_a_token_that_exists_is_not_taken_for_a_new_machine(db: None) -> None:
-    theirs = MachineToken.parse(tracking.add_machine("m1"))
+    theirs = MachineToken.parse(registering.add_machine("m1"))
     with pytest.raises(CodeRefused, match="another machine has this token"):
         enrolment.enrol(enrolment.make_code("m2"), theirs, HERE)
     assert tokens.MachineToken.of(theirs.text).machine.name == "m1"

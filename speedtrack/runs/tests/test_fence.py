@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 
-from speedtrack.runs import queue, results, tracking
+from speedtrack.runs import fence, machines, queue, results
 from speedtrack.runs.documents import Failure, LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.tracking import Tracked
@@ -24,7 +24,7 @@ CALLS: dict[str, Callable[[Machine, Run, int], Any]] = {
     "complete": lambda m, r, t: queue.complete(m, r.pk, t),
     "fail": lambda m, r, t: queue.fail(m, r.pk, Failure(token=t, kind="permanent", error="late")),
     "fail for now": lambda m, r, t: queue.fail(m, r.pk, Failure(token=t, kind="transient", error="late")),
-    "source": lambda m, r, t: queue.held_run_unlocked(m, r.pk, t),
+    "source": lambda m, r, t: fence.held_run_unlocked(m, r.pk, t),
 }
 each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 
@@ -39,7 +39,7 @@ def test_the_token_of_an_earlier_lease_is_refused(tracked: Tracked, machine: Mac
     old = builders.claim(machine)
     builders.claim(machine)
     before = everything()
-    with pytest.raises(queue.LeaseLost, match="drop the work"):
+    with pytest.raises(fence.LeaseLost, match="drop the work"):
         call(machine, old, old.lease_token)
     assert everything() == before
 
@@ -48,7 +48,7 @@ def test_the_token_of_an_earlier_lease_is_refused(tracked: Tracked, machine: Mac
 def test_a_token_of_the_future_is_refused(tracked: Tracked, machine: Machine, call: Any) -> None:
     run = builders.claim(machine)
     before = everything()
-    with pytest.raises(queue.LeaseLost):
+    with pytest.raises(fence.LeaseLost):
         call(machine, run, run.lease_token + 1)
     assert everything() == before
 
@@ -60,7 +60,7 @@ def test_a_lease_that_was_reaped_is_refused(tracked: Tracked, machine: Machine, 
     builders.expire_lease(run)
     assert queue.reap() == 1
     before = everything()
-    with pytest.raises(queue.LeaseLost):
+    with pytest.raises(fence.LeaseLost):
         call(machine, run, run.lease_token)
     assert everything() == before
 
@@ -69,7 +69,7 @@ def test_a_lease_that_was_reaped_is_refused(tracked: Tracked, machine: Machine, 
 def test_a_run_that_was_never_claimed_is_refused(tracked: Tracked, machine: Machine, call: Any) -> None:
     run = Run.objects.all()[0]
     before = everything()
-    with pytest.raises(queue.LeaseLost):
+    with pytest.raises(fence.LeaseLost):
         call(machine, run, run.lease_token)
     assert everything()["RunEvent"] == before["RunEvent"]
     assert everything()["Run"] == before["Run"]
@@ -81,12 +81,12 @@ def test_a_cancelled_run_is_refused(tracked: Tracked, machine: Machine, call: An
     queue.cancel(run, "no longer wanted")
     assert queue.renew(machine, run.pk, Renewal(token=run.lease_token))
     before = everything()
-    with pytest.raises(queue.LeaseLost):
+    with pytest.raises(fence.LeaseLost):
         call(machine, run, run.lease_token)
     assert everything() == before
 
 
 def test_a_new_machine_token_keeps_the_lease(tracked: Tracked, machine: Machine) -> None:
     run = builders.claim(machine)
-    tracking.renew_token("m1")
+    machines.renew_token("m1")
     assert not queue.renew(Machine.objects.get(), run.pk, Renewal(token=run.lease_token))

@@ -8,7 +8,7 @@ import pytest
 from django.db.models import F
 
 from speedtrack.projects.models import Project
-from speedtrack.runs import pushes, tracking
+from speedtrack.runs import byhand, machines, pushes
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.ladders import plan_ladders
 from speedtrack.runs.models import Canary, Machine, Reason, Run
@@ -92,7 +92,7 @@ def test_a_suite_without_ladders_plans_none(machine: Machine, settings: Any, tmp
 
 @pytest.mark.usefixtures("canary_auto")
 def test_a_rung_does_not_become_a_canary_by_itself(project: Project, machine: Machine) -> None:
-    tracking.queue_by_hand(tracking.choose(project.slug, "main", ["get-ladder"], None))
+    byhand.queue_by_hand(byhand.choose(project.slug, "main", ["get-ladder"], None))
     assert measure_work(machine).benchmark_set.names == RUNGS
     assert not Canary.objects.exists()
     assert measure_work(machine).benchmark_set.names != RUNGS
@@ -100,14 +100,14 @@ def test_a_rung_does_not_become_a_canary_by_itself(project: Project, machine: Ma
 
 
 def test_a_ladder_is_measured_by_its_name(project: Project) -> None:
-    tracking.queue_by_hand(tracking.choose(project.slug, "main", ["get-ladder", "set-p1"], None))
+    byhand.queue_by_hand(byhand.choose(project.slug, "main", ["get-ladder", "set-p1"], None))
     run = Run.objects.get(reason=Reason.MANUAL)
     assert sorted(run.benchmark_set.names) == [*RUNGS, "set-p1"]
-    canary = tracking.set_canary("m1", project.slug, None, ["get-ladder"])
+    canary = machines.set_canary("m1", project.slug, None, ["get-ladder"])
     assert sorted(canary.benchmark_set.names) == RUNGS
     for unknown in ("no-ladder", ""):
         with pytest.raises(NoSuchThing, match=r"it has get-p1, set-p1, get-ladder$"):
-            tracking.queue_by_hand(tracking.choose(project.slug, "main", [unknown], None))
+            byhand.queue_by_hand(byhand.choose(project.slug, "main", [unknown], None))
 
 
 def test_releases_are_measured_by_a_pattern(project: Project, repository: Repository) -> None:
@@ -117,11 +117,11 @@ def test_releases_are_measured_by_a_pattern(project: Project, repository: Reposi
     for tag in ("2.0.0", "2.0.9", "2.0.10", "2.1.0-rc1", "3.0.0"):
         shas[tag] = repository.commit()
         repository.git("tag", tag)
-    assert tracking.queue_by_hand(tracking.choose(project.slug, "[23].*", [], None, releases=True)) == 2
+    assert byhand.queue_by_hand(byhand.choose(project.slug, "[23].*", [], None, releases=True)) == 2
     runs = Run.objects.filter(reason=Reason.MANUAL).order_by("rank")
     assert [run.commit.sha for run in runs] == [shas["2.0.10"], shas["3.0.0"]]
     assert set(project.tags.values_list("name", "is_new")) >= {("2.0.10", False), ("3.0.0", False)}
     pushes.sync_and_plan(project)
     assert not {shas["2.0.10"], shas["3.0.0"]} & set(ladder_runs())
     with pytest.raises(NoSuchThing, match=r"no release of .* matches 'x\*'"):
-        tracking.queue_by_hand(tracking.choose(project.slug, "x*", [], None, releases=True))
+        byhand.queue_by_hand(byhand.choose(project.slug, "x*", [], None, releases=True))

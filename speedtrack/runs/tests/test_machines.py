@@ -4,9 +4,9 @@ import pytest
 
 from speedtrack.runs import machines, queue, tracking
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.fence import LeaseLost
 from speedtrack.runs.machines import NotPossible
 from speedtrack.runs.models import Machine, MachineEvent, MachineToken, Reason, Run, Status, UnknownToken
-from speedtrack.runs.queue import LeaseLost
 from speedtrack.runs.tracking import Tracked, TrackingRequest
 from speedtrack.tests import builders
 
@@ -46,7 +46,7 @@ def test_a_run_that_is_to_be_cancelled_ends_when_it_is_taken_back(tracked: Track
 
 
 def test_a_retired_machine_is_refused_and_its_runs_are_cancelled(tracked: Tracked, machine: Machine) -> None:
-    token = tracking.renew_token(machine.name)
+    token = machines.renew_token(machine.name)
     run = builders.claim(machine)
     waiting = Run.objects.filter(machine=machine, status=Status.QUEUED).count()
     assert machines.retire(machine) == waiting + 1
@@ -59,7 +59,7 @@ def test_a_retired_machine_is_refused_and_its_runs_are_cancelled(tracked: Tracke
         with pytest.raises(NotPossible, match="retired"):
             act(machine)
     with pytest.raises(NoSuchThing, match="machine return"):
-        tracking.renew_token(machine.name)
+        machines.renew_token(machine.name)
 
 
 def test_a_returned_machine_measures_again_with_a_new_token(tracked: Tracked, machine: Machine) -> None:
@@ -84,7 +84,7 @@ def test_a_new_project_is_not_measured_by_a_retired_machine(tracked: Tracked, ma
 def test_a_canary_is_measured_next_once(tracked: Tracked, machine: Machine) -> None:
     with pytest.raises(NotPossible, match="has no canary"):
         machines.measure_canary(machine)
-    tracking.set_canary(machine.name, tracked.project.slug, None, [])
+    machines.set_canary(machine.name, tracked.project.slug, None, [])
     waiting = Run.objects.filter(machine=machine, reason=Reason.CANARY)
     builders.work(machine, lambda sha, name, trial: 5000.0, until=1)
     assert not waiting.filter(status=Status.QUEUED).exists()

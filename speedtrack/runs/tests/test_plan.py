@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import sync
-from speedtrack.runs import jobs, planning, pushes, tracking
+from speedtrack.runs import byhand, jobs, planning, pushes
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.planning import PRIORITY
 from speedtrack.runs.tracking import Tracked
@@ -253,7 +253,7 @@ def test_a_project_may_keep_the_runs_of_unreachable_commits_and_a_person_keeps_h
 ) -> None:
     gone = repository.commits(2)
     pushes.sync_and_plan(pushed)
-    tracking.queue_by_hand(tracking.choose(pushed.slug, gone[1], [], None))
+    byhand.queue_by_hand(byhand.choose(pushed.slug, gone[1], [], None))
     Project.objects.filter(pk=pushed.pk).update(cancel_unreachable=False)
     repository.git("reset", "--quiet", "--hard", gone[0])
     pushes.sync_and_plan(Project.objects.get(pk=pushed.pk))
@@ -278,7 +278,7 @@ def test_what_was_cancelled_returns_with_its_branch_but_not_what_a_person_cancel
     repository.git("checkout", "--quiet", "-b", "topic")
     first, second = repository.commit(), repository.commit()
     pushes.sync_and_plan(pushed)
-    tracking.cancel_run(Run.objects.get(commit__sha=first).pk)
+    byhand.cancel_run(Run.objects.get(commit__sha=first).pk)
     repository.git("checkout", "--quiet", "main")
     repository.git("branch", "-D", "topic")
     pushes.sync_and_plan(pushed)

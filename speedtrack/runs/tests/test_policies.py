@@ -11,7 +11,7 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects import git
 from speedtrack.projects.models import Project
 from speedtrack.projects.sync import has_news
-from speedtrack.runs import changing, choosing, order, pushes, queue, rules, tracking
+from speedtrack.runs import byhand, changing, choosing, order, pushes, queue, rules
 from speedtrack.runs.models import Deferral, Machine, PlanningPolicy, Reason, Run, Status
 from speedtrack.runs.policies import BadPolicy
 from speedtrack.runs.rules import WantedPolicy
@@ -285,7 +285,7 @@ def test_what_is_asked_for_by_hand_takes_the_suite_and_the_machines_of_its_branc
     builders.track(repository, branch="8.0", last=0)
 
     def chosen(expression: str, machine: str | None = None) -> tuple[str, list[str]]:
-        selection = tracking.choose(project.slug, expression, [], machine)
+        selection = byhand.choose(project.slug, expression, [], machine)
         return selection.suite.name, [one.name for one in selection.machines]
 
     assert chosen("8.0") == chosen("main..8.0") == chosen(on_8_0) == ("other", ["m2"])
@@ -393,7 +393,7 @@ def test_planned_policies_do_not_disturb_other_reasons(project: Project, reposit
     """A commit that is deferred may be measured by hand."""
     save(project, every=10)
     [sha] = pushed(project, repository, 1)
-    tracking.queue_by_hand(tracking.choose(project.slug, sha, [], None))
+    byhand.queue_by_hand(byhand.choose(project.slug, sha, [], None))
     assert Run.objects.get(status=Status.QUEUED).reason == Reason.MANUAL
 
 

@@ -7,7 +7,7 @@ import pytest
 from django.db.models.functions import Now
 
 from speedtrack.projects.models import MachinePolicy, Project
-from speedtrack.runs import machines, pools, pushes, tokens, tracking
+from speedtrack.runs import machines, pools, pushes, registering, tokens, tracking
 from speedtrack.runs.models import Assignment, Machine, Reason, Run, Status
 from speedtrack.runs.outlook import outlook
 from speedtrack.tests import builders
@@ -18,7 +18,7 @@ from speedtrack.tests.builders import Repository
 def pooled(db: None) -> list[Machine]:
     """Two machines of a pool, and one of another hardware."""
     for name, pool in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        tracking.add_machine(name, pool)
+        registering.add_machine(name, pool)
     return list(Machine.objects.order_by("name"))
 
 

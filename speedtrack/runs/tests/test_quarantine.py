@@ -7,7 +7,7 @@ from django.db.models import F
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.dispatch import idle_machines_with_work
-from speedtrack.runs import quarantine, queue, tracking
+from speedtrack.runs import byhand, machines, quarantine, queue
 from speedtrack.runs.models import (
     Canary,
     CanaryCheck,
@@ -98,7 +98,7 @@ def test_lifting_by_hand_is_written_down_with_its_author(watched: Canary, machin
 
 def test_an_accepted_level_starts_the_history_anew(watched: Canary, machine: Machine) -> None:
     quarantine_machine(machine)
-    tracking.lift_quarantine("m1", accept_level=True)
+    machines.lift_quarantine("m1", accept_level=True)
     for _ in range(FEWEST):
         measure_canary(machine, LEVEL * 1.05)
         let_pass(hours=3)
@@ -137,13 +137,13 @@ def test_in_quarantine_no_suspicion_is_settled(watched: Canary, machine: Machine
     confirm.step()
     (pair,) = builders.work(machine, slow)
     assert (pair.reason, pair.commit) == (Reason.CONFIRM, head)
-    tracking.queue_by_hand(tracking.choose(tracked.project.slug, "main", [], None))
+    byhand.queue_by_hand(byhand.choose(tracked.project.slug, "main", [], None))
     let_pass(hours=3)
     quarantine_machine(machine)
     confirm.step()
     assert set(ChangePoint.objects.values_list("status", flat=True)) == {"settling"}
     assert not Measurement.objects.filter(attempt__run=pair, flags__contains=["machine_drift"]).exists()
     assert not Verdict.objects.exists()
-    tracking.lift_quarantine("m1", accept_level=False)
+    machines.lift_quarantine("m1", accept_level=False)
     confirm.step()
     assert set(Verdict.objects.values_list("answer", flat=True)) == {"different"}

@@ -8,7 +8,7 @@ import pytest
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.digests import benchmark_digests
 from speedtrack.benchmarks.suitefiles import parse_suite
-from speedtrack.runs import jobs, queue, results, tracking
+from speedtrack.runs import byhand, jobs, queue, results
 from speedtrack.runs.models import Machine, Measurement, ReferenceRate, Run, RunEvent, Status
 from speedtrack.tests import builders
 
@@ -62,7 +62,7 @@ def test_the_next_run_has_the_rate_and_no_later_one_another(tracked: Any, machin
 def test_each_machine_has_a_reference_of_its_own(tracked: Any, machine: Machine) -> None:
     measure(builders.claim(machine), 5000.0)
     other = builders.machine("m2")
-    tracking.queue_by_hand(tracking.choose(tracked.project.slug, "main", [], "m2"))
+    byhand.queue_by_hand(byhand.choose(tracked.project.slug, "main", [], "m2"))
     assert rates(builders.claim(other)) == []
     assert rates(builders.claim(machine)) == [100_000.0]
 
@@ -84,7 +84,7 @@ def test_what_was_not_accepted_is_no_reference(tracked: Any, machine: Machine) -
 def test_a_run_of_postponed_benchmarks_alone_fails_at_once_and_the_next_is_claimed(
     tracked: Any, machine: Machine
 ) -> None:
-    tracking.queue_by_hand(tracking.choose(tracked.project.slug, "main", ["half"], None))
+    byhand.queue_by_hand(byhand.choose(tracked.project.slug, "main", ["half"], None))
     run = builders.claim(machine)
     assert builders.measured(run) == ["get-p1", "set-p1"]
     [failed] = [one for one in Run.objects.all() if one.benchmark_set.names == ["half"]]
@@ -111,9 +111,9 @@ def test_extended_benchmarks_are_measured_when_they_are_asked_for(
     builders.use_suite(settings, suites, builders.SUITE + EXTENDED)
     slug = builders.track(three_commits).project.slug
     assert {tuple(run.benchmark_set.names) for run in Run.objects.all()} == {("get-p1", "set-p1")}
-    tracking.queue_by_hand(tracking.choose(slug, "main", [], None))
-    tracking.queue_by_hand(tracking.choose(slug, "main", [], None, extended=True))
-    tracking.queue_by_hand(tracking.choose(slug, "main", ["half"], None))
+    byhand.queue_by_hand(byhand.choose(slug, "main", [], None))
+    byhand.queue_by_hand(byhand.choose(slug, "main", [], None, extended=True))
+    byhand.queue_by_hand(byhand.choose(slug, "main", ["half"], None))
     manual = Run.objects.filter(reason="manual").order_by("pk")
     assert [run.benchmark_set.names for run in manual] == [["get-p1", "set-p1"], ["get-p1", "set-p1", "half"], ["half"]]
 

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from speedtrack.devstack import BASE_DIR
-from speedtrack.runs import machines, tokens, tracking
+from speedtrack.runs import machines, registering, tokens, tracking
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
 from speedtrack.runs.models.tokens import OVERLAP
 from speedtrack.runs.tokens import WrongToken
@@ -78,7 +78,7 @@ def test_a_rotated_token_and_its_successor_are_valid_until_the_new_one_is_used(m
 
 
 def test_a_runner_cannot_take_the_token_of_another_machine(machine: Machine) -> None:
-    theirs = tracking.add_machine("m2")
+    theirs = registering.add_machine("m2")
     with pytest.raises(WrongToken, match="another token has this key"):
         tokens.rotate(MachineToken.of(tokens.give(machine)), MachineToken.parse(theirs))
     assert MachineToken.of(theirs).machine.name == "m2"

@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -8,8 +7,7 @@ from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs import tracking
-from speedtrack.runs.errors import NoSuchThing
-from speedtrack.runs.models import Machine, MachineToken, Reason, Run, UnknownToken
+from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.tracking import Tracked, TrackingRequest
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
@@ -140,63 +138,6 @@ def test_the_branch_is_that_of_the_repository_where_none_is_named(machine: Machi
     assert builders.track(repository).branch.name == "trunk"
 
 
-def test_measuring_by_hand_measures_again_each_time(tracked: Tracked, machine: Machine) -> None:
-    for round in range(3):
-        assert tracking.queue_by_hand(tracking.choose("repository", "main", [], None)) == 1
-        assert Run.objects.filter(reason=Reason.MANUAL, round=round).count() == 1
-    assert builders.claim(machine).reason == Reason.MANUAL
-
-
-def test_a_range_by_hand_is_without_its_begin_and_with_its_end(tracked: Tracked, machine: Machine) -> None:
-    assert tracking.queue_by_hand(tracking.choose("repository", "main~2..main", ["set-p1"], "m1")) == 2
-    runs = Run.objects.filter(reason=Reason.MANUAL).order_by("rank")
-    assert [r.commit.subject for r in runs] == ["Change number 2", "Change number 3"]
-    assert runs[0].benchmark_set.names == ["set-p1"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("other", "main", [], None), "there is no project 'other': there are repository"),
-        (("repository", "main", ["hget"], None), "has no benchmark hget: it has get-p1, set-p1"),
-        (("repository", "main", [], "m9"), "there is no machine 'm9': there are m1"),
-    ],
-)
-def test_what_does_not_exist_is_answered_with_what_does(tracked: Tracked, arguments: Any, words: str) -> None:
-    with pytest.raises(NoSuchThing, match=words):
-        tracking.queue_by_hand(tracking.choose(*arguments))
-
-
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "nonsense",
-        "--output=x",
-        "main..nonsense",
-        "..main",
-        "a..b..c",
-        "^main",
-        "^main..main",
-        "main..^main",
-        "main^@",
-        "main^!",
-        "--all",
-        "@{-1}",
-        ":file.txt",
-        "main:file.txt",
-        "refs/heads/*",
-        "",
-        "a\0b",
-        "0" * 40,
-        "^" + "0" * 40,
-    ],
-)
-def test_a_range_that_is_none_queues_nothing(tracked: Tracked, expression: str) -> None:
-    with pytest.raises(RepositoryError):
-        tracking.queue_by_hand(tracking.choose("repository", expression, [], None))
-    assert not Run.objects.filter(reason=Reason.MANUAL).exists()
-
-
 @pytest.mark.parametrize("count", [10**20, 2**63, 2**31])
 def test_more_commits_than_there_are_is_all_of_them(machine: Machine, repository: Repository, count: int) -> None:
     assert builders.track(repository, last=count).queued == 2
@@ -204,22 +145,6 @@ def test_more_commits_than_there_are_is_all_of_them(machine: Machine, repository
 
 def test_a_count_below_nothing_is_nothing(machine: Machine, repository: Repository) -> None:
     assert builders.track(repository, last=-(10**20)).queued == 0
-
-
-def test_what_no_tracked_branch_has_can_be_measured_by_name(machine: Machine, repository: Repository) -> None:
-    repository.git("checkout", "--quiet", "-b", "release")
-    shas = repository.commits(3)
-    repository.git("tag", "-a", "-m", "release", "v1.2", shas[0])
-    builders.track(repository, branch="main", last=0)
-    manual = Run.objects.filter(reason=Reason.MANUAL)
-    for expression, sha in [("v1.2", shas[0]), ("release~1", shas[1]), (shas[2], shas[2]), ("refs/tags/v1.2", shas[0])]:
-        assert tracking.queue_by_hand(tracking.choose("repository", expression, [], None)) == 1
-        assert manual.order_by("pk").last().commit.sha == sha
-    assert tracking.queue_by_hand(tracking.choose("repository", "v1.2..release", [], None)) == 2
-    new = repository.commit()
-    tracking.queue_by_hand(tracking.choose("repository", "release", [], None))
-    assert manual.order_by("pk").last().commit.sha == new
-    assert list(git.local_refs("repository")) == ["refs/heads/main", "refs/tags/v1.2"]
 
 
 def test_a_branch_tracked_later_is_fetched_then(machine: Machine, repository: Repository) -> None:
@@ -239,56 +164,8 @@ def test_a_second_branch_that_cannot_be_fetched_is_not_tracked(machine: Machine,
     assert [branch.name for branch in Branch.objects.all()] == ["main"]
 
 
-def test_a_machine_is_known_by_its_token_of_which_only_the_digest_is_kept(db: None) -> None:
-    token = tracking.add_machine("m1")
-    machine = MachineToken.of(token).machine
-    assert machine.name == "m1"
-    secret = token.split("_", 2)[2]
-    assert secret not in str(MachineToken.objects.values().get())
-
-
-def test_a_new_token_ends_the_old_one(db: None) -> None:
-    old = tracking.add_machine("m1")
-    new = tracking.renew_token("m1")
-    assert MachineToken.of(new).machine.name == "m1"
-    with pytest.raises(UnknownToken, match=r"was revoked: `manage\.py machine token m1`"):
-        MachineToken.of(old)
-
-
-def test_a_wrong_token_is_refused(db: None) -> None:
-    token, other = tracking.add_machine("m1"), tracking.add_machine("m2")
-    mixed = "_".join([*token.split("_", 2)[:2], other.split("_", 2)[2]])
-    for wrong in ("", "strn", "strn_", "strn__", token[:-1], token + "x", token.upper(), mixed, "é", "_" * 50):
-        with pytest.raises(UnknownToken):
-            MachineToken.of(wrong)
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "m1"])
-def test_a_machine_needs_a_new_name_fit_for_addresses(machine: Machine, name: str) -> None:
-    with pytest.raises(NoSuchThing):
-        tracking.add_machine(name)
-    assert Machine.objects.count() == 1
-
-
-def test_a_new_machine_measures_all_projects(tracked: Tracked) -> None:
-    tracking.add_machine("m2")
-    assert list(tracked.project.machines.order_by("name").values_list("name", flat=True)) == ["m1", "m2"]
-
-
 def test_the_mirror_of_a_tracked_project_is_that_of_its_slug(tracked: Tracked) -> None:
     assert git.mirror_of(tracked.project.slug).is_dir()
-
-
-def test_a_range_by_hand_goes_newest_first_whatever_was_stored_first(tracked: Tracked, machine: Machine) -> None:
-    repository = Repository(Path(tracked.project.url).parent / f"side-of-{tracked.project.pk}")
-    shas = repository.commits(4)
-    builders.track(repository, name="side", last=0)
-    repository.git("checkout", "--quiet", "-b", "topic")
-    topic = repository.commits(3)
-    tracking.queue_by_hand(tracking.choose("side", topic[-1], [], None))
-    tracking.queue_by_hand(tracking.choose("side", f"{shas[-1]}..topic", [], None))
-    runs = Run.objects.filter(project__slug="side", round=1).order_by("rank")
-    assert [run.commit.sha for run in runs] == topic
 
 
 def test_a_name_too_long_for_an_address_is_refused(machine: Machine, tmp_path: Path, suites: Path) -> None:

@@ -6,8 +6,9 @@ from django.contrib.auth.models import User
 from django.db.models import Prefetch
 from django.http import Http404, QueryDict
 
-from speedtrack.alerts import bisecting
-from speedtrack.alerts.bisecting import RemainingTime, Search
+from speedtrack.alerts.bisections import bisecting
+from speedtrack.alerts.bisections.remaining import RemainingTime, remaining_time
+from speedtrack.alerts.bisections.searches import Search, stored_searches
 from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Bisection, BisectionAnswer
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED, Metric
@@ -186,14 +187,14 @@ def load_one(pk: int) -> BisectionPage:
     bisection: Bisection | None = bisections.filter(pk=pk).first()
     if bisection is None:
         raise Http404(f"There is no bisection {pk}.")
-    searches = bisecting.stored_searches(bisection)
+    searches = stored_searches(bisection)
     places = shown_places(bisection, searches)
     commits = Commit.objects.in_bulk([bisection.path[place - 1] for place in places if place])
     commits[bisection.before_id] = bisection.before
     return BisectionPage(
         bisection,
         [search_shown(bisection, one, places, commits) for one in searches],
-        bisecting.expected(bisection, searches),
+        remaining_time(bisection, searches),
         list(bisection.runs.all()),
         1 + len(bisection.path) - len(places),
     )
@@ -204,7 +205,7 @@ def shown_places(bisection: Bisection, searches: list[Search]) -> list[int]:
     length = 1 + len(bisection.path)
     places = {commit: place for place, commit in enumerate(bisection.path, start=1)}
     known = {0, length - 1} | {places[commit] for one in searches for commit in one.answers if commit in places}
-    known |= {place for one in searches if (left := one.is_at(bisection)) for place in left}
+    known |= {place for one in searches if (left := one.range_left(bisection)) for place in left}
     near = sorted(range(length), key=lambda place: min(abs(place - one) for one in known)) if length > MOST else []
     return sorted(near[:MOST]) if near else list(range(length))
 
@@ -213,7 +214,7 @@ def search_shown(bisection: Bisection, search: Search, places: list[int], commit
     end = search.answers.get(bisection.commit_id)
     metric = bisection.metric
     worse = bool(end and end.ratio and (end.ratio > 1) == (metric.better == "lower"))
-    left = search.is_at(bisection)
+    left = search.range_left(bisection)
     ids = [bisection.before_id, *bisection.path]
     shown = [path_commit(commits[ids[place]], place, search, left, worse) for place in places]
     between = [commits[ids[place]] for place in places if left and left.first < place <= left.last]

@@ -9,7 +9,7 @@ from django.http import QueryDict
 
 from speedtrack.accounts.access import Access
 from speedtrack.runs import logs
-from speedtrack.runs.logs import Line, LogIndex, Match, Stretch
+from speedtrack.runs.logs import Line, LogIndex, LogStretch, Match
 from speedtrack.runs.models import LogChunk, Run
 from speedtrack.text import plain
 from speedtrack.web.pages.live import stream_of_run
@@ -23,7 +23,7 @@ LARGEST_NUMBER = 10**9
 class ShownStretch:
     """A phase with the lines of it that are shown."""
 
-    stretch: Stretch
+    stretch: LogStretch
     lines: list[Line] = field(default_factory=list)
 
     @property

@@ -33,7 +33,7 @@ def membership_or_404(project: Project, number: int) -> Membership:
 
 
 def role_of(form: QueryDict) -> Role:
-    """Raises ValueError."""
+    """Return the role that the form names. Raises ValueError."""
     name = form.get("role", "")
     if name not in Role.values:
         raise ValueError(f"choose one of the roles {', '.join(Role.values)}")

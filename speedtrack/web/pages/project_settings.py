@@ -19,7 +19,8 @@ from speedtrack.projects.models import Branch, Credential, MachinePolicy, Projec
 from speedtrack.projects.remotes import remote_of
 from speedtrack.runs import changing
 from speedtrack.runs.models import Run, Status
-from speedtrack.runs.tracking import LONGEST_SLUG, TrackingRequest, name_in_url, valid_slug
+from speedtrack.runs.naming import LONGEST_SLUG
+from speedtrack.runs.tracking import TrackingRequest, name_in_url, valid_slug
 
 MOST_LAG_HOURS = 24 * 365
 UNRELATED = "unrelated"

@@ -38,7 +38,7 @@ class BenchmarkChoice:
     """``counted``: the totals include it."""
 
     name: str
-    shown: bool
+    chosen: bool
     counted: bool
 
 
@@ -100,7 +100,7 @@ class ReleasesPage:
 
     @property
     def benchmarks(self) -> list[str]:
-        return [choice.name for choice in self.choices if choice.shown]
+        return [choice.name for choice in self.choices if choice.chosen]
 
     @property
     def counted(self) -> list[str]:
@@ -118,14 +118,14 @@ def load(slug: str, query: QueryDict) -> ReleasesPage:
     tags = tagged_commits(project)
     series = measured_series(project, machine, metric, [commit.pk for *_, commit in tags])
     choices = choices_of(series, query.getlist("benchmark"))
-    wanted = {choice.name for choice in choices if choice.shown or choice.counted}
+    wanted = {choice.name for choice in choices if choice.chosen or choice.counted}
     own = [one.pk for one in series if one.benchmark.name in wanted]
     sides = [CommitOnMachine(commit.pk, machine.pk) for *_, commit in tags] if machine else []
     points = dict(zip((side.commit_id for side in sides), between.points_of(sides, own), strict=True)) if own else {}
     releases = with_outcomes(tags, machine, points)
     smallest = SmallestEffects(project.pk).of_many({one.pk: metric.name for one in series})
     tables = {name: table_of(name, metric, releases, points, smallest) for name in wanted}
-    shown = [tables[choice.name] for choice in choices if choice.shown]
+    shown = [tables[choice.name] for choice in choices if choice.chosen]
     totals = totals_of([tables[choice.name] for choice in choices if choice.counted])
     chart = chart_of(metric, releases, shown)
     return ReleasesPage(project, machines, machine, metrics, metric, choices, releases, shown, totals, chart)

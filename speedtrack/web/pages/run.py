@@ -32,6 +32,7 @@ from speedtrack.web.pages.faults import Fault, faults_of, out_of_reach
 from speedtrack.web.pages.live import stream_of_run
 from speedtrack.web.pages.phases import Phases, TrialChart, TrialRow, phases_of, trial_chart, trials_of
 from speedtrack.web.pages.placement import ShownPlacement, environment_before, environment_of, placement_of
+from speedtrack.web.requests.formats import rows_of
 
 LOG_TAIL = 100  # lines of the log that the page shows
 TRIALS = 400
@@ -309,7 +310,5 @@ def measurement_document(row: MeasurementRow) -> dict[str, Any]:
 
 
 def csv_rows(page: RunPage) -> Iterator[list[Any]]:
-    """The measurements."""
-    yield list(MEASUREMENT_COLUMNS)
-    for one in map(measurement_document, page.measured):
-        yield [" ".join(value) if isinstance(value, list) else value for value in one.values()]
+    """The measurements as rows."""
+    return rows_of(MEASUREMENT_COLUMNS, map(measurement_document, page.measured))

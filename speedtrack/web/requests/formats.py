@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
 from itertools import islice
 from typing import Any
@@ -20,6 +20,13 @@ def format_or_404(form: str, what: str, known: Sequence[str] = ("json", "csv")) 
     if form not in known:
         raise Http404(f"There is no format {form!r} of {what}: there are {', '.join(known[:-1])} and {known[-1]}.")
     return form
+
+
+def rows_of(columns: Sequence[str], documents: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:
+    """The titles of the columns, then the values of each document as a row; words of a list are joined by spaces."""
+    yield list(columns)
+    for one in documents:
+        yield [" ".join(value) if isinstance(value, list) else value for value in one.values()]
 
 
 def csv_response(name: str, rows: Iterator[list[Any]]) -> StreamingHttpResponse:

@@ -17,7 +17,7 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.http.response import HttpResponseBase
 
 from speedtrack.replica import watch
-from speedtrack.replica.watch import PRIMARY, REPLICA, ReplicaWatch, Source, Standing
+from speedtrack.replica.watch import PRIMARY, REPLICA, ReplicaState, ReplicaWatch, Source
 from speedtrack.web.requests import errors
 
 Render = Callable[[], HttpResponseBase]
@@ -73,7 +73,7 @@ class Reading:
 
     def read(self, request: HttpRequest, render: Render) -> HttpResponseBase:
         source = self.watch.choose()
-        is_pinned = PIN in request.COOKIES and source.standing is not Standing.ALONE
+        is_pinned = PIN in request.COOKIES and source.standing is not ReplicaState.ALONE
         alias = PRIMARY if is_pinned else source.alias
         try:
             return read_from(alias, source, request, render)
@@ -90,10 +90,10 @@ class Reading:
             connections[failed].close()
             source = self.watch.choose_anew()
         if failed == REPLICA:
-            if source.standing is Standing.ALONE and isinstance(error, Http404):
+            if source.standing is ReplicaState.ALONE and isinstance(error, Http404):
                 raise OperationalError("the replica does not know it, and the primary is away") from error
             return PRIMARY, source
-        if source.standing is Standing.ALONE:
+        if source.standing is ReplicaState.ALONE:
             return REPLICA, source
         raise error
 
@@ -110,7 +110,7 @@ def read_from(alias: str, source: Source, request: HttpRequest, render: Render) 
 
 
 def pieces_from(alias: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The pieces, each made with the connection of ``alias``; they are sent after the view has returned."""
+    """Yield the pieces, each made with the connection of ``alias``: they are sent after the view has returned."""
     while True:
         with reading_from(alias):
             piece = next(pieces, None)
@@ -120,7 +120,10 @@ def pieces_from(alias: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def pin(response: HttpResponse) -> None:
-    """Let this browser read from the primary until the replica has what was written, or is known to lag behind."""
+    """Set a cookie with which this browser reads from the primary for some seconds.
+
+    After that time the replica has what was just written, or it is known to be behind and is not read from.
+    """
     response.set_cookie(
         PIN,
         "1",

@@ -13,7 +13,7 @@ from speedtrack.web.requests.formats import format_or_404, values_response
 
 @require_safe
 def list_entries(request: HttpRequest, slug: str | None = None) -> HttpResponse:
-    """Of a project, or of all with what belongs to none."""
+    """List the entries of a project; without one, those of all projects and of the installation."""
     project = scope.project_or_404(slug) if slug else None
     return render(request, "web/audit.html", {"project": project, "page": page.load(project, request.GET)})
 

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import enrolment, machines, order, pools, quarantine, rules, tracking
+from speedtrack.runs import enrolment, machines, order, pools, quarantine, registering, rules
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine
 from speedtrack.runs.order import BadShares
@@ -55,7 +55,7 @@ def list_machines(request: HttpRequest) -> HttpResponse:
     name, pool = (request.POST.get(field, "").strip() for field in ("name", "pool"))
     try:
         if request.POST.get("how") == "token":
-            shown: NewToken | NewCode = NewToken(name, tracking.add_machine(name, pool), settings.URL)
+            shown: NewToken | NewCode = NewToken(name, registering.add_machine(name, pool), settings.URL)
         else:
             shown = NewCode(name, enrolment.make_code(name, pool, who=request.user), settings.URL)
         note(request, "machine.add" if isinstance(shown, NewToken) else "machine.enroll-code", name)
@@ -97,7 +97,7 @@ def renew_token(request: HttpRequest, name: str) -> HttpResponse:
         messages.error(request, "Not changed: confirm that the old token is refused from then on.")
         return redirect("machine", name=name)
     try:
-        token = tracking.renew_token(machine.name, request.user)
+        token = machines.renew_token(machine.name, request.user)
         note(request, "machine.token", name)
     except NoSuchThing as e:
         messages.error(request, f"Not changed: {plain_words(e)}.")
@@ -210,7 +210,7 @@ def freeze_canary(machine: Machine, who: User, form: QueryDict) -> str:
     """
     slug, revision, names = (form.get(field, "").strip()[:2000] for field in ("project", "commit", "benchmarks"))
     named = names.replace(",", " ").split()
-    canary = tracking.set_canary(machine.name, slug, revision or None, named, who, fetches=False)
+    canary = machines.set_canary(machine.name, slug, revision or None, named, who, fetches=False)
     return f"{canary}; its first run is queued."
 
 
@@ -229,7 +229,7 @@ def revoke(machine: Machine, who: User, form: QueryDict) -> str:
 def put_into_pool(machine: Machine, who: User, form: QueryDict) -> str:
     pool = form.get("pool", "").strip()
     if pool:
-        tracking.check_name(pool, "pool")
+        registering.check_name(pool, "pool")
     pools.put(machine, pool, who)
     return f"{machine} is in pool {pool}." if pool else f"{machine} is in no pool."
 

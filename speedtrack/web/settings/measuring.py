@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import pullrequests, tracking
+from speedtrack.runs import byhand, pullrequests
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Approval
 from speedtrack.web import scope
@@ -22,9 +22,9 @@ from speedtrack.web.requests.permissions import note
 from speedtrack.web.requests.previews import do_or_preview
 
 ACTIONS: dict[str, Callable[[int], str]] = {
-    "retry": tracking.retry_run,
-    "cancel": tracking.cancel_run,
-    "raise": tracking.raise_run,
+    "retry": byhand.retry_run,
+    "cancel": byhand.cancel_run,
+    "raise": byhand.raise_run,
 }
 
 
@@ -48,7 +48,7 @@ def measure(request: HttpRequest, slug: str) -> HttpResponse:
 
 def queue_asked(asked: page.AskedRange) -> str:
     # Without fetching: a thread of the web server may not wait for minutes.
-    selection = tracking.choose(
+    selection = byhand.choose(
         asked.slug,
         asked.expression,
         asked.benchmarks,
@@ -58,7 +58,7 @@ def queue_asked(asked: page.AskedRange) -> str:
         thinning=asked.thinning,
         fetches=False,
     )
-    queued = tracking.queue_by_hand(selection)
+    queued = byhand.queue_by_hand(selection)
     return f"{queued} run{'' if queued == 1 else 's'} of {len(selection.ranks)} commits queued"
 
 

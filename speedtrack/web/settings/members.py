@@ -120,7 +120,7 @@ def invitation(request: HttpRequest, code: str) -> HttpResponse:
 
 
 def accept(request: HttpRequest, found: Invitation) -> HttpResponse:
-    """Raises Closed."""
+    """Make the person a member, and show the project. Raises Closed."""
     assert isinstance(request.user, User)
     before, after = invitations.accept(found, request.user)
     request.session.pop(signup.INVITATION, None)

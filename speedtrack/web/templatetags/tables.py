@@ -15,7 +15,8 @@ from speedtrack.projects.models import Project
 from speedtrack.runs.estimates import DurationEstimate
 from speedtrack.runs.models import Run
 from speedtrack.web.addresses import commit_path, project_path, run_path, timeline_path
-from speedtrack.web.pages.commit import CommitPage, SeriesResult
+from speedtrack.web.pages.commit.page import CommitPage
+from speedtrack.web.pages.commit.results import SeriesResult
 from speedtrack.web.pages.phases import TrialRow
 from speedtrack.web.pages.queue import ExpectedRun, MachineWork, WaitingRun
 from speedtrack.web.pages.run import MeasurementRow, RunPage

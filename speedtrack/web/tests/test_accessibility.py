@@ -17,14 +17,15 @@ from playwright.sync_api import Browser, Page
 from speedtrack.accounts import audit, invitations, members
 from speedtrack.accounts.access import Caller
 from speedtrack.accounts.models import Role
-from speedtrack.alerts import bisecting, triage
+from speedtrack.alerts import triage
+from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.alerts.triage import Decision
 from speedtrack.notices.models import Channel
 from speedtrack.notices.tests.channels import channel
 from speedtrack.projects import hooks
 from speedtrack.projects.models import Annotation, Commit, Delivery, Project, Refusal
-from speedtrack.runs import tracking
+from speedtrack.runs import byhand
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched  # noqa: F401 - a fixture
@@ -112,7 +113,7 @@ def releases_with_ladders(settings: Any, made: World) -> None:
     builders.use_suite(settings, settings.SUITES, builders.SUITE + LADDER)
     for name, place in (("v1.0", 4), ("v1.1", 5)):
         made.repository.git("tag", name, made.shas[place])  # the next look finds it
-        tracking.queue_by_hand(tracking.choose(made.project.slug, made.shas[place], ["get-ladder"], None))
+        byhand.queue_by_hand(byhand.choose(made.project.slug, made.shas[place], ["get-ladder"], None))
     made.measure()
     for place in (4, 5):
         put_latencies(made, place, 50_000.0 * place)

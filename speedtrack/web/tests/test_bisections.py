@@ -10,9 +10,11 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from speedtrack.accounts.models import AuditEntry
-from speedtrack.alerts import bisecting
+from speedtrack.alerts.bisections import bisecting
+from speedtrack.alerts.bisections.remaining import remaining_time
+from speedtrack.alerts.bisections.searches import stored_searches
 from speedtrack.alerts.models import Bisection
-from speedtrack.runs import tracking
+from speedtrack.runs import byhand
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, html_of, queries, world
@@ -74,18 +76,18 @@ def test_the_expected_end_counts_the_steps_and_what_waits(client: Client, made: 
     address = f"/bisections/{bisection.pk}/"
 
     def expected_s() -> float:
-        seconds = bisecting.expected(bisection, bisecting.stored_searches(bisection)).seconds
+        seconds = remaining_time(bisection, stored_searches(bisection)).seconds
         assert seconds is not None
         return seconds
 
     assert expected_s() == pytest.approx(4 * step_s, abs=5)
     assert f"about {round(4 * step_s / 60)} min, 4 steps at most;" in html_of(client.get(address))
-    queue_of = tracking.choose("kvd", made.shas[3], ["get-p1"], None, fetches=False)
-    assert tracking.queue_by_hand(queue_of) == 1
+    queue_of = byhand.choose("kvd", made.shas[3], ["get-p1"], None, fetches=False)
+    assert byhand.queue_by_hand(queue_of) == 1
     other = Run.objects.latest("pk")
     other_s = 60 + other.trials * 20
     assert expected_s() == pytest.approx(4 * step_s + other_s, abs=5), "it waits behind this step, before the next"
-    tracking.raise_run(other.pk)
+    byhand.raise_run(other.pk)
     assert expected_s() == pytest.approx(4 * step_s + other_s, abs=5), "and is counted once"
     assert builders.claim(made.machines[0]) == other
     assert expected_s() == pytest.approx(4 * step_s + other_s, abs=5)

@@ -9,10 +9,10 @@ from django.test import Client
 from speedtrack.alerts.models import Alert
 from speedtrack.projects import git
 from speedtrack.projects.models import Project, Tag
-from speedtrack.runs import queue, tracking
+from speedtrack.runs import byhand, queue
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import Build
-from speedtrack.web.pages import commit as commit_page
+from speedtrack.web.pages.commit import page as commit_page
 from speedtrack.web.tests.world import HOSTILE, World, html_of, queries
 
 
@@ -99,7 +99,7 @@ def test_the_page_has_the_alerts_that_name_the_commit(client: Client, slow: tupl
 def test_the_runs_are_counted_beyond_those_listed(client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_page, "FEW_RUNS", 1)
     for _ in range(2):
-        tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[1], [], None))
+        byhand.queue_by_hand(byhand.choose("kvd", kvd.shas[1], [], None))
         kvd.measure()
     address = f"/p/kvd/c/{kvd.shas[1]}/"
     assert "All 3 runs" in html_of(client.get(address))

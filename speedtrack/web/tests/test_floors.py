@@ -4,12 +4,12 @@ from django.test import Client
 
 from speedtrack.alerts import floors
 from speedtrack.alerts.models import Alert, NoiseFloor
-from speedtrack.runs import tracking
+from speedtrack.runs import byhand
 from speedtrack.web.tests.world import CPU, World, html_of, queries
 
 
 def measure_floor(world: World) -> NoiseFloor:
-    floors.measure_noise(tracking.choose(world.project.slug, world.shas[-1], ["get-p1"], None))
+    floors.measure_noise(byhand.choose(world.project.slug, world.shas[-1], ["get-p1"], None))
     world.measure()
     floors.store_due()
     return NoiseFloor.objects.get(series__metric=CPU)

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.runs import queue, results, tracking
+from speedtrack.runs import byhand, queue, results
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Measurement
 from speedtrack.tests import builders
@@ -47,7 +47,7 @@ def kvd(db: None, settings: Any, tmp_path: Path) -> World:
     repository.git("tag", "1.1.0", shas[1])
     project = builders.track(repository, last=0).project
     for sha in (shas[0], shas[2]):
-        tracking.queue_by_hand(tracking.choose(project.slug, sha, ["get-ladder"], None))
+        byhand.queue_by_hand(byhand.choose(project.slug, sha, ["get-ladder"], None))
     builders.work(machine, speed)
     return World(repository, project, [machine], shas)
 
@@ -102,7 +102,7 @@ def test_a_rung_that_was_not_measured_is_a_gap_and_a_flagged_one_hollow(client: 
 
 def test_a_rung_that_the_machine_cannot_reach_is_a_gap_with_its_reason(client: Client, kvd: World) -> None:
     reason = "1000 connections need 1100 open files in one process, and this machine allows 1024"
-    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[1], ["get-ladder"], None))
+    byhand.queue_by_hand(byhand.choose("kvd", kvd.shas[1], ["get-ladder"], None))
     run = builders.claim(kvd.machines[0])
     builders.send_build(run, run.commit)
     for name in ("get-ladder.1", "get-ladder.10", "get-ladder.100"):
@@ -119,7 +119,7 @@ def test_a_rung_that_the_machine_cannot_reach_is_a_gap_with_its_reason(client: C
 
 
 def test_a_rung_that_failed_has_its_cause_below_the_table(client: Client, kvd: World) -> None:
-    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[1], ["get-ladder"], None))
+    byhand.queue_by_hand(byhand.choose("kvd", kvd.shas[1], ["get-ladder"], None))
     run = builders.claim(kvd.machines[0])
     builders.send_build(run, run.commit)
     for name in ("get-ladder.1", "get-ladder.10", "get-ladder.100"):
@@ -134,7 +134,7 @@ def test_a_rung_that_failed_has_its_cause_below_the_table(client: Client, kvd: W
 
 
 def test_a_release_measured_later_does_not_take_the_place_of_the_newest_commit(client: Client, kvd: World) -> None:
-    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[1], ["get-ladder"], None))
+    byhand.queue_by_hand(byhand.choose("kvd", kvd.shas[1], ["get-ladder"], None))
     builders.work(kvd.machines[0], speed)
     assert [line["commit"] for line in values_of(client, PAGE)["lines"]] == [kvd.shas[2]]
     own = values_of(client, f"{PAGE}&project=kvd")["lines"]
@@ -152,7 +152,7 @@ def test_releases_and_what_is_asked_for_stay_however_much_was_measured_since(
 
 
 def measure_again(kvd: World, sha: str, benchmarks: list[str]) -> None:
-    tracking.queue_by_hand(tracking.choose("kvd", sha, benchmarks, None))
+    byhand.queue_by_hand(byhand.choose("kvd", sha, benchmarks, None))
     builders.work(kvd.machines[0], speed)
 
 
@@ -225,7 +225,7 @@ def test_why_a_rung_is_missing_is_said_of_the_newest_environment_alone(
     client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(builders.SERIES_FACTS, "kernel", "6.8")
-    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[2], ["get-ladder"], None))
+    byhand.queue_by_hand(byhand.choose("kvd", kvd.shas[2], ["get-ladder"], None))
     run = builders.claim(kvd.machines[0])
     builders.send_build(run, run.commit)
     values = [speed(run.commit.sha, "get-ladder.10", trial) for trial in range(5)]
@@ -243,7 +243,7 @@ def test_two_projects_share_a_chart(client: Client, kvd: World, tmp_path: Path) 
     repository = builders.Repository(tmp_path / "fork")
     (sha,) = repository.commits(1)
     builders.track(repository, last=0)
-    tracking.queue_by_hand(tracking.choose("fork", sha, ["get-ladder"], None))
+    byhand.queue_by_hand(byhand.choose("fork", sha, ["get-ladder"], None))
     builders.work(kvd.machines[0], speed)
     lines = values_of(client, PAGE)["lines"]
     assert [(line["project"], len(line["points"])) for line in lines] == [("fork", 4), ("kvd", 4)]
@@ -257,7 +257,7 @@ def test_the_same_ladder_over_another_transport_is_drawn_beside_it(
     over_tcp = LADDER.replace('"get-ladder"', '"get-ladder-tcp"').replace('"get",', '"get", transport = "tcp",')
     longer = LADDER.replace('"get-ladder"', '"get-long"').replace("bytes = 32", "bytes = 64")
     builders.use_suite(settings, settings.SUITES, SUITE + LADDER + over_tcp + longer)
-    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[2], ["get-ladder-tcp", "get-long"], None))
+    byhand.queue_by_hand(byhand.choose("kvd", kvd.shas[2], ["get-ladder-tcp", "get-long"], None))
     builders.work(kvd.machines[0], speed)
     page = html_of(client.get(PAGE))
     assert '<option value="get-ladder-tcp"' in page.partition("Beside")[2].partition("</select>")[0]
@@ -338,7 +338,7 @@ def test_a_commit_links_to_its_ladders_beside_the_newest(client: Client, kvd: Wo
 
 
 def test_releases_are_a_line_and_what_does_not_build_is_shown_as_such(client: Client, kvd: World) -> None:
-    tracking.queue_by_hand(tracking.choose("kvd", "1.*", ["set-p1"], None, releases=True))
+    byhand.queue_by_hand(byhand.choose("kvd", "1.*", ["set-p1"], None, releases=True))
     run = queue.claim(kvd.machines[0])
     assert run and run.commit.sha == kvd.shas[1]
     builders.send_build(run, run.commit, succeeded=False)
@@ -358,7 +358,7 @@ def test_releases_are_a_line_and_what_does_not_build_is_shown_as_such(client: Cl
 
 def test_the_releases_page_shows_rungs_only_where_there_is_nothing_else(client: Client, kvd: World) -> None:
     assert shown_benchmarks(client) == ["get-ladder.1", "get-ladder.10", "get-ladder.100", "get-ladder.1000"]
-    tracking.queue_by_hand(tracking.choose("kvd", "1.*", [], None, releases=True))
+    byhand.queue_by_hand(byhand.choose("kvd", "1.*", [], None, releases=True))
     builders.work(kvd.machines[0], speed)
     assert shown_benchmarks(client) == ["get-p1", "set-p1"]
 

@@ -10,7 +10,7 @@ from speedtrack.accounts.models import AuditEntry
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Branch, Commit
-from speedtrack.runs import canary, queue, results, tracking
+from speedtrack.runs import canary, machines, queue, results
 from speedtrack.runs.models import Canary, CanaryCheck, Machine, MachineEvent, Run, Series
 from speedtrack.stats.canary import FEWEST, IN_A_ROW
 from speedtrack.tests import builders
@@ -38,7 +38,7 @@ def run_canary(machine: Machine, value: float, **facts: str) -> None:
 
 @pytest.fixture
 def watched(kvd: World) -> Machine:
-    tracking.set_canary("kvd-m1", "kvd", None, [])
+    machines.set_canary("kvd-m1", "kvd", None, [])
     machine = kvd.machines[0]
     for _ in range(FEWEST):
         run_canary(machine, 5000.0)

@@ -18,7 +18,8 @@ from django.utils import timezone
 
 from speedtrack.accounts import members
 from speedtrack.accounts.models import Role
-from speedtrack.alerts import bisecting, muting
+from speedtrack.alerts import muting
+from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.live.things import look

@@ -5,6 +5,7 @@ import io
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.contrib.auth.models import User
@@ -152,12 +153,9 @@ def test_measured_releases_have_columns_left_of_the_commits(client: Client, slow
     assert len(found["benchmarks"][0]["looks"]) == 8
 
 
-def test_only_the_newest_releases_take_the_place_of_commits(
-    client: Client, slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@patch.multiple(grid, RELEASES=1, SHOWN=4)
+def test_only_the_newest_releases_take_the_place_of_commits(client: Client, slow: tuple[World, Alert]) -> None:
     made, _ = slow
-    monkeypatch.setattr(grid, "RELEASES", 1)
-    monkeypatch.setattr(grid, "SHOWN", 4)
     tag(made, v1_0=3, v2_0=5)
     page = html_of(client.get("/p/kvd/?tag=reads"))
     ((look, title),) = release_cells(page)

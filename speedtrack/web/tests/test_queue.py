@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
-from speedtrack.runs import machines, queue, tracking
+from speedtrack.runs import machines, naming, queue
 from speedtrack.runs.models import Machine, Run
 from speedtrack.tests import builders
 from speedtrack.tests.plans import rows_read
@@ -43,7 +43,7 @@ def test_a_silent_or_paused_machine_promises_nothing(client: Client, kvd: World)
     page = html_of(client.get("/queue/"))
     assert ">silent<" in page
     assert "nothing is measured until the runner reports again" in page
-    machines.pause(tracking.machine_named("kvd-m1"))
+    machines.pause(naming.machine_named("kvd-m1"))
     assert "the machine is paused" in html_of(client.get("/queue/"))
 
 

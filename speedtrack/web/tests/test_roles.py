@@ -14,7 +14,8 @@ from django.urls import reverse
 
 from speedtrack.accounts import invitations, members
 from speedtrack.accounts.models import AuditEntry, Invitation, Membership, Role
-from speedtrack.alerts import bisecting, muting
+from speedtrack.alerts import muting
+from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Project

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.db.models.functions import Now
@@ -15,7 +16,7 @@ from speedtrack.alerts import lines
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Commit, Tag
-from speedtrack.runs import queue, results, tracking
+from speedtrack.runs import byhand, queue, results
 from speedtrack.runs.models import Deferral, Run, Series
 from speedtrack.tests import builders
 from speedtrack.web.pages.timeline import document as timeline_json
@@ -89,13 +90,9 @@ def test_the_json_has_columns(client: Client, slow: tuple[World, Alert]) -> None
     assert "% fixed<" in client.get(f"{LINE}.svg").content.decode()
 
 
-def test_a_long_timeline_is_an_outline_unless_all_points_are_wanted(
-    client: Client, slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@patch.multiple(timeline_json, MOST_COMMITS=7, PLACES=1, LABELLED=1)
+def test_a_long_timeline_is_an_outline_unless_all_points_are_wanted(client: Client, slow: tuple[World, Alert]) -> None:
     made, _ = slow
-    monkeypatch.setattr(timeline_json, "MOST_COMMITS", 7)
-    monkeypatch.setattr(timeline_json, "PLACES", 1)
-    monkeypatch.setattr(timeline_json, "LABELLED", 1)
     found, whole = document(client), document(client, "?points=all")
     (path,), (whole_path,) = found["paths"], whole["paths"]
     assert (path["count"], path["step"], whole_path["count"], whole_path["step"]) == (8, 8, 8, 1)
@@ -200,7 +197,7 @@ def test_a_machine_that_returns_to_an_environment_breaks_twice(client: Client, k
     found = document(client)
     assert [line["at"] for line in found["lines"]] == [[0, 1, 2, 3, 5], [4]]
     assert [(one["at"], one["what"]) for one in found["breaks"]] == [(4, "kernel 6.1 → 6.2"), (5, "kernel 6.2 → 6.1")]
-    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[4], [], None))
+    byhand.queue_by_hand(byhand.choose("kvd", kvd.shas[4], [], None))
     kvd.measure()  # now under both: nothing begins or ends there any more
     found = document(client)
     assert found["breaks"] == []
@@ -225,7 +222,7 @@ def test_tags(client: Client, kvd: World) -> None:
 
 
 def test_a_commit_measured_twice_is_one_point_of_all_its_samples(client: Client, kvd: World) -> None:
-    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[1], [], None))
+    byhand.queue_by_hand(byhand.choose("kvd", kvd.shas[1], [], None))
     kvd.measure()
     (line,) = document(client)["lines"]
     assert line["at"] == [0, 1, 2, 3]

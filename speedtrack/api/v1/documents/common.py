@@ -54,7 +54,7 @@ Id = Annotated[int, Field(ge=1, le=LARGEST_ID)]
 
 
 def number(value: object) -> object:
-    """Raises ValueError for what pydantic would make a number of, though JSON has numbers of its own."""
+    """Return the value. Raises ValueError for a text or a boolean, of which pydantic would make a number."""
     if isinstance(value, str | bool):
         raise ValueError("give a number such as 5, without quotes: a text or true is none")
     return value

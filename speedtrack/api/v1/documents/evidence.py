@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from speedtrack.alerts.bisecting import Search
+from speedtrack.alerts.bisections.searches import Search
 from speedtrack.alerts.models import Bisection, BisectionAnswer, SeriesSensitivity
 from speedtrack.api.v1.documents.common import Document, Sent, Text, Time, Tried
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
@@ -130,7 +130,7 @@ class SearchDocument(Document):
 
     @staticmethod
     def of(one: Search, bisection: Bisection, shas: dict[int, str]) -> "SearchDocument":
-        left = one.is_at(bisection)
+        left = one.range_left(bisection)
         places = [bisection.before_id, *bisection.path]
         return SearchDocument(
             benchmark=one.benchmark.name,

@@ -8,7 +8,7 @@ from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
 from speedtrack.projects.models import Annotation, Branch, Commit, Project, PullRequest, Tag
 from speedtrack.projects.releases import version_of
 from speedtrack.runs.changing import MOST_FIRST
-from speedtrack.runs.tracking import LONGEST_SLUG
+from speedtrack.runs.naming import LONGEST_SLUG
 
 
 class Installation(Document):

@@ -25,7 +25,7 @@ SAFE = ("GET", "HEAD")
 JSON = "application/json"
 
 
-class Call(HttpRequest):
+class ApiRequest(HttpRequest):
     """A request of the API. ``standing``: the state of its caller's allowance."""
 
     auth: Caller
@@ -39,7 +39,7 @@ class AnyCaller(HttpBearer):
     """
 
     def __call__(self, request: HttpRequest) -> Caller:
-        call = cast(Call, request)
+        call = cast(ApiRequest, request)
         call.standing = None
         header = request.headers.get("Authorization")
         try:
@@ -75,7 +75,7 @@ def caller_without_token(request: HttpRequest) -> Caller:
     raise UnknownToken("writing needs a token: send `Authorization: Bearer stpt_...`; your settings make one")
 
 
-def allow(call: Call, caller: Caller) -> None:
+def allow(call: ApiRequest, caller: Caller) -> None:
     """Take a request from the caller's allowance. Raises TooMany."""
     per_minute = settings.API_RATE if caller.user else settings.API_RATE_ANONYMOUS
     if not per_minute:
@@ -93,7 +93,7 @@ def check_media_type(request: HttpRequest) -> None:
         raise WrongMediaType(f"the body is {(request.content_type or '')[:100]}: send `Content-Type: {JSON}`")
 
 
-def project_or_404(call: Call, slug: str) -> Project:
+def project_or_404(call: ApiRequest, slug: str) -> Project:
     """A project that the caller may see. Raises Http404, for hidden ones as for those that do not exist."""
     found: Project | None = access.visible(call.auth).filter(slug=slug).first()
     if found is None:
@@ -101,13 +101,13 @@ def project_or_404(call: Call, slug: str) -> Project:
     return found
 
 
-def user_of(call: Call) -> User:
+def user_of(call: ApiRequest) -> User:
     """The person who owns the token. Raises UnknownToken without one."""
     if call.auth.user is None:
         raise UnknownToken("this needs a token: send `Authorization: Bearer stpt_...`")
     return call.auth.user
 
 
-def require(call: Call, role: Role, project: Project, scope: Scope) -> None:
+def require(call: ApiRequest, role: Role, project: Project, scope: Scope) -> None:
     """Raise Refused unless the caller has this role and scope."""
     access.require(call.auth, role, project, scope)

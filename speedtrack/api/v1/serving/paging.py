@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Generic, TypeVar
 
 from django.db.models import Model, QuerySet
@@ -63,14 +63,6 @@ def page_of(
     shown = found[: paging.limit]
     last = getattr(shown[-1], column) if len(found) > paging.limit else None
     return Page(items=list(made(shown)), next=None if last is None else next_page(request, last))
-
-
-def page_of_list(request: HttpRequest, items: Sequence[T], paging: Paging) -> Page[T]:
-    """A page of a list that does not change."""
-    first = key_of(paging.cursor, is_text=False) if paging.cursor else 0
-    assert isinstance(first, int)
-    end = max(first, 0) + paging.limit
-    return Page(items=list(items[max(first, 0) : end]), next=next_page(request, end) if end < len(items) else None)
 
 
 def next_page(request: HttpRequest, key: Any) -> str:

@@ -11,7 +11,7 @@ from ninja.responses import Status
 from ninja.utils import contribute_operation_args
 from pydantic import BaseModel
 
-from speedtrack.api.v1.serving.callers import Call
+from speedtrack.api.v1.serving.callers import ApiRequest
 from speedtrack.api.v1.serving.refusals import Invalid
 from speedtrack.calls import keys
 
@@ -28,7 +28,7 @@ def write(operation: Callable[..., Answer]) -> Callable[..., Status[Any]]:
     """Make an operation from a function that returns a status and a document. If it raises, nothing is changed."""
 
     @wraps(operation)
-    def view(request: Call, *arguments: Any, **given: Any) -> Status[Any]:
+    def view(request: ApiRequest, *arguments: Any, **given: Any) -> Status[Any]:
         key = given.pop("idempotency_key", None)
 
         def work() -> Answer:
@@ -44,7 +44,7 @@ def write(operation: Callable[..., Answer]) -> Callable[..., Status[Any]]:
     return view
 
 
-def once(request: Call, key: str, work: Callable[[], Answer]) -> keys.Answer:
+def once(request: ApiRequest, key: str, work: Callable[[], Answer]) -> keys.Answer:
     """The answer of the first request with this key. Raises Invalid, UsedKey and KeyBusy."""
     assert request.auth.token_id is not None
     try:

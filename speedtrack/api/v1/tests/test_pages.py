@@ -11,14 +11,15 @@ from django.test import Client
 from django.utils import timezone
 
 from speedtrack.accounts.models import Role
-from speedtrack.alerts import bisecting, muting
+from speedtrack.alerts import muting
+from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.muting import MuteRequest
 from speedtrack.api.v1.pages import schema
 from speedtrack.api.v1.tests.conftest import evidence_of, program
 from speedtrack.api.v1.tests.test_operating import delivery
 from speedtrack.projects.models import Annotation
-from speedtrack.runs import comparing, tracking
+from speedtrack.runs import byhand, comparing
 from speedtrack.runs.comparing import AskedComparison
 from speedtrack.runs.models import Run
 from speedtrack.web.tests.world import World, counted
@@ -35,8 +36,8 @@ def test_every_line_for_curl(slow: tuple[World, Alert], live_server: Any, settin
     Annotation.objects.create(project=made.project, moment=timezone.now(), text="moved")
     muting.mute(made.project, MuteRequest("set-p1", "", None, "noise", 1), User.objects.get(username="ada"))
     for revision in made.shas[:3]:
-        tracking.queue_by_hand(tracking.choose("kvd", revision, [], None, fetches=False))
-    tracking.cancel_run(Run.objects.order_by("-pk")[1].pk)
+        byhand.queue_by_hand(byhand.choose("kvd", revision, [], None, fetches=False))
+    byhand.cancel_run(Run.objects.order_by("-pk")[1].pk)
     evidence_of(made)
     bisecting.start(made.commit(0), made.commit(-1), made.machines[0])
     delivery(made.project, 1)

@@ -12,7 +12,7 @@ from speedtrack.outside.readers import ReadError, Word
 from speedtrack.outside.readers.files import File, parse_json
 from speedtrack.outside.readers.measures import MEMORY, PEAK_MEMORY, TIME_S, Measure
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
 BENCHMARKS, MACHINE = "benchmarks.json", "machine.json"
@@ -98,7 +98,7 @@ def version_of_row(row: Row) -> str:
     return version.word() if version and version.value is not None else ""
 
 
-def gather_row(name: str, row: Row, definition: Node, origin: Origin, reading: Reading) -> None:
+def gather_row(name: str, row: Row, definition: Node, origin: FileOrigin, reading: Reading) -> None:
     measure = measure_by(definition, reading)
     results = row.columns["result"].list()
     for index, parameters in enumerate(combinations(row, definition)):
@@ -107,8 +107,8 @@ def gather_row(name: str, row: Row, definition: Node, origin: Origin, reading: R
         if (result := results[index]).value is not None and not is_skipped(result):
             started = row.columns.get("started_at")
             at = started.milliseconds() if started and started.value is not None else None
-            there = Origin(origin.commit, origin.machine, origin.environment, at)
-            reading.add(Benchmark(name, parameters), measure, numbers_of(row, index), there, result.pointer)
+            there = FileOrigin(origin.commit, origin.machine, origin.environment, at)
+            reading.add(FileBenchmark(name, parameters), measure, numbers_of(row, index), there, result.pointer)
 
 
 def is_skipped(result: Node) -> bool:
@@ -116,14 +116,14 @@ def is_skipped(result: Node) -> bool:
     return isinstance(result.value, float) and isnan(result.value)
 
 
-def numbers_of(row: Row, index: int) -> list[float] | Summary:
+def numbers_of(row: Row, index: int) -> list[float] | FileSummary:
     samples = row.at("samples", index)
     if samples and samples.list():
         return list(samples.amounts())
     result, repeats = row.columns["result"].list()[index], row.at("stats_repeat", index)
     low, high = row.at("stats_ci_99_a", index), row.at("stats_ci_99_b", index)
     n = repeats.count() if repeats else 0
-    return Summary(result.amount(), number_of(low), number_of(high), n or None)
+    return FileSummary(result.amount(), number_of(low), number_of(high), n or None)
 
 
 def number_of(end: Node | None) -> float | None:
@@ -155,10 +155,10 @@ def measure_by(definition: Node, reading: Reading) -> Measure:
     return reading.measure("", word)
 
 
-def origin_of(document: Node, facts: Node) -> Origin:
+def origin_of(document: Node, facts: Node) -> FileOrigin:
     stated = document.get("params")
     machine = (stated.get("machine") if stated else None) or facts["machine"]
-    return Origin(document["commit_hash"].text(), machine.text(), environment_of(document, facts))
+    return FileOrigin(document["commit_hash"].text(), machine.text(), environment_of(document, facts))
 
 
 def environment_of(document: Node, facts: Node) -> dict[str, Word]:

@@ -3,7 +3,7 @@
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import Measure
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
 # The units of Bencher's own measures. Of others neither the unit nor the direction is known.
@@ -26,15 +26,15 @@ def gather(file: File, reading: Reading) -> None:
         for measure, metric in measures.members():
             value = metric["value"].amount()
             low, high = (metric.get(end) for end in ("lower_value", "upper_value"))
-            summary = Summary(value, low.number() if low else None, high.number() if high else None)
+            summary = FileSummary(value, low.number() if low else None, high.number() if high else None)
             add(reading, name, measure, summary, metric.pointer)
 
 
-def add(reading: Reading, benchmark: str, name: str, summary: Summary, place: str) -> None:
+def add(reading: Reading, benchmark: str, name: str, summary: FileSummary, place: str) -> None:
     word = name.lower().replace(" ", "-")
     counted = Measure(word, "", "lower") if word in COUNTS else None
     measure = counted or reading.measure(METRICS.get(word, name), UNITS.get(word, ""))
-    reading.add(Benchmark(benchmark), measure, summary, Origin(), place)
+    reading.add(FileBenchmark(benchmark), measure, summary, FileOrigin(), place)
 
 
 READER = ToolReader("bencher", "Bencher Metric Format", recognises, gather)

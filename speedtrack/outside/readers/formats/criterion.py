@@ -7,7 +7,7 @@ from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File, parse_json
 from speedtrack.outside.readers.measures import TIME
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
 NEWEST = "new/benchmark.json"  # beside it lies "base", what it was compared with
@@ -26,15 +26,17 @@ def gather_folder(file: File, reading: Reading) -> None:
 
 def gather_benchmark(members: dict[str, File], folder: str, reading: Reading) -> None:
     name = member(members, folder, "benchmark.json")["full_id"].text()
-    numbers: list[float] | Summary
+    numbers: list[float] | FileSummary
     if f"{folder}sample.json" in members:
         sample = member(members, folder, "sample.json")
         numbers = per_iteration(sample["times"], sample["iters"])
     else:
         median = member(members, folder, "estimates.json")["median"]
         ends = median["confidence_interval"]
-        numbers = Summary(median["point_estimate"].amount(), ends["lower_bound"].number(), ends["upper_bound"].number())
-    reading.add(Benchmark(name), TIME, numbers, Origin(), folder.removesuffix("/new/"))
+        numbers = FileSummary(
+            median["point_estimate"].amount(), ends["lower_bound"].number(), ends["upper_bound"].number()
+        )
+    reading.add(FileBenchmark(name), TIME, numbers, FileOrigin(), folder.removesuffix("/new/"))
 
 
 def member(members: dict[str, File], folder: str, name: str) -> Node:
@@ -69,7 +71,7 @@ def gather_messages(file: File, reading: Reading) -> None:
 def gather_message(message: Node, reading: Reading) -> None:
     numbers = per_iteration(message["measured_values"], message["iteration_count"])
     measure = reading.measure("", message["unit"].text())
-    reading.add(Benchmark(message["id"].text()), measure, numbers, Origin(), message.place)
+    reading.add(FileBenchmark(message["id"].text()), measure, numbers, FileOrigin(), message.place)
 
 
 FOLDER = ToolReader("criterion", "Criterion, the folder target/criterion", recognises_folder, gather_folder)

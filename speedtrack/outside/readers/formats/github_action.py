@@ -6,7 +6,7 @@ from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File, parse_json
 from speedtrack.outside.readers.measures import Better, Measure, stated_measure
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
 PREFIX = re.compile(r"\s*window\.BENCHMARK_DATA\s*=\s*")
@@ -33,7 +33,7 @@ def gather_entries(file: File, reading: Reading) -> None:
     for entry in file.document.list():
         unit = unit_of(entry)
         measure = stated_measure(unit, reading.direction(reading.measure("", unit).metric))
-        add(reading, [entry], Benchmark(entry["name"].word()), measure, Origin())
+        add(reading, [entry], FileBenchmark(entry["name"].word()), measure, FileOrigin())
 
 
 def gather_history(file: File, reading: Reading) -> None:
@@ -58,7 +58,7 @@ def history_of(file: File) -> Node:
 def gather_run(suite: str, run: Node, reading: Reading) -> None:
     """Gather one call of the action: the results of one tool at one commit. Rows of one name are repeats."""
     date = run.get("date")
-    origin = Origin(run["commit"]["id"].text(), measured_at=date.milliseconds() if date else None)
+    origin = FileOrigin(run["commit"]["id"].text(), measured_at=date.milliseconds() if date else None)
     tool = run["tool"].text()
     repeats: dict[tuple[str, str], list[Node]] = {}
     for entry in run["benches"].list():
@@ -66,7 +66,7 @@ def gather_run(suite: str, run: Node, reading: Reading) -> None:
     names = {name for name, _ in repeats}
     for (name, unit), entries in repeats.items():
         if tool != "googlecpp" or AGGREGATES.sub("", name) not in names - {name}:
-            add(reading, entries, Benchmark(f"{suite}: {name}"), measure_by(tool, unit, reading), origin)
+            add(reading, entries, FileBenchmark(f"{suite}: {name}"), measure_by(tool, unit, reading), origin)
 
 
 def measure_by(tool: str, unit: str, reading: Reading) -> Measure:
@@ -81,20 +81,20 @@ def unit_of(entry: Node) -> str:
     return entry["unit"].word()
 
 
-def add(reading: Reading, entries: list[Node], benchmark: Benchmark, measure: Measure, origin: Origin) -> None:
+def add(reading: Reading, entries: list[Node], benchmark: FileBenchmark, measure: Measure, origin: FileOrigin) -> None:
     values = [entry["value"].amount() for entry in entries]
     interval = interval_of(entries[0], values[0]) if len(entries) == 1 else None
     reading.add(benchmark, measure, interval or values, origin, entries[0].pointer)
 
 
-def interval_of(entry: Node, value: float) -> Summary | None:
+def interval_of(entry: Node, value: float) -> FileSummary | None:
     """The interval in ``range``, if that is a number or a percentage on both sides of the value."""
     text = entry.get("range")
     found = RANGE.fullmatch(text.word()) if text else None
     if found is None:
         return None
     half = float(found[1]) * (value / 100 if found[2] else 1)
-    return Summary(value, value - half, value + half)
+    return FileSummary(value, value - half, value + half)
 
 
 ENTRIES = ToolReader(

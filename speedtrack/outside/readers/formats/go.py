@@ -11,7 +11,7 @@ from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import Better, Measure
 from speedtrack.outside.readers.nodes import LONGEST_TEXT
-from speedtrack.outside.readers.results import Benchmark, Origin, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
 RESULT = re.compile(r"Benchmark(?![a-z])(\S*)\s+(\d+)\s(.*)")
@@ -29,7 +29,7 @@ class Lines:
     directions: dict[str, Better] = field(default_factory=dict)
     samples: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
-    origins: dict[str, Origin] = field(default_factory=dict)
+    origins: dict[str, FileOrigin] = field(default_factory=dict)
 
 
 def recognises(file: File) -> bool:
@@ -49,7 +49,7 @@ def gather(file: File, reading: Reading) -> None:
             reading.skip(f"line {number}", f"{failed[2][:100]} {'failed' if failed[1] == 'FAIL' else 'was skipped'}")
     for (name, word), numbers in lines.samples.items():
         measure = measure_by(word, lines, reading)
-        reading.add(Benchmark(name), measure, numbers, lines.origins[name], lines.places[name])
+        reading.add(FileBenchmark(name), measure, numbers, lines.origins[name], lines.places[name])
 
 
 def add_result(lines: Lines, result: re.Match[str], place: str) -> None:
@@ -93,9 +93,9 @@ def measure_by(unit: str, lines: Lines, reading: Reading) -> Measure:
     return replace(measure, better=measure.better or lines.directions.get(unit) or usual)
 
 
-def origin_of(facts: dict[str, str]) -> Origin:
+def origin_of(facts: dict[str, str]) -> FileOrigin:
     environment = {name: facts[name][:300] for name in FACTS if facts.get(name)}
-    return Origin(commit=facts.get("commit", "")[:64], environment=environment)
+    return FileOrigin(commit=facts.get("commit", "")[:64], environment=environment)
 
 
 READER = ToolReader("go", "go test -bench", recognises, gather)

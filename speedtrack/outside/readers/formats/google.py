@@ -7,7 +7,7 @@ from speedtrack.outside.readers import Word
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import BANDWIDTH, Measure, time
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
 FACTS = ("num_cpus", "cpu_scaling_enabled", "aslr_enabled", "library_version", "library_build_type")
@@ -47,12 +47,12 @@ def reason_of(row: Node) -> str:
     return message.text() if message else "it says no reason"
 
 
-def add(reading: Reading, name: str, rows: list[Node], origin: Origin, n: int) -> None:
+def add(reading: Reading, name: str, rows: list[Node], origin: FileOrigin, n: int) -> None:
     """Add a benchmark's result.
 
     ``n``: the number of repeats whose median the only row is; 0 if each row is a repeat.
     """
-    benchmark, place = Benchmark(name), rows[0].pointer
+    benchmark, place = FileBenchmark(name), rows[0].pointer
     for metric in ("real_time", "cpu_time"):
         unit = rows[0]["time_unit"]
         if unit.text() not in ("ns", "us", "ms", "s"):
@@ -65,9 +65,9 @@ def add(reading: Reading, name: str, rows: list[Node], origin: Origin, n: int) -
         reading.add(benchmark, measure, numbers(found, n), origin, f"{place}/{counter}")
 
 
-def numbers(found: Iterable[Node], n: int) -> list[float] | Summary:
+def numbers(found: Iterable[Node], n: int) -> list[float] | FileSummary:
     values = [one.amount() for one in found]
-    return Summary(values[0], n=n) if n else values
+    return FileSummary(values[0], n=n) if n else values
 
 
 def counters(row: Node) -> list[str]:
@@ -84,10 +84,10 @@ def rate_of(counter: str) -> Measure | None:
     return Measure("items/s", "items/s", "higher") if counter == "items_per_second" else None
 
 
-def origin_of(context: Node) -> Origin:
+def origin_of(context: Node) -> FileOrigin:
     facts: dict[str, Word] = {name: one.word() for name in FACTS if (one := context.get(name))}
     host = context.get("host_name")
-    return Origin(machine=host.text() if host else "", environment=facts, measured_at=date_of(context))
+    return FileOrigin(machine=host.text() if host else "", environment=facts, measured_at=date_of(context))
 
 
 def date_of(context: Node) -> datetime | None:

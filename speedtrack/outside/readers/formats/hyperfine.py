@@ -3,7 +3,7 @@
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import PEAK_MEMORY, TIME_S, time
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
 
@@ -15,7 +15,7 @@ def recognises(file: File) -> bool:
 def gather(file: File, reading: Reading) -> None:
     for result in file.document["results"].list():
         parameters = result.get("parameters")
-        benchmark = Benchmark(
+        benchmark = FileBenchmark(
             result["command"].text(), {name: one.word() for name, one in parameters.members()} if parameters else {}
         )
         codes = result.get("exit_codes")
@@ -25,18 +25,22 @@ def gather(file: File, reading: Reading) -> None:
             add(reading, benchmark, result)
 
 
-def add(reading: Reading, benchmark: Benchmark, result: Node) -> None:
+def add(reading: Reading, benchmark: FileBenchmark, result: Node) -> None:
     times = result.get("times")
     runs = times.amounts() if times else ()
-    median = Summary((result.get("median") or result["mean"]).amount())
-    reading.add(benchmark, TIME_S, runs or median, Origin(), result.pointer)
+    median = FileSummary((result.get("median") or result["mean"]).amount())
+    reading.add(benchmark, TIME_S, runs or median, FileOrigin(), result.pointer)
     for name in ("user", "system"):
         if (mean := result.get(name)) and mean.amount() > 0:
             reading.add(
-                benchmark, time(f"{name}_time", "s"), Summary(mean.amount(), n=len(runs)), Origin(), mean.pointer
+                benchmark,
+                time(f"{name}_time", "s"),
+                FileSummary(mean.amount(), n=len(runs)),
+                FileOrigin(),
+                mean.pointer,
             )
     if memory := result.get("memory_usage_byte"):
-        reading.add(benchmark, PEAK_MEMORY, memory.amounts(), Origin(), memory.pointer)
+        reading.add(benchmark, PEAK_MEMORY, memory.amounts(), FileOrigin(), memory.pointer)
 
 
 READER = ToolReader("hyperfine", "hyperfine, --export-json", recognises, gather)

@@ -6,7 +6,7 @@ from speedtrack.outside.readers import Word
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import ALLOCATED, Measure, known_unit
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import Benchmark, Origin, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
 METRICS = {"thrpt": "rate", "avgt": "time", "sample": "sampled_time", "ss": "single_shot_time"}
@@ -25,14 +25,14 @@ def gather(file: File, reading: Reading) -> None:
         mode = row["mode"].text()
         if mode not in METRICS:
             raise row["mode"].refused(f"{mode[:20]!r} is no mode of JMH", f"known are {', '.join(METRICS)}")
-        benchmark, primary = Benchmark(row["benchmark"].text(), parameters_of(row)), row["primaryMetric"]
+        benchmark, primary = FileBenchmark(row["benchmark"].text(), parameters_of(row)), row["primaryMetric"]
         measure = measure_by(METRICS[mode], primary, reading)
         reading.add(benchmark, measure, list(scores(primary)), origin_of(row), primary.pointer)
         if secondary := row.get("secondaryMetrics"):
             gather_secondary(benchmark, secondary, origin_of(row), reading)
 
 
-def gather_secondary(benchmark: Benchmark, secondary: Node, origin: Origin, reading: Reading) -> None:
+def gather_secondary(benchmark: FileBenchmark, secondary: Node, origin: FileOrigin, reading: Reading) -> None:
     """Gather allocation, and two percentiles of the mode "sample". Numbers of other profilers are left out."""
     for name, metric in secondary.members():
         plain = name.rpartition("·")[2]
@@ -81,8 +81,8 @@ def parameters_of(row: Node) -> dict[str, Word]:
     return parameters | ({"threads": threads.word()} if threads and threads.value != 1 else {})
 
 
-def origin_of(row: Node) -> Origin:
-    return Origin(environment={name: one.word() for name in FACTS if (one := row.get(name))})
+def origin_of(row: Node) -> FileOrigin:
+    return FileOrigin(environment={name: one.word() for name in FACTS if (one := row.get(name))})
 
 
 READER = ToolReader("jmh", "JMH, -rf json", recognises, gather)

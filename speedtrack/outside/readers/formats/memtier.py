@@ -7,7 +7,7 @@ from datetime import datetime
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import THROUGHPUT, Measure, time
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
 RUN = re.compile(r"RUN #\d+ RESULTS")
@@ -60,10 +60,10 @@ def gather_runs(runs: list[Node], document: Node, reading: Reading, n: int = 0) 
                 for measure, value in values(stats):
                     samples.setdefault((operation, measure), []).append(value)
     parameters = parameters_of(document["configuration"])
-    origin = Origin(measured_at=begin_of(runs))
+    origin = FileOrigin(measured_at=begin_of(runs))
     for (operation, measure), numbers in samples.items():
-        what = Summary(numbers[0], n=n) if n else numbers
-        reading.add(Benchmark(f"memtier {operation}", parameters), measure, what, origin, f"/{operation}")
+        what = FileSummary(numbers[0], n=n) if n else numbers
+        reading.add(FileBenchmark(f"memtier {operation}", parameters), measure, what, origin, f"/{operation}")
 
 
 def values(stats: Node) -> Iterator[tuple[Measure, float]]:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import Benchmark, Origin, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
 UNITS = {"second": "s", "byte": "B", "integer": ""}
@@ -37,7 +37,7 @@ def gather(file: File, reading: Reading) -> None:
         facts = shared | metadata_of(benchmark) | (metadata_of(runs[0]) if runs else {})
         if "name" not in facts:
             raise benchmark.refused("it has no name in its metadata", "name it (pyperf: --name)")
-        name, unit = Benchmark(facts["name"].text()), unit_of(facts)
+        name, unit = FileBenchmark(facts["name"].text()), unit_of(facts)
         values = [value for run in runs for value in run["values"].amounts()]
         if values:
             reading.add(name, reading.measure(metric_of(unit), unit), values, origin_of(facts), benchmark.pointer)
@@ -63,8 +63,8 @@ def metric_of(unit: str) -> str:
     return {"s": "time", "B": "memory"}.get(unit, "value")
 
 
-def origin_of(facts: dict[str, Node]) -> Origin:
-    return Origin(
+def origin_of(facts: dict[str, Node]) -> FileOrigin:
+    return FileOrigin(
         commit=facts["commit_id"].text() if "commit_id" in facts else "",
         machine=facts["hostname"].text() if "hostname" in facts else "",
         environment={name: facts[name].word()[:300] for name in FACTS if name in facts},

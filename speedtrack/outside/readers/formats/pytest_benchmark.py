@@ -4,7 +4,7 @@ from speedtrack.outside.readers import ReadError, Word
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import TIME_S
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import Benchmark, Origin, Reading, Summary
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
 FACTS = ("machine", "system", "release", "python_implementation", "python_version", "python_compiler")
@@ -19,21 +19,21 @@ def gather(file: File, reading: Reading) -> None:
     origin = origin_of(document, reading)
     for benchmark in document["benchmarks"].list():
         name = (benchmark.get("fullname") or benchmark["name"]).text()
-        reading.add(Benchmark(name), TIME_S, times_of(benchmark["stats"]), origin, benchmark.pointer)
+        reading.add(FileBenchmark(name), TIME_S, times_of(benchmark["stats"]), origin, benchmark.pointer)
 
 
-def times_of(stats: Node) -> tuple[float, ...] | Summary:
+def times_of(stats: Node) -> tuple[float, ...] | FileSummary:
     rounds = stats.get("data")
     if rounds and rounds.list():
         return rounds.amounts()
     count = stats.get("rounds")
-    return Summary(stats["median"].amount(), n=count.count() if count else None)
+    return FileSummary(stats["median"].amount(), n=count.count() if count else None)
 
 
-def origin_of(document: Node, reading: Reading) -> Origin:
+def origin_of(document: Node, reading: Reading) -> FileOrigin:
     machine, date = document["machine_info"], document.get("datetime")
     node = machine.get("node")
-    return Origin(
+    return FileOrigin(
         commit=commit_of(document, reading),
         machine=node.text() if node else "",
         environment=environment_of(machine),

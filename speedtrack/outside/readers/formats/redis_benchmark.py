@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import THROUGHPUT, Measure, time
-from speedtrack.outside.readers.results import Benchmark, Origin, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
 Samples = dict[tuple[str, str], list[float]]
@@ -59,7 +59,7 @@ def gather(file: File, reading: Reading) -> None:
             add_row(samples, columns, row, seen, place)
             places.setdefault(row[0], place)
     for (test, column), numbers in samples.items():
-        reading.add(Benchmark(test), COLUMNS[column], numbers, Origin(), places[test])
+        reading.add(FileBenchmark(test), COLUMNS[column], numbers, FileOrigin(), places[test])
 
 
 def add_row(samples: Samples, columns: list[str], row: list[str], seen: set[str], place: str) -> None:

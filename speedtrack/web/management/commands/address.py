@@ -11,7 +11,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    help = "Set the mail address of an account: mails go there, and commits by this address are the person's own."
+    help = "Change the mail address of an account. Its mails go there, and commits with this author are its owner's."
     quoted = ("user",)
     whole = True
 

@@ -7,12 +7,12 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from speedtrack.alerts import bisecting
+from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.projects.models import Project
-from speedtrack.runs import tracking
+from speedtrack.runs import byhand, naming
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
@@ -39,7 +39,7 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
             verb = partial(begin, project, options) if options["end"] is None else partial(end, project, options["end"])
             self.stdout.write(result_in_words(verb, options["dry_run"]))
         except (NotMeasurable, DefinitionError, NoSuchThing) as e:
@@ -48,7 +48,7 @@ class Command(PlainCommand):
 
 def begin(project: Project, options: dict[str, Any]) -> str:
     before, _, commit = options["range"].partition("..")
-    machine = options["machine"] or tracking.machines_to_measure(project, None)[0].name
+    machine = options["machine"] or byhand.machines_to_measure(project, None)[0].name
     asked = asked_for(project, [before, commit], machine, options["benchmarks"], options["metric"])
     made = asked.begin(None)
     return bisecting.bisection_in_words(made) + (

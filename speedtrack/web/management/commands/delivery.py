@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from speedtrack.projects import deliveries
 from speedtrack.projects.models import Delivery, Project
-from speedtrack.runs import tracking
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import result_in_words
@@ -38,7 +38,7 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
             if options["last"] is not None and options["last"] < 1:
                 raise CommandError("--last: give a count of 1 or more")
             act = {"list": list_lines, "replay": replay, "purge": purge}[options["action"]]

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from speedtrack.archive import writing
 from speedtrack.archive.files import ArchiveError
-from speedtrack.runs import tracking
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
@@ -23,7 +23,7 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
             with Console(stderr=True).status("reading") as status:
                 manifest = writing.write(
                     project, options["file"], lambda table, rows: status.update(f"{table}: {rows:,} rows")

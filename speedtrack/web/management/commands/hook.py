@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from speedtrack.projects import hooks
 from speedtrack.projects.models import Project
-from speedtrack.runs import changing, tracking
+from speedtrack.runs import changing, naming
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.sealed import KeyLost
 from speedtrack.web.management.plaincommand import PlainCommand
@@ -82,7 +82,7 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
             self.stdout.write(ACTIONS[options["action"]](project, options))
         except (NoSuchThing, hooks.UnfitSecret, KeyLost) as e:
             raise CommandError(str(e)) from e

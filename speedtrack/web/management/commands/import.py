@@ -14,10 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from speedtrack.archive import reading
 from speedtrack.archive.files import ArchiveError, is_archive
 from speedtrack.outside import importing
-from speedtrack.outside.importing import Contents, Outcome, Unreadable
+from speedtrack.outside.importing import Contents, ImportOutcome, Unreadable
 from speedtrack.outside.readers import Options
 from speedtrack.projects.models import Project
-from speedtrack.runs import tracking
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
@@ -60,7 +60,7 @@ class Command(PlainCommand):
         if any(map(is_archive, files)):
             return self.restore(files, options)
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
             said = options_of(options)
             # All are read before any is stored: a misspelt name leaves nothing half done.
             read = {Path(name): importing.contents_of(Path(name), options["format"], said) for name in options["files"]}
@@ -91,7 +91,7 @@ class Command(PlainCommand):
         for note in restored.notes:
             self.stdout.write(f"note: {note}")
 
-    def say(self, path: Path, outcome: Outcome, left_out: list[str]) -> None:
+    def say(self, path: Path, outcome: ImportOutcome, left_out: list[str]) -> None:
         counts = [f"{outcome.taken} taken", f"{outcome.unchanged} unchanged", f"{len(outcome.refused)} refused"]
         self.stdout.write(f"{path.name}: {', '.join(counts)}{f', {len(left_out)} left out' if left_out else ''}")
         reasons = [*outcome.refused, *(f"left out: {words}" for words in left_out)]
@@ -101,7 +101,7 @@ class Command(PlainCommand):
             self.stdout.write(f"  and {len(reasons) - LISTED} more")
 
 
-def store_all(project: Project, read: dict[Path, Contents], all_or_nothing: bool) -> dict[Path, Outcome]:
+def store_all(project: Project, read: dict[Path, Contents], all_or_nothing: bool) -> dict[Path, ImportOutcome]:
     """Store the results of each file, with a bar on a terminal."""
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

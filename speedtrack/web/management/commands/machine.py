@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import enrolment, machines, pools, rules, tracking
+from speedtrack.runs import enrolment, machines, naming, pools, registering, rules
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine
 from speedtrack.runs.order import BadShares
@@ -30,33 +30,33 @@ SHOWN_ONCE = "machine {name}; its token, which is not shown again:\n"
 def freeze_canary(name: str, options: Options) -> str:
     if not options["project"]:
         raise CommandError(f"name the project: manage.py machine canary {name} --project NAME")
-    canary = tracking.set_canary(name, options["project"], options["commit"], options["benchmark"])
+    canary = machines.set_canary(name, options["project"], options["commit"], options["benchmark"])
     return f"{canary}; its first run is queued"
 
 
 def lift(name: str, options: Options) -> str:
-    tracking.lift_quarantine(name, options["accept_level"])
+    machines.lift_quarantine(name, options["accept_level"])
     return f"the quarantine of machine {name} has ended"
 
 
 def pause_machine(name: str, options: Options) -> str:
-    machines.pause(tracking.machine_named(name), at_once=options["now"])
+    machines.pause(naming.machine_named(name), at_once=options["now"])
     return f"machine {name} paused" + ("" if options["now"] else f": {machines.FINISHES}")
 
 
 def resume_machine(name: str, options: Options) -> str:
-    machines.resume(tracking.machine_named(name))
+    machines.resume(naming.machine_named(name))
     return f"machine {name} resumed"
 
 
 def retire_machine(name: str, options: Options) -> str:
-    cancelled = machines.retire(tracking.machine_named(name))
+    cancelled = machines.retire(naming.machine_named(name))
     return f"machine {name} retired, {cancelled} waiting runs cancelled; `manage.py machine return {name}` undoes it"
 
 
 def set_windows(name: str, options: Options) -> str:
     texts = [text for text in options["values"] if text.strip()]
-    return rules.set_windows(tracking.machine_with_runner(name), texts, options["zone"])
+    return rules.set_windows(naming.machine_with_runner(name), texts, options["zone"])
 
 
 def set_shares(name: str, options: Options) -> str:
@@ -67,7 +67,7 @@ def set_shares(name: str, options: Options) -> str:
         if not percent.isascii() or not percent.isdigit() or len(percent) > 3:
             raise CommandError(f"{text!r} is no share: give such as backfill=20, which is per cent of its time")
         given[kind] = int(percent)
-    return rules.set_shares(tracking.machine_with_runner(name), given)
+    return rules.set_shares(naming.machine_with_runner(name), given)
 
 
 def make_code(name: str, options: Options) -> str:
@@ -80,13 +80,13 @@ def make_code(name: str, options: Options) -> str:
 
 def add_machine(name: str, options: Options) -> str:
     if options["outside"]:
-        tracking.register_outside(name)
+        registering.register_outside(name)
         return f"machine {name} is registered; it has no runner and no token: its results are sent in"
-    return SHOWN_ONCE.format(name=name) + tracking.add_machine(name, options["pool"] or "", options["days"])
+    return SHOWN_ONCE.format(name=name) + registering.add_machine(name, options["pool"] or "", options["days"])
 
 
 def return_machine(name: str, options: Options) -> str:
-    machine = tracking.machine_named(name)
+    machine = naming.machine_named(name)
     if machine.outside:
         machines.take_results_again(machine)
         return f"machine {name} is in service again: its results are sent in"
@@ -94,16 +94,16 @@ def return_machine(name: str, options: Options) -> str:
 
 
 def renew_token(name: str, options: Options) -> str:
-    return SHOWN_ONCE.format(name=name) + tracking.renew_token(name, days=options["days"])
+    return SHOWN_ONCE.format(name=name) + machines.renew_token(name, days=options["days"])
 
 
 def rotate_token(name: str, options: Options) -> str:
-    machines.rotate(tracking.machine_named(name))
+    machines.rotate(naming.machine_named(name))
     return f"the runner of machine {name} replaces its token with its next call; its run goes on"
 
 
 def revoke_tokens(name: str, options: Options) -> str:
-    ended = machines.revoke(tracking.machine_named(name))
+    ended = machines.revoke(naming.machine_named(name))
     return f"{ended} tokens of machine {name} are refused from now on; its run is queued again"
 
 
@@ -111,8 +111,8 @@ def put_into_pool(name: str, options: Options) -> str:
     if options["pool"] is None:
         raise CommandError(f"name the pool: manage.py machine pool {name} --pool P ('' for none)")
     if options["pool"]:
-        tracking.check_name(options["pool"], "pool")
-    pools.put(tracking.machine_with_runner(name), options["pool"])
+        registering.check_name(options["pool"], "pool")
+    pools.put(naming.machine_with_runner(name), options["pool"])
     return f"machine {name} is in " + (f"pool {options['pool']}" if options["pool"] else "no pool")
 
 
@@ -186,7 +186,7 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         action, name = options["action"], options["name"]
         if action == "list":
-            for machine in tracking.machines_by_name():
+            for machine in naming.machines_by_name():
                 self.stdout.write(
                     f"{machine.name:20} {machine_state(machine):10} {machine.pool or '-':12} "
                     f"last seen {machine.last_seen_at or 'never'}"

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from speedtrack.alerts import floors
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import tracking
+from speedtrack.runs import byhand
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
@@ -53,13 +53,13 @@ def queue(options: dict[str, Any]) -> int:
     """Queue what the options name. Return the number of runs."""
     if (options["range"] is None) == (options["releases"] is None):
         raise CommandError("give either a range or --releases PATTERN")
-    selection = tracking.choose(
+    selection = byhand.choose(
         options["project"],
         options["range"] or options["releases"],
         options["benchmarks"],
         options["machine"],
         options["extended"],
         options["releases"] is not None,
-        tracking.Thinning(options["every"], options["bisect"]),
+        byhand.Thinning(options["every"], options["bisect"]),
     )
-    return floors.measure_noise(selection) if options["aa"] else tracking.queue_by_hand(selection)
+    return floors.measure_noise(selection) if options["aa"] else byhand.queue_by_hand(selection)

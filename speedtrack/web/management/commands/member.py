@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from speedtrack.accounts import audit, members
 from speedtrack.accounts.models import Role
 from speedtrack.projects.models import Project
-from speedtrack.runs import tracking
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
@@ -28,7 +28,7 @@ class Command(PlainCommand):
         if action != "list" and not name:
             raise CommandError(f"name the account: manage.py member {action} {options['project']} USER")
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
             if action == "list":
                 self.list_members(project)
             elif action == "add":

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from speedtrack.accounts import audit
 from speedtrack.benchmarks.metrics import OUTSIDE_EFFECT
 from speedtrack.benchmarks.models import OutsideMetric
-from speedtrack.runs import tracking
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
@@ -26,7 +26,7 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
         except NoSuchThing as e:
             raise CommandError(str(e)) from e
         found = OutsideMetric.objects.filter(project=project).order_by("name")

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.models import Project
-from speedtrack.runs import rules, tracking
+from speedtrack.runs import naming, rules
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.policies import BadPolicy
 from speedtrack.runs.rules import Saved
@@ -47,7 +47,7 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
             given = {name: options[name] for name in CHANGING if options[name] is not None}
             if not given and not options["remove"]:
                 self.list_policies(project)

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from speedtrack.accounts import audit, members
-from speedtrack.runs import tracking
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
@@ -22,7 +22,7 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         everybody = options["to"] == "public"
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
         except NoSuchThing as e:
             raise CommandError(str(e)) from e
         if not members.show_to(project, everybody):

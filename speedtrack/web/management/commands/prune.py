@@ -37,7 +37,7 @@ class Command(PlainCommand):
                 return
             with pruning.one_at_a_time():
                 refused = [policy.name for policy in policies if not self.apply(policy, **options)]
-        except (pruning.Busy, pruning.PruningFailed) as e:
+        except (pruning.PruningUnderWay, pruning.PruningFailed) as e:
             raise CommandError(str(e)) from e
         if refused:
             raise CommandError(f"nothing was deleted of {', '.join(refused)}: confirm it, or give --yes")

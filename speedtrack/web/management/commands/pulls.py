@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from speedtrack.projects.models import Project, PullRequest
-from speedtrack.runs import pullrequests, tracking
+from speedtrack.runs import naming, pullrequests
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Approval
 from speedtrack.web.management.plaincommand import PlainCommand
@@ -28,7 +28,7 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            project = tracking.project_named(options["project"])
+            project = naming.project_named(options["project"])
             if options["number"] is None:
                 self.list_open(project)
                 return

@@ -8,13 +8,13 @@ from django.core.management.base import CommandError
 from django.db import transaction
 
 from speedtrack.accounts import audit
-from speedtrack.runs import tracking
+from speedtrack.runs import byhand
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Run
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
 
-ACTIONS = {"retry": tracking.retry_run, "cancel": tracking.cancel_run, "raise": tracking.raise_run}
+ACTIONS = {"retry": byhand.retry_run, "cancel": byhand.cancel_run, "raise": byhand.raise_run}
 
 
 class Command(PlainCommand):

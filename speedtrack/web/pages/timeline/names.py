@@ -131,7 +131,7 @@ def found_line(name: LineName, series: list[Series], branches: dict[str, list[Br
 
 
 def unmeasured(name: LineName) -> str:
-    """The error for a line that does not exist, because its parts were never measured together."""
+    """Return the message about a line without values: its machine never measured this metric of this benchmark."""
     machines = Series.objects.filter(project__slug=name.project, benchmark__name=name.benchmark, metric=name.metric)
     known = sorted(set(machines.values_list("machine__name", flat=True)))[:8]
     title = METRICS[name.metric].title

@@ -13,51 +13,43 @@ back once the answer is known: so the machine need not wait for it.
 """
 
 import logging
-import math
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from speedtrack.alerts import pairing
+from speedtrack.alerts.bisections.remaining import remaining_time
+from speedtrack.alerts.bisections.searches import (
+    LEVEL,
+    MOST_PAIRS,
+    Answer,
+    Search,
+    cautious,
+    error_per_step,
+    is_open,
+    searches_of,
+    write_answers,
+)
 from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.alerts.measuring import MOST_BENCHMARKS, NotMeasurable
-from speedtrack.alerts.models import Bisection, BisectionAnswer
+from speedtrack.alerts.models import Bisection
 from speedtrack.alerts.trouble import DATABASE_AWAY
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.projects.models import Commit, Position
-from speedtrack.runs import estimates, planning, queue
-from speedtrack.runs.models import ACTIVE, Machine, Reason, Run, Side, Status
+from speedtrack.projects.models import Commit, Position, Project
+from speedtrack.runs import planning, queue
+from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.order import PRIORITY
-from speedtrack.runs.progress import about
 from speedtrack.stats import bisect, compare, narrow, sequential
-from speedtrack.stats.bisect import CommitRange
-from speedtrack.stats.narrow import CommitLevel
 
 log = logging.getLogger(__name__)
 
 MOST_COMMITS = 4096  # of a path: twelve steps
-MOST_PAIRS = narrow.MOST  # of two commits
-MOST_ROUNDS = 8  # of two commits: on a noisy machine many pairs are flagged, and do not count
-LEVEL = 0.01  # probability that ends without a change are taken for different
-WRONG_COMMIT = 0.005  # probability that it ends at a wrong commit, over all its steps
-
-Answer = BisectionAnswer.Answer
-Pairs = list[tuple[float, float]]
-LEVELS = {
-    Answer.OLD: CommitLevel.OLD,
-    Answer.NEW: CommitLevel.NEW,
-    Answer.DIFFERENT: CommitLevel.NEW,
-    Answer.UNDECIDED: CommitLevel.UNKNOWN,
-    Answer.FAILED: CommitLevel.UNKNOWN,
-}
 
 
 @transaction.atomic
@@ -76,11 +68,7 @@ def start(
     """
     Machine.objects.select_for_update().get(pk=machine.pk)  # of two equal requests, the second sees the first's
     path = path_between(before, commit)
-    known = METRICS.get(metric) if metric in WATCHED else None
-    if known is None or not known.watched or known.counted:
-        raise NotMeasurable(f"pairs do not measure {metric!r}: take {HEADLINE}, or another metric that is watched")
-    if commit.project.untracked_at is not None or machine.retired_at is not None or machine.outside:
-        raise NotMeasurable(f"{commit.project.name} must be tracked, and {machine} in service, with a runner")
+    check_measurable(commit.project, machine, metric)
     definition = load_suite(commit.project.suite)
     suite, stored = store_suite(commit.project, definition)
     by_name = {one.name: one for one in stored}
@@ -99,6 +87,15 @@ def start(
     bisection = Bisection.objects.create(project=commit.project, suite=suite, path=path, asked_by=asked_by, **place)
     go_on(bisection)
     return bisection
+
+
+def check_measurable(project: Project, machine: Machine, metric: str) -> None:
+    """Raise NotMeasurable if the machine cannot measure this metric of the project in pairs."""
+    known = METRICS.get(metric) if metric in WATCHED else None
+    if known is None or not known.watched or known.counted:
+        raise NotMeasurable(f"pairs do not measure {metric!r}: take {HEADLINE}, or another metric that is watched")
+    if project.untracked_at is not None or machine.retired_at is not None or machine.outside:
+        raise NotMeasurable(f"{project.name} must be tracked, and {machine} in service, with a runner")
 
 
 def path_between(before: Commit, commit: Commit) -> list[int]:
@@ -124,9 +121,8 @@ def bisection_in_words(bisection: Bisection) -> str:
     """The bisection in words, and how long it will take. Its number is left out: a dry run uses up numbers."""
     ends = f"{bisection.before.short}..{bisection.commit.short}"
     names = ", ".join(bisection.benchmark_set.names)
-    return (
-        f"a bisection of {ends} on {bisection.machine} by {names}: {expected(bisection, searches_of(bisection)).words}"
-    )
+    takes = remaining_time(bisection, searches_of(bisection)).words
+    return f"a bisection of {ends} on {bisection.machine} by {names}: {takes}"
 
 
 @transaction.atomic
@@ -185,121 +181,6 @@ def why_not_measurable(bisection: Bisection) -> str:
 
 
 @dataclass
-class Search:
-    """The search for the change of one benchmark: by commit id, the answers and the pairs that they rest on."""
-
-    benchmark: Benchmark
-    answers: dict[int, BisectionAnswer]
-    pairs: dict[int, Pairs]
-
-    def levels(self, bisection: Bisection) -> list[CommitLevel | None]:
-        """The level of the older end, then of each commit of the path: old, new, or None where it is not known."""
-        found = (self.answers.get(commit) for commit in bisection.path)
-        return [CommitLevel.OLD, *(LEVELS.get(Answer(one.answer)) if one else None for one in found)]
-
-    def is_at(self, bisection: Bisection) -> CommitRange | None:
-        """The range of commits that may hold the change; None while the ends are not known to differ."""
-        end = self.answers.get(bisection.commit_id)
-        if end is None or end.answer != Answer.DIFFERENT:
-            return None
-        return bisect.range_left(self.levels(bisection))
-
-
-def searches_of(bisection: Bisection) -> list[Search]:
-    """The searches of all benchmarks, by the pairs of the ended runs; the largest change first."""
-    runs = [run for run in bisection.runs.order_by("pk").select_related("benchmark_set") if run.done]
-    measured = pairs_by_place(bisection, runs)
-    smallest = SmallestEffects(bisection.project_id).of(bisection.metric_name)
-    searches = []
-    for benchmark in bisection.benchmark_set.benchmarks.order_by("pk"):
-        own = [run for run in runs if benchmark.name in run.benchmark_set.names]
-        pairs = {run.commit_id: measured.get((benchmark.pk, run.commit_id), []) for run in own}
-        searches.append(Search(benchmark, answers_by_commit(bisection, benchmark, pairs, own, smallest), pairs))
-    return sorted(searches, key=lambda one: (-size_of(one.answers.get(bisection.commit_id)), one.benchmark.pk))
-
-
-def stored_searches(bisection: Bisection) -> list[Search]:
-    """The searches of all benchmarks by their stored answers, without the pairs: for pages."""
-    of_benchmarks: dict[int, dict[int, BisectionAnswer]] = defaultdict(dict)
-    for answer in bisection.answers.select_related("commit"):
-        of_benchmarks[answer.benchmark_id][answer.commit_id] = answer
-    benchmarks = bisection.benchmark_set.benchmarks.order_by("pk")
-    return [Search(benchmark, of_benchmarks[benchmark.pk], {}) for benchmark in benchmarks]
-
-
-def size_of(answer: BisectionAnswer | None) -> float:
-    return abs(math.log(answer.ratio)) if answer and answer.ratio and answer.answer == Answer.DIFFERENT else 0.0
-
-
-def pairs_by_place(bisection: Bisection, runs: Sequence[Run]) -> dict[tuple[int, int], Pairs]:
-    """By (benchmark id, commit id): the (older end, commit) samples, in the order of measuring."""
-    commits = {run.pk: run.commit_id for run in runs}
-    sides = pairing.samples_by_side(commits, series__metric=bisection.metric_name)
-    found: dict[tuple[int, int], Pairs] = defaultdict(list)
-    for run, benchmark, metric in sorted({place[:3] for place in sides}):
-        base, head = (sides.get((run, benchmark, metric, side), {}) for side in (Side.BASE, Side.HEAD))
-        found[benchmark, commits[run]] += [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
-    return found
-
-
-def answers_by_commit(
-    bisection: Bisection, benchmark: Benchmark, pairs: dict[int, Pairs], runs: Sequence[Run], smallest: float
-) -> dict[int, BisectionAnswer]:
-    """The answers about one benchmark, by commit id: of every commit with pairs that were measured for it."""
-    answers: dict[int, BisectionAnswer] = {}
-    change = None
-    why = {run.commit_id: run.error or f"its run was {run.status}" for run in runs if run.status != Status.SUCCEEDED}
-    rounds = Counter(run.commit_id for run in runs)
-    for commit in sorted(pairs, key=lambda one: one != bisection.commit_id):  # the newer end first
-        answer = BisectionAnswer(bisection=bisection, benchmark=benchmark, commit_id=commit, pairs=len(pairs[commit]))
-        if not pairs[commit]:
-            answer.answer = Answer.FAILED
-            answer.why = why.get(commit) or "none of its pairs is clean"
-        elif commit == bisection.commit_id:
-            judge_ends(answer, pairs[commit], smallest)
-            change = answer if answer.answer == Answer.DIFFERENT else None
-        elif change is not None:
-            judge_commit(answer, pairs[commit], change, len(bisection.path))
-        else:
-            continue  # it was measured for another benchmark
-        if answer.answer == Answer.UNKNOWN and (answer.pairs >= MOST_PAIRS or rounds[commit] >= MOST_ROUNDS):
-            answer.answer = Answer.UNDECIDED
-        answers[commit] = answer
-    return answers
-
-
-def judge_ends(answer: BisectionAnswer, pairs: Pairs, smallest: float) -> None:
-    seed = answer.commit_id
-    found = compare.settle_pairs(pairs, smallest_effect=smallest, level=LEVEL, seed=seed)
-    answer.answer, answer.ratio, answer.low, answer.high = Answer(found.answer), found.ratio, found.low, found.high
-
-
-def judge_commit(answer: BisectionAnswer, pairs: Pairs, change: BisectionAnswer, commits: int) -> None:
-    found = narrow.place_commit(pairs, ratio=cautious(change), error=error_per_step(commits))
-    answer.answer, answer.ratio, answer.low, answer.high = Answer(found.side), found.ratio, found.low, found.high
-
-
-def cautious(change: BisectionAnswer) -> float:
-    assert change.ratio is not None and change.low is not None and change.high is not None
-    return narrow.cautious_ratio(change.ratio, change.low, change.high)
-
-
-def error_per_step(commits: int) -> float:
-    return WRONG_COMMIT / (1 + math.ceil(math.log2(commits + 1)))
-
-
-def write_answers(bisection: Bisection, searches: Sequence[Search]) -> None:
-    """Store the present answers in place of earlier ones."""
-    rows = [answer for search in searches for answer in search.answers.values()]
-    BisectionAnswer.objects.bulk_create(
-        rows,
-        update_conflicts=True,
-        unique_fields=["bisection", "benchmark", "commit"],
-        update_fields=["answer", "ratio", "low", "high", "pairs", "why"],
-    )
-
-
-@dataclass
 class WantedPairs:
     """How many pairs to measure of a commit, and of which benchmarks."""
 
@@ -318,7 +199,7 @@ def wanted_next(bisection: Bisection, searches: Sequence[Search]) -> dict[int, W
         return {bisection.commit_id: WantedPairs(most, [one.benchmark for one in first])}
     for search in searches:
         if found := next_of(bisection, search):
-            sharing = [one for one in searches if one is search or one.is_at(bisection)]
+            sharing = [one for one in searches if one is search or one.range_left(bisection)]
             return {
                 commit: WantedPairs(
                     pairs, [one.benchmark for one in sharing if one is search or commit not in one.answers]
@@ -326,10 +207,6 @@ def wanted_next(bisection: Bisection, searches: Sequence[Search]) -> dict[int, W
                 for commit, pairs in found.items()
             }
     return {}
-
-
-def is_open(end: BisectionAnswer | None) -> bool:
-    return end is None or end.answer == Answer.UNKNOWN
 
 
 def pairs_for_ends(bisection: Bisection, search: Search) -> int:
@@ -341,7 +218,7 @@ def pairs_for_ends(bisection: Bisection, search: Search) -> int:
 
 def next_of(bisection: Bisection, search: Search) -> dict[int, int]:
     """By commit id: the number of pairs that a benchmark's search needs next; empty if the search has ended."""
-    left = search.is_at(bisection)
+    left = search.range_left(bisection)
     if left is None:
         return {}
     change = search.answers[bisection.commit_id]
@@ -393,54 +270,3 @@ def withdraw(bisection: Bisection, keep: Iterable[int] = (), why: str = "another
 def end(bisection: Bisection, note: str) -> None:
     withdraw(bisection, why="its bisection has ended")
     Bisection.objects.filter(pk=bisection.pk).update(ended_at=Now(), stepped_at=Now(), note=note[:2000])
-
-
-@dataclass(frozen=True)
-class RemainingTime:
-    """What a bisection still needs.
-
-    ``steps``: how many commits will be measured at most; ``seconds``: about how long that takes; None if unknown.
-    """
-
-    steps: int
-    seconds: float | None
-
-    @property
-    def words(self) -> str:
-        """In words, such as: about 25 min, 3 steps at most."""
-        steps = f"{self.steps} step{'' if self.steps == 1 else 's'} at most"
-        return steps if self.seconds is None else f"about {about(self.seconds)}, {steps}"
-
-
-def expected(bisection: Bisection, searches: Sequence[Search]) -> RemainingTime:
-    """The steps and the time that a bisection still needs. Benchmarks that change at one place share their steps."""
-    if bisection.ended_at is not None:
-        return RemainingTime(0, None)
-    ranges = [(one, left) for one in searches if (left := one.is_at(bisection))]
-    known = bool(searches) and not any(is_open(one.answers.get(bisection.commit_id)) for one in searches)
-    steps = max((bisect.steps_left(one.levels(bisection), left) for one, left in ranges), default=0)
-    if not known:
-        steps = max(steps, 1 + math.ceil(math.log2(len(bisection.path))))
-    steps = max(steps, 1)  # a commit that is measured again was counted already
-    return RemainingTime(steps, seconds_of(bisection, steps))
-
-
-def seconds_of(bisection: Bisection, steps: int) -> float | None:
-    """Seconds until this number of steps is done, if each takes as long as the one under way; None if unknown.
-
-    Runs that go before them are included.
-    """
-    own = bisection.runs.unfinished().select_related("machine").order_by("pk")
-    run = own.filter(status__in=ACTIVE).first() or own.first()  # the others are for what may come after it
-    times = estimates.expected_times(run) if run else None
-    if run is None or times is None or times.ends_at is None or not bisection.machine.takes_work:
-        return None
-    first_s = (times.ends_at - timezone.now()).total_seconds()
-    if steps == 1:
-        return first_s
-    by_hand = Run.objects.filter(status=Status.QUEUED, machine=bisection.machine_id, priority__gte=run.priority)
-    others = by_hand.exclude(bisections=bisection)  # they go before a run that is queued after them
-    if run.status == Status.QUEUED:
-        others = others.exclude(pk__in=estimates.runs_ahead(run).values("pk"))
-    waiting_s = estimates.total_s(estimates.learn([run.machine_id]), others).get(run.machine_id, 0.0)
-    return None if waiting_s is None else first_s + waiting_s + (steps - 1) * times.phases.seconds

@@ -1,0 +1,1 @@
+"""Bisections that people ask for: which of the commits between two changed a benchmark."""

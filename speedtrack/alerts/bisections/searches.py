@@ -1,0 +1,149 @@
+"""What the measured pairs of a bisection say: for each benchmark, the answers by commit and the range that is left."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from speedtrack.alerts import pairing
+from speedtrack.alerts.effects import SmallestEffects
+from speedtrack.alerts.models import Bisection, BisectionAnswer
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.runs.models import Run, Side, Status
+from speedtrack.stats import bisect, compare, narrow
+from speedtrack.stats.bisect import CommitRange
+from speedtrack.stats.narrow import CommitLevel
+
+MOST_PAIRS = narrow.MOST  # of two commits
+MOST_ROUNDS = 8  # of two commits: on a noisy machine many pairs are flagged, and do not count
+LEVEL = 0.01  # probability that ends without a change are taken for different
+WRONG_COMMIT = 0.005  # probability that it ends at a wrong commit, over all its steps
+
+Answer = BisectionAnswer.Answer
+Pairs = list[tuple[float, float]]
+LEVELS = {
+    Answer.OLD: CommitLevel.OLD,
+    Answer.NEW: CommitLevel.NEW,
+    Answer.DIFFERENT: CommitLevel.NEW,
+    Answer.UNDECIDED: CommitLevel.UNKNOWN,
+    Answer.FAILED: CommitLevel.UNKNOWN,
+}
+
+
+@dataclass
+class Search:
+    """The search for the change of one benchmark: by commit id, the answers and the pairs that they rest on."""
+
+    benchmark: Benchmark
+    answers: dict[int, BisectionAnswer]
+    pairs: dict[int, Pairs]
+
+    def levels(self, bisection: Bisection) -> list[CommitLevel | None]:
+        """The level of the older end, then of each commit of the path: old, new, or None where it is not known."""
+        found = (self.answers.get(commit) for commit in bisection.path)
+        return [CommitLevel.OLD, *(LEVELS.get(Answer(one.answer)) if one else None for one in found)]
+
+    def range_left(self, bisection: Bisection) -> CommitRange | None:
+        """The range of commits that may hold the change; None while the ends are not known to differ."""
+        end = self.answers.get(bisection.commit_id)
+        if end is None or end.answer != Answer.DIFFERENT:
+            return None
+        return bisect.range_left(self.levels(bisection))
+
+
+def searches_of(bisection: Bisection) -> list[Search]:
+    """The searches of all benchmarks, by the pairs of the ended runs; the largest change first."""
+    runs = [run for run in bisection.runs.order_by("pk").select_related("benchmark_set") if run.done]
+    measured = pairs_by_place(bisection, runs)
+    smallest = SmallestEffects(bisection.project_id).of(bisection.metric_name)
+    searches = []
+    for benchmark in bisection.benchmark_set.benchmarks.order_by("pk"):
+        own = [run for run in runs if benchmark.name in run.benchmark_set.names]
+        pairs = {run.commit_id: measured.get((benchmark.pk, run.commit_id), []) for run in own}
+        searches.append(Search(benchmark, answers_by_commit(bisection, benchmark, pairs, own, smallest), pairs))
+    return sorted(searches, key=lambda one: (-size_of(one.answers.get(bisection.commit_id)), one.benchmark.pk))
+
+
+def stored_searches(bisection: Bisection) -> list[Search]:
+    """The searches of all benchmarks by their stored answers, without the pairs: for pages."""
+    of_benchmarks: dict[int, dict[int, BisectionAnswer]] = defaultdict(dict)
+    for answer in bisection.answers.select_related("commit"):
+        of_benchmarks[answer.benchmark_id][answer.commit_id] = answer
+    benchmarks = bisection.benchmark_set.benchmarks.order_by("pk")
+    return [Search(benchmark, of_benchmarks[benchmark.pk], {}) for benchmark in benchmarks]
+
+
+def size_of(answer: BisectionAnswer | None) -> float:
+    return abs(math.log(answer.ratio)) if answer and answer.ratio and answer.answer == Answer.DIFFERENT else 0.0
+
+
+def pairs_by_place(bisection: Bisection, runs: Sequence[Run]) -> dict[tuple[int, int], Pairs]:
+    """By (benchmark id, commit id): the (older end, commit) samples, in the order of measuring."""
+    commits = {run.pk: run.commit_id for run in runs}
+    sides = pairing.samples_by_side(commits, series__metric=bisection.metric_name)
+    found: dict[tuple[int, int], Pairs] = defaultdict(list)
+    for run, benchmark, metric in sorted({place[:3] for place in sides}):
+        base, head = (sides.get((run, benchmark, metric, side), {}) for side in (Side.BASE, Side.HEAD))
+        found[benchmark, commits[run]] += [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
+    return found
+
+
+def answers_by_commit(
+    bisection: Bisection, benchmark: Benchmark, pairs: dict[int, Pairs], runs: Sequence[Run], smallest: float
+) -> dict[int, BisectionAnswer]:
+    """The answers about one benchmark, by commit id: of every commit with pairs that were measured for it."""
+    answers: dict[int, BisectionAnswer] = {}
+    change = None
+    why = {run.commit_id: run.error or f"its run was {run.status}" for run in runs if run.status != Status.SUCCEEDED}
+    rounds = Counter(run.commit_id for run in runs)
+    for commit in sorted(pairs, key=lambda one: one != bisection.commit_id):  # the newer end first
+        answer = BisectionAnswer(bisection=bisection, benchmark=benchmark, commit_id=commit, pairs=len(pairs[commit]))
+        if not pairs[commit]:
+            answer.answer = Answer.FAILED
+            answer.why = why.get(commit) or "none of its pairs is clean"
+        elif commit == bisection.commit_id:
+            judge_ends(answer, pairs[commit], smallest)
+            change = answer if answer.answer == Answer.DIFFERENT else None
+        elif change is not None:
+            judge_commit(answer, pairs[commit], change, len(bisection.path))
+        else:
+            continue  # it was measured for another benchmark
+        if answer.answer == Answer.UNKNOWN and (answer.pairs >= MOST_PAIRS or rounds[commit] >= MOST_ROUNDS):
+            answer.answer = Answer.UNDECIDED
+        answers[commit] = answer
+    return answers
+
+
+def judge_ends(answer: BisectionAnswer, pairs: Pairs, smallest: float) -> None:
+    seed = answer.commit_id
+    found = compare.settle_pairs(pairs, smallest_effect=smallest, level=LEVEL, seed=seed)
+    answer.answer, answer.ratio, answer.low, answer.high = Answer(found.answer), found.ratio, found.low, found.high
+
+
+def judge_commit(answer: BisectionAnswer, pairs: Pairs, change: BisectionAnswer, commits: int) -> None:
+    found = narrow.place_commit(pairs, ratio=cautious(change), error=error_per_step(commits))
+    answer.answer, answer.ratio, answer.low, answer.high = Answer(found.side), found.ratio, found.low, found.high
+
+
+def cautious(change: BisectionAnswer) -> float:
+    assert change.ratio is not None and change.low is not None and change.high is not None
+    return narrow.cautious_ratio(change.ratio, change.low, change.high)
+
+
+def error_per_step(commits: int) -> float:
+    return WRONG_COMMIT / (1 + math.ceil(math.log2(commits + 1)))
+
+
+def is_open(end: BisectionAnswer | None) -> bool:
+    return end is None or end.answer == Answer.UNKNOWN
+
+
+def write_answers(bisection: Bisection, searches: Sequence[Search]) -> None:
+    """Store the present answers in place of earlier ones."""
+    rows = [answer for search in searches for answer in search.answers.values()]
+    BisectionAnswer.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["bisection", "benchmark", "commit"],
+        update_fields=["answer", "ratio", "low", "high", "pairs", "why"],
+    )

@@ -1,0 +1,56 @@
+"""The builds of a commit: the end of the newest one's log, and which other commits gave the same program."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from speedtrack.projects.models import Commit
+from speedtrack.runs.models import Build, LogChunk, Run
+from speedtrack.text import plain
+
+LOG_TAIL = 12_000  # characters of the build log that the page shows
+
+
+@dataclass(frozen=True)
+class BuildWithLog:
+    """A build with the end of its log.
+
+    ``same_as``: those of the parents and the last release for which the machine built the same program.
+    """
+
+    build: Build
+    run: Run
+    log: str
+    same_as: list[Commit]
+
+    @property
+    def sizes(self) -> list[tuple[str, int]]:
+        """(name, bytes) of each program."""
+        return [(name, one["bytes"]) for name, one in self.build.artifacts.items() if one.get("bytes")]
+
+
+def builds_of(commit: Commit, others: Sequence[str]) -> list[BuildWithLog]:
+    """The builds, newest first; the newest has the end of its log. ``others``: commits whose programs may be equal."""
+    near = Commit.objects.filter(project=commit.project_id, sha__in=[commit.sha, *others])
+    rows = Build.objects.filter(commit__in=near.values("pk")).select_related("commit", "attempt__run__machine")
+    found = sorted(rows.defer("attempt__run__machine__facts"), key=lambda build: -build.pk)
+    builds = [build for build in found if build.commit_id == commit.pk][:10]
+    if not builds:
+        return []
+    log = build_log_tail(builds[0])
+    return [
+        BuildWithLog(one, one.attempt.run, log if one is builds[0] else "", same_programs(one, found)) for one in builds
+    ]
+
+
+def same_programs(build: Build, found: Iterable[Build]) -> list[Commit]:
+    """Other commits of which the same machine has built the same program, bit for bit."""
+    if not build.succeeded or not build.artifacts:
+        return []
+    machine = build.attempt.run.machine_id
+    same = (one for one in found if one.artifacts == build.artifacts and one.attempt.run.machine_id == machine)
+    return list({one.commit_id: one.commit for one in same if one.commit_id != build.commit_id}.values())
+
+
+def build_log_tail(build: Build) -> str:
+    chunks = LogChunk.objects.filter(attempt=build.attempt, phase=build.phase).order_by("-seq")
+    return plain("".join(reversed(chunks.values_list("text", flat=True)[:4])))[-LOG_TAIL:]

@@ -1,0 +1,48 @@
+"""The page of a commit as JSON and as CSV: the results of one machine."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from speedtrack.web.pages.commit.page import CommitPage
+from speedtrack.web.pages.commit.results import SeriesResult
+from speedtrack.web.requests.formats import rows_of
+
+RESULT_COLUMNS = (
+    *("benchmark", "metric", "unit", "value", "low", "high", "n", "flags"),
+    *("commits_before", "value_before", "ratio", "ratio_low", "ratio_high", "answer"),
+)
+
+
+def commit_document(page: CommitPage) -> dict[str, Any]:
+    """The page as JSON."""
+    commit = page.commit
+    return {
+        "schema": "speedtrack.commit/1",
+        "project": page.project.slug,
+        "sha": commit.sha,
+        "subject": commit.subject,
+        "author": commit.author_name,
+        "committed_at": commit.committed_at,
+        "parents": commit.parents,
+        "branch": page.branch.name if page.branch else None,
+        "tags": page.tags,
+        "last_release": page.release.tag if page.release else None,
+        "machines": page.machines,
+        "machine": page.results.machine if page.results else None,
+        "results": [result_document(one) for one in page.measured],
+        "runs": [
+            {"id": run.pk, "status": run.status, "reason": run.reason, "machine": run.machine.name} for run in page.runs
+        ],
+        "alerts": [{"id": one.alert.pk, "status": one.alert.status, "roles": one.roles} for one in page.alerts],
+    }
+
+
+def result_document(one: SeriesResult) -> dict[str, Any]:
+    point, found = one.point, one.comparison
+    against = (found.distance, found.old, found.ratio, found.low, found.high) if found else [None] * 5
+    values = (point.value, point.low, point.high, point.n, point.flags, *against, one.answer)
+    return dict(zip(RESULT_COLUMNS, (one.benchmark, one.metric.name, one.metric.unit, *values), strict=True))
+
+
+def csv_rows(page: CommitPage) -> Iterator[list[Any]]:
+    return rows_of(RESULT_COLUMNS, map(result_document, page.measured))

@@ -1,0 +1,154 @@
+"""What was measured of a commit on one machine, compared with the last commit measured before it."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db.models import FilteredRelation, Q
+
+from speedtrack.alerts import lines
+from speedtrack.alerts.lines import LinePoint
+from speedtrack.alerts.models import ChangePoint, CommitComparison, look_of
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.definitions import BUILD
+from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.projects.models import Branch, Commit
+from speedtrack.runs.models import Series
+
+FEW_RESULTS = 120  # of a machine, up to which the page has the numbers of all metrics
+UNSETTLED_ANSWERS = {CommitComparison.Answer.SAME: "same", CommitComparison.Answer.UNKNOWN: "uncertain"}
+
+
+class StoredComparison(NamedTuple):
+    """The columns of a CommitComparison that the page shows."""
+
+    distance: int
+    old: float
+    ratio: float
+    low: float
+    high: float
+    answer: str
+
+
+class SeriesResult(NamedTuple):
+    """The result of one series at the commit, compared with the commit that the series measured before.
+
+    ``is_first``: detection has seen it, and found nothing before it.
+    """
+
+    series_id: int
+    benchmark: str
+    metric: Metric
+    point: LinePoint
+    comparison: StoredComparison | None
+    is_first: bool
+    change: ChangePoint | None
+
+    @property
+    def look(self) -> str:
+        found = self.comparison
+        return look_of(found.answer, found.ratio, self.metric.name) if found else "same"
+
+    @property
+    def answer(self) -> str:
+        """The result of the comparison in a word or two."""
+        if self.comparison is None:
+            return "first measurement" if self.is_first else "not compared yet"
+        settled = UNSETTLED_ANSWERS.get(CommitComparison.Answer(self.comparison.answer))
+        return settled or numbers.effect(self.metric, self.look == "worse")
+
+
+@dataclass(frozen=True)
+class MetricResults:
+    """The results of one metric on one machine."""
+
+    metric: Metric
+    results: list[SeriesResult]
+
+    @property
+    def moved(self) -> int:
+        return sum(r.look != "same" for r in self.results)
+
+
+@dataclass(frozen=True)
+class MachineResults:
+    """All results of one machine as a table of benchmarks by metrics, without those of the build.
+
+    ``groups``: the numbers by metric; of many results, those of one metric. ``moved``: of many, those that differ: the
+    page shows them before all others.
+    """
+
+    machine: str
+    groups: list[MetricResults]
+    columns: list[MetricResults]
+    rows: list[tuple[str, list[SeriesResult | None]]]
+    moved: list[SeriesResult]
+    others: list[Metric]  #: the metrics whose numbers another request shows
+    count: int
+
+
+class BranchPlace(NamedTuple):
+    """A commit's place on a branch, with the change points there whose range includes the commit."""
+
+    commit: Commit
+    branch: Branch
+    number: int
+    points: list[ChangePoint]
+
+
+class MeasuringMachine(NamedTuple):
+    pk: int
+    name: str
+
+
+def measured_by(commit: Commit) -> tuple[list[MeasuringMachine], list[str]]:
+    """The machines with results of a commit, and the names of the ladders that were measured for it."""
+    measured = lines.point_measurements().filter(commit=commit).values("series")
+    rows = Series.objects.filter(pk__in=measured).values_list("machine", "machine__name", "benchmark__ladder")
+    found = list(rows.distinct())
+    machines = {pk: MeasuringMachine(pk, name) for pk, name, _ in found}
+    return sorted(machines.values(), key=lambda one: one.name), sorted({ladder for *_, ladder in found if ladder})
+
+
+def results_on(machine: MeasuringMachine, place: BranchPlace) -> list[SeriesResult]:
+    """The results of one machine."""
+    measured = lines.point_measurements().filter(commit=place.commit).values("series")
+    series = Series.objects.filter(pk__in=measured, machine=machine.pk)
+    stored = FilteredRelation("comparisons", condition=Q(comparisons__commit=place.commit))
+    columns = ["pk", "benchmark__name", "metric", "undetected_since"]
+    columns += [f"stored__{field}" for field in StoredComparison._fields]
+    rows = list(series.annotate(stored=stored).values_list(*columns))
+    ids = [pk for pk, *_ in rows]
+    here = {p.series_id: p for p in lines.points(ids, place.branch, place.number, place.number)}
+    marks = {cp.series_id: cp for cp in place.points if cp.commit_id == place.commit.pk}
+    return [
+        SeriesResult(pk, name, METRICS[metric], here[pk], compared_by(found), since is None, marks.get(pk))
+        for pk, name, metric, since, *found in rows
+        if pk in here
+    ]
+
+
+def compared_by(found: list[Any]) -> StoredComparison | None:
+    """The comparison with these columns; None where there is none, so that all are null."""
+    return None if found[0] is None else StoredComparison(*found)
+
+
+def machine_results(machine: str, results: list[SeriesResult], asked: str | None) -> MachineResults:
+    """The results of a machine in the metrics' order.
+
+    If environments differ, the table has the results of the newest one.
+    """
+    results = sorted(results, key=lambda r: (r.benchmark, r.series_id))
+    by_metric = {metric.name: MetricResults(metric, []) for metric in METRICS.among(one.metric.name for one in results)}
+    for one in results:
+        by_metric[one.metric.name].results.append(one)
+    groups = [group for group in by_metric.values() if group.results]
+    newest = {(r.benchmark, r.metric.name): r for r in results}
+    names = dict.fromkeys(r.benchmark for r in results)
+    columns = [g for g in groups if any(r.benchmark != BUILD for r in g.results)]
+    rows = [(name, [newest.get((name, g.metric.name)) for g in columns]) for name in names if name != BUILD]
+    if len(results) <= FEW_RESULTS:
+        return MachineResults(machine, groups, columns, rows, [], [], len(results))
+    shown = next((group for group in groups if group.metric.name == asked), groups[0])
+    moved = [r for r in results if r.look != "same" or r.change]
+    others = [group.metric for group in groups if group is not shown]
+    return MachineResults(machine, [shown], columns, rows, moved, others, len(results))
