@@ -75,9 +75,9 @@ def test_a_heartbeat_that_is_killed_is_started_again_and_goes_on(heartbeat: Hear
 def test_it_ends_with_a_runner_that_is_killed(api: Api, tmp_path: Path) -> None:
     program = (
         "import sys, time\n"
-        "from runners.reporting.connection import Connection\n"
+        "from runners.reporting.connection import ServerConnection\n"
         "from runners.reporting.heartbeat import Heartbeat\n"
-        f"beat = Heartbeat(Connection({api.url!r}, 'any'), frozenset({sorted(ONE_CPU)}))\n"
+        f"beat = Heartbeat(ServerConnection({api.url!r}, 'any'), frozenset({sorted(ONE_CPU)}))\n"
         "beat.start()\n"
         "print(beat._process.pid, flush=True)\n"
         "time.sleep(600)\n"
