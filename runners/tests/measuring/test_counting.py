@@ -72,7 +72,7 @@ def test_a_call_inside_is_counted_and_one_outside_is_not(api: Api, agent: Agent)
 
 @pytest.mark.valgrind
 def test_where_the_words_of_a_request_lie_is_not_counted(api: Api, agent: Agent) -> None:
-    """Objects of words, last freed first used, stay in place until a request has many: then this server is fast."""
+    """This server is slow until a request with many words comes, which moves its objects in memory."""
     head = "static int answer(char *out, int argc, char **argv) {\n"
     found = []
     for slow in ("", "    if (!moved) spin();\n"):

@@ -20,7 +20,7 @@ class BisectionQuerySet(models.QuerySet["Bisection"]):
         return self.filter(ended_at=None)
 
     def ripe(self) -> "BisectionQuerySet":
-        """Bisections to go on with: a run of theirs has ended since the last step, or they have no unfinished run."""
+        """Bisections whose next step is due: a run has ended since the last step, or none is unfinished."""
         runs = Run.objects.filter(bisections=OuterRef("pk"))
         news = Exists(runs.filter(ended_at__gt=Coalesce(OuterRef("stepped_at"), OuterRef("created"))))
         return self.measuring().filter(news | ~Exists(runs.unfinished()))

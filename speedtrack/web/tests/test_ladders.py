@@ -198,7 +198,7 @@ def test_lines_of_several_environments_are_said_to_be_of_several(
 def test_each_environment_of_a_commit_is_a_line_on_request(
     client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As placements: a runner that was given other cores measures in another environment."""
+    """A runner on other cores measures in another environment, so each placement of the cores is a line."""
     assert "Environments" not in html_of(client.get(PAGE))
     for server, driver in ((2, 3), (2, 6)):
         monkeypatch.setitem(builders.SERIES_FACTS, "server_cpus", str(server))

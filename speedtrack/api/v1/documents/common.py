@@ -54,7 +54,7 @@ Id = Annotated[int, Field(ge=1, le=LARGEST_ID)]
 
 
 def number(value: object) -> object:
-    """Return the value. Raises ValueError for a text or a boolean, of which pydantic would make a number."""
+    """Return the number unchanged. Raises ValueError for a string or a boolean, which pydantic would convert."""
     if isinstance(value, str | bool):
         raise ValueError("give a number such as 5, without quotes: a text or true is none")
     return value

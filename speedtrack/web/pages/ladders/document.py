@@ -6,7 +6,7 @@ from typing import Any
 from speedtrack.runs.environments import shorten
 from speedtrack.web.pages.ladders.lines import LadderLine
 from speedtrack.web.pages.ladders.page import LaddersPage
-from speedtrack.web.pages.ladders.rows import Cell
+from speedtrack.web.pages.ladders.rows import LadderCell
 
 
 def ladders_document(page: LaddersPage) -> dict[str, Any]:
@@ -20,12 +20,12 @@ def ladders_document(page: LaddersPage) -> dict[str, Any]:
     }
 
 
-def cells_of(page: LaddersPage, place: int) -> list[tuple[float, Cell]]:
+def cells_of(page: LaddersPage, place: int) -> list[tuple[float, LadderCell]]:
     """The cells of one line, each with its value of the axis."""
     return [(row.value, row.cells[place]) for row in page.rows]
 
 
-def line_document(line: LadderLine, cells: list[tuple[float, Cell]]) -> dict[str, Any]:
+def line_document(line: LadderLine, cells: list[tuple[float, LadderCell]]) -> dict[str, Any]:
     return {
         "project": line.commit.project.slug,
         "commit": line.commit.sha,

@@ -10,7 +10,7 @@ from speedtrack.web.pages.ladders.names import LadderName, rungs_of
 
 
 @dataclass(frozen=True)
-class Cell:
+class LadderCell:
     """A line at a value of the axis. ``measured``: in the line's environment.
 
     ``reason``: why the machine cannot reach it; ``elsewhere``: in which other environment it was measured.
@@ -36,7 +36,7 @@ class LadderRow:
     """A value of the axis, with a cell for each line."""
 
     value: float
-    cells: list[Cell]
+    cells: list[LadderCell]
 
 
 def rows_of(
@@ -52,12 +52,12 @@ def rows_of(
     own = {(rung.place, rung.value, rung.environment): rung.measurement for rung in rungs}
     newest = {(rung.place, rung.value): rung for rung in rungs}
 
-    def cell_at(line: LadderLine, value: float) -> Cell:
+    def cell_at(line: LadderLine, value: float) -> LadderCell:
         at = line.place, value
         measured = own.get((*at, line.environment.pk)) if line.environment else None
         other = None if measured else newest.get(at)
         elsewhere = why_elsewhere(environments[other.environment], line.environment) if other else ""
-        return Cell(measured, reasons.get(at, "") if line.newest else "", elsewhere, at in asked)
+        return LadderCell(measured, reasons.get(at, "") if line.newest else "", elsewhere, at in asked)
 
     return [LadderRow(value, [cell_at(line, value) for line in lines]) for value in sorted(values)]
 
