@@ -9,7 +9,6 @@ import argparse
 import os
 import re
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from research.fresh_debian import page
+from speedtrack.tests.ports import free_port
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 WAIT_S = 3600
@@ -57,11 +57,6 @@ def until(what: str, reached: Callable[[], bool], demo: "subprocess.Popen[str]")
         if demo.poll() is not None or time.monotonic() > deadline:
             raise SystemExit(f"error: not reached: {what}; make demo ended with {demo.poll()}")
         time.sleep(0.5)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def walk(room: Path) -> Way:

@@ -23,6 +23,7 @@ from speedtrack.alerts.models import Alert
 from speedtrack.devstack import BASE_DIR, PROCESSES
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Machine, Run, Series
+from speedtrack.tests.ports import free_port
 
 PART = "browser figures"
 LINES = "timeline, 8 lines of 5,000 commits"
@@ -127,8 +128,7 @@ def addresses() -> dict[str, str]:
 @contextlib.contextmanager
 def served() -> Iterator[str]:
     """The web server as it is installed, on this database."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, *PROCESSES["web"], "--bind", f"127.0.0.1:{port}"]
     process = subprocess.Popen(command, cwd=BASE_DIR, env={**os.environ, "SPEEDTRACK_URL": url})

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from speedtrack import __version__
 from speedtrack.runs import tokens
 from speedtrack.runs.models import Attempt, Machine, MachineToken, Run, RunEvent, Status
 from speedtrack.runs.versions import PROTOCOL
+from speedtrack.tests.ports import free_port
 
 CLAIMS = 100  # of each machine
 CLAIM = {"version": __version__, "protocol": PROTOCOL}
@@ -35,11 +35,6 @@ def web_server() -> Iterator[tuple[int, int]]:
     finally:
         process.terminate()
         process.wait(30)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def wait_for(port: int, path: str = "/healthz") -> None:

@@ -11,11 +11,12 @@ from time import monotonic
 
 from django.db import connection
 
-from research.scale.claimers import Claimer, cpu_ms, free_port, queue_again, wait_for, web_server
+from research.scale.claimers import Claimer, cpu_ms, queue_again, wait_for, web_server
 from research.scale.meter import Cost
 from speedtrack.runs import queue
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import LogChunk, Machine, MachineToken, Run
+from speedtrack.tests.ports import free_port
 
 VIEWERS = 300
 SECONDS = 30

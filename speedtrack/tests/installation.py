@@ -18,6 +18,7 @@ from django.db import connection
 from psycopg.conninfo import make_conninfo
 
 from speedtrack import devstack
+from speedtrack.tests.ports import free_port
 
 PATIENCE_S = 300
 STOP_S = 120
@@ -28,11 +29,6 @@ def database_url() -> str:
     words = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
     given = {word: connection.settings_dict[key] for word, key in words.items()}
     return make_conninfo("", **{word: value for word, value in given.items() if value})
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @dataclass

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ import pytest
 from docker.models.containers import Container
 
 from speedtrack.devstack import BASE_DIR
+from speedtrack.tests.ports import free_port
 
 # What this machine needs and others do not: builds on the host's network, and no long wait for a quiet machine.
 OVERRIDE = """
@@ -165,11 +165,6 @@ def keep_secret(directory: Path, name: str, secret: str) -> None:
     file.parent.mkdir(mode=0o700, exist_ok=True)
     file.write_text(secret)
     file.chmod(0o644)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
 from speedtrack.tests import builders
 from speedtrack.tests.installation import database_url
-from speedtrack.tests.test_webserver import free_port, wait_for
+from speedtrack.tests.ports import free_port
+from speedtrack.tests.test_webserver import wait_for
 
 PATIENCE_S = 60
 

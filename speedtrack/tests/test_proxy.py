@@ -19,7 +19,8 @@ import httpx
 import pytest
 
 from speedtrack import bodylimits, browserheaders, devstack
-from speedtrack.tests.test_webserver import HALF_BODY, HALF_HEADER, free_port, wait_for
+from speedtrack.tests.ports import free_port
+from speedtrack.tests.test_webserver import HALF_BODY, HALF_HEADER, wait_for
 
 pytestmark = pytest.mark.caddy
 

@@ -11,8 +11,9 @@ import pytest
 
 from speedtrack import __version__, devstack
 from speedtrack.browserheaders import WITHOUT_PAGE
+from speedtrack.tests.ports import free_port
 from speedtrack.tests.test_live import Live
-from speedtrack.tests.test_webserver import MEGABYTE, Server, free_port, serving
+from speedtrack.tests.test_webserver import MEGABYTE, Server, serving
 
 HOST = "speedtrack.example.org"
 PRODUCTION = {

@@ -22,7 +22,8 @@ from celery import Celery
 
 from speedtrack import devstack
 from speedtrack.celery import BROKER_TRANSPORT
-from speedtrack.tests.installation import database_url, free_port
+from speedtrack.tests.installation import database_url
+from speedtrack.tests.ports import free_port
 
 UNITS = devstack.BASE_DIR / "deploy" / "systemd"
 PROCESSES = sorted(devstack.PROCESSES)

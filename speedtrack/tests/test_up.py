@@ -20,7 +20,8 @@ from django.core.management import call_command
 from django.test import Client
 
 from speedtrack import devstack
-from speedtrack.tests.installation import database_url, free_port
+from speedtrack.tests.installation import database_url
+from speedtrack.tests.ports import free_port
 
 PATIENCE_S = 180
 LINK = "Make the first account of this installation, once: "

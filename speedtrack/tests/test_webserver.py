@@ -21,6 +21,7 @@ from speedtrack import devstack
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.sealed import Secret
 from speedtrack.tests.installation import server_environment
+from speedtrack.tests.ports import free_port
 from speedtrack.webserver import THREADS
 
 SLOW_CLIENTS = 201
@@ -55,12 +56,6 @@ class Server:
         """The first line of the answer to the head of a request that announces a body of this length."""
         client = self.connect(f"POST {path} HTTP/1.1\r\n{LINES}Content-Length: {length}\r\n\r\n")
         return client.recv(1000).decode().splitlines()[0]
-
-
-def free_port() -> int:
-    """The kernel gives each worker of these tests another one; `devstack` would give all of them the first."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

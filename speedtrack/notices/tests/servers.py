@@ -19,6 +19,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from speedtrack.tests.ports import free_port
+
 
 class Mailbox:
     """A mail server that keeps what it accepts, and refuses on request: everybody, or some recipients."""
@@ -54,12 +56,6 @@ class Mailbox:
         self.messages.append(message)
         self.encrypted.append(server.transport.get_extra_info("sslcontext") is not None)
         return "250 kept"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
 
 
 @contextmanager

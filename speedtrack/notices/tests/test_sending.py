@@ -15,9 +15,10 @@ from speedtrack import pgsession
 from speedtrack.notices import sending
 from speedtrack.notices.models import MAIL_LANE, Outbox
 from speedtrack.notices.smtp import SmtpBackend
-from speedtrack.notices.tests.servers import Mailbox, Misbehaving, certificate, free_port, knows, serving, use
+from speedtrack.notices.tests.servers import Mailbox, Misbehaving, certificate, knows, serving, use
 from speedtrack.runs.models import MachineEvent
 from speedtrack.tests import builders
+from speedtrack.tests.ports import free_port
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from speedtrack.tests.ports import free_port
+
 
 @dataclass(frozen=True)
 class SshServer:
@@ -36,8 +38,7 @@ def serving(directory: Path) -> Iterator[SshServer]:
     for file in (host, client):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", file], check=True)
     shutil.copy(client.with_suffix(".pub"), directory / "authorized")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     (directory / "config").write_text(
         f"ListenAddress 127.0.0.1:{port}\nHostKey {host}\nAuthorizedKeysFile {directory / 'authorized'}\n"
         "UsePAM no\nStrictModes no\nPasswordAuthentication no\nPidFile none\nPermitRootLogin yes\n"

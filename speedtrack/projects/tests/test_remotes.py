@@ -2,7 +2,6 @@
 
 import io
 import os
-import socket
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from speedtrack.projects.sync import sync
 from speedtrack.projects.tests.forge import Forge, allow, serving
 from speedtrack.runs import pushes
 from speedtrack.tests.builders import Repository
+from speedtrack.tests.ports import free_port
 
 INNER = [
     "127.0.0.1",
@@ -260,9 +260,8 @@ def test_what_answers_instead_of_a_repository_cannot_be_told_apart(
         said.add(refused(url))
     monkeypatch.delenv("SSL_CERT_FILE")
     said.add(refused(url))  # a certificate of nobody
-    with socket.create_server(("127.0.0.1", 0)) as plain:
-        port = plain.getsockname()[1]
-        allow(settings, f"localhost:{port}")
+    port = free_port()
+    allow(settings, f"localhost:{port}")
     said.add(refused(f"https://localhost:{port}/a").replace(str(port), str(forge.port)))  # nothing listens there now
     [words] = said
     assert "does not answer as a git repository does" in words

@@ -10,8 +10,8 @@ from speedtrack.runs import queue
 from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
+from speedtrack.tests.ports import free_port
 from speedtrack.tests.test_live import Live
-from speedtrack.tests.test_webserver import free_port
 from speedtrack.web.tests.test_browser import chromium, watched  # noqa: F401
 from speedtrack.web.tests.world import world
 

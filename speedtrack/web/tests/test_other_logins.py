@@ -23,8 +23,8 @@ from playwright.sync_api import Browser
 
 from speedtrack.accounts import invitations, people
 from speedtrack.accounts.models import AuditEntry, Role
-from speedtrack.notices.tests.servers import free_port
 from speedtrack.projects.models import Project
+from speedtrack.tests.ports import free_port
 from speedtrack.web.tests.test_accounts import PASSWORD, is_in, log_in
 from speedtrack.web.tests.test_browser import chromium, watched  # noqa: F401 - a fixture
 from speedtrack.web.tests.world import html_of
