@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from speedtrack import failpoints
 from speedtrack.alerts import comparisons, drift, history, sensitivity
 from speedtrack.alerts.effects import EffectsOfProjects
-from speedtrack.alerts.known import KnownChange, known_lines, unfounded_suspicions
+from speedtrack.alerts.known import KnownChange, known_lines, near_in, unfounded_suspicions
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.past import mark_past
 from speedtrack.alerts.spreads import spreads_of
@@ -18,7 +18,7 @@ from speedtrack.alerts.trouble import DATABASE_AWAY, clear_trouble, isolated
 from speedtrack.alerts.windows import Window, windows_since
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs.models import Series
-from speedtrack.stats.changepoint import DEFAULT, NEAR, Point, Shift, suspect_shifts
+from speedtrack.stats.changepoint import DEFAULT, Point, Shift, suspect_shifts
 from speedtrack.stats.history import HistoryVerdict, history_verdicts
 
 Status = ChangePoint.Status
@@ -176,14 +176,14 @@ def update_suspicions(window: Window, known: list[KnownChange], shifts: Sequence
         elif match is None and (rests_on_new := rests_on(shift, new)):
             earlier = raise_suspicion(window, shift, origin)
             mark_past(earlier, [window.points[i].commit_id for i in rests_on_new])
-            known.append(KnownChange(earlier, shift.index, shift.index))
+            known.append(KnownChange(earlier, shift.index, shift.index, near_in(window.series)))
             found.append(earlier)
             changed = True
     filled = [i for i in new if i < len(window.points) - 1]
     dissolved = [
         k.change_point.pk
         for k in known
-        if k.is_open and k.change_point not in found and any(-NEAR <= k.last - i <= DEFAULT.before for i in filled)
+        if k.is_open and k.change_point not in found and any(-k.near <= k.last - i <= DEFAULT.before for i in filled)
     ]
     return drop_suspicions(dissolved) or changed
 

@@ -11,6 +11,7 @@ from django.db.models import Exists, OuterRef, Q
 from speedtrack.alerts import lines
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.windows import Window
+from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import NEAR, SettledShift, Shift
@@ -93,12 +94,14 @@ def unfounded_suspicions(series: Sequence[Series]) -> list[int]:
 class KnownChange:
     """A change point of the series, with the points of the line in its range, ``first`` to ``last``.
 
-    If its commit was found by bisection and has no point itself, the first point after it stands for it.
+    If its commit was found by bisection and has no point itself, the first point after it stands for it. ``near``: the
+    points by which noise may place a shift elsewhere.
     """
 
     change_point: ChangePoint
     first: int
     last: int
+    near: int
 
     @property
     def is_open(self) -> bool:
@@ -125,7 +128,7 @@ class KnownChange:
         settled = self.settled()
         if settled:
             return settled.is_same(shift.index, shift.ratio > 1)
-        return self.is_up == (shift.ratio > 1) and self.first - NEAR <= shift.index <= self.last + NEAR
+        return self.is_up == (shift.ratio > 1) and self.first - self.near <= shift.index <= self.last + self.near
 
     def settled(self) -> SettledShift | None:
         """The change as the detector takes it for granted; None unless pairs or a person decided it.
@@ -137,7 +140,7 @@ class KnownChange:
         if cp.status not in (*LEVELS, Status.REFUTED):
             return None
         invalid = cp.alert is not None and cp.alert.status == Alert.Status.INVALID
-        return SettledShift(self.first, self.last, self.is_up, cp.status in LEVELS and not invalid)
+        return SettledShift(self.first, self.last, self.is_up, cp.status in LEVELS and not invalid, self.near)
 
 
 @dataclass(frozen=True)
@@ -169,11 +172,16 @@ def known_lines(windows: Sequence[Window]) -> list[KnownLine]:
         own = ((related[pk], *within[pk]) for pk in sorted(within) if pk in related)
         places = [point.position for point in window.points]
         changes = [
-            KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end))
+            KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end), near_in(window.series))
             for cp, begin, end in (*own, *rewritten)
         ]
         found.append(KnownLine(of_line, rewritten, changes))
     return found
+
+
+def near_in(series: Series) -> int:
+    """The points by which noise may place a shift of this series elsewhere."""
+    return 0 if METRICS[series.metric].needs_no_trials else NEAR
 
 
 def ranges_in(window: Window, steps: Steps) -> dict[int, tuple[int, int]]:

@@ -63,16 +63,20 @@ class Shift:
 
 @dataclass(frozen=True)
 class SettledShift:
-    """A shift that was confirmed or refuted for good. Its new level starts between ``first`` and ``last``."""
+    """A shift that was confirmed or refuted for good. Its new level starts between ``first`` and ``last``.
+
+    ``near``: the points by which noise may place it elsewhere.
+    """
 
     first: int
     last: int
     upwards: bool
     confirmed: bool
+    near: int = NEAR
 
     def is_same(self, index: int, upwards: bool) -> bool:
         """Is a shift at this place the same one? The range of a refuted shift may include its neighbours already."""
-        near = NEAR if self.confirmed else max(0, NEAR - (self.last - self.first) // 2)
+        near = self.near if self.confirmed else max(0, self.near - (self.last - self.first) // 2)
         return upwards == self.upwards and self.first - near <= index <= self.last + near
 
 

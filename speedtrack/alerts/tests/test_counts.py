@@ -20,7 +20,7 @@ from speedtrack.notices.channels.document import alert_document
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import subscribed
-from speedtrack.runs import jobs, queue, results
+from speedtrack.runs import jobs, pushes, queue, results
 from speedtrack.runs.models import Reason, Run, Samples, Series
 from speedtrack.tests import builders
 
@@ -118,6 +118,18 @@ def test_one_per_cent_more_instructions_is_one_alert_though_the_time_shows_nothi
     assert Verdict.objects.filter(change_point=cp, answer="different").get().pairs == 3
     paired = Samples.objects.filter(measurement__paired=True).values_list("measurement__series__metric", flat=True)
     assert set(paired) == {COUNT}
+
+
+def test_two_steps_of_a_count_are_two_alerts_however_near(counting: Counting) -> None:
+    world = counting.world
+    counting.factors = {world.shas[14]: 1.07}
+    project = builders.track(world.repository).project
+    counting.until_quiet()
+    world.shas.append(world.repository.commit())
+    counting.factors[world.shas[16]] = 1.06
+    pushes.sync_and_plan(project)
+    counting.until_quiet()
+    assert {alert.commit.sha for alert in Alert.objects.all()} == {world.shas[14], world.shas[16]}
 
 
 def test_the_page_and_the_mail_name_the_function_that_grew(counting: Counting, client: Client) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -192,6 +193,14 @@ class TestSettled:
         points = single([100.0] * 60 + [110.0] * 5 + [100.0] * 10, 0.01, 13)
         (shift,) = suspect_shifts(points, settled=[SettledShift(60, 60, upwards=True, confirmed=True)])
         assert (shift.index, shift.returns) == (65, False)
+
+    def test_a_step_beside_a_confirmed_one_is_another_where_no_noise_moves_places(self) -> None:
+        points = single([100.0] * 20 + [107.0] * 2 + [113.0] * 3, 0.00005, 21)
+        settled = [SettledShift(20, 20, upwards=True, confirmed=True)]
+        assert suspect_shifts(points, smallest_effect=0.002, settled=settled) == []
+        exact = [replace(settled[0], near=0)]
+        (shift,) = suspect_shifts(points, smallest_effect=0.002, settled=exact)
+        assert (shift.index, shift.seen, round(shift.ratio, 3)) == (22, 22, 1.056)
 
     def test_the_place_of_a_range_is_where_two_levels_fit(self) -> None:
         points = single([100.0] * 60 + [110.0] * 60, 0.01, 14)
