@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from django.core.management import call_command
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from research.scale.marks import write_part
@@ -128,6 +129,7 @@ def addresses() -> dict[str, str]:
 @contextlib.contextmanager
 def served() -> Iterator[str]:
     """The web server as it is installed, on this database."""
+    call_command("collectstatic", interactive=False, verbosity=0)  # which compresses them
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, *PROCESSES["web"], "--bind", f"127.0.0.1:{port}"]
@@ -156,10 +158,11 @@ def loaded(browser: Browser, url: str, title: str, address: str) -> Loaded:
 
 
 def opened(browser: Browser, address: str) -> Page:
-    """A page with nothing cached, with its chart drawn."""
+    """A page with nothing cached that has been painted, with its chart drawn."""
     page = browser.new_context(viewport=SIZE).new_page()
     page.add_init_script(NOTE_DRAWN)
     page.goto(address, wait_until="load")
+    page.wait_for_function("() => performance.getEntriesByName('first-contentful-paint').length")  # may follow `load`
     if page.locator(".chartstate").count():
         page.wait_for_function("() => window.drawnAt !== undefined")
     return page
