@@ -25,17 +25,15 @@ COPY requirements.txt ./
 # Wheels all of them: no compiler is needed here, so no stage of its own either.
 RUN python3 -m venv /opt/venv \
     && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements.txt
-ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 SPEEDTRACK_HOME=/var/lib/speedtrack STATIC_ROOT=/app/static
+ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 SPEEDTRACK_HOME=/var/lib/speedtrack
 COPY manage.py ./
 COPY --from=pages /frontend/dist frontend/dist
 COPY suites suites
 COPY docs docs
 COPY runners runners
 COPY speedtrack speedtrack
-# As root: the processes need not be able to change their own code. The key signs nothing, and stays out of the image.
-RUN SECRET_KEY=of-this-build SPEEDTRACK_HOME=/tmp/home python manage.py collectstatic --noinput --verbosity 0 \
-    && python -m compileall -q manage.py runners speedtrack \
-    && rm -rf /tmp/home
+# As root: the processes need not be able to change their own code.
+RUN python -m compileall -q manage.py runners speedtrack
 USER speedtrack
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s \

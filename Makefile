@@ -85,7 +85,7 @@ frontend/node_modules/.installed: frontend/package-lock.json
 
 # A release archive carries the pages as they are built, so nothing of it needs npm.
 ifneq ($(wildcard .git)$(if $(wildcard frontend/dist/.built),,unbuilt),)
-frontend/dist/.built: frontend/node_modules/.installed frontend/package.json $(shell find frontend/src -type f)
+frontend/dist/.built: frontend/node_modules/.installed frontend/package.json frontend/build.mjs $(shell find frontend/src -type f)
 	npm --prefix frontend run --silent build
 	@touch $@
 endif

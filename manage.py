@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 # Answers without a database; or (`up`) becomes a process that cares for it by itself.
-NEEDS_NO_DATABASE = {"help", "--help", "-h", "version", "--version", "collectstatic", "up"}
+NEEDS_NO_DATABASE = {"help", "--help", "-h", "version", "--version", "up"}
 # Starts the whole system on this machine.
 STARTS_ALL = {"demo", "serve"}
 

@@ -1,7 +1,7 @@
 """Backup and restore: a zip file with what pg_dump says, the suites' files, and a manifest by which both are checked.
 
 The dump, and the counts and digests of all rows in the manifest, are of one snapshot, so everything may go on working
-meanwhile. What is not in it can be made again (mirrors, static files), is with its runner (builds, unsent results), or
+meanwhile. What is not in it can be made again (mirrors), is with its runner (builds, unsent results), or
 must not lie beside it (SECRET_KEY and SPEEDTRACK_ENCRYPTION_KEYS).
 """
 

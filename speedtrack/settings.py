@@ -290,14 +290,8 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-gb"
 
 STATIC_URL = "/static/"
-STATIC_ROOT = Path(os.environ.get("STATIC_ROOT", HOME / "static"))
-STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 STATICFILES_DIRS = [d for d in [BASE_DIR / "frontend" / "dist"] if d.exists()]
-STORAGES = {
-    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
-}
-WHITENOISE_USE_FINDERS = True
+WHITENOISE_USE_FINDERS = True  # from where they are made, which compresses them too: nothing is collected
 
 # The broker carries nudges without meaning; losing it loses nothing (see ARCHITECTURE.md).
 BROKER_URL = env_secret_text("BROKER_URL") or "redis://127.0.0.1:6379/0"

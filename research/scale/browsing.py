@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from django.core.management import call_command
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from research.scale.marks import write_part
@@ -129,7 +128,6 @@ def addresses() -> dict[str, str]:
 @contextlib.contextmanager
 def served() -> Iterator[str]:
     """The web server as it is installed, on this database."""
-    call_command("collectstatic", interactive=False, verbosity=0)  # which compresses them
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, *PROCESSES["web"], "--bind", f"127.0.0.1:{port}"]

@@ -58,6 +58,16 @@ def check_headers(answer: httpx.Response) -> None:
     assert answer.headers["Strict-Transport-Security"] == STRICT
 
 
+@pytest.mark.parametrize("name", ["timeline.js", "site.css"])
+def test_scripts_and_style_sheets_are_sent_compressed(server: Server, name: str) -> None:
+    address = f"http://127.0.0.1:{server.port}/static/{name}"
+    answer = httpx.get(address, headers=BY_TLS)
+    assert (answer.status_code, answer.headers.get("Content-Encoding")) == (200, "gzip")
+    assert int(answer.headers["Content-Length"]) < len(answer.content) / 2
+    plain = httpx.get(address, headers={**BY_TLS, "Accept-Encoding": "identity"})
+    assert "Content-Encoding" not in plain.headers and plain.content == answer.content
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [

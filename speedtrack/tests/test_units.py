@@ -124,7 +124,6 @@ class Host:
         specifiers = {"%i": name.partition("@")[2], "%d": str(self.room / "credentials")}
         places = {
             f"{INSTALLED}/.venv/bin/python": sys.executable,
-            f"{INSTALLED}/static": str(self.room / "static"),
             INSTALLED: str(devstack.BASE_DIR),
             "/var/lib/speedtrack": str(self.room / "state"),
             "/run/speedtrack-broker": str(self.room / "run"),

@@ -122,7 +122,6 @@ TOPICS: dict[str, dict[str, str]] = {
     },
     "Storage": {
         "SPEEDTRACK_HOME": "mirrors, embedded servers, secrets",
-        "STATIC_ROOT": "collected files of the pages",
         "SUITES": "directory of the suite files",
         "DATABASE_URL": "PostgreSQL",
         "DATABASE_PASSWORD": "its password, where an address has none",
