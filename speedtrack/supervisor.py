@@ -120,7 +120,7 @@ class ServerStack(Stack):
 
 
 def load_common(environment: dict[str, str]) -> None:
-    """Load what most processes need, under the environment that all of them get."""
+    """Import what most processes need, with the environment variables that all of them get."""
     os.environ.update(environment)
     import django  # here, as settings are read from the environment
 

@@ -14,7 +14,7 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Least, Now, Power
 
 from speedtrack.projects.forges.events import CLOSED, MERGED, OPEN
-from speedtrack.projects.forges.signing import KEY_PREFIX, Fault
+from speedtrack.projects.forges.signing import KEY_PREFIX, SignatureFault
 from speedtrack.sealed import SealedField, Secret
 from speedtrack.wakeups import Wakes
 
@@ -359,10 +359,10 @@ class Refusal(models.Model):
     """
 
     class Reason(models.TextChoices):
-        UNSIGNED = Fault.UNSIGNED.value, "not signed"
-        WEAK = Fault.WEAK.value, "signed with SHA-1 only"
-        WRONG = Fault.WRONG.value, "signed with another secret, or altered on the way"
-        TIME = Fault.TIME.value, "signed too long ago, or ahead of time"
+        UNSIGNED = SignatureFault.UNSIGNED.value, "not signed"
+        WEAK = SignatureFault.WEAK.value, "signed with SHA-1 only"
+        WRONG = SignatureFault.WRONG.value, "signed with another secret, or altered on the way"
+        TIME = SignatureFault.TIME.value, "signed too long ago, or ahead of time"
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="refusals", db_index=False)
     hour = models.DateTimeField()

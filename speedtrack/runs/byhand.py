@@ -143,7 +143,7 @@ def tags_of_remote(remote: Remote) -> list[str]:
 
 
 def queue_by_hand(selection: RunSelection) -> int:
-    """Queue commits by hand, also those measured before. Return the number of runs."""
+    """Queue the commits that somebody chose, even if they were measured before. Return the number of runs."""
     manual = Run.objects.filter(project=selection.project, reason=Reason.MANUAL, commit__in=selection.ranks)
     last = manual.aggregate(last=Max("round"))["last"]
     round = 0 if last is None else last + 1

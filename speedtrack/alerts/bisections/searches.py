@@ -44,7 +44,7 @@ class Search:
         return [CommitLevel.OLD, *(LEVELS.get(Answer(one.answer)) if one else None for one in found)]
 
     def range_left(self, bisection: Bisection) -> CommitRange | None:
-        """The range of commits that may hold the change; None while the ends are not known to differ."""
+        """The range that the change lies in; None until its two ends have been found to differ."""
         end = self.answers.get(bisection.commit_id)
         if end is None or end.answer != Answer.DIFFERENT:
             return None

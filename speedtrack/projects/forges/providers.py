@@ -5,7 +5,7 @@ from speedtrack.projects.forges.generic import GENERIC
 from speedtrack.projects.forges.github import FORGEJO, GITEA, GITHUB
 from speedtrack.projects.forges.gitlab import GITLAB
 from speedtrack.projects.forges.provider import Provider
-from speedtrack.projects.forges.signing import BadSignature, Fault, HookCall
+from speedtrack.projects.forges.signing import BadSignature, HookCall, SignatureFault
 
 # In the order in which they are tried: forges that also send the headers of another come before that one.
 PROVIDERS = (FORGEJO, GITEA, GITLAB, CLOUD, DATA_CENTER, GITHUB, GENERIC)
@@ -20,5 +20,6 @@ def provider_of(call: HookCall) -> Provider:
     names = ", ".join(f"{one.schemes[0].header} ({one.title})" for one in PROVIDERS)
     weak = "X-Hub-Signature" in call.headers
     raise BadSignature(
-        Fault.WEAK if weak else Fault.UNSIGNED, f"the call is not signed: expected one of the headers {names}"
+        SignatureFault.WEAK if weak else SignatureFault.UNSIGNED,
+        f"the call is not signed: expected one of the headers {names}",
     )

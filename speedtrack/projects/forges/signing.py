@@ -16,7 +16,7 @@ WINDOW_S = 300  # by which the time of a signature may differ from ours (standar
 KEY_PREFIX = "whsec_"  # of a secret that stands for bytes in base64
 
 
-class Fault(StrEnum):
+class SignatureFault(StrEnum):
     """Why a call is refused."""
 
     UNSIGNED = "unsigned"
@@ -28,7 +28,7 @@ class Fault(StrEnum):
 class BadSignature(Exception):
     """The call is not signed with a secret of the project; the message names the remedy."""
 
-    def __init__(self, fault: Fault, message: str) -> None:
+    def __init__(self, fault: SignatureFault, message: str) -> None:
         super().__init__(message)
         self.fault = fault
 
@@ -104,7 +104,7 @@ def check_time(call: HookCall, header: str) -> None:
     given = call.header(header)
     if not given.isascii() or not given.isdecimal() or abs(call.now - int(given[:20])) > WINDOW_S:
         raise BadSignature(
-            Fault.TIME,
+            SignatureFault.TIME,
             f"{header} differs from this server's time by more than {WINDOW_S} seconds: set the clocks of both",
         )
 
@@ -118,9 +118,9 @@ def matching_secret(call: HookCall, schemes: Sequence[Scheme], secrets: Sequence
     scheme = next((scheme for scheme in schemes if call.header(scheme.header)), None)
     if scheme is None:
         if any(call.header(name) for name in weak):
-            raise BadSignature(Fault.WEAK, f"the call is signed with SHA-1 only: expected the header {names}")
+            raise BadSignature(SignatureFault.WEAK, f"the call is signed with SHA-1 only: expected the header {names}")
         raise BadSignature(
-            Fault.UNSIGNED,
+            SignatureFault.UNSIGNED,
             f"the call is not signed: expected the header {names}; set the project's secret at the forge",
         )
     for place, secret in enumerate(secrets):
@@ -128,4 +128,4 @@ def matching_secret(call: HookCall, schemes: Sequence[Scheme], secrets: Sequence
             if scheme.timed:
                 check_time(call, scheme.timed)
             return place
-    raise BadSignature(Fault.WRONG, f"{scheme.header} does not match: set the project's secret at the forge")
+    raise BadSignature(SignatureFault.WRONG, f"{scheme.header} does not match: set the project's secret at the forge")

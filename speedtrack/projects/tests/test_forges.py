@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from speedtrack.projects import intake
-from speedtrack.projects.forges.signing import BadSignature, Fault
+from speedtrack.projects.forges.signing import BadSignature, SignatureFault
 from speedtrack.projects.models import Delivery, Project, PullRequest
 from speedtrack.projects.tests import calls
 from speedtrack.projects.tests.calls import CALLS, NEW, NONE, OLD, PULLS, SECRET, SampleCall
@@ -78,7 +78,7 @@ def test_a_signature_counts_for_five_minutes(project: Project, name: str, off_s:
         return
     with pytest.raises(BadSignature, match="set the clocks") as refused:
         intake.receive(project, headers, call.body)
-    assert refused.value.fault == Fault.TIME
+    assert refused.value.fault == SignatureFault.TIME
 
 
 @pytest.mark.parametrize("given", ["", "soon", "1e9", "-1", "٣", "9" * 5000])
