@@ -14,7 +14,8 @@ export interface Axis {
 
 const MINUS = "−";
 const NARROWEST = 0.02; // half of an axis, as a share of its middle: noise does not look like a step
-const [ABOVE, BELOW] = [1.15, 1.1]; // room around the values
+const [ABOVE, BELOW] = [1.3, 1.1]; // room around the values: above, that of the marks of changes
+const MOST_TICKS = 8; // about; a step may be twice as wide as wanted, so at least four
 const DAY = 86400;
 const HOUR = 3600;
 const HOURS = [1, 2, 3, 6, 12];
@@ -27,7 +28,7 @@ export function valueAxis(values: number[], scale: string, unit: string | null):
   const logarithmic = scale === "log" && positive.length > 0;
   const kind = logarithmic || scale === "zero" ? scale : "fitted";
   const [low, high] = valueRange(logarithmic ? positive : values, kind);
-  const at = logarithmic ? logTicks(low, high) : linearTicks(low, high, 7);
+  const at = logarithmic ? logTicks(low, high) : linearTicks(low, high, MOST_TICKS);
   const step = at.length > 1 ? at[1]! - at[0]! : high - low;
   return { low, high, logarithmic, ticks: at.map((value) => [value, tickLabel(unit, value, high, step)]) };
 }
@@ -64,7 +65,7 @@ function logTicks(low: number, high: number): number[] {
   const digits = powers.length > 5 ? [1] : [1, 2, 5];
   const found = powers.flatMap((power) => digits.map((digit) => digit * 10 ** power));
   const inside = found.filter((value) => low <= value && value <= high);
-  return inside.length > 2 ? inside : linearTicks(low, high, 7);
+  return inside.length > 2 ? inside : linearTicks(low, high, MOST_TICKS);
 }
 
 function tickLabel(unit: string | null, value: number, end: number, step: number): string {

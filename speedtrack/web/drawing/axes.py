@@ -10,7 +10,8 @@ from speedtrack.benchmarks import numbers
 Ticks = list[tuple[float, str]]  # a value and its label
 
 NARROWEST = 0.02  # half of an axis, as a share of its middle: noise does not look like a step
-ABOVE, BELOW = 1.15, 1.1  # room around the values
+ABOVE, BELOW = 1.3, 1.1  # room around the values: above, that of the marks of changes
+MOST_TICKS = 8  # about; a step may be twice as wide as wanted, so at least four
 DAY, HOUR = 86400, 3600
 HOURS = (1, 2, 3, 6, 12)
 MONTHS = (1, 2, 3, 6, 12, 24, 60, 120)
@@ -41,7 +42,7 @@ def value_axis(values: Sequence[float], scale: str, unit: str | None) -> Axis:
     positive = [value for value in values if value > 0]
     logarithmic = scale == "log" and bool(positive)
     low, high = value_range(positive if logarithmic else values, scale if logarithmic or scale == "zero" else "fitted")
-    at = log_ticks(low, high) if logarithmic else linear_ticks(low, high, 7)
+    at = log_ticks(low, high) if logarithmic else linear_ticks(low, high, MOST_TICKS)
     step = at[1] - at[0] if len(at) > 1 else high - low
     return Axis(low, high, logarithmic, [(value, tick_label(unit, value, high, step)) for value in at])
 
@@ -75,7 +76,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     digits = (1,) if len(powers) > 5 else (1, 2, 5)
     found = [digit * 10.0**power for power in powers for digit in digits]
     inside = [value for value in found if low <= value <= high]
-    return inside if len(inside) > 2 else linear_ticks(low, high, 7)
+    return inside if len(inside) > 2 else linear_ticks(low, high, MOST_TICKS)
 
 
 def tick_label(unit: str | None, value: float, end: float, step: float) -> str:

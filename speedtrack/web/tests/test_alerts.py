@@ -9,6 +9,7 @@ from django.test import Client
 from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.triage import Decision, Stale
+from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox
 from speedtrack.runs.models import Measurement
@@ -170,6 +171,10 @@ def test_the_geometric_mean_over_the_suite(client: Client, slow: Slow) -> None:
     found = alert_page.load(alert).suite
     assert found and (found.benchmarks, found.moved) == (2, 1)
     assert 1.093 < found.ratio < 1.097
+    alert.change_points.filter(series__metric=HEADLINE).update(alert=None)
+    text = html_of(client.get(f"/alerts/{alert.pk}/"))
+    assert "over the suite" not in text  # what single runs differ by is no effect
+    assert re.search(r"no confirmed change in\s+any of the 2 benchmarks\s+measured on both sides", text)
 
 
 def test_an_alert_is_moved_split_and_merged_by_form(client: Client, slow: Slow) -> None:
