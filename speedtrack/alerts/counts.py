@@ -1,5 +1,6 @@
 """What counts of instructions show about changes: whether the server executes more of them, and in which functions."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from speedtrack.benchmarks.metrics import COUNTED, INSTRUCTIONS, VOIDS_CPU
 from speedtrack.runs.models import Measurement, Result, Run, Side
 
 MOST_FUNCTIONS = 20  # of a table
+#: Functions of the C library that take a longer path where a string is near the end of a page.
+BY_PLACE = re.compile(r"__(?:str|mem|rawmem)\w*(?:cmp|len|chr)_\w+")
 LEAST = 0.05  # instructions per request: smaller differences of a function are not listed
 
 
@@ -52,6 +55,17 @@ class FunctionTable:
     @property
     def growth(self) -> float:
         return self.after - self.before
+
+    @property
+    def remark(self) -> str:
+        """A sentence where the places of strings in memory alone may be the cause; else empty."""
+        moved = [one.name for one in self.functions if one.growth * self.growth > 0]
+        if not moved or not all(map(BY_PLACE.fullmatch, moved)):
+            return ""
+        return (
+            f"All of it is in {', '.join(moved)}, which takes more instructions for strings near the end of a page: "
+            "the commit may have moved strings, and done nothing else to these requests."
+        )
 
 
 def function_tables(points: Sequence[ChangePoint]) -> list[FunctionTable]:

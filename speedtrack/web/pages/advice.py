@@ -66,11 +66,11 @@ def where_to_look(alert: Alert, tables: Sequence[FunctionTable]) -> list[str]:
     found = []
     if alert.width > 1 and not alert.drift:
         found.append(f"Find out which of the {alert.width} commits it was, and say so.")
-    dearest = next((one for table in tables for one in table.functions if one.growth > 0), None)
+    dearest = next(((table, one) for table in tables for one in table.functions if one.growth > 0), None)
     if dearest:
-        found.append(
-            f"Begin with the function {dearest.name}: {numbers.signed(dearest.growth)} instructions per request."
-        )
+        table, one = dearest
+        begin = f"Begin with the function {one.name}: {numbers.signed(one.growth)} instructions per request."
+        found.append(table.remark or begin)
     return found
 
 
