@@ -204,7 +204,7 @@ def settings_pages() -> Iterable[Page]:
     yield Page("installation", "", [to("installation")])
 
 
-def measure() -> Iterable[PageCost]:
+def measure(calls: int = CALLS) -> Iterable[PageCost]:
     user, _ = User.objects.get_or_create(
         username="bench", defaults={"email": "bench@example.org", "is_superuser": True}
     )
@@ -212,14 +212,14 @@ def measure() -> Iterable[PageCost]:
     person.force_login(user, backend=settings.AUTHENTICATION_BACKENDS[-1])
     for page in pages():
         if page.addresses:
-            yield cost_of_page(page, person if page.name in PERSONAL else visitor)
+            yield cost_of_page(page, person if page.name in PERSONAL else visitor, calls)
 
 
-def cost_of_page(page: Page, client: Client) -> PageCost:
+def cost_of_page(page: Page, client: Client, calls: int) -> PageCost:
     sizes: list[tuple[int, int]] = []
-    targets = [page.addresses[number % len(page.addresses)] for number in range(CALLS)]
-    calls: list[Callable[[], object]] = [partial(get, client, address, sizes) for address in targets]
-    return PageCost(page, cost_of(calls), *max(sizes))
+    targets = [page.addresses[number % len(page.addresses)] for number in range(calls)]
+    each: list[Callable[[], object]] = [partial(get, client, address, sizes) for address in targets]
+    return PageCost(page, cost_of(each), *max(sizes))
 
 
 def get(client: Client, address: str, sizes: list[tuple[int, int]]) -> None:

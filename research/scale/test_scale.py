@@ -8,6 +8,7 @@ from django.db import connection
 from django.urls import get_resolver
 
 from research.scale import filling, pages, work, world
+from research.scale.bench import MOST_QUERIES
 from research.scale.shape import shape_of
 from speedtrack.runs import latencies
 from speedtrack.runs.models import Attempt, Measurement, Result, Run, Samples, Series, Trial
@@ -106,6 +107,13 @@ def test_every_address_with_a_page_is_measured(filled: None) -> None:
         name for name in named if name.startswith(("account_", "mfa_", "socialaccount_", "github_", "openid_"))
     }
     assert named - measured - changing - of_logins - WITHOUT_PAGE == set()
+
+
+def test_no_page_takes_more_queries_than_its_budget(filled: None) -> None:
+    found = {f"{one.page.name} {one.page.title}": one.cost.queries_each for one in pages.measure(calls=1)}
+    assert len(found) > 90
+    found.pop("timeline-values JSON, lines of three branches")  # it also looks for these lines and their common time
+    assert {name: count for name, count in found.items() if count > MOST_QUERIES} == {}
 
 
 def test_claims_results_detection_planning_and_deliveries_are_measured(filled: None) -> None:

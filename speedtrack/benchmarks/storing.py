@@ -14,6 +14,12 @@ from speedtrack.projects.models import Project
 
 
 @lru_cache(maxsize=50)
+def suite_of(suite_id: int) -> Suite:
+    """A stored suite. It never changes, so it is cached."""
+    return Suite.objects.get(pk=suite_id)
+
+
+@lru_cache(maxsize=50)
 def definition_of(suite_id: int) -> Definition:
     """The definition in a stored suite. Keys that were added since have their defaults.
 

@@ -11,7 +11,7 @@ from speedtrack.projects.models import Project
 from speedtrack.runs import estimates, logs, states
 from speedtrack.runs.estimates import DurationEstimate
 from speedtrack.runs.logs import LogIndex
-from speedtrack.runs.models import ACTIVE, Run
+from speedtrack.runs.models import ACTIVE, Machine, Run
 from speedtrack.runs.progress import Progress, progress_of
 
 SHOWN = (*states.OF_RUN, "machine_id", "benchmark_set_id", "lease_token", "reason", "project_id")
@@ -64,7 +64,9 @@ def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[L
     queue = None
     if is_queue_watched:
         public = [run for run in active if run.pk in progress and run.project_id not in readers]
-        queue = State(states.queue_version(active), {run.pk: progress[run.pk] for run in public})
+        machines = Machine.objects.only(*states.OF_MACHINE)
+        version = states.queue_version(active, machines, states.newest_ids())
+        queue = State(version, {run.pk: progress[run.pk] for run in public})
     fresh = {run.pk: logs.index_of(run.pk) for run in runs if indexes[run.pk] is None}
     known = {pk: index for pk in found if (index := indexes[pk]) is not None}
     return LookResult(found, queue, logs.extend(known) | fresh.keys()), fresh

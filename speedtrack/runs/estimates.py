@@ -16,11 +16,12 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any, NamedTuple
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import connection
-from django.db.models import BooleanField, Count, ExpressionWrapper, Min, Q
+from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, OuterRef, Q, Subquery
 from django.utils import timezone
 
-from speedtrack.benchmarks.models import SetMember
+from speedtrack.benchmarks.models import SetMember, Suite
 from speedtrack.runs import windows
 from speedtrack.runs.models import ACTIVE, Build, Reason, Run, RunQuerySet, Status
 from speedtrack.runs.order import PRIORITY
@@ -36,6 +37,8 @@ INSTEAD: dict[str, tuple[tuple[str, float], ...]] = {
     "paired": (("paired", 1.0), ("single", 2.0), ("canary", 2.0)),
     "profile": (("profile", 1.0),),
 }
+#: The ids of a run's benchmarks.
+BENCHMARKS = ArraySubquery(SetMember.objects.filter(benchmark_set=OuterRef("benchmark_set_id")).values("benchmark_id"))
 KIND = """CASE r.reason WHEN 'canary' THEN 'canary' WHEN 'profile' THEN 'profile'
           ELSE CASE WHEN r.base_id IS NULL THEN 'single' ELSE 'paired' END END"""
 # The newest runs of each machine that ended well, and their successful attempts.
@@ -52,22 +55,29 @@ WITH newest AS MATERIALIZED (
     JOIN runs_attempt a ON a.run_id = r.id AND a.token = r.lease_token
 )
 """.replace("KIND", KIND)
-ATTEMPTS = """NEWEST
-SELECT n.machine_id, s.name, n.kind, n.attempt_id, n.span,
-       array_agg(b.seconds) FILTER (WHERE b.cached), array_agg(b.seconds) FILTER (WHERE NOT b.cached)
-  FROM newest n JOIN benchmarks_suite s ON s.id = n.suite_id
-  LEFT JOIN runs_build b ON b.attempt_id = n.attempt_id
- GROUP BY 1, 2, 3, 4, 5
-""".replace("NEWEST", NEWEST)
 # Both sides of a pair run at once, so a pair takes as long as its longer side.
-TRIALS = """NEWEST
+LEARN = """NEWEST
 , taken AS (
   SELECT n.attempt_id, r.benchmark_id, t.number, max(t.seconds) AS seconds, min(t.started_at) AS begun,
          max(t.started_at + t.seconds * interval '1 second') AS ended
     FROM newest n JOIN runs_result r ON r.attempt_id = n.attempt_id JOIN runs_trial t ON t.result_id = r.id
    GROUP BY 1, 2, 3
+), measured AS (
+  SELECT attempt_id, array_agg(benchmark_id) AS benchmarks, array_agg(trials) AS trials, array_agg(seconds) AS seconds,
+         extract(epoch FROM max(ended) - min(begun))::float8 AS lasting
+    FROM (SELECT attempt_id, benchmark_id, count(*) AS trials, sum(seconds) AS seconds, min(begun) AS begun,
+                 max(ended) AS ended
+            FROM taken GROUP BY 1, 2) of_benchmark
+   GROUP BY 1
+), built AS (
+  SELECT b.attempt_id, array_agg(b.seconds) FILTER (WHERE b.cached) AS cached,
+         array_agg(b.seconds) FILTER (WHERE NOT b.cached) AS anew
+    FROM newest n JOIN runs_build b ON b.attempt_id = n.attempt_id GROUP BY 1
 )
-SELECT attempt_id, benchmark_id, count(*), sum(seconds), min(begun), max(ended) FROM taken GROUP BY 1, 2
+SELECT n.machine_id, s.name, n.kind, n.span, built.cached, built.anew,
+       measured.benchmarks, measured.trials, measured.seconds, measured.lasting
+  FROM newest n JOIN benchmarks_suite s ON s.id = n.suite_id
+  LEFT JOIN built USING (attempt_id) LEFT JOIN measured USING (attempt_id)
 """.replace("NEWEST", NEWEST)
 
 
@@ -170,36 +180,49 @@ def seconds_of(work: Work, benchmark: int, like: Sequence[tuple[Usual, float]]) 
 
 
 def learn(machine_ids: Iterable[int]) -> Learned:
-    """Learn from the newest runs of these machines, in two statements."""
+    """Learn from the newest runs of these machines, in one statement."""
     asked: dict[str, Any] = {"machines": list(machine_ids), "within": WITHIN, "learned": LEARNED}
     learned = Learned()
     with connection.cursor() as cursor:
-        cursor.execute(TRIALS, asked)
-        measured: dict[int, list[Any]] = defaultdict(list)
-        for attempt_id, *columns in cursor:
-            measured[attempt_id].append(columns)
-        cursor.execute(ATTEMPTS, asked)
-        for machine_id, suite, kind, attempt_id, span, cached, built in cursor:
-            learned.cached_s[machine_id, suite] += cached or []
-            learned.built_s[machine_id, suite] += built or []
-            building = sum([*(cached or []), *(built or [])])
-            note(learned.usual[machine_id, suite, kind], span, building, measured.get(attempt_id, []))
+        cursor.execute(LEARN, asked)
+        for machine_id, suite, kind, *columns in cursor:
+            ended = EndedRun._make(columns)
+            learned.cached_s[machine_id, suite] += ended.cached or []
+            learned.built_s[machine_id, suite] += ended.built or []
+            note(learned.usual[machine_id, suite, kind], ended)
     return learned
 
 
-def note(usual: Usual, span: float, building: float, benchmarks: Sequence[Sequence[Any]]) -> None:
-    """Add the durations of one run. Its trials are timed by the runner's clock, of which only differences are used."""
-    usual.spans.append(span)
-    if not benchmarks:
+class EndedRun(NamedTuple):
+    """How long a run took, in seconds.
+
+    ``span``: from claim to end; ``cached``, ``built``: each build; ``benchmarks``: those that it measured, with the
+    number of their ``trials`` and the ``seconds`` of all of these; ``lasting``: from the first trial to the last, by
+    the runner's clock. None: there are no builds, or no trials.
+    """
+
+    span: float
+    cached: list[float] | None
+    built: list[float] | None
+    benchmarks: list[int] | None
+    trials: list[int]
+    seconds: list[float]
+    lasting: float
+
+
+def note(usual: Usual, ended: EndedRun) -> None:
+    """Add the durations of one run."""
+    usual.spans.append(ended.span)
+    if not ended.benchmarks:
         return
-    own = sum(seconds for _, _, seconds, _, _ in benchmarks)
-    begun, ended = min(one[3] for one in benchmarks), max(one[4] for one in benchmarks)
-    measuring = max(own, (ended - begun).total_seconds())
-    usual.around.append(max(0.0, span - building - measuring))
+    own = sum(ended.seconds)
+    measuring = max(own, ended.lasting)
+    building = sum([*(ended.cached or []), *(ended.built or [])])
+    usual.around.append(max(0.0, ended.span - building - measuring))
     if own > 0:
         usual.stretch.append(measuring / own)
-    for benchmark, count, seconds, _, _ in benchmarks:
-        usual.per_trial[benchmark].append(seconds / count)
+    for benchmark, count, taken in zip(ended.benchmarks, ended.trials, ended.seconds, strict=True):
+        usual.per_trial[benchmark].append(taken / count)
         usual.trials[benchmark].append(count)
 
 
@@ -210,56 +233,52 @@ def kind_of(reason: str, base_id: int | None) -> str:
 
 
 def works_of(runs: RunQuerySet) -> dict[int, Work]:
-    """By run id: the properties that determine its duration. Three statements, however many runs there are."""
-    columns = ("pk", "machine_id", "suite__name", "reason", "base_id", "commit_id", "benchmark_set_id", "trials")
-    rows = list(runs.values_list(*columns))
-    members = benchmarks_of_sets({row[6] for row in rows})
-    first = first_builds({row[1] for row in rows}, {one for row in rows for one in row[4:6] if one})
+    """By run id: the properties that determine its duration. One statement, however many runs there are."""
+    columns = ("pk", "machine_id", "suite__name", "reason", "base_id", "commit_id", "trials")
     found = {}
-    for pk, machine, suite, reason, base, commit, benchmark_set, trials in rows:
-        built = [reason == Reason.CANARY or first.get((machine, one), pk) < pk for one in (base, commit) if one]
-        if base == commit:
-            built[-1] = True  # an A/A run builds once
-        kind = kind_of(reason, base)
-        found[pk] = Work(machine, suite, kind, members.get(benchmark_set, ()), trials, tuple(built))
+    rows = runs.values_list(*columns, BENCHMARKS, built_before("base"), built_before("commit"))
+    for pk, machine, suite, reason, base, commit, trials, benchmarks, base_built, commit_built in rows:
+        # An A/A run builds once, a canary run never.
+        built = [base_built, commit_built or base == commit] if base else [commit_built]
+        built = [True for _ in built] if reason == Reason.CANARY else built
+        found[pk] = Work(machine, suite, kind_of(reason, base), tuple(benchmarks), trials, tuple(built))
     return found
 
 
-def benchmarks_of_sets(set_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
-    found: dict[int, list[int]] = defaultdict(list)
-    for benchmark_set, benchmark in SetMember.objects.filter(benchmark_set__in=list(set_ids)).values_list(
-        "benchmark_set_id", "benchmark_id"
-    ):
-        found[benchmark_set].append(benchmark)
-    return {pk: tuple(benchmarks) for pk, benchmarks in found.items()}
+def built_before(side: str) -> Exists:
+    """Whether the machine of a run had built this side of it in an earlier run."""
+    earlier = Build.objects.filter(commit=OuterRef(side), succeeded=True)
+    return Exists(earlier.filter(attempt__run__machine=OuterRef("machine"), attempt__run__lt=OuterRef("pk")))
 
 
-def first_builds(machine_ids: Iterable[int], commit_ids: Iterable[int]) -> dict[tuple[int, int], int]:
-    """(machine id, commit id) -> the id of the first run in which the machine built the commit."""
-    builds = Build.objects.filter(commit__in=list(commit_ids), succeeded=True)
-    on = builds.filter(attempt__run__machine__in=list(machine_ids)).order_by()
-    found = on.values_list("attempt__run__machine_id", "commit_id").annotate(first=Min("attempt__run_id"))
-    return {(machine, commit): first for machine, commit, first in found}
+class Total(NamedTuple):
+    """How many runs wait on a machine, and the seconds that they take altogether; None: not known."""
+
+    runs: int
+    seconds: float | None
 
 
-def total_s(learned: Learned, runs: RunQuerySet) -> dict[int, float | None]:
-    """By machine id: the seconds that these runs take altogether; None where that is not known. Two statements.
+def totals(learned: Learned, runs: RunQuerySet) -> dict[int, Total]:
+    """By machine id: the total of these runs. One statement.
 
     For so many runs, whether the machine has built their commits is assumed rather than looked up: pairs mostly measure
     commits that it has built, other runs new ones.
     """
-    alike = ("machine_id", "suite__name", "reason", "benchmark_set_id", "trials")
+    # By ids alone: a hundred thousand rows are grouped, and then the few groups get their suites and benchmarks.
+    alike = ("machine_id", "suite_id", "reason", "benchmark_set_id", "trials")
     is_single = ExpressionWrapper(Q(base=None), BooleanField())
-    groups = runs.annotate(single=is_single).order_by().values_list(*alike, "single").annotate(count=Count("pk"))
-    members = benchmarks_of_sets({group[3] for group in groups})
-    totals: dict[int, float | None] = {}
-    for machine, suite, reason, benchmark_set, trials, single, count in groups:
+    suite = Subquery(Suite.objects.filter(pk=OuterRef("suite_id")).values("name"))
+    groups = runs.annotate(single=is_single).order_by().values(*alike, "single").annotate(count=Count("pk"))
+    rows = groups.values_list("machine_id", suite, "reason", "trials", "single", "count", BENCHMARKS)
+    found: dict[int, Total] = {}
+    for machine, suite, reason, trials, single, count, benchmarks in rows:
         kind = kind_of(reason, None if single else 1)
         built = (kind != "single",) * SIDES[kind]
-        one = learned.estimate(Work(machine, suite, kind, members.get(benchmark_set, ()), trials, built))
-        before = totals.get(machine, 0.0)
-        totals[machine] = None if one is None or before is None else before + count * one.seconds
-    return totals
+        one = learned.estimate(Work(machine, suite, kind, tuple(benchmarks), trials, built))
+        before = found.get(machine, Total(0, 0.0))
+        seconds = None if one is None or before.seconds is None else before.seconds + count * one.seconds
+        found[machine] = Total(before.runs + count, seconds)
+    return found
 
 
 def of_runs(runs: RunQuerySet) -> dict[int, DurationEstimate | None]:
@@ -283,12 +302,14 @@ def left_s(run: Run, expected: DurationEstimate, now: datetime) -> float:
 class ExpectedTimes:
     """When a run is expected to begin and to end.
 
-    ``starts_at`` is None once the run has started; both are None while its machine takes no work.
+    ``phases`` is None if the machine has done nothing like it. ``starts_at`` is None once the run has started; both
+    times are None while they are not known, or the machine takes no work. ``ahead``: how many runs go before it.
     """
 
-    phases: DurationEstimate
+    phases: DurationEstimate | None
     starts_at: datetime | None
     ends_at: datetime | None
+    ahead: int = 0
 
 
 def runs_ahead(run: Run) -> RunQuerySet:
@@ -301,27 +322,22 @@ def runs_ahead(run: Run) -> RunQuerySet:
 
 
 def expected_times(run: Run) -> ExpectedTimes | None:
-    """When a run is expected to begin and to end; None once it has ended, or while its machine takes no work."""
+    """When a run is expected to begin and to end; None once it has ended."""
     if run.done:
         return None
-    learned = learn([run.machine_id])
-    active = Run.objects.active().filter(machine=run.machine)
-    ids = [run.pk, *active.values_list("pk", flat=True)]
-    phases = {pk: learned.estimate(work) for pk, work in works_of(Run.objects.filter(pk__in=ids)).items()}
-    own, now = phases[run.pk], timezone.now()
-    if own is None:
-        return None
+    learned, now = learn([run.machine_id]), timezone.now()
+    active = [run] if run.status in ACTIVE else list(Run.objects.active().filter(machine=run.machine_id))
+    works = works_of(Run.objects.filter(pk__in={run.pk, *(one.pk for one in active)}))
+    phases = {pk: learned.estimate(work) for pk, work in works.items()}
+    left = sum(left_s(one, expected, now) for one in active if (expected := phases.get(one.pk)))
+    own = phases[run.pk]
     if run.status in ACTIVE:
-        return ExpectedTimes(own, None, now + timedelta(seconds=left_s(run, own, now)))
-    first_s = 0.0
-    for one in active:
-        expected = phases.get(one.pk)
-        first_s += left_s(one, expected, now) if expected else 0.0
-    ahead_s = total_s(learned, runs_ahead(run)).get(run.machine_id, 0.0)
-    if ahead_s is None or not run.machine.takes_work:
-        return ExpectedTimes(own, None, None)
+        return ExpectedTimes(own, None, now + timedelta(seconds=left) if own else None)
+    ahead = totals(learned, runs_ahead(run)).get(run.machine_id, Total(0, 0.0))
+    if own is None or ahead.seconds is None or not run.machine.takes_work:
+        return ExpectedTimes(own, None, None, ahead.runs)
     opens_at = windows.opens_at(run.machine.windows, run.machine.zone, now)
     is_by_hand = run.priority >= PRIORITY["manual"]
-    begins = opens_at if opens_at and not is_by_hand else now + timedelta(seconds=first_s)
-    starts_at = begins + timedelta(seconds=ahead_s)
-    return ExpectedTimes(own, starts_at, starts_at + timedelta(seconds=own.seconds))
+    begins = opens_at if opens_at and not is_by_hand else now + timedelta(seconds=left)
+    starts_at = begins + timedelta(seconds=ahead.seconds)
+    return ExpectedTimes(own, starts_at, starts_at + timedelta(seconds=own.seconds), ahead.runs)

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from django.db import connection, transaction
-from django.db.models import BooleanField, Count
+from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
 
 from speedtrack.benchmarks import numbers
 from speedtrack.runs import estimates
+from speedtrack.runs.estimates import Total
 from speedtrack.runs.models import Machine, Run, Status
 
 NAMED = 5  # commits
@@ -108,18 +109,17 @@ def changes() -> tuple[list[MachineOutlook], list[str]]:
     """
     waiting = Run.objects.filter(status=Status.QUEUED)
     new, as_before = waiting.exclude(WAITED_BEFORE), waiting.filter(WAITED_BEFORE)
-    queued = dict(new.order_by().values_list("machine").annotate(Count("pk")))
     with connection.cursor() as cursor:
         cursor.execute(GONE)
         gone = dict(cursor.fetchall())
         cursor.execute(COMMITS)
         commits = [sha[:10] for (sha,) in cursor]
+    learned = estimates.learn(Machine.objects.values_list("pk", flat=True))
+    queued = estimates.totals(learned, new)
+    before = estimates.totals(learned, as_before.filter(machine__in=queued))
     machines = Machine.objects.filter(pk__in=queued.keys() | gone.keys()).order_by("name").defer("facts")
-    learned = estimates.learn([machine.pk for machine in machines])
-    seconds = estimates.total_s(learned, new)
-    before_s = estimates.total_s(learned, as_before.filter(machine__in=queued))
-    found = [
-        MachineOutlook(one.name, queued.get(one.pk, 0), gone.get(one.pk, 0), seconds.get(one.pk), before_s.get(one.pk))
-        for one in machines
-    ]
+    found = []
+    for machine in machines:
+        more, ahead = (totals.get(machine.pk, Total(0, None)) for totals in (queued, before))
+        found.append(MachineOutlook(machine.name, more.runs, gone.get(machine.pk, 0), more.seconds, ahead.seconds))
     return found, commits

@@ -2,27 +2,33 @@
 
 import hashlib
 from collections.abc import Iterable
+from operator import itemgetter
 
-from django.db.models import Max
+from django.db import connection
 
-from speedtrack.runs.models import Machine, Run, RunEvent
+from speedtrack.runs.models import Machine, Run
 
 #: What the version of a run is made of.
 OF_RUN = ("pk", "status", "attempt", "cancel_requested_at", "started_at", "progress", "error")
+OF_MACHINE = ("pk", "paused", "quarantined_at", "retired_at")
 
 
 def version_of(run: Run) -> str:
     return digest(getattr(run, name) for name in OF_RUN)
 
 
-def queue_version(active: Iterable[Run]) -> str:
-    """The version of all queues. ``active``: the runs being measured.
+def newest_ids() -> tuple[int | None, int | None]:
+    """The ids of the newest run and of the newest event of runs, from the ends of two indexes."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT (SELECT max(id) FROM runs_run), (SELECT max(id) FROM runs_runevent)")
+        run, event = cursor.fetchone()
+    return run, event
 
-    It reads the ends of indexes, and the machines.
-    """
-    machines = Machine.objects.order_by("pk").values_list("pk", "paused", "quarantined_at", "retired_at")
-    newest = [found.aggregate(last=Max("pk"))["last"] for found in (Run.objects.all(), RunEvent.objects.all())]
-    return digest([*sorted(version_of(run) for run in active), *machines, *newest])
+
+def queue_version(active: Iterable[Run], machines: Iterable[Machine], newest: tuple[int | None, int | None]) -> str:
+    """The version of all queues. ``active``: the runs being measured; ``newest``: of ``newest_ids``."""
+    states = sorted((tuple(getattr(one, name) for name in OF_MACHINE) for one in machines), key=itemgetter(0))
+    return digest([*sorted(version_of(run) for run in active), *states, *newest])
 
 
 def digest(values: Iterable[object]) -> str:

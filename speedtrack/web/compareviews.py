@@ -99,7 +99,7 @@ def sentence_of(asked: RequestedRun, access: Access) -> str:
         return f"{what}. The machine takes no work now: {health}."
     expected = estimates.expected_times(run)
     if expected is None or expected.ends_at is None:
-        ahead = estimates.runs_ahead(run).count()
+        ahead = expected.ahead if expected else 0
         return f"{what}, with {ahead} run{'' if ahead == 1 else 's'} before it."
     left_s = (expected.ends_at - timezone.now()).total_seconds()
     return f"{what}. It will be done in about {numbers.duration(left_s)}, at {expected.ends_at:%H:%M} UTC."

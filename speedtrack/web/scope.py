@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Count, Exists, F, OuterRef, Q, Subquery
+from django.db.models.expressions import Combinable
 from django.http import Http404, QueryDict
 
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED, Metric
@@ -46,11 +47,14 @@ def project_or_404(slug: str) -> Project:
     return project
 
 
-def scope_of(slug: str, query: QueryDict, metric: str | None = None) -> Scope:
-    """The scope that an address names. Raises Http404 for a name that does not exist."""
+def scope_of(slug: str, query: QueryDict, metric: str | None = None, **more: Combinable) -> Scope:
+    """The scope that an address names. Raises Http404 for a name that does not exist.
+
+    ``more``: further annotations of the branches.
+    """
     last = Position.objects.filter(branch=OuterRef("pk")).order_by("-number").values("number")[:1]
     ordered = Branch.objects.filter(project__slug=slug).order_by(F("deleted_at").asc(nulls_first=True), "name")
-    branches: list[Branch] = list(ordered.select_related("project").annotate(last=Subquery(last)))
+    branches: list[Branch] = list(ordered.select_related("project").annotate(last=Subquery(last), **more))
     project = branches[0].project if branches else project_or_404(slug)
     branch = named_or_default("branch", query.get("branch"), branches, project.default_branch)
     machines = machines_of(project)

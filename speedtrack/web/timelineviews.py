@@ -19,6 +19,7 @@ from speedtrack.web.pages.timeline.document import timeline_document
 from speedtrack.web.pages.timeline.legend import legend_of
 from speedtrack.web.pages.timeline.names import LineName
 from speedtrack.web.pages.timeline.overlay import Overlay, overlay_of
+from speedtrack.web.pages.timeline.points import Gaps, gaps_in
 from speedtrack.web.pages.timeline.table import csv_rows
 from speedtrack.web.pages.timeline.version import etag_of
 from speedtrack.web.pages.timeline.view import RANGES, view_of
@@ -77,24 +78,25 @@ def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str
     format_or_404(form, "a timeline", ("json", "csv", "svg"))
     overlay = overlay_of(view_of(slug, benchmark, metric, request.GET), request.GET, access_of(request))
     # Trials may be deleted without a trace in what the version is made of.
-    etag = None if "trials" in request.GET else etag_of(overlay, f"{form} {request.GET.urlencode()}")
+    gaps = gaps_in(overlay)
+    etag = None if "trials" in request.GET else etag_of(overlay, gaps, f"{form} {request.GET.urlencode()}")
     answer = {"json": timeline_json, "csv": timeline_csv, "svg": timeline_picture}[form]
-    response: HttpResponseBase = condition(lambda _: etag)(lambda request: answer(request, overlay))(request)
+    response: HttpResponseBase = condition(lambda _: etag)(lambda request: answer(request, overlay, gaps))(request)
     response.headers["Cache-Control"] = "no-cache"  # to be kept, and used once the server has said that it is current
     return response
 
 
-def timeline_json(request: HttpRequest, overlay: Overlay) -> HttpResponse:
+def timeline_json(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponse:
     whole, trials = request.GET.get("points") == "all", request.GET.get("trials") == "1"
-    return HttpResponse(timeline_document(overlay, whole, trials), content_type="application/json")
+    return HttpResponse(timeline_document(overlay, gaps, whole, trials), content_type="application/json")
 
 
-def timeline_csv(request: HttpRequest, overlay: Overlay) -> HttpResponseBase:
-    return csv_response(file_name(overlay), csv_rows(overlay))
+def timeline_csv(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponseBase:
+    return csv_response(file_name(overlay), csv_rows(overlay, gaps))
 
 
-def timeline_picture(request: HttpRequest, overlay: Overlay) -> HttpResponse:
-    document: dict[str, Any] = json.loads(timeline_document(overlay, trials=request.GET.get("trials") == "1"))
+def timeline_picture(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponse:
+    document: dict[str, Any] = json.loads(timeline_document(overlay, gaps, trials=request.GET.get("trials") == "1"))
     width, height = size_of(request, "width", WIDTH), size_of(request, "height", HEIGHT)
     theme = "dark" if request.GET.get("theme") == "dark" else "light"
     response = HttpResponse(timeline_svg(document, width, height, theme), content_type="image/svg+xml; charset=utf-8")

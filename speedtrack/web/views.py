@@ -13,7 +13,6 @@ from speedtrack.alerts import triage
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.runs import quarantine
 from speedtrack.text import plain, plain_values
-from speedtrack.web import scope
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import annotations, beginning
 from speedtrack.web.pages import home as home_page
@@ -43,7 +42,7 @@ def home_values(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def project(request: HttpRequest, slug: str) -> HttpResponse:
-    page = project_page.load(scope.scope_of(slug, request.GET), request.GET)
+    page = project_page.load(slug, request.GET)
     project = page.scope.project
     hook_url = project_page.hook_url(project) if permit_of(request).maintain else None
     context = {"page": page, "scope": page.scope, "project": project, "hook_url": hook_url}
@@ -54,7 +53,7 @@ def project(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def project_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     format_or_404(form, "a grid")
-    page = project_page.load(scope.scope_of(slug, request.GET), request.GET)
+    page = project_page.load(slug, request.GET)
     document = partial(project_page.project_document, page)
     return values_response(form, slug, document, partial(project_page.csv_rows, page))
 

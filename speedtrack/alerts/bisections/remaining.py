@@ -52,7 +52,9 @@ def seconds_of(bisection: Bisection, steps: int) -> float | None:
     own = bisection.runs.unfinished().select_related("machine").order_by("pk")
     run = own.filter(status__in=ACTIVE).first() or own.first()  # the others are for what may come after it
     times = estimates.expected_times(run) if run else None
-    if run is None or times is None or times.ends_at is None or not bisection.machine.takes_work:
+    if run is None or times is None or times.phases is None or times.ends_at is None:
+        return None
+    if not bisection.machine.takes_work:
         return None
     first_s = (times.ends_at - timezone.now()).total_seconds()
     if steps == 1:
@@ -61,5 +63,5 @@ def seconds_of(bisection: Bisection, steps: int) -> float | None:
     others = by_hand.exclude(bisections=bisection)  # they go before a run that is queued after them
     if run.status == Status.QUEUED:
         others = others.exclude(pk__in=estimates.runs_ahead(run).values("pk"))
-    waiting_s = estimates.total_s(estimates.learn([run.machine_id]), others).get(run.machine_id, 0.0)
-    return None if waiting_s is None else first_s + waiting_s + (steps - 1) * times.phases.seconds
+    waiting = estimates.totals(estimates.learn([run.machine_id]), others).get(run.machine_id, estimates.Total(0, 0.0))
+    return None if waiting.seconds is None else first_s + waiting.seconds + (steps - 1) * times.phases.seconds

@@ -11,12 +11,13 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import F, Subquery
 
 from speedtrack.accounts import access
 from speedtrack.accounts.access import Caller
 from speedtrack.alerts.models import Alert, Bisection, Mute
-from speedtrack.projects.models import Annotation, Delivery, Position, Project
+from speedtrack.projects.models import Annotation, Branch, Delivery, Position, Project
 from speedtrack.runs.models import Import, Machine, Measurement, PairedComparison, Profile, Run, Series, Status
 
 Schema = dict[str, Any]
@@ -194,41 +195,59 @@ class Examples:
             .first()
         )
         self.project: Project | None = measured.project if measured else visible.order_by("slug").first()
-        machine = Machine.objects.filter(outside=False).order_by("name").values_list("name", flat=True).first()
         self.branch = self.project.default_branch if self.project else "main"
+        found = self.newest_ids(self.project, measured) if self.project else {}
+        before, delivery = found.pop("before", []), found.pop("delivery", None)
+        #: The ids of rows for which an operation is allowed.
+        self.of_operations = {
+            **{name: {"run_id": found.pop(name, None)} for name in ("cancel_run", "retry_run", "raise_run")},
+            "end_bisection": {"bisection_id": found.pop("end_bisection", None)},
+        }
         self.known: dict[str, Any] = {
+            **found,
             "slug": self.project.slug if self.project else None,
             "revision": self.branch,
-            "name": machine,
+            "name": Machine.objects.filter(outside=False).order_by("name").values_list("name", flat=True).first(),
             "series_id": measured.pk if measured else None,
-            "measurement_id": newest(Measurement.objects.filter(series=measured)),
-            "alert_id": newest(Alert.objects.filter(project=self.project)),
-            "run_id": newest(Run.objects.filter(project=self.project)),
-            "annotation_id": newest(Annotation.objects.filter(project=self.project)),
-            "mute_id": newest(Mute.objects.filter(project=self.project)),
-            "comparison_id": newest(PairedComparison.objects.filter(project=self.project)),
-            "import_id": newest(Import.objects.filter(project=self.project)),
-            "bisection_id": newest(Bisection.objects.filter(project=self.project)),
-            "profile_id": newest(Profile.objects.filter(attempt__run__project=self.project)),
             "benchmark": measured.benchmark.name if measured else None,
             "machine": measured.machine.name if measured else None,
             "commit": self.branch,
-            "base": f"{self.branch}",
+            "base": self.branch,
             "head": self.branch,
         }
-        line = Position.objects.filter(branch__project=self.project, branch__name=self.branch).order_by("-number")
-        before = line.values_list("commit__sha", flat=True)[1:OLDER]
-        delivery = newest(Delivery.objects.filter(project=self.project))
         #: Instead of the examples of fields, which name what is nowhere.
-        self.values = {"before": next(iter(list(before)[::-1]), "BEFORE"), "deliveries": [delivery or 1]}
-        waiting = Run.objects.filter(project=self.project, status=Status.QUEUED)
-        ended = Run.objects.filter(project=self.project, status__in=(Status.FAILED, Status.CANCELLED))
-        self.of_operations = {
-            "cancel_run": {"run_id": newest(waiting)},
-            "retry_run": {"run_id": newest(ended)},
-            "raise_run": {"run_id": waiting.order_by("pk").values_list("pk", flat=True).first()},
-            "end_bisection": {"bisection_id": newest(Bisection.objects.measuring().filter(project=self.project))},
+        self.values = {"before": next(reversed(before), "BEFORE"), "deliveries": [delivery or 1]}
+
+    def newest_ids(self, project: Project, measured: Series | None) -> dict[str, Any]:
+        """The ids of rows of a project by the names of parameters and operations; None where there is no such row."""
+        machine = measured.machine if measured else None
+        waiting = Run.objects.filter(machine=machine, status=Status.QUEUED, project=project)
+        branch = Branch.objects.filter(project=project, name=self.branch).values("pk")
+        line = Position.objects.filter(branch=Subquery(branch)).order_by("-number").values("commit__sha")
+        # In orders that indexes have, so that no more than a few rows are read.
+        rows = {
+            "measurement_id": Measurement.objects.filter(series=measured),
+            "alert_id": Alert.objects.filter(project=project).order_by("-pk"),
+            "run_id": Run.objects.filter(project=project).order_by("-pk"),
+            "annotation_id": Annotation.objects.filter(project=project).order_by("-pk"),
+            "mute_id": Mute.objects.filter(project=project).order_by("-pk"),
+            "comparison_id": PairedComparison.objects.filter(project=project).order_by("-pk"),
+            "import_id": Import.objects.filter(project=project).order_by("-pk"),
+            "bisection_id": Bisection.objects.filter(project=project).order_by("-pk"),
+            "profile_id": Profile.objects.filter(attempt__run__project=project).order_by("-pk"),
+            "delivery": Delivery.objects.filter(project=project).order_by("-pk"),
+            "cancel_run": waiting.order_by("priority", "rank", "-pk"),
+            "raise_run": waiting.order_by("-priority", "-rank", "pk"),
+            "retry_run": Run.objects.filter(project=project, status=Status.FAILED).order_by(
+                F("started_at").desc(nulls_last=True)
+            ),
+            "end_bisection": Bisection.objects.measuring().filter(project=project).order_by("-pk"),
         }
+        ids = {name: Subquery(found.values("pk")[:1]) for name, found in rows.items()}
+        found: dict[str, Any] = {
+            **Project.objects.values(**ids, before=ArraySubquery(line[1:OLDER])).get(pk=project.pk)
+        }
+        return found
 
     def line(self, method: str, path: str, operation: Schema, body: Schema) -> str:
         """The shell line that calls an operation; the environment of the shell has the token."""
@@ -263,7 +282,3 @@ class Examples:
             name: value.replace("main", self.branch) if name in ("head", "base", "branch", "commit") else value
             for name, value in shown.items()
         }
-
-
-def newest(rows: QuerySet[Any]) -> int | None:
-    return rows.order_by("-pk").values_list("pk", flat=True).first()

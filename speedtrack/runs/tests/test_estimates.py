@@ -117,8 +117,8 @@ def test_what_waits_is_summed_by_machine(tracked: Tracked, machine: Machine) -> 
     builders.work(machine, lambda *_: 5000.0, until=1)
     builders.take_time(Run.objects.get(status=Status.SUCCEEDED), **TIMES)
     one = expected(Run.objects.filter(status=Status.QUEUED)[0]).seconds
-    total = estimates.total_s(estimates.learn([machine.pk]), Run.objects.filter(status=Status.QUEUED))
-    assert total == {machine.pk: pytest.approx(2 * one)}
+    total = estimates.totals(estimates.learn([machine.pk]), Run.objects.filter(status=Status.QUEUED))
+    assert total == {machine.pk: (2, pytest.approx(2 * one))}
 
 
 @pytest.mark.django_db

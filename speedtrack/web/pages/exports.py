@@ -71,7 +71,14 @@ NEWEST = sql("""
 ORDER BY b.name, s.metric, ma.name, s.id
 """)
 MEANING = ("unit", "better")
-ENDS = "SELECT min(number), max(number) FROM projects_position WHERE branch_id = %s"
+# The first and the last commit within the time: dates may go back, so others lie between them.
+ENDS = """
+  SELECT min(p.number), max(p.number)
+    FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
+   WHERE p.branch_id = %(branch)s
+     AND (%(since)s::timestamptz IS NULL OR c.committed_at >= %(since)s)
+     AND (%(until)s::timestamptz IS NULL OR c.committed_at < %(until)s)
+"""
 
 
 class Row(NamedTuple):
@@ -154,7 +161,7 @@ def moment(query: QueryDict, name: str) -> datetime | None:
 def rows(filters: ExportFilters) -> Iterator[Row]:
     """The points, oldest commit first."""
     with connection.cursor() as cursor:
-        cursor.execute(ENDS, [filters.branch.pk])
+        cursor.execute(ENDS, {"branch": filters.branch.pk, "since": filters.since, "until": filters.until})
         first, last = cursor.fetchone()
     for number in range(max(first or 0, filters.after + 1), (-1 if last is None else last) + 1, STRETCH):
         yield from stretch(filters, number, min(number + STRETCH - 1, END))

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from django.db.models import QuerySet
+from django.db.models import Case, Count, OuterRef, QuerySet, Subquery, When
 from django.http import Http404
 from django.utils import timezone
 
@@ -29,6 +29,7 @@ from speedtrack.runs.models import (
     Run,
     Status,
 )
+from speedtrack.runs.rates import members_of
 from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot
 from speedtrack.web.pages import queue
 from speedtrack.web.pages.facts import FactGroups
@@ -94,6 +95,7 @@ class MachinePage:
     measured_facts: dict[str, Any]  #: that its series have in common now; before them, those that its runner sent
     recorded: dict[str, Any]
     canary: Canary | None
+    benchmarks: list[str]  #: names of those that the canary measures
     checks: list[CheckResult]
     plot: CanaryPlot | None
     eras: list[EnvironmentEra]
@@ -107,7 +109,7 @@ class MachinePage:
     tokens: list[MachineToken]  #: that are valid
     version_refusal: str  #: why its runner's version is refused; empty if it is not
     assignments: list[Assignment]  #: projects that it measures for its pool
-    projects: list[Project]  #: a commit of which may become its canary
+    projects: list[Project]  #: a commit of which an operator may make its canary
     is_secret: bool = False  #: has it, or had it, a canary of a project that the caller does not see?
 
     @property
@@ -120,7 +122,14 @@ class MachinePage:
 
 
 def machine_or_404(name: str) -> Machine:
-    machine = Machine.objects.filter(name=name).first()
+    requeued = Run.objects.own().filter(
+        machine=OuterRef("pk"), status=Status.QUEUED, round__gt=0, created__gte=OuterRef("quarantined_at")
+    )
+    counted = Subquery(requeued.order_by().values("machine").annotate(count=Count("pk")).values("count"))
+    machines = Machine.objects.annotate(
+        queued=queue.waiting_count(), requeued=Case(When(quarantined_at__isnull=False, then=counted))
+    )
+    machine = machines.filter(name=name).first()
     if machine is None:
         raise Http404(f"There is no machine {name!r}.")
     return machine
@@ -128,13 +137,12 @@ def machine_or_404(name: str) -> Machine:
 
 def load(name: str, access: Access) -> MachinePage:
     machine = machine_or_404(name)
+    work = queue.work_of(machine, access)
+    work.queued = getattr(machine, "queued")  # noqa: B009 (an annotation)
     queue.keep_secret([machine], access)
-    is_secret = bool(access.hidden) and machine.canaries.filter(project__in=access.hidden).exists()
-    canary = (
-        None
-        if is_secret
-        else machine.canaries.filter(retired_at=None).select_related("project", "commit", "benchmark_set").first()
-    )
+    canaries = list(machine.canaries.select_related("project", "commit").order_by("-pk"))
+    is_secret = not all(access.sees(one.project_id) for one in canaries)
+    canary = None if is_secret else next((one for one in canaries if one.retired_at is None), None)
     history = list(Environment.objects.filter(machine=machine).order_by("pk"))
     checks = checks_of(canary, {one.pk: one for one in history}) if canary else []
     done = Run.objects.filter(machine=machine, canary=None, status__in=(Status.SUCCEEDED, Status.FAILED))
@@ -144,10 +152,11 @@ def load(name: str, access: Access) -> MachinePage:
     events = list(machine.events.select_related("who").order_by("-pk")[:EVENTS])
     return MachinePage(
         machine=machine,
-        work=queue.work_of(machine, access),
+        work=work,
         measured_facts=history[-1].facts.get("series", {}) if history else machine.facts,
         recorded=history[-1].facts.get("recorded", {}) if history else {},
         canary=canary,
+        benchmarks=[one.name for one in members_of(canary.benchmark_set_id)] if canary else [],
         checks=list(reversed(checks)),
         plot=CanaryPlot.of([canary_dot(one) for one in checks]) if checks else None,
         eras=environment_eras(history),
@@ -156,12 +165,12 @@ def load(name: str, access: Access) -> MachinePage:
         shifts=list(shifts.select_related("series__project", "series__benchmark", "commit").order_by("-pk")[:SHIFTS]),
         shares=shares_of(machine),
         opens_at=windows.opens_at(machine.windows, machine.zone, timezone.now()),
-        requeued=requeued_runs(machine),
+        requeued=getattr(machine, "requeued") or 0,  # noqa: B009 (an annotation)
         alarms=queue.said_alarms(machine.alarms.order_by("-pk")[:ALARMS], access),
         tokens=list(MachineToken.objects.valid().filter(machine=machine).order_by("pk")),
         version_refusal=refusal_of_version(machine),
         assignments=assignments_of(machine, access),
-        projects=list(access.among(Project.objects.tracked(), "pk").order_by("name")),
+        projects=list(Project.objects.tracked().order_by("name")) if access.is_operator else [],
         is_secret=is_secret,
     )
 
@@ -206,11 +215,6 @@ def assignments_of(machine: Machine, access: Access) -> list[Assignment]:
         if machine.pool
         else []
     )
-
-
-def requeued_runs(machine: Machine) -> int:
-    waiting = Run.objects.own().filter(machine=machine, status=Status.QUEUED, round__gt=0)
-    return waiting.filter(created__gte=machine.quarantined_at).count() if machine.quarantined_at else 0
 
 
 def checks_of(canary: Canary, history: dict[int, Environment]) -> list[CheckResult]:
@@ -267,7 +271,7 @@ def machine_document(page: MachinePage) -> dict[str, Any]:
         and {
             "project": canary.project.slug,
             "sha": canary.commit.sha,
-            "benchmarks": canary.benchmark_set.names,
+            "benchmarks": page.benchmarks,
             "artifacts": canary.artifacts,
             "since": canary.since,
         },

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from django.utils import timezone
 
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
-from speedtrack.runs.models import Attempt, Build, Result, Run, Samples, Trial
+from speedtrack.runs.models import Attempt, Build, Result, Run, Trial
 from speedtrack.web.drawing.strips import TrialMark, TrialStrip, order_place
 
 MOST_BENCHMARKS = 8  # with a part of the bar each
@@ -33,6 +33,21 @@ class TrialRow(NamedTuple):
     seconds: float
     flags: list[str]
     started_at: datetime
+
+
+class MeasurementRow(NamedTuple):
+    """What the page shows of a measurement."""
+
+    benchmark: str
+    metric: Metric
+    side: str
+    value: float
+    low: float
+    high: float
+    n: int
+    flags: list[str]
+    accepted: bool
+    values: list[float | None] | None  #: by trial, of the metrics that may be drawn
 
 
 @dataclass(frozen=True)
@@ -161,12 +176,14 @@ def placed(parts: Sequence[Phase]) -> list[Phase]:
     return found
 
 
-def trial_chart(run: Run, results: Sequence[Result], trials: Sequence[TrialRow]) -> TrialChart | None:
+def trial_chart(
+    run: Run, results: Sequence[Result], trials: Sequence[TrialRow], measured: Sequence[MeasurementRow]
+) -> TrialChart | None:
     """The trials as dots, by the metric that the run is for. None without trials, or with too many for a drawing."""
     if not trials or len(trials) > DRAWN:
         return None
     first, last = trials[0].order, trials[-1].order
-    values = values_of(run, results)
+    values = values_of(run, measured)
     marks: dict[tuple[str, str], list[TrialMark]] = defaultdict(list)
     for one in trials:
         _, by_trial = values.get((one.benchmark, one.side), (METRICS[HEADLINE], {}))
@@ -184,21 +201,19 @@ def trial_chart(run: Run, results: Sequence[Result], trials: Sequence[TrialRow])
     return TrialChart(rows, discarded, any(one.flags for one in trials))
 
 
-def values_of(run: Run, results: Sequence[Result]) -> dict[tuple[str, str], tuple[Metric, dict[int, float]]]:
+def drawn_metrics(run: Run) -> list[str]:
+    """The metrics of which one is drawn, the best first."""
+    return [*run.metrics, HEADLINE, "throughput_rps"]
+
+
+def values_of(run: Run, measured: Sequence[MeasurementRow]) -> dict[tuple[str, str], tuple[Metric, dict[int, float]]]:
     """By (benchmark name, side): the metric that is drawn, and its values by trial number."""
-    wanted = [*run.metrics, HEADLINE, "throughput_rps"]
-    attempts = {result.attempt_id for result in results}
-    found = Samples.objects.filter(measurement__attempt__in=attempts, measurement__series__metric__in=wanted)
-    names = ("series__benchmark__name", "side", "series__metric")
-    columns = ("values", *(f"measurement__{name}" for name in names))
-    best: dict[tuple[str, str], tuple[int, str, list[float | None]]] = {}
-    for values, benchmark, side, metric in found.values_list(*columns):
-        candidate = (wanted.index(metric), metric, values)
-        best[benchmark, side] = min(best.get((benchmark, side), candidate), candidate, key=lambda one: one[0])
-    return {
-        place: (METRICS[metric], {i: value for i, value in enumerate(values) if value is not None})
-        for place, (_, metric, values) in best.items()
-    }
+    places = {name: place for place, name in reversed([*enumerate(drawn_metrics(run))])}
+    found: dict[tuple[str, str], tuple[Metric, dict[int, float]]] = {}
+    for row in sorted((one for one in measured if one.values), key=lambda one: -places[one.metric.name]):
+        by_trial = {number: value for number, value in enumerate(row.values or ()) if value is not None}
+        found[row.benchmark, row.side] = (row.metric, by_trial)
+    return found
 
 
 def stop_text(how: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The queue: what runs, what waits and until when, and the state of each machine."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from speedtrack.accounts.access import Access
 from speedtrack.runs import estimates, states, windows
-from speedtrack.runs.estimates import DurationEstimate
+from speedtrack.runs.estimates import DurationEstimate, Total
 from speedtrack.runs.models import Alarm, Canary, Environment, Machine, Run, Status
 from speedtrack.runs.progress import Progress, progress_of
 from speedtrack.web.pages.live import stream_of_queue
@@ -114,45 +114,72 @@ class QueuePage:
 
 
 def load(access: Access) -> QueuePage:
-    version = states.queue_version(active_runs())  # first: what changes meanwhile makes the page load it again
-    in_service = [work for work in work_of_all(access) if not work.machine.retired_at and not work.machine.outside]
-    return QueuePage(in_service, failed_or_lost(access), stream_of_queue(), version)
+    newest = states.newest_ids()  # first: what changes meanwhile makes the page load it again
+    active, machines = list(active_runs()), shown_machines(access)
+    version = states.queue_version(active, machines, newest)
+    in_service = [one for one in machines if not one.retired_at and not one.outside]
+    waiting = waiting_runs([machine.pk for machine in in_service])
+    works = expected_works(in_service, active, waiting, access)
+    return QueuePage(works, failed_or_lost(access), stream_of_queue(), version)
+
+
+def shown_machines(access: Access) -> list[Machine]:
+    """All machines. ``since``: when their environments were seen first."""
+    since = Environment.objects.filter(machine=OuterRef("pk")).order_by("-pk").values("created")[:1]
+    machines: list[Machine] = list(Machine.objects.defer("facts").annotate(since=Subquery(since)).order_by("name"))
+    keep_secret(machines, access)
+    return machines
 
 
 def work_of_all(access: Access) -> list[MachineWork]:
-    """The work of each machine. The number of queries does not depend on how many there are."""
-    since = Environment.objects.filter(machine=OuterRef("pk")).order_by("-pk").values("created")[:1]
+    """The work of each machine, without its waiting runs; by as many queries however many machines there are."""
+    return expected_works(shown_machines(access), active_runs(), {}, access)
+
+
+def waiting_count() -> Coalesce:
+    """How many runs wait for a machine: one count for each, so that PostgreSQL takes its part of their index."""
     queued = Run.objects.filter(machine=OuterRef("pk"), status=Status.QUEUED).values("machine")
-    # A count for each machine, so that PostgreSQL takes its part of the index of waiting runs.
-    counted = Coalesce(Subquery(queued.annotate(count=Count("pk")).values("count")), 0)
-    annotated = Machine.objects.defer("facts").annotate(since=Subquery(since), queued=counted)
-    active = {r.machine_id: r for r in active_runs()}
-    machines = list(annotated.order_by("name"))
-    ids = [machine.pk for machine in machines]
-    keep_secret(machines, access)
-    waiting = waiting_runs(ids)
-    learned = estimates.learn(ids)
-    listed = [run.pk for runs in waiting.values() for run, _ in runs if run] + [run.pk for run in active.values()]
+    return Coalesce(Subquery(queued.annotate(count=Count("pk")).values("count")), 0)
+
+
+def counted_work(access: Access) -> list[MachineWork]:
+    """The state of each machine, and how many runs wait for it."""
+    running = {run.machine_id: run for run in active_runs()}
+    machines = Machine.objects.defer("facts").annotate(queued=waiting_count()).order_by("name")
+    found = [MachineWork(one, None, running.get(one.pk), queued=one.queued) for one in machines]
+    for work in found:
+        work.hide(access)
+    return found
+
+
+def expected_works(
+    machines: list[Machine], active: Iterable[Run], waiting: Mapping[int, list[WaitingRun]], access: Access
+) -> list[MachineWork]:
+    """The work of these machines, and when it is expected to begin and to end."""
+    running = {run.machine_id: run for run in active}
+    learned = estimates.learn([machine.pk for machine in machines])
+    listed = [*(run.pk for run in running.values()), *(run.pk for runs in waiting.values() for run in runs)]
     works = estimates.works_of(Run.objects.filter(pk__in=listed))
     expected = {pk: learned.estimate(work) for pk, work in works.items()}
-    progress = progress_of(list(active.values()), expected)
-    totals = estimates.total_s(learned, Run.objects.filter(status=Status.QUEUED))
+    progress = progress_of(list(running.values()), expected)
+    totals = estimates.totals(learned, Run.objects.filter(status=Status.QUEUED))
     made = []
     for machine in machines:
-        work = MachineWork(machine, machine.since, active.get(machine.pk), queued=machine.queued)
+        total = totals.get(machine.pk, Total(0, None))
+        since = getattr(machine, "since")  # noqa: B009 (an annotation)
+        work = MachineWork(machine, since, running.get(machine.pk), queued=total.runs)
         work.progress = progress.get(work.running.pk) if work.running else None
-        work.waiting = waiting.get(machine.pk, [])
-        estimate_ends(work, expected, totals.get(machine.pk))
+        starts_at = estimate_ends(work, expected, total.seconds)
+        for run, one in expected_runs(waiting.get(machine.pk, []), expected, starts_at):
+            work.waiting.append((run if access.sees(run.project_id) else None, one))
         work.hide(access)
-        work.waiting = [(run if run and access.sees(run.project_id) else None, one) for run, one in work.waiting]
         made.append(work)
     return made
 
 
 def work_of(machine: Machine, access: Access) -> MachineWork:
-    """What one machine measures now, and how many runs wait for it."""
+    """What one machine measures now."""
     work = MachineWork(machine, None, active_runs().filter(machine=machine).first())
-    work.queued = Run.objects.filter(machine=machine, status=Status.QUEUED).count()
     work.hide(access)
     return work
 
@@ -161,23 +188,25 @@ def active_runs() -> QuerySet[Run]:
     return Run.objects.active().select_related(*RELATED).defer(*HEAVY)
 
 
-def waiting_runs(machine_ids: list[int]) -> dict[int, list[tuple[WaitingRun | None, ExpectedRun | None]]]:
-    """By machine: its next waiting runs, in the order in which it takes them, without what is expected of them."""
-    found: dict[int, list[tuple[WaitingRun | None, ExpectedRun | None]]] = defaultdict(list)
+def waiting_runs(machine_ids: list[int]) -> dict[int, list[WaitingRun]]:
+    """By machine: its next waiting runs, in the order in which it takes them."""
+    found: dict[int, list[WaitingRun]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(NEXT_WAITING, [machine_ids, WAITING])
         for machine_id, *columns in cursor:
-            found[machine_id].append((WaitingRun._make(columns), None))
+            found[machine_id].append(WaitingRun._make(columns))
     return found
 
 
-def estimate_ends(work: MachineWork, expected: Mapping[int, DurationEstimate | None], total_s: float | None) -> None:
-    """Set when the machine's run and each waiting run will end.
+def estimate_ends(
+    work: MachineWork, expected: Mapping[int, DurationEstimate | None], total_s: float | None
+) -> datetime | None:
+    """Set when the machine's run and all that waits will have ended; return when the next run starts, if known.
 
     ``total_s``: seconds that all waiting runs take altogether.
     """
     if work.health in ("retired", "quarantine", "paused", "silent", "never seen", "outside"):
-        return
+        return None
     now = timezone.now()
     at: datetime | None = now
     if work.running:
@@ -188,13 +217,18 @@ def estimate_ends(work: MachineWork, expected: Mapping[int, DurationEstimate | N
     if work.opens_at and at:  # but for what people asked for
         at = max(at, work.opens_at)
     work.done_at = at + timedelta(seconds=total_s) if at and work.queued and total_s is not None else None
-    found: list[tuple[WaitingRun | None, ExpectedRun | None]] = []
-    for run, _ in work.waiting:
-        phases = expected.get(run.pk) if run else None
+    return at
+
+
+def expected_runs(
+    waiting: Iterable[WaitingRun], expected: Mapping[int, DurationEstimate | None], at: datetime | None
+) -> Iterator[tuple[WaitingRun, ExpectedRun | None]]:
+    """The waiting runs of a machine with their times, if the first one starts ``at`` this moment."""
+    for run in waiting:
+        phases = expected.get(run.pk)
         one = ExpectedRun(at, at + timedelta(seconds=phases.seconds), phases) if at and phases else None
         at = one.ends_at if one else None
-        found.append((run, one))
-    work.waiting = found
+        yield run, one
 
 
 def keep_secret(machines: Iterable[Machine], access: Access) -> None:

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
-from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
+from django.db.models import BooleanField, Case, ExpressionWrapper, OuterRef, Q, QuerySet, Subquery, When
 from django.http import Http404
 
 from speedtrack.accounts.access import Access
-from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.retention import policies
 from speedtrack.runs import estimates, logs, reproduce, states
 from speedtrack.runs.estimates import ExpectedTimes
@@ -23,6 +23,7 @@ from speedtrack.runs.models import (
     Result,
     Run,
     RunEvent,
+    Samples,
     Status,
 )
 from speedtrack.runs.progress import Progress, progress_of
@@ -30,13 +31,23 @@ from speedtrack.runs.rates import members_of
 from speedtrack.web.pages.facts import FactGroups
 from speedtrack.web.pages.faults import Fault, faults_of, out_of_reach
 from speedtrack.web.pages.live import stream_of_run
-from speedtrack.web.pages.phases import Phases, TrialChart, TrialRow, phases_of, trial_chart, trials_of
+from speedtrack.web.pages.phases import (
+    MeasurementRow,
+    Phases,
+    TrialChart,
+    TrialRow,
+    drawn_metrics,
+    phases_of,
+    trial_chart,
+    trials_of,
+)
 from speedtrack.web.pages.placement import ShownPlacement, environment_before, environment_of, placement_of
 from speedtrack.web.requests.formats import rows_of
 
 LOG_TAIL = 100  # lines of the log that the page shows
 TRIALS = 400
 SHOWN_URLS, SHOWN_VALUES = 5, 5  # of what was measured elsewhere
+RELATED = ("project", "commit", "base", "machine", "suite", "imported")
 MOST_SCRIPTS = 6  # shown on the page itself
 #: By policy: the beginning of a sentence about what it has deleted of a run.
 LACKING = {
@@ -45,20 +56,6 @@ LACKING = {
     "documents": "What its trials reported, and the script that repeats them, were",
     "events": "The changes of its status were",
 }
-
-
-class MeasurementRow(NamedTuple):
-    """What the page shows of a measurement."""
-
-    benchmark: str
-    metric: Metric
-    side: str
-    value: float
-    low: float
-    high: float
-    n: int
-    flags: list[str]
-    accepted: bool
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,6 @@ class RunPage:
     run: Run
     live: bool
     progress: Progress | None
-    ahead: int
     expected: ExpectedTimes | None
     benchmarks: int
     log: list[Line]
@@ -136,20 +132,23 @@ ACTIONS: dict[str, list[tuple[str, str]]] = {
 
 
 def run_or_404(pk: int) -> Run:
-    run = Run.objects.select_related("project", "commit", "base", "machine", "suite", "imported").filter(pk=pk).first()
+    run = Run.objects.select_related(*RELATED).filter(pk=pk).first()
     if run is None:
         raise Http404(f"There is no run {pk}. {policies.POLICIES['canaries'].rule}")
     return run
 
 
 def load(pk: int, access: Access) -> RunPage:
-    run = run_or_404(pk)
-    attempt = run.attempts.order_by("pk").last()
-    log, log_lines = logs.tail(pk, LOG_TAIL)
+    of_run = Attempt.objects.filter(run=pk).select_related(*(f"run__{name}" for name in RELATED))
+    attempt = of_run.order_by("pk").last()
+    run = attempt.run if attempt else run_or_404(pk)
+    log, log_lines = logs.tail(pk, LOG_TAIL) if attempt else ([], 0)
     results = results_of(attempt)
-    events, trials, scripts = list(run.events.order_by("pk")), trials_of(results), reproduce_scripts(run, results)
-    builds = list(Build.objects.filter(attempt=attempt).select_related("commit").order_by("pk"))
+    events, trials = list(run.events.order_by("pk")), trials_of(results)
+    scripts = reproduce_scripts(run, attempt, results)
+    builds = list(attempt.builds.select_related("commit").order_by("pk")) if attempt else []
     measured, environment = measurement_rows(run, attempt), environment_of(attempt)
+    expected = estimates.expected_times(run)
     of_machine = environment is None and run.status == Status.FAILED and run.imported is None
     if of_machine and attempt:
         environment = environment_before(run.machine, attempt)
@@ -163,9 +162,8 @@ def load(pk: int, access: Access) -> RunPage:
     return RunPage(
         run=run,
         live=not run.done,
-        progress=progress_of([run]).get(pk),
-        ahead=estimates.runs_ahead(run).count() if run.status == Status.QUEUED else 0,
-        expected=estimates.expected_times(run),
+        progress=progress_of([run], {pk: expected.phases if expected else None}).get(pk),
+        expected=expected,
         benchmarks=len(members_of(run.benchmark_set_id)),
         log=log,
         log_lines=log_lines,
@@ -176,7 +174,7 @@ def load(pk: int, access: Access) -> RunPage:
         measured=measured,
         trials=trials[:TRIALS],
         trial_count=len(trials),
-        chart=trial_chart(run, results, trials),
+        chart=trial_chart(run, results, trials, measured),
         phases=phases_of(run, attempt, builds, results, trials),
         placement=placement,
         facts=FactGroups.of(environment.facts.get("series", {})) if environment else None,
@@ -218,8 +216,12 @@ def deletions_in_words(run: Run, lacking: Collection[str]) -> list[str]:
 
 def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
     """The attempt's measurements, ordered by benchmark, metric and side."""
-    columns = ("series__benchmark__name", "series__metric", *MeasurementRow._fields[2:])
-    found = Measurement.objects.filter(attempt=attempt).values_list(*columns)
+    if attempt is None:
+        return []
+    samples = Samples.objects.filter(measurement=OuterRef("pk")).values("values")
+    values = Case(When(series__metric__in=drawn_metrics(run), then=Subquery(samples)))
+    columns = ("series__benchmark__name", "series__metric", *MeasurementRow._fields[2:-1])
+    found = Measurement.objects.filter(attempt=attempt).values_list(*columns, values)
     rows = [MeasurementRow(benchmark, METRICS[metric], *rest) for benchmark, metric, *rest in found]
     order = {metric.name: place for place, metric in enumerate(METRICS.among(row.metric.name for row in rows))}
     return sorted(rows, key=lambda r: (r.benchmark, order[r.metric.name], r.side))
@@ -227,31 +229,32 @@ def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
 
 def results_of(attempt: Attempt | None) -> list[Result]:
     """The results of an attempt by benchmark and side, without their documents."""
+    if attempt is None:
+        return []
     found = Result.objects.filter(attempt=attempt).select_related("benchmark").order_by("benchmark__name", "side")
     documented = ExpressionWrapper(Q(documents__isnull=False), BooleanField())
     return list(found.annotate(documented=documented).defer("documents", "benchmark__definition", "benchmark__why"))
 
 
-def repeatable_results(run: Run) -> QuerySet[Result]:
+def repeatable_results(attempt: Attempt | None) -> QuerySet[Result]:
     """The results whose first trials have recipes."""
-    attempt = run.attempts.order_by("pk").last()
     found = Result.objects.filter(attempt=attempt, repeatable=True, documents__isnull=False)
     return found.select_related("benchmark").defer("benchmark__definition").order_by("benchmark__name", "side")
 
 
-def reproduce_scripts(run: Run, results: Sequence[Result]) -> list[ReproduceScript]:
+def reproduce_scripts(run: Run, attempt: Attempt | None, results: Sequence[Result]) -> list[ReproduceScript]:
     """A script for each benchmark and side; if there are many, only the places of the scripts."""
     again = [one for one in results if one.repeatable and getattr(one, "documented", False)]
     if len(again) > MOST_SCRIPTS:
         return [ReproduceScript(one.benchmark.name, one.side, "") for one in again]
-    texts = reproduce.scripts_of(run, repeatable_results(run)) if again else []
+    texts = reproduce.scripts_of(run, repeatable_results(attempt)) if again else []
     return [ReproduceScript(one.benchmark.name, one.side, text) for one, text in zip(again, texts, strict=True)]
 
 
 def named_script(pk: int, benchmark: str | None, side: str | None) -> str:
     """The script of this benchmark and side; None stands for any."""
     run = run_or_404(pk)
-    found = repeatable_results(run)
+    found = repeatable_results(run.attempts.order_by("pk").last())
     if benchmark is not None:
         found = found.filter(benchmark__name=benchmark)
     if side is not None:
@@ -305,7 +308,7 @@ def run_document(page: RunPage) -> dict[str, Any]:
 
 
 def measurement_document(row: MeasurementRow) -> dict[str, Any]:
-    benchmark, metric, *rest = row
+    benchmark, metric, *rest, _ = row
     return dict(zip(MEASUREMENT_COLUMNS, (benchmark, metric.name, metric.unit, *rest), strict=True))
 
 

@@ -72,7 +72,7 @@ def machines_page(
 ) -> HttpResponse:
     """``name``, ``pool``: what was entered. ``token``, ``code``: in this answer only, in no session and no message."""
     context = {
-        "machines": queue_page.work_of_all(access_of(request)),
+        "machines": queue_page.counted_work(access_of(request)),
         "name": name,
         "pool": pool,
         "token": token,

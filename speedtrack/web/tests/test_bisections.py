@@ -1,6 +1,7 @@
 """The pages of bisections: the form, the path as a strip, what is known and how long it will take."""
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from speedtrack.alerts.models import Bisection
 from speedtrack.runs import byhand
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
+from speedtrack.tests.plans import rows_read
+from speedtrack.web.tests.test_queue import add_runs
 from speedtrack.web.tests.world import World, html_of, queries, world
 
 
@@ -203,3 +206,12 @@ def test_a_page_takes_as_many_queries_for_many_commits_as_for_few(client: Client
     counts = [queries(client, f"/bisections/{one.pk}/") for one in (few, many)]
     assert counts[0] == counts[1] <= 12
     assert queries(client, "/p/kvd/bisect/") <= 12
+
+
+def test_the_form_reads_as_many_rows_however_many_runs_there_are(client: Client, made: World) -> None:
+    run = Run.objects.latest("pk")
+    form = partial(client.get, "/p/kvd/bisect/")
+    add_runs(run, 40, first_round=10)
+    few = rows_read(form)
+    add_runs(run, 600, first_round=100)
+    assert rows_read(form) <= few

@@ -23,7 +23,7 @@ from speedtrack.outside import document, taking
 from speedtrack.projects.models import Commit, Position, Project
 from speedtrack.runs.models import Import, Measurement, Samples
 from speedtrack.web.pages import exports
-from speedtrack.web.tests.world import CPU, World, slowed, world
+from speedtrack.web.tests.world import CPU, World, counted, slowed, world
 
 DASHBOARD = Path(settings.BASE_DIR) / "deploy" / "grafana" / "dashboard.json"
 DOCUMENT = Path(settings.BASE_DIR) / "docs" / "sql.md"
@@ -41,6 +41,15 @@ def text_of(client: Client, address: str) -> str:
     response = client.get(address)
     assert response.status_code == 200, response.content
     return response.getvalue().decode()
+
+
+def test_commits_outside_of_the_asked_time_are_not_read(measured: World, client: Client, monkeypatch: Any) -> None:
+    monkeypatch.setattr(exports, "STRETCH", 1)
+    since = f"{measured.commit(-1).committed_at:%Y-%m-%dT%H:%M:%SZ}"
+    with counted() as sent:
+        lines = text_of(client, f"/p/kvd/export.ndjson?since={since}").splitlines()
+    assert {json.loads(line)["commit"] for line in lines} == {measured.shas[-1]}
+    assert len(sent) <= 5
 
 
 def test_each_form_has_every_point_of_the_branch(measured: World, client: Client, monkeypatch: Any) -> None:

@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Case, OuterRef, Subquery, When
+
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Build, LogChunk, Run
 from speedtrack.text import plain
@@ -31,15 +34,13 @@ class BuildWithLog:
 def builds_of(commit: Commit, others: Sequence[str]) -> list[BuildWithLog]:
     """The builds, newest first; the newest has the end of its log. ``others``: commits whose programs may be equal."""
     near = Commit.objects.filter(project=commit.project_id, sha__in=[commit.sha, *others])
+    newest = Build.objects.filter(commit=commit).order_by("-pk").values("pk")[:1]
+    chunks = LogChunk.objects.filter(attempt=OuterRef("attempt"), phase=f"build {commit.sha}").order_by("-seq")
     rows = Build.objects.filter(commit__in=near.values("pk")).select_related("commit", "attempt__run__machine")
+    rows = rows.annotate(log=Case(When(pk=Subquery(newest), then=ArraySubquery(chunks.values("text")[:4]))))
     found = sorted(rows.defer("attempt__run__machine__facts"), key=lambda build: -build.pk)
     builds = [build for build in found if build.commit_id == commit.pk][:10]
-    if not builds:
-        return []
-    log = build_log_tail(builds[0])
-    return [
-        BuildWithLog(one, one.attempt.run, log if one is builds[0] else "", same_programs(one, found)) for one in builds
-    ]
+    return [BuildWithLog(one, one.attempt.run, log_tail(one.log or []), same_programs(one, found)) for one in builds]
 
 
 def same_programs(build: Build, found: Iterable[Build]) -> list[Commit]:
@@ -51,6 +52,6 @@ def same_programs(build: Build, found: Iterable[Build]) -> list[Commit]:
     return list({one.commit_id: one.commit for one in same if one.commit_id != build.commit_id}.values())
 
 
-def build_log_tail(build: Build) -> str:
-    chunks = LogChunk.objects.filter(attempt=build.attempt, phase=build.phase).order_by("-seq")
-    return plain("".join(reversed(chunks.values_list("text", flat=True)[:4])))[-LOG_TAIL:]
+def log_tail(chunks: Sequence[str]) -> str:
+    """The end of a log. ``chunks``: its last ones, the last one first."""
+    return plain("".join(reversed(chunks)))[-LOG_TAIL:]

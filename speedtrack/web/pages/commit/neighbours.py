@@ -1,14 +1,17 @@
 """What lies near a commit: its parents, commits before and after it on its branch, its tags and the last release."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import F, IntegerField, OuterRef, Subquery, Value
+from django.db.models.functions import Extract, JSONObject
 
 from speedtrack.projects.models import Commit, Tag
 from speedtrack.projects.releases import version_of
 from speedtrack.web.pages.commit.results import BranchPlace, SeriesResult
 
 PARENT = -1  # instead of a position
+EPOCH = Extract("committed_at", "epoch")
 
 
 class LastRelease(NamedTuple):
@@ -39,18 +42,26 @@ def commits_around(
     return [parents.get(sha, sha) for sha in commit.parents], named
 
 
-def tags_around(commit: Commit) -> tuple[list[str], LastRelease | None]:
-    """The commit's tags, and the last release before it.
+#: Of a commit: the tags of its project in the order of their names, each with its commit and that one's time.
+TAGS = ArraySubquery(
+    Tag.objects.filter(project=OuterRef("project"))
+    .annotate(
+        at=Subquery(Commit.objects.filter(project=OuterRef("project"), sha=OuterRef("sha")).values_list(EPOCH)[:1])
+    )
+    .order_by("name")
+    .values_list(JSONObject(name="name", sha="sha", at="at"))
+)
+
+
+def tags_around(commit: Commit, tags: list[dict[str, Any]]) -> tuple[list[str], LastRelease | None]:
+    """The commit's tags, and the last release before it. ``tags``: those of TAGS.
 
     Releases are ordered by date, since many are made on branches of their own.
     """
-    tagged = Commit.objects.filter(project=commit.project_id, sha=OuterRef("sha"))
-    found = Tag.objects.filter(project=commit.project_id).annotate(at=Subquery(tagged.values("committed_at")[:1]))
-    rows = list(found.order_by("name").values_list("name", "sha", "at"))
     releases = [
-        (at, version, tag, sha)
-        for tag, sha, at in rows
-        if at and at < commit.committed_at and (version := version_of(tag))
+        (one["at"], version, one["name"], one["sha"])
+        for one in tags
+        if one["at"] and one["at"] < commit.committed_at.timestamp() and (version := version_of(one["name"]))
     ]
     last = max(releases, default=None)
-    return [tag for tag, sha, _ in rows if sha == commit.sha], LastRelease(*last[2:]) if last else None
+    return [one["name"] for one in tags if one["sha"] == commit.sha], LastRelease(*last[2:]) if last else None

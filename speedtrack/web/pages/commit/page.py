@@ -16,7 +16,7 @@ from speedtrack.web.forges import ForgePages
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.commit.builds import BuildWithLog, builds_of
 from speedtrack.web.pages.commit.description import described
-from speedtrack.web.pages.commit.neighbours import LastRelease, commits_around, tags_around
+from speedtrack.web.pages.commit.neighbours import TAGS, LastRelease, commits_around, tags_around
 from speedtrack.web.pages.commit.results import (
     BranchPlace,
     MachineResults,
@@ -128,10 +128,13 @@ class CommitPage:
 
 
 def commit_or_404(slug: str, sha: str) -> Commit:
-    """A commit by its hash, or by the beginning of it (at least seven characters); with ``is_annotated``."""
+    """A commit by its hash, or by the beginning of it (at least seven characters).
+
+    ``is_annotated``: has it annotations? ``tags``: TAGS.
+    """
     commits = Commit.objects.filter(project__slug=slug, sha__startswith=sha.lower()).select_related("project")
     annotated = Exists(Annotation.objects.filter(commit=OuterRef("pk")))
-    found = list(commits.annotate(is_annotated=annotated)[:2]) if len(sha) >= 7 else []
+    found = list(commits.annotate(is_annotated=annotated, tags=TAGS)[:2]) if len(sha) >= 7 else []
     if len(found) != 1:
         project_or_404(slug)
         raise Http404(f"{slug} has {'more than one' if found else 'no'} commit {sha!r}.")
@@ -161,7 +164,7 @@ def load(slug: str, sha: str, asked: CommitPageQuery) -> CommitPage:
     machine = named_or_default("machine", asked.machine, machines, "")
     results = results_on(machine, place) if place and machine else []
     parents, named = commits_around(commit, place, results)
-    tags, release = tags_around(commit)
+    tags, release = tags_around(commit, getattr(commit, "tags"))  # noqa: B009 (an annotation)
     return CommitPage(
         project=project,
         commit=commit,

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import Any
 
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.http import Http404
@@ -47,10 +46,17 @@ def choices_of(
     exist.
     """
     on_default = Position.objects.filter(commit=OuterRef("pk"), branch__name=OuterRef("project__default_branch"))
-    commits = Commit.objects.select_related("project").filter(choosable(points, asked))
+    measured = measured_commits(points)
+    tags = list(Tag.objects.filter(project__in=measured).values_list("project", "sha", "name"))
+    commits = Commit.objects.select_related("project").filter(choosable(measured, tags, asked))
     commits = commits.order_by("project__name", "project", Exists(on_default).desc(), "-committed_at", "-pk")
-    releases = releases_of(commits)
-    choices = [LineChoice(commit, releases.get((commit.project_id, commit.sha), "")) for commit in commits]
+    releases = {(project, sha): name for project, sha, name in tags if version_of(name)}
+    known = {pk for own in measured.values() for pk in own}
+    choices = [
+        LineChoice(commit, releases.get((commit.project_id, commit.sha), ""))
+        for commit in commits
+        if commit.pk in known
+    ]
     found = {name: choice_named(choices, name) for name in asked}
     absent = [name for name, choice in found.items() if choice is None]
     require_known(absent, access)
@@ -58,24 +64,23 @@ def choices_of(
     return [replace(one, shown=one in chosen[:MOST_LINES]) for one in choices], absent
 
 
-def choosable(points: QuerySet[Measurement], asked: list[str]) -> Q:
-    """The condition for measured commits that can be selected as lines."""
+def measured_commits(points: QuerySet[Measurement]) -> dict[int, list[int]]:
+    """By project: the ids of its measured commits, the one measured last first."""
     latest = points.values("commit").annotate(latest=Max("pk")).order_by("-latest")
     measured: dict[int, list[int]] = defaultdict(list)
     for project, commit in latest.values_list("commit__project", "commit"):
         measured[project].append(commit)
+    return measured
+
+
+def choosable(measured: dict[int, list[int]], tags: list[tuple[int, str, str]], asked: list[str]) -> Q:
+    """The condition for commits that can be selected as lines, if they are measured."""
     chosen = Q(pk__in=[commit for own in measured.values() for commit in own[:LISTED]])
-    chosen |= Q(Exists(Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("sha"))))
+    chosen |= Q(project__in=measured, sha__in={sha for _, sha, _ in tags})
     for slug, _, revision in (name.partition("@") for name in asked):
         if len(revision) >= SHORTEST:
             chosen |= Q(project__slug=slug, sha__startswith=revision)
-    return chosen & Q(pk__in=[commit for own in measured.values() for commit in own])
-
-
-def releases_of(commits: Any) -> dict[tuple[int, str], str]:
-    """By (project id, commit id): the name of the release."""
-    tags = Tag.objects.filter(sha__in=[commit.sha for commit in commits]).values_list("project", "sha", "name")
-    return {(project, sha): name for project, sha, name in tags if version_of(name)}
+    return chosen
 
 
 def choice_named(choices: list[LineChoice], name: str) -> LineChoice | None:

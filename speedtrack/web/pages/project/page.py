@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, Exists, Window
+from django.db.models import Count, Exists, OuterRef, Subquery, Window
 from django.http import QueryDict
 from django.urls import reverse
 
 from speedtrack.alerts.models import Alert
-from speedtrack.benchmarks.models import Suite
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.benchmarks.storing import suite_of
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run, Series
 from speedtrack.web.drawing.gaps import UNMEASURED
@@ -21,7 +22,7 @@ from speedtrack.web.pages.project.columns import GridColumn
 from speedtrack.web.pages.project.filters import GridFilters
 from speedtrack.web.pages.project.grid import Grid
 from speedtrack.web.pages.project.outside import Snippet, snippets
-from speedtrack.web.scope import Scope
+from speedtrack.web.scope import Scope, scope_of
 
 LISTED_COMMITS = 8
 LISTED_CHANGES = 8
@@ -39,6 +40,20 @@ class CommitRow:
     changes: list[ChangeGroup]
 
 
+# Of the project of a branch: the suite of its newest run. With "= project ORDER BY id" PostgreSQL would walk over the
+# newest runs of all projects.
+NEWEST_SUITE = (
+    Run.objects.own()
+    .filter(project__gte=OuterRef("project"), project__lte=OuterRef("project"))
+    .order_by("project", "-id")
+    .values("suite")[:1]
+)
+#: Its ladders that were measured.
+LADDERS = Benchmark.objects.filter(
+    Exists(Series.objects.filter(benchmark=OuterRef("pk"))), project=OuterRef("project")
+).exclude(ladder="")
+
+
 @dataclass(frozen=True)
 class ProjectPage:
     scope: Scope
@@ -50,23 +65,18 @@ class ProjectPage:
     snippets: list[Snippet]
 
 
-def load(scope: Scope, query: QueryDict) -> ProjectPage:
-    """The page. Raises Http404 for a commit that is not on the branch."""
-    suite = newest_suite(scope.project)
+def load(slug: str, query: QueryDict) -> ProjectPage:
+    """The page. Raises Http404 for a name that does not exist, or a commit that is not on the branch."""
+    scope = scope_of(slug, query, suite_id=Subquery(NEWEST_SUITE), has_ladders=Exists(LADDERS))
+    suite_id = getattr(scope.branch, "suite_id", None)
+    suite = suite_of(suite_id) if suite_id else None
     table = grid.load(scope, suite, GridFilters.of(query), query.get("before", ""))
     branches = [scope.branch.pk] if scope.branch else []
     found = [group for groups in changes.newest_groups(branches, LISTED_CHANGES).values() for group in groups]
-    ladders = suite is not None and getattr(suite, "has_ladders")  # noqa: B009 (an annotation)
+    ladders = getattr(scope.branch, "has_ladders", False)
     return ProjectPage(
         scope, table, found, commit_rows(table, found), open_alerts(scope.project), ladders, snippets(scope, table)
     )
-
-
-def newest_suite(project: Project) -> Suite | None:
-    """The suite of the newest run, with ``has_ladders``: was a ladder of the project measured?"""
-    runs = Run.objects.own().filter(project=project).order_by("-id").values("suite")
-    ladders = Series.objects.filter(project=project).exclude(benchmark__ladder="")
-    return Suite.objects.filter(pk__in=runs[:1]).annotate(has_ladders=Exists(ladders)).first()
 
 
 def commit_rows(table: Grid, found: list[ChangeGroup]) -> list[CommitRow]:

@@ -12,9 +12,9 @@ from speedtrack.text import plain_json, plain_values
 from speedtrack.web.drawing.gaps import Gap
 from speedtrack.web.drawing.outlines import outline
 from speedtrack.web.pages.timeline.breaks import find_breaks
-from speedtrack.web.pages.timeline.notes import annotations_on
+from speedtrack.web.pages.timeline.notes import Tags, notes_on
 from speedtrack.web.pages.timeline.overlay import Overlay, Path, ShownLine
-from speedtrack.web.pages.timeline.points import ShownChange, gaps_in, shown_changes
+from speedtrack.web.pages.timeline.points import Gaps, ShownChange, shown_changes
 from speedtrack.web.pages.timeline.releases import releases_of
 from speedtrack.web.pages.timeline.trials import Trials, trials_of
 
@@ -42,17 +42,6 @@ CROSS JOIN LATERAL (
           ORDER BY p.number) path) found
   ORDER BY asked.place
 """
-TAGS = """
-    SELECT asked.place - 1, p.number, t.name
-      FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
-           WITH ORDINALITY AS asked (project_id, branch_id, first, last, place)
-      JOIN projects_tag t ON t.project_id = asked.project_id
-      JOIN projects_commit c ON c.project_id = t.project_id AND c.sha = t.sha
-      JOIN projects_position p ON p.commit_id = c.id AND p.branch_id = asked.branch_id
-     WHERE p.number BETWEEN asked.first AND asked.last
-  ORDER BY asked.place, p.number, t.name
-"""
-
 # Above MOST_COMMITS commits, those that share one of PLACES places of the chart are drawn as their outline.
 MOST_COMMITS = 2000
 PLACES = 500
@@ -75,13 +64,15 @@ class PathDocument:
     measured: dict[int, frozenset[int]]  #: by series, the positions of the commits with a value
 
 
-def timeline_document(overlay: Overlay, whole: bool = False, trials: bool = False) -> bytes:
+def timeline_document(overlay: Overlay, gaps: Gaps, whole: bool = False, trials: bool = False) -> bytes:
     """The chart's data as JSON, in columns; ``at`` counts commits from the first of a path.
 
-    ``whole``: all points, even where a chart of their outline looks the same. ``trials``: the samples of each point.
+    ``gaps``: of the overlay. ``whole``: all points, even where a chart of their outline looks the same. ``trials``: the
+    samples of each point.
     """
     changed = shown_changes(overlay)
-    parts = path_documents(overlay, changed, whole)
+    tags, annotations = notes_on(overlay)
+    parts = path_documents(overlay, changed, gaps, tags, whole)
     points = sum(len(line.at) for part in parts for line in part.columns)
     samples, too_many = trials_of(overlay, points) if trials else ({}, [])
     kept = [None if part.named is None else f"{{{','.join(map(str, part.named))}}}" for part in parts]
@@ -94,14 +85,13 @@ def timeline_document(overlay: Overlay, whole: bool = False, trials: bool = Fals
         for line in part.columns
     ]
     marks = [change_document(overlay, one) for one in changed]
-    page = overlay.paths[0]
     content = {
         **heading(overlay),
         "problems": overlay.problems,
         "notes": too_many,
         "shown": [shown_document(overlay, parts, number) for number in range(len(overlay.shown))],
         "breaks": break_documents(overlay, parts),
-        "annotations": annotations_on(page.branch, page.first, page.last),
+        "annotations": annotations,
     }
     encoded = {
         "changes": json.dumps(marks, separators=(",", ":")),  # no foreign texts
@@ -126,11 +116,10 @@ def heading(overlay: Overlay) -> dict[str, Any]:
     }
 
 
-def path_documents(overlay: Overlay, changed: Sequence[ShownChange], whole: bool) -> list[PathDocument]:
-    columns, gaps = overlay.columns(), gaps_in(overlay)
-    tags: list[list[dict[str, Any]]] = [[] for _ in overlay.paths]
-    for number, at, name in overlay.fetch(TAGS):
-        tags[number].append({"at": at - overlay.paths[number].first, "name": name})
+def path_documents(
+    overlay: Overlay, changed: Sequence[ShownChange], gaps: Gaps, tags: Tags, whole: bool
+) -> list[PathDocument]:
+    columns = overlay.columns()
     many = sum(map(len, columns)) > 2
     made = []
     for number, path in enumerate(overlay.paths):

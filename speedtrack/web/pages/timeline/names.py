@@ -79,20 +79,22 @@ def parse_line(view: View, text: str) -> LineName:
 
 
 def find_lines(view: View, names: Iterable[LineName], access: Access) -> list[NamedLine | NoSuchLine]:
-    """The lines with these names, by two queries."""
+    """The lines with these names, by two queries; by none if they are of the page's project and benchmark."""
     asked = list(names)
-    if not asked:
-        return []
-    wanted = reduce(operator.or_, (series_filter(name) for name in asked))
-    related = access.among(Series.objects.filter(wanted)).select_related(
-        "machine", "environment", "benchmark", "project"
-    )
+    project = view.scope.project
+    series = [(project.slug, one) for one in view.known]
+    branches = {project.slug: sorted(view.scope.branches, key=lambda branch: branch.name)}
+    if others := [name for name in asked if name[:2] != (project.slug, view.benchmark)]:
+        wanted = reduce(operator.or_, (series_filter(name) for name in others))
+        related = access.among(Series.objects.filter(wanted)).select_related(
+            "machine", "environment", "benchmark", "project"
+        )
+        lacking = related.defer("machine__facts", "environment__facts", "benchmark__definition", "benchmark__why")
+        series += [(one.project.slug, one) for one in lacking.order_by("pk")]
+        branches |= branches_of({name.project for name in others}, access)
     by_name: dict[tuple[str, ...], list[Series]] = defaultdict(list)
-    for one in related.defer(
-        "machine__facts", "environment__facts", "benchmark__definition", "benchmark__why"
-    ).order_by("pk"):
-        by_name[one.project.slug, one.benchmark.name, one.metric, one.machine.name].append(one)
-    branches = branches_of({name.project for name in asked}, access)
+    for slug, one in series:
+        by_name[slug, one.benchmark.name, one.metric, one.machine.name].append(one)
     return [found_line(name, by_name.get(name[:4], []), branches) for name in asked]
 
 

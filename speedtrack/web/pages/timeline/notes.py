@@ -1,76 +1,78 @@
-"""The annotations of a path of commits, each at the commit that it is about or that followed its moment."""
+"""What is written at the commits of a timeline: their tags, and the annotations of the page's own path.
 
-from typing import Any, NamedTuple
+An annotation stands at the commit that it is about, or at the one that followed its moment.
+"""
 
-import numpy as np
-from django.db import connection
+from typing import Any
 
 from speedtrack.markdown import plain_of
-from speedtrack.projects.models import Branch
+from speedtrack.web.pages.timeline.overlay import Overlay
 
 MOST = 500  # the newest
 LONGEST = 500  # characters of a text
-# The annotations, and if some have a moment the times of the commits of the path and of those next to it: what happened
-# before the one or after the other is out of sight.
-ANNOTATIONS = """
+# A moment belongs to the first commit at or after it, or to the last one if it is after all of them. For moments, the
+# commits next to the path are read as well: what happened before the one or after the other is out of sight. A commit
+# that is older than one before it does not count: dates may go back.
+NOTES = """
     WITH notes AS MATERIALIZED (
-        SELECT a.id, a.text, coalesce(u.username, '') AS author, p.number,
-               extract(epoch FROM a.moment)::float8 AS moment
-          FROM projects_annotation a
-          LEFT JOIN auth_user u ON u.id = a.author_id
-          LEFT JOIN projects_position p ON p.commit_id = a.commit_id AND p.branch_id = %(branch)s
-         WHERE (a.project_id = %(project)s OR a.project_id IS NULL)
-           AND (a.moment IS NOT NULL OR p.number BETWEEN %(first)s AND %(last)s)
-      ORDER BY a.id DESC LIMIT %(most)s
-    ), times AS (
+        SELECT * FROM (
+            SELECT a.id, a.text, coalesce(u.username, '') AS author, extract(epoch FROM a.moment)::float8 AS moment,
+                   (SELECT number FROM projects_position p
+                     WHERE p.commit_id = a.commit_id AND p.branch_id = %(branch)s) AS number
+              FROM projects_annotation a LEFT JOIN auth_user u ON u.id = a.author_id
+             WHERE a.project_id = %(project)s OR a.project_id IS NULL) found
+         WHERE moment IS NOT NULL OR number BETWEEN %(first)s AND %(last)s
+      ORDER BY id DESC LIMIT %(most)s
+    ), times AS MATERIALIZED (
         SELECT p.number, extract(epoch FROM c.committed_at)::float8 AS at
           FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
          WHERE EXISTS (SELECT FROM notes WHERE moment IS NOT NULL)
            AND p.branch_id = %(branch)s AND p.number BETWEEN %(first)s - 1 AND %(last)s + 1
+    ), ends AS (
+        SELECT min(number) AS begin, max(number) AS last FROM times
+    ), following AS (
+        SELECT id, min(number) OVER (ORDER BY at DESC) AS number
+          FROM (SELECT NULL AS id, number, at FROM times
+                 UNION ALL
+                SELECT id, NULL, moment FROM notes WHERE moment IS NOT NULL) each
+    ), placed AS (
+        SELECT n.id, n.text, n.author,
+               CASE WHEN n.moment IS NULL THEN n.number
+                    WHEN f.number IS NULL THEN ends.last
+                    WHEN f.number > ends.begin THEN f.number END AS number
+          FROM notes n CROSS JOIN ends LEFT JOIN following f ON f.id = n.id
+    ), tags AS (
+        SELECT asked.place, p.number, t.name
+          FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
+               WITH ORDINALITY AS asked (project_id, branch_id, first, last, place)
+          JOIN projects_tag t ON t.project_id = asked.project_id
+          JOIN projects_commit c ON c.project_id = t.project_id AND c.sha = t.sha
+          JOIN projects_position p ON p.commit_id = c.id AND p.branch_id = asked.branch_id
+         WHERE p.number BETWEEN asked.first AND asked.last
     )
-    SELECT (SELECT coalesce(json_agg(json_build_array(id, text, author, moment, number) ORDER BY id), '[]') FROM notes),
-           (SELECT array_agg(number ORDER BY number) FROM times),
-           (SELECT array_agg(at ORDER BY number) FROM times)
+    SELECT (SELECT coalesce(json_agg(json_build_array(place - 1, number, name) ORDER BY place, number, name), '[]')
+              FROM tags),
+           (SELECT coalesce(json_agg(json_build_array(number, text, id, author) ORDER BY number, id), '[]')
+              FROM placed WHERE number BETWEEN %(first)s AND %(last)s)
 """
 
-
-class Note(NamedTuple):
-    """``moment``: in seconds since 1970; of a commit the ``number`` of its position instead."""
-
-    id: int
-    text: str
-    author: str
-    moment: float | None
-    number: int | None
+#: By path: its tags in the order of their commits.
+Tags = list[list[dict[str, Any]]]
 
 
-def annotations_on(branch: Branch, first: int, last: int) -> list[dict[str, Any]]:
-    """The annotations from position ``first`` to ``last``, in the order of their places, which count from ``first``."""
-    asked = {"project": branch.project_id, "branch": branch.pk, "first": first, "last": last, "most": MOST}
-    with connection.cursor() as cursor:
-        cursor.execute(ANNOTATIONS, asked)
-        rows, numbers, times = cursor.fetchone()
-    notes = [Note(*row) for row in rows]
-    positions = place_moments([note.moment for note in notes if note.moment is not None], numbers or [], times or [])
-    shown = []
-    for note in notes:
-        position = note.number if note.moment is None else positions[note.moment]
-        if position is not None and first <= position <= last:
-            text = shortened(plain_of(note.text))
-            shown.append({"at": position - first, "text": text, "id": note.id, "author": note.author})
-    return sorted(shown, key=lambda one: one["at"])
-
-
-def place_moments(moments: list[float], numbers: list[int], times: list[float]) -> dict[float, int | None]:
-    """The position of the first commit at or after each moment; of a moment after all of them, the last one's.
-
-    None for a moment before the first of them. A commit that is older than one before it does not count: dates may go
-    back.
-    """
-    latest = np.maximum.accumulate(np.array(times, np.float64))
-    found = np.searchsorted(latest, moments).tolist()
-    positions = [*numbers, *numbers[-1:]]
-    return {moment: positions[place] if place else None for moment, place in zip(moments, found, strict=True)}
+def notes_on(overlay: Overlay) -> tuple[Tags, list[dict[str, Any]]]:
+    """The tags of all paths, and the annotations along the first one; their places count from the first of the path."""
+    page = overlay.paths[0]
+    asked = {"project": page.branch.project_id, "branch": page.branch.pk, "first": page.first, "last": page.last}
+    ((tagged, annotated),) = overlay.fetch(NOTES, **asked, most=MOST)
+    tags: Tags = [[] for _ in overlay.paths]
+    for path, number, name in tagged:
+        tags[path].append({"at": number - overlay.paths[path].first, "name": name})
+    annotations = [
+        {"at": number - page.first, "text": shortened(plain_of(text)), "id": pk, "author": author}
+        for number, text, pk, author in annotated
+    ]
+    return tags, annotations
 
 
 def shortened(text: str) -> str:

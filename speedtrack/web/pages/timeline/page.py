@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from django.contrib.postgres.expressions import ArraySubquery
+
 from speedtrack.alerts.models import ChangePoint, Mute, NoiseFloor, SeriesSensitivity
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.runs.models import ReferenceRate
@@ -9,7 +11,7 @@ from speedtrack.web.pages.timeline import insight, workload
 from speedtrack.web.pages.timeline.insight import WhyAtCommit
 from speedtrack.web.pages.timeline.points import newest_changes
 from speedtrack.web.pages.timeline.summary import Newest, last_change, newest_of
-from speedtrack.web.pages.timeline.view import View, benchmark_names, definitions_of
+from speedtrack.web.pages.timeline.view import View, definitions_of
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,15 @@ class TimelinePage:
 def load(view: View, why_sha: str) -> TimelinePage:
     """The page. ``why_sha``: the commit for which it explains why it was suspected or not; empty for none."""
     change_points = newest_changes(view)
-    benchmark = definitions_of(view.scope, view.benchmark).latest("pk")
+    names = Benchmark.objects.filter(project=view.scope.project).order_by("name").values("name").distinct()
+    benchmark = definitions_of(view.scope, view.benchmark).annotate(names=ArraySubquery(names)).latest("pk")
     return TimelinePage(
         view=view,
         benchmark=benchmark,
         newest=newest_of(view),
         last_change=last_change(change_points),
         change_points=change_points,
-        benchmarks=benchmark_names(view.scope),
+        benchmarks=benchmark.names,
         workload=workload.workload_text(benchmark),
         references=workload.reference_rates(benchmark, view.machine_names),
         floors=insight.floors_of(view),

@@ -46,7 +46,10 @@ def commits_of(overlay: Overlay) -> list[TimelineCommit]:
     return [TimelineCommit._make(row) for row in overlay.fetch(COMMITS)]
 
 
-def gaps_in(overlay: Overlay) -> list[dict[int, Gap]]:
+Gaps = list[dict[int, Gap]]
+
+
+def gaps_in(overlay: Overlay) -> Gaps:
     """By path and position: why the newest own run on the lines' machines, or else the branch's policy, left its commit
     without a point."""
     # "+ 0": without it PostgreSQL reads all runs of a machine rather than the index of the runs without a point.

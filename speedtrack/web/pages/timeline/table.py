@@ -13,6 +13,7 @@ from speedtrack.web.pages.timeline.breaks import find_breaks
 from speedtrack.web.pages.timeline.document import short_digest
 from speedtrack.web.pages.timeline.overlay import Overlay, Path, ShownLine
 from speedtrack.web.pages.timeline.points import (
+    Gaps,
     ShownChange,
     TimelineCommit,
     commits_of,
@@ -123,9 +124,9 @@ HEADER = [
 ]
 
 
-def csv_rows(overlay: Overlay) -> Iterator[list[Any]]:
+def csv_rows(overlay: Overlay, gaps: Gaps) -> Iterator[list[Any]]:
     """A header, then one row per point or gap, by branch, oldest first. Queries run before the first row is yielded."""
-    commits, points, gaps = commits_of(overlay), csv_points(overlay), gaps_in(overlay)
+    commits, points = commits_of(overlay), csv_points(overlay)
     gap_lines = [gap_names(overlay, path) for path in range(len(overlay.paths))]
     found = (
         [*commit_cells(commit), *cells]

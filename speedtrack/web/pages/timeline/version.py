@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from speedtrack.web.pages.timeline.overlay import Overlay
+from speedtrack.web.pages.timeline.points import Gaps
 
 # Each version of a row has another pair of ``xmin`` and ``ctid``. Whoever accepts or flags measurements updates their
 # series.
@@ -14,15 +15,6 @@ FACTS = """
            (SELECT md5(string_agg(concat(c.id, c.xmin, c.ctid, a.status), ',' ORDER BY c.id))
               FROM alerts_changepoint c LEFT JOIN alerts_alert a ON a.id = c.alert_id
              WHERE c.series_id = ANY(%(series)s)),
-           (SELECT md5(string_agg(concat(r.id, r.status, r.attempt, ':', r.linked_id), ',' ORDER BY r.id))
-              FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
-                   AS path (project_id, branch_id, first, last)
-              JOIN projects_position p ON p.branch_id = path.branch_id AND p.number BETWEEN path.first AND path.last
-              JOIN runs_run r ON r.commit_id = p.commit_id AND r.project_id = path.project_id
-             WHERE r.machine_id + 0 = ANY(%(machines)s) AND r.base_id IS NULL AND r.canary_id IS NULL
-               AND (r.status <> 'succeeded' OR r.linked_id IS NOT NULL)),
-           (SELECT md5(string_agg(concat(d.id, d.xmin, d.ctid), ',' ORDER BY d.id))
-              FROM runs_deferral d WHERE d.branch_id = ANY(%(branches)s)),
            (SELECT md5(string_agg(concat(t.name, ' ', t.sha), ',' ORDER BY t.id))
               FROM projects_tag t WHERE t.project_id = ANY(%(projects)s)),
            (SELECT md5(string_agg(concat(a.id, a.xmin, a.ctid), ',' ORDER BY a.id))
@@ -30,14 +22,12 @@ FACTS = """
 """
 
 
-def etag_of(overlay: Overlay, asked: str) -> str:
-    """The version of a timeline in the form that was ``asked`` for."""
-    series = [one for line in overlay.shown for one in line.series]
-    machines = sorted({one.machine_id for one in series})
-    facts = overlay.fetch(FACTS, series=[one.pk for one in series], machines=machines)
+def etag_of(overlay: Overlay, gaps: Gaps, asked: str) -> str:
+    """The version of a timeline in the form that was ``asked`` for. ``gaps``: of the overlay."""
+    facts = overlay.fetch(FACTS, series=[one.pk for line in overlay.shown for one in line.series])
     paths = [(path.branch.pk, path.branch.head_id, path.first, path.last) for path in overlay.paths]
     shown = [(line.name, line.base) for line in overlay.shown]
-    state = (asked, code_version(), paths, shown, overlay.problems, facts)
+    state = (asked, code_version(), paths, shown, overlay.problems, facts, gaps)
     return f'"{hashlib.sha256(repr(state).encode()).hexdigest()[:32]}"'
 
 

@@ -1,6 +1,6 @@
 """What a timeline shows, from its address: series, branch, and a range of commits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,6 +41,7 @@ class View:
 
     ``benchmark``: its name, under which it may have had several definitions.
     ``metrics``: those that the benchmark was measured with, and the one of the view, in their usual order.
+    ``known``: the series of the benchmark, of all machines and metrics.
     """
 
     scope: Scope
@@ -48,6 +49,7 @@ class View:
     branch: Branch
     metrics: list[Metric]
     series: list[Series]
+    known: list[Series]
     first: int
     last: int
 
@@ -89,7 +91,7 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     first, last = range_of(scope, scope.branch, query)
     if not is_range_asked(query):
         first = first_shown(scope.branch, lines, first)
-    return View(scope, benchmark, scope.branch, metrics, lines, first, last)
+    return View(scope, benchmark, scope.branch, metrics, lines, found, first, last)
 
 
 def definitions_of(scope: Scope, benchmark: str) -> QuerySet[Benchmark]:
@@ -134,8 +136,3 @@ def position_of(branch: Branch, sha: str) -> int:
     if number is None:
         raise Http404(f"There is no commit {sha!r} on branch {branch}.")
     return number
-
-
-def benchmark_names(scope: Scope) -> list[str]:
-    names: Iterable[str] = Benchmark.objects.filter(project=scope.project).values_list("name", flat=True)
-    return sorted(set(names))

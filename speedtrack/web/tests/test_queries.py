@@ -1,0 +1,87 @@
+"""No page takes more queries than its budget (docs/scale.md), whatever it has to show.
+
+Where there are private projects, pages that an address numbers take one more: to whom does the row belong?
+"""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from speedtrack.alerts.bisections import bisecting
+from speedtrack.alerts.models import Alert
+from speedtrack.projects.models import Annotation, Tag
+from speedtrack.runs import machines, queue, results
+from speedtrack.runs.models import Run
+from speedtrack.tests import builders
+from speedtrack.web.tests.world import CPU, World, queries
+
+MOST = 12
+#: Lines of another benchmark have to be found; a lost run has an attempt behind it, and another one to expect.
+MOST_OF_OTHER_LINE, MOST_OF_LOST_RUN = 14, 13
+LINE = f"/p/kvd/timeline/get-p1/{CPU}"
+
+
+@dataclass
+class FullWorld:
+    """A world with everything that pages show. ``ada``: an operator."""
+
+    world: World
+    alert: Alert
+    ada: Client
+    runs: dict[str, Run]
+
+
+@pytest.fixture
+def full(slow: tuple[World, Alert]) -> FullWorld:
+    world, alert = slow
+    machine = world.machines[0]
+    ada = User.objects.create_superuser("ada", "ada@example.org", "a long password")
+    machines.set_canary(machine.name, "kvd", None, [])
+    world.measure()
+    Tag.objects.create(project=world.project, name="1.0.0", sha=world.shas[0])
+    for about in ({"commit": world.commit(-1)}, {"moment": timezone.now()}):
+        Annotation.objects.create(project=world.project, text="a note", author=ada, **about)
+    bisecting.start(world.commit(0), world.commit(-1), machine)
+    runs = {"measured": Run.objects.filter(status="succeeded", base=None, canary=None).latest("pk")}
+    runs["paired"] = Run.objects.filter(reason="confirm").latest("pk")
+    world.push(2)
+    runs["failed"] = world.fail()
+    runs["lost"] = begun(world)
+    builders.expire_lease(runs["lost"])
+    queue.reap()
+    world.push(2)
+    runs["running"] = begun(world)
+    runs["waiting"] = Run.objects.filter(status="queued", attempt=0).latest("pk")
+    client = Client()
+    client.force_login(ada)
+    return FullWorld(world, alert, client, runs)
+
+
+def begun(world: World) -> Run:
+    """A run that has measured one of its benchmarks."""
+    run = builders.claim(world.machines[0])
+    builders.send_build(run, run.commit)
+    results.accept_result(run.machine, run.pk, builders.result(run, "get-p1", run.commit, [5000.0] * 5))
+    return run
+
+
+def test_no_page_takes_more_queries_than_its_budget(client: Client, full: FullWorld) -> None:
+    shas = full.world.shas
+    project = ["", "alerts/", "releases/", "bisect/", "sensitivity/", "annotations/", "mutes/", "pulls/"]
+    project += [f"c/{shas[5]}/", f"c/{shas[5]}.json", f"c/{shas[-1]}/", f"compare/?base={shas[0]}&head={shas[6]}"]
+    lines = [f"{LINE}{form}" for form in ("", ".json", ".csv", ".svg", "?part=values")]
+    other_line = f"{LINE}.json?line={quote(f'kvd/set-p1/{CPU}@kvd-m1:main')}"
+    runs = {name: f"/runs/{run.pk}/" for name, run in full.runs.items()}
+    shared = ["/", "/queue/", "/queue/?part=live", "/machines/", "/machines/kvd-m1/", "/alerts/", "/ladders/"]
+    shared += [f"/alerts/{full.alert.pk}/", "/api/v1/docs", "/p/kvd/latency/get-p1/", "/p/kvd.json"]
+    pages = [*shared, *(f"/p/kvd/{one}" for one in project), *lines, *runs.values(), other_line]
+    found = {page: queries(client, page) for page in pages}
+    settings = ["/settings/machines/", "/settings/", "/settings/notifications/", "/p/kvd/settings/", "/p/kvd/members/"]
+    found |= {page: queries(full.ada, page) for page in settings}
+    assert found.pop(other_line) <= MOST_OF_OTHER_LINE
+    assert found.pop(runs["lost"]) <= MOST_OF_LOST_RUN
+    assert {page: count for page, count in found.items() if count > MOST} == {}
