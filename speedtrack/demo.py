@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 from django.conf import settings
+from django.db import connection, transaction
 from django.urls import reverse
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -112,7 +113,14 @@ def show_progress(console: Console, stack: Stack, project: Project) -> None:
             time.sleep(POLL_S)
 
 
+@transaction.atomic
 def work_is_left(project: Project) -> bool:
+    """Return whether anything is left to measure, decide or mail. Not within a transaction: it looks at one moment.
+
+    Between two looks a decision may become a run, and a run's end a decision.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     runs = Run.objects.unfinished().filter(project=project, canary=None)
     waiting = Project.objects.filter(pk=project.pk, deliveries__status="received")
     # A mail that is being sent is no longer due; one that failed is tried again later.

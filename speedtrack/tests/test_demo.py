@@ -1,0 +1,43 @@
+"""The demonstration, and what measures histories for pictures, end when nothing is left to do, and not before."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from speedtrack import demo
+from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.tests.conftest import World
+from speedtrack.runs.models import Run
+from speedtrack.tests import builders
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_decision_that_becomes_a_run_while_one_looks_is_work_all_the_same(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builders.use_suite(settings, tmp_path / "suites")
+    world = World(builders.Repository(tmp_path / "repository"), builders.machine())
+    world.shas = world.repository.commits(12)
+    world.factors = {world.shas[7]: 1.3}
+    project = builders.track(world.repository).project
+    builders.work(world.machine, world.speed)
+    assert not Run.objects.unfinished().exists()
+
+    def decide() -> None:
+        detection.detect()
+        confirm.step()
+        connection.close()
+
+    def decisions_wanted() -> bool:
+        other = threading.Thread(target=decide)
+        other.start()
+        other.join()
+        return asked()
+
+    asked = demo.decisions_wanted
+    monkeypatch.setattr(demo, "decisions_wanted", decisions_wanted)
+    assert demo.work_is_left(project)
+    assert Run.objects.unfinished().exists()
