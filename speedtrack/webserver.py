@@ -8,6 +8,7 @@ up.
 import argparse
 import copy
 import ctypes
+import gc
 import json
 import resource
 import signal
@@ -156,6 +157,18 @@ def give_memory_back() -> None:
         mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
+def load_pages() -> None:
+    """Load what the first request would load, and leave it out of garbage collections for ever.
+
+    A full collection that looks at all of it stops every request for 150 ms, about once in ten pages.
+    """
+    from django.urls import get_resolver
+
+    assert get_resolver().url_patterns
+    gc.collect()
+    gc.freeze()
+
+
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m speedtrack web", description=__doc__)
     parser.add_argument("--bind", default="127.0.0.1:8000", metavar="HOST:PORT")
@@ -175,6 +188,7 @@ def main(arguments: list[str]) -> None:
         server = WebServer(application, adjustments(options.bind), options.headers_s, options.body_s)
     except OSError as e:
         sys.exit(f"error: {options.bind} cannot be served here ({e.strerror}): name another address with --bind")
+    load_pages()
     server.run()
 
 

@@ -14,6 +14,7 @@ from django.test import Client
 from django.urls import reverse
 
 from research.scale.meter import Cost, cost_of
+from speedtrack import webserver
 from speedtrack.alerts.models import Alert
 from speedtrack.api.v1.measuring import MOST_POINTS
 from speedtrack.benchmarks.models import Benchmark
@@ -205,6 +206,7 @@ def settings_pages() -> Iterable[Page]:
 
 
 def measure(calls: int = CALLS) -> Iterable[PageCost]:
+    webserver.load_pages()
     user, _ = User.objects.get_or_create(
         username="bench", defaults={"email": "bench@example.org", "is_superuser": True}
     )

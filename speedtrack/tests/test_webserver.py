@@ -1,6 +1,7 @@
 """The web server as it is served: slow clients, bodies beyond the limits, and the end."""
 
 import contextlib
+import gc
 import hashlib
 import hmac
 import json
@@ -17,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from speedtrack import devstack
+from speedtrack import devstack, webserver
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.sealed import Secret
 from speedtrack.tests.installation import server_environment
@@ -203,3 +204,12 @@ def test_the_proxy_says_whether_the_client_came_by_tls(scheme: str, status: int)
             timeout=120,
         )
         assert answer.status_code == status
+
+
+def test_collections_leave_out_what_is_loaded_once() -> None:
+    before = gc.get_freeze_count()
+    webserver.load_pages()
+    try:
+        assert gc.get_freeze_count() > before + 100_000
+    finally:
+        gc.unfreeze()
