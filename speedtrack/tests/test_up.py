@@ -116,11 +116,14 @@ def test_the_first_start_of_a_stack_prints_the_owners_link(db: None, capsys: pyt
     assert LINK not in capsys.readouterr().out
 
 
+FRONTEND = ("package.json", "package-lock.json", "build.mjs")  # what the build of the pages depends on, but its sources
+
+
 def test_a_release_archive_is_set_up_without_npm(tmp_path: Path) -> None:
     """What `make release` packs has the pages built, and no `.git`."""
     (tmp_path / "frontend/dist").mkdir(parents=True)
     (tmp_path / "frontend/src").mkdir()
-    for name in ("Makefile", "requirements.txt", "frontend/package.json", "frontend/package-lock.json"):
+    for name in ("Makefile", "requirements.txt", *(f"frontend/{one}" for one in FRONTEND)):
         shutil.copy(devstack.BASE_DIR / name, tmp_path / name)
 
     def steps() -> str:
