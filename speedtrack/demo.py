@@ -115,9 +115,9 @@ def show_progress(console: Console, stack: Stack, project: Project) -> None:
 
 @transaction.atomic
 def work_is_left(project: Project) -> bool:
-    """Return whether anything is left to measure, decide or mail. Not within a transaction: it looks at one moment.
+    """Return whether anything is left to measure, decide or mail. Call it outside of transactions.
 
-    Between two looks a decision may become a run, and a run's end a decision.
+    It reads one snapshot: between two, a decision may become a run, and the end of a run a decision.
     """
     with connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -58,7 +58,7 @@ class FunctionTable:
 
     @property
     def remark(self) -> str:
-        """A sentence where the places of strings in memory alone may be the cause; else empty."""
+        """A warning if the change may come only from where strings lie in memory; else empty."""
         moved = [one.name for one in self.functions if one.growth * self.growth > 0]
         if not moved or not all(map(BY_PLACE.fullmatch, moved)):
             return ""

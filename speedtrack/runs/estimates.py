@@ -186,14 +186,14 @@ def learn(machine_ids: Iterable[int]) -> Learned:
     with connection.cursor() as cursor:
         cursor.execute(LEARN, asked)
         for machine_id, suite, kind, *columns in cursor:
-            ended = EndedRun._make(columns)
+            ended = RunDurations._make(columns)
             learned.cached_s[machine_id, suite] += ended.cached or []
             learned.built_s[machine_id, suite] += ended.built or []
             note(learned.usual[machine_id, suite, kind], ended)
     return learned
 
 
-class EndedRun(NamedTuple):
+class RunDurations(NamedTuple):
     """How long a run took, in seconds.
 
     ``span``: from claim to end; ``cached``, ``built``: each build; ``benchmarks``: those that it measured, with the
@@ -210,7 +210,7 @@ class EndedRun(NamedTuple):
     lasting: float
 
 
-def note(usual: Usual, ended: EndedRun) -> None:
+def note(usual: Usual, ended: RunDurations) -> None:
     """Add the durations of one run."""
     usual.spans.append(ended.span)
     if not ended.benchmarks:

@@ -79,7 +79,7 @@ class System:
 
     @cached_property
     def question(self) -> dispatch.Question:
-        """The dispatcher's statement, built once as it does: that takes ten times as long as asking."""
+        """The dispatcher's statement. It is built once, as building it takes ten times as long as executing it."""
         return dispatch.build_question()
 
     @cached_property

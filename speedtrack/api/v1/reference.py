@@ -198,7 +198,7 @@ class Examples:
         self.branch = self.project.default_branch if self.project else "main"
         found = self.newest_ids(self.project, measured) if self.project else {}
         before, delivery = found.pop("before", []), found.pop("delivery", None)
-        #: The ids of rows for which an operation is allowed.
+        #: By operation: the id of a row that it would accept.
         self.of_operations = {
             **{name: {"run_id": found.pop(name, None)} for name in ("cancel_run", "retry_run", "raise_run")},
             "end_bisection": {"bisection_id": found.pop("end_bisection", None)},

@@ -36,7 +36,7 @@ class TrialRow(NamedTuple):
 
 
 class MeasurementRow(NamedTuple):
-    """What the page shows of a measurement."""
+    """The columns of a measurement that the page shows."""
 
     benchmark: str
     metric: Metric
@@ -202,7 +202,7 @@ def trial_chart(
 
 
 def drawn_metrics(run: Run) -> list[str]:
-    """The metrics of which one is drawn, the best first."""
+    """The metrics whose trials the page may draw; it draws the first one that was measured."""
     return [*run.metrics, HEADLINE, "throughput_rps"]
 
 

@@ -189,7 +189,7 @@ def active_runs() -> QuerySet[Run]:
 
 
 def waiting_runs(machine_ids: list[int]) -> dict[int, list[WaitingRun]]:
-    """By machine: its next waiting runs, in the order in which it takes them."""
+    """By machine id: the runs that it takes next, in that order."""
     found: dict[int, list[WaitingRun]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(NEXT_WAITING, [machine_ids, WAITING])

@@ -27,7 +27,7 @@ LINE = f"/p/kvd/timeline/get-p1/{CPU}"
 
 @dataclass
 class FullWorld:
-    """A world with everything that pages show. ``ada``: an operator."""
+    """A project that has everything that pages show, and ``ada``, an operator."""
 
     world: World
     alert: Alert

@@ -53,5 +53,5 @@ def same_programs(build: Build, found: Iterable[Build]) -> list[Commit]:
 
 
 def log_tail(chunks: Sequence[str]) -> str:
-    """The end of a log. ``chunks``: its last ones, the last one first."""
+    """The last lines of a log. ``chunks``: the last parts of its text, the newest first."""
     return plain("".join(reversed(chunks)))[-LOG_TAIL:]

@@ -104,7 +104,7 @@ class CommitPage:
 
     @property
     def all_runs(self) -> str:
-        """Say how many of the runs the page lists."""
+        """How many of the commit's runs the page lists, in words."""
         total: int = getattr(self.runs[0], "total") if self.runs else 0  # noqa: B009 (an annotation)
         return f"All {total}" if total <= MOST_RUNS else f"The newest {MOST_RUNS} of {total}"
 
