@@ -39,6 +39,7 @@ environment variables:
   SPEEDTRACK_TOKEN_FILE   a file that holds the token, instead of SPEEDTRACK_TOKEN; the runner replaces it when the
                           server asks for that
   BROKER_URL              broker that says when there is work (redis://...); not needed with --poll or --once
+  BROKER_CA_FILE          certificates by which the broker's is verified, beside those of the system
   SPEEDTRACK_RUNNER_HOME  directory of builds, caches and unsent results (default ~/.cache/speedtrack-runner)
   SPEEDTRACK_CACHE_MB, SPEEDTRACK_CACHE_DAYS
                           limits of the store of built programs (default 4096 MB, 90 days since the last use)

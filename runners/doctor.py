@@ -13,10 +13,9 @@ from pathlib import Path
 import docker
 import httpx
 from docker.errors import DockerException
-from kombu import Connection
-from kombu.exceptions import OperationalError
 
 import runners
+from runners import brokers
 from runners.errors import SettingsError
 from runners.machine import topology
 from runners.machine.core_locks import NOT_COVERED, lock_directory
@@ -25,7 +24,14 @@ from runners.machine.placement import Planner, place
 from runners.measuring.perf import NO_PERF, NOT_ALLOWED
 from runners.sandbox import policy
 from runners.tuning.rows import setting_rows
-from runners.work.settings import Settings, find_driver, home_directory, lock_directory_setting, read_settings
+from runners.work.settings import (
+    Settings,
+    broker_of,
+    find_driver,
+    home_directory,
+    lock_directory_setting,
+    read_settings,
+)
 
 # In older releases a container can escape to its host (CVE-2025-31133, -52565, -52881).
 OLDEST_RUNC = ((1, 2, 8), (1, 3, 3))
@@ -75,7 +81,7 @@ def show(findings: Iterable[Finding], as_json: bool) -> int:
 
 def check_settings(environ: Environ) -> Answer:
     settings = settings_of(environ)
-    return "good", f"{settings.url}, {'by messages' if settings.broker_url else 'by polling'}, in {settings.home}"
+    return "good", f"{settings.url}, {'by messages' if settings.broker else 'by polling'}, in {settings.home}"
 
 
 def settings_of(environ: Environ) -> Settings:
@@ -123,15 +129,16 @@ def about_server(answer: httpx.Response, asked_at: float) -> Answer:
 
 
 def check_broker(environ: Environ) -> Answer:
-    url = environ.get("BROKER_URL", "")
-    if not url:
+    broker = broker_of(environ)
+    if not broker:
         return "note", "BROKER_URL is not set: start the runner with --poll"
     try:
-        with Connection(url, transport_options={"socket_connect_timeout": 2, "socket_timeout": 5}) as link:
-            link.ensure_connection(max_retries=1, interval_start=0, timeout=5)
-    except (OperationalError, OSError) as error:
-        return "bad", f"{url.rpartition('@')[2]} does not answer ({error}): start it, or use --poll"
-    return "good", "answers"
+        brokers.probe(broker)
+    except brokers.Unavailable as error:
+        return "bad", f"{error}; or use --poll"
+    if broker.is_encrypted and not broker.is_verified:
+        return "note", "BROKER_URL has ssl_cert_reqs=none, which verifies nothing: set BROKER_CA_FILE instead"
+    return "good", f"{broker} takes messages"
 
 
 def check_driver(environ: Environ) -> Answer:

@@ -13,30 +13,26 @@ from celery import Celery
 from celery.signals import worker_before_create_process, worker_shutting_down
 from django.conf import settings
 from kombu import Queue
-from kombu.exceptions import OperationalError as BrokerError
-from redis.exceptions import RedisError
+
+from runners import brokers
+from runners.brokers import Broker
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "speedtrack.settings")
 
-BROKER_TRANSPORT = {
-    "socket_timeout": 5,
-    "socket_connect_timeout": 1,
-    "socket_keepalive": True,
-    "health_check_interval": 10,
-    "global_keyprefix": "speedtrack:",
-}
-
-BROKER_ERRORS = (BrokerError, RedisError)  #: what calls raise while the broker does not answer
+BROKER_TRANSPORT = brokers.REDIS_OPTIONS
 
 #: one queue per duty of the server; a machine has one of its own. The first two wait for git, in a process of their own
 DUTIES = ("sync", "poll", "detect", "notify", "prune")
 
+
+def broker() -> Broker:
+    """The broker of BROKER_URL, as settings are now."""
+    return brokers.read(settings.BROKER_URL, settings.BROKER_CA_FILE)
+
+
 app = Celery("speedtrack")
 app.conf.update(
-    broker_url=settings.BROKER_URL,
-    broker_transport_options=BROKER_TRANSPORT,
-    broker_connection_retry_on_startup=True,
-    broker_connection_max_retries=None,
+    **broker().settings,
     task_acks_late=False,
     task_ignore_result=True,
     task_publish_retry=False,

@@ -21,10 +21,11 @@ from django.db.models import Exists, OuterRef, QuerySet, TextField, Value
 from django.db.models.functions import Concat
 from kombu import Queue
 
+from runners import brokers
 from speedtrack import pgsession
 from speedtrack.alerts.models import AlertEvent, Bisection, ChangePoint
 from speedtrack.alerts.waiting import runs_with_due_floors, unasked_machines
-from speedtrack.celery import BROKER_ERRORS, app
+from speedtrack.celery import app, broker
 from speedtrack.monitoring import tasktimes
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
 from speedtrack.monitoring.models import TaskTime
@@ -117,8 +118,8 @@ def look(session: "Session", stopping: Callable[[], bool]) -> None:
             tick(question=session.question, upkeep=session.upkeep)
             session.life.beat()
         session.wait(stopping)
-    except BROKER_ERRORS as e:
-        log.warning("the broker does not answer (%s): nudges wait, nothing is lost", e)
+    except brokers.Unavailable as e:
+        log.warning("the broker does not take nudges: they wait, nothing is lost (%s)", e)
         time.sleep(STOP_S)
     except DATABASE_ERRORS as e:
         log.warning("the database does not answer: %s", str(e).strip())
@@ -200,10 +201,10 @@ def tick(celery: Celery = app, question: Question | None = None, upkeep: Upkeep 
     if (upkeep or Upkeep()).do(found):
         found = duties_with_work(question)
     if nudges := nudges_for(found):
-        with celery.connection_for_write() as broker, broker.channel() as channel:
+        with brokers.failures(broker()), celery.connection_for_write() as link:
             for name, task in nudges:
-                if channel.queue_declare(name).message_count == 0:
-                    celery.send_task(task, queue=Queue(name), connection=broker, ignore_result=True)
+                if brokers.is_empty(link, name):
+                    celery.send_task(task, queue=Queue(name), connection=link, ignore_result=True)
 
 
 def build_question() -> Question:

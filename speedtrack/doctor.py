@@ -13,10 +13,11 @@ from django.db import OperationalError, ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Max
 
+from runners import brokers
 from speedtrack import exposure, pgsession
 from speedtrack.benchmarks import definitions, suiteedits
 from speedtrack.benchmarks.suitefiles import load_suite, newest_edit, suite_names
-from speedtrack.celery import BROKER_ERRORS, app
+from speedtrack.celery import app, broker
 from speedtrack.devstack import BASE_DIR
 from speedtrack.monitoring import health
 from speedtrack.monitoring.health import Finding
@@ -75,11 +76,10 @@ def check_broker() -> tuple[str, str]:
     if not {"BROKER_URL", "BROKER_URL_FILE"} & os.environ.keys():
         return "note", "BROKER_URL is not set: `make serve` and `make demo` start an embedded one"
     try:
-        with app.connection_for_write() as link:
-            link.ensure_connection(max_retries=1, timeout=2)
-    except BROKER_ERRORS as e:
-        return "bad", f"{settings.BROKER_URL.rpartition('@')[2]} does not answer ({e}): start it or set BROKER_URL"
-    return "good", "answers"
+        brokers.probe(broker(), app.connection_for_write())
+    except brokers.Unavailable as e:
+        return "bad", str(e)
+    return "good", f"{broker()} takes messages"
 
 
 def check_git() -> tuple[str, str]:

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from speedtrack.celery import broker
+
 SHORTEST_KEY, FEWEST_CHARACTERS = 50, 5  # as Django's own check asks for
 BAD, NOTE = "bad", "note"
 Weakness = tuple[str, str]  # how bad it is, and a sentence with the remedy
@@ -85,9 +87,22 @@ def trusting_repositories() -> Iterator[Weakness]:
 
 
 def open_broker() -> Iterator[Weakness]:
-    parts = urlsplit(settings.BROKER_URL)
-    if not is_loopback(parts.hostname or "") and not parts.password:
+    known = broker()
+    if all(map(is_loopback, known.hosts)):
+        return
+    if not known.password:
         yield BAD, "BROKER_URL has no password: whoever reaches the broker can send tasks; set `requirepass` there"
+    if not known.is_encrypted:
+        yield (
+            NOTE,
+            f"BROKER_URL is {known.scheme}://: password and nudges cross the network in clear; use TLS",
+        )
+
+
+def unverified_broker() -> Iterator[Weakness]:
+    known = broker()
+    if known.is_encrypted and not known.is_verified:
+        yield BAD, "BROKER_URL has ssl_cert_reqs=none: anybody on the way can be the broker; set BROKER_CA_FILE instead"
 
 
 def plain_database() -> Iterator[Weakness]:
@@ -102,7 +117,7 @@ def mail_in_clear() -> Iterator[Weakness]:
         yield NOTE, "EMAIL_TLS is none: mails cross the network in clear; set starttls or implicit"
 
 
-EVERYWHERE: tuple[Callable[[], Iterator[Weakness]], ...] = (weak_key, readable_key, open_networks)
+EVERYWHERE: tuple[Callable[[], Iterator[Weakness]], ...] = (weak_key, readable_key, open_networks, unverified_broker)
 REACHED_BY_OTHERS: tuple[Callable[[], Iterator[Weakness]], ...] = (
     no_tls,
     debugging,

@@ -15,7 +15,7 @@ from speedtrack.accounts import firstowner
 from speedtrack.devstack import Stack, StackError, running_broker
 from speedtrack.runs import machines, registering
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
-from speedtrack.supervisor import end_by_signals, require_broker
+from speedtrack.supervisor import end_by_signals, wait_for_broker
 
 MACHINE = "this-machine"
 
@@ -27,7 +27,7 @@ def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
     token_file = settings.HOME / "machine-token"
     machine_token(token_file)
     with running_broker() as broker_url:
-        require_broker(broker_url)
+        wait_for_broker(broker_url)
         stack = Stack(settings.URL, broker_url, token_file)
         try:
             stack.start()

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from runners import brokers
 from speedtrack import bodylimits, databases, logs, privatefiles, traces
 from speedtrack.variables import (
     MOST_DAYS,
@@ -295,6 +296,11 @@ WHITENOISE_USE_FINDERS = True  # from where they are made, which compresses them
 
 # The broker carries nudges without meaning; losing it loses nothing (see ARCHITECTURE.md).
 BROKER_URL = env_secret_text("BROKER_URL") or "redis://127.0.0.1:6379/0"
+BROKER_CA_FILE = os.environ.get("BROKER_CA_FILE", "")
+try:
+    brokers.read(BROKER_URL, BROKER_CA_FILE)
+except brokers.AddressError as e:
+    raise ImproperlyConfigured(f"BROKER_URL: {e}") from None
 
 # Mail (docs/notifications.md): an SMTP server, or files when EMAIL_FILES names a directory.
 EMAIL_FILE_PATH = os.environ.get("EMAIL_FILES", "")

@@ -16,14 +16,13 @@ from collections.abc import Iterator
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
-from kombu import Connection
-from kombu.exceptions import OperationalError
-from redis.exceptions import RedisError
-
+from runners import brokers
+from runners.brokers import Broker
 from speedtrack import devstack
 from speedtrack.devstack import BASE_DIR, Stack, StackError, running_broker
 
-AGAIN_S = 3  # pause before a process that ended is started again
+AGAIN_S = 3  # pause before a process that ended is started again, and before the broker is tried again
+REMIND_S = 30
 COMMON = ("speedtrack.celery", "speedtrack.runs.pushes")  # of most processes, besides Django's apps
 
 
@@ -49,7 +48,7 @@ def keep_up() -> None:
     try:
         prepare()
         with running_broker() as broker_url:
-            require_broker(broker_url)
+            wait_for_broker(broker_url)
             keep_processes_up(ServerStack(os.environ["SPEEDTRACK_URL"], broker_url))
     except KeyboardInterrupt:
         print("\nEnded.", flush=True)
@@ -61,13 +60,27 @@ def prepare() -> None:
         raise StackError("the database could not be prepared: the lines above say why")
 
 
-def require_broker(url: str) -> None:
-    """Raise StackError if no broker answers."""
+def wait_for_broker(url: str) -> None:
+    """Return once the broker takes messages, and say what is waited for. Raises StackError if the address is wrong."""
     try:
-        with Connection(url) as link:
-            link.ensure_connection(max_retries=1, timeout=3)
-    except (OperationalError, RedisError) as e:
-        raise StackError(f"the broker of BROKER_URL does not answer ({e}): start it, or leave BROKER_URL unset") from e
+        broker = brokers.read_environment(os.environ, url)
+    except brokers.AddressError as e:
+        raise StackError(f"BROKER_URL: {e}") from None
+    printed, printed_at = "", 0.0
+    while reason := lack_of(broker):
+        if reason != printed or time.monotonic() - printed_at > REMIND_S:
+            print(f"Waiting for the broker {reason}", flush=True)
+            printed, printed_at = reason, time.monotonic()
+        time.sleep(AGAIN_S)
+
+
+def lack_of(broker: Broker) -> str:
+    """Why a broker takes no messages; empty if it takes them."""
+    try:
+        brokers.probe(broker)
+    except brokers.Unavailable as e:
+        return str(e)
+    return ""
 
 
 def keep_processes_up(server: "ServerStack") -> None:

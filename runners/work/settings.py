@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from runners import brokers
+from runners.brokers import Broker
 from runners.build.store import DAY_S, StoreLimits
 from runners.errors import SettingsError
 
@@ -20,12 +22,12 @@ CARRIED_DRIVER = PACKAGE / "bin" / "speedbench"  # in the wheel of `make wheel`
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one runner; `broker_url` is empty where the runner polls."""
+    """The settings of one runner; there is no `broker` where the runner polls."""
 
     url: str
     token: str
     token_file: Path | None  # that it is from, where it can be replaced
-    broker_url: str
+    broker: Broker | None
     home: Path
     driver: Path
     tools: Mapping[str, str]
@@ -38,8 +40,8 @@ class Settings:
 
 def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
     """Reads the environment variables. Raises SettingsError."""
-    broker_url = environ.get("BROKER_URL", "")
-    if needs_broker and not broker_url:
+    broker = broker_of(environ)
+    if needs_broker and not broker:
         raise SettingsError(
             "BROKER_URL is not set: set it to the broker of the server (redis://...), or start with "
             "--poll, which needs no broker"
@@ -51,7 +53,7 @@ def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
         _url(environ),
         _token(environ),
         _token_file(environ),
-        broker_url,
+        broker,
         home_directory(environ),
         driver,
         tools,
@@ -61,6 +63,14 @@ def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
         lock_directory_setting(environ),
         _number(environ, "SPEEDTRACK_LEAST_FREE_MB", LEAST_FREE_MB) << 20,
     )
+
+
+def broker_of(environ: Mapping[str, str]) -> Broker | None:
+    """The broker of BROKER_URL, if it is set. Raises SettingsError."""
+    try:
+        return brokers.read_environment(environ, environ["BROKER_URL"]) if environ.get("BROKER_URL") else None
+    except brokers.AddressError as error:
+        raise SettingsError(f"BROKER_URL: {error}") from None
 
 
 def _store_limits(environ: Mapping[str, str]) -> StoreLimits:

@@ -175,7 +175,8 @@ def listen(agent: Agent, settings: Settings, hello: HelloReply, stopping: thread
     """Works on what is waiting already, then at each message of the broker."""
     from runners.work.worker import serve  # Celery is imported only where there is a broker
 
+    assert settings.broker  # `read_settings` needed one
     work_or_wait(agent)
     if stopping.is_set():
         return 0
-    return serve(lambda: work_or_wait(agent), settings.broker_url, hello.queue, hello.machine, stopping)
+    return serve(lambda: work_or_wait(agent), settings.broker, hello.queue, hello.machine, stopping)

@@ -9,15 +9,17 @@ from typing import Any
 from celery import Celery, signals
 from celery.exceptions import WorkerShutdown
 
+from runners.brokers import Broker
 from runners.errors import Unauthorized
 
 TASK = "speedtrack.look_for_work"
 
 
-def celery_app(broker_url: str, queue: str) -> Celery:
+def celery_app(broker: Broker, queue: str) -> Celery:
     """The app of one machine's queue: early ack, no prefetch, no results, endless retries of the broker."""
-    app = Celery("speedtrack-runner", broker=broker_url, set_as_current=False)
+    app = Celery("speedtrack-runner", set_as_current=False)
     app.conf.update(
+        **broker.settings,
         task_queues={queue: {"exchange": queue, "exchange_type": "direct", "routing_key": queue}},
         task_default_queue=queue,
         task_create_missing_queues=False,
@@ -28,15 +30,6 @@ def celery_app(broker_url: str, queue: str) -> Celery:
         result_backend=None,
         task_serializer="json",
         accept_content=["json"],
-        broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,
-        broker_transport_options={
-            "socket_timeout": 5,
-            "socket_connect_timeout": 1,
-            "socket_keepalive": True,
-            "health_check_interval": 10,
-            "global_keyprefix": "speedtrack:",
-        },
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         worker_pool="solo",
@@ -47,12 +40,12 @@ def celery_app(broker_url: str, queue: str) -> Celery:
     return app
 
 
-def serve(look: Callable[[], None], broker_url: str, queue: str, machine: str, stopping: threading.Event) -> int:
+def serve(look: Callable[[], None], broker: Broker, queue: str, machine: str, stopping: threading.Event) -> int:
     """Calls `look` for each message, until SIGTERM or SIGINT; returns the exit code.
 
     Raises Unauthorized when the server no longer accepts the token of this machine.
     """
-    app = celery_app(broker_url, queue)
+    app = celery_app(broker, queue)
     refused: list[Unauthorized] = []
 
     def look_for_work() -> None:

@@ -13,7 +13,8 @@ from django.db import InterfaceError, OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
-from speedtrack.celery import BROKER_ERRORS, app
+from runners import brokers
+from speedtrack.celery import app, broker
 from speedtrack.monitoring import heartbeats
 from speedtrack.monitoring.heartbeats import DISPATCHER
 from speedtrack.monitoring.remembered import Remembered, StillComputing
@@ -90,13 +91,18 @@ def check_dispatcher() -> Finding:
 
 
 def check_broker() -> Finding:
-    """The broker answers. While it does not, work waits, and pages and runners that poll go on."""
+    """The broker takes a message and gives it back.
+
+    One that is away is a note: work waits until it is back, and pages, webhooks and runners that poll go on. One that
+    is there and takes nothing stays so until a person does something.
+    """
     try:
-        with app.connection_for_write() as link:
-            link.ensure_connection(max_retries=1, interval_start=0, timeout=2)
-    except BROKER_ERRORS as e:
-        return Finding("broker", "note", f"{settings.BROKER_URL.rpartition('@')[2]} does not answer ({e})")
-    return Finding("broker", "good", "answers")
+        brokers.probe(broker(), app.connection_for_write())
+    except brokers.Refusing as e:
+        return Finding("broker", "bad", str(e))
+    except brokers.Unavailable as e:
+        return Finding("broker", "note", str(e))
+    return Finding("broker", "good", "takes messages")
 
 
 def check_disk() -> Finding:

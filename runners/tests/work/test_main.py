@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from runners import brokers
 from runners.tests.api import TOKEN, Answer, Api, RecordedCall
 from runners.tests.conftest import make_benchmark, make_job, marked
 from runners.work.worker import TASK, celery_app
@@ -215,7 +216,7 @@ def test_a_message_of_the_broker_starts_the_work(start: Start, api: Api, broker_
     runner = start(BROKER_URL=broker_url)
     api.await_call("claim", LIMIT_S)
     api.jobs = [make_job(trials=1)]
-    celery_app(broker_url, "machine.m1").send_task(TASK, queue="machine.m1")
+    celery_app(brokers.read(broker_url), "machine.m1").send_task(TASK, queue="machine.m1")
     api.await_call("/complete", LIMIT_S)
     runner.send_signal(signal.SIGTERM)
     code, output = ended(runner)
@@ -226,7 +227,7 @@ def test_a_shutdown_reaches_a_celery_worker_during_a_trial(start: Start, api: Ap
     runner = start(BROKER_URL=broker_url)
     api.await_call("claim", LIMIT_S)
     api.jobs = [long_job()]
-    celery_app(broker_url, "machine.m1").send_task(TASK, queue="machine.m1")
+    celery_app(brokers.read(broker_url), "machine.m1").send_task(TASK, queue="machine.m1")
     during_a_trial(api, home)
     runner.send_signal(signal.SIGTERM)
     code, output = ended(runner)
@@ -239,7 +240,7 @@ def test_a_revoked_token_ends_a_celery_worker(start: Start, api: Api, broker_url
     runner = start(BROKER_URL=broker_url)
     api.await_call("claim", LIMIT_S)
     api.rules = [lambda call: (401, {"error": "unknown token"})]
-    celery_app(broker_url, "machine.m1").send_task(TASK, queue="machine.m1")
+    celery_app(brokers.read(broker_url), "machine.m1").send_task(TASK, queue="machine.m1")
     code, output = ended(runner)
     assert code == 1 and "does not know this machine's token" in output, output
 

@@ -5,10 +5,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from speedtrack import celery
 from speedtrack.retention.policies import POLICIES, Policy
 from speedtrack.sealed import DOTS
 
@@ -63,8 +63,7 @@ def database(alias: str) -> str:
 
 def broker() -> str:
     """The broker's address, without user and password."""
-    parts = urlsplit(settings.BROKER_URL)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return str(celery.broker())
 
 
 def dots(value: object) -> str:
@@ -129,6 +128,7 @@ TOPICS: dict[str, dict[str, str]] = {
         "DATABASE_REPLICA_URL": "what pages are read from",
         "REPLICA_LAG_S": "by how many seconds it may be behind",
         "BROKER_URL": "carries nudges to workers and runners",
+        "BROKER_CA_FILE": "certificates by which the broker's is verified, beside those of the system",
     },
     "Repositories": {
         "ALLOW_LOCAL_REPOSITORIES": "paths of this machine may be tracked",

@@ -1,0 +1,452 @@
+"""The broker: how its address is written and checked, how long each step of a connection may take, and what went wrong.
+
+Server and runner read the same variables, so both use this module; it is all that the server takes from the runner.
+No text that it makes has a part of a password: what cannot be read is not repeated.
+"""
+
+import os
+import re
+import socket
+import ssl
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from ipaddress import IPv6Address
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from amqp.exceptions import AccessRefused, AMQPError, NotAllowed, NotFound
+from kombu import Connection, Producer, Queue
+from kombu.exceptions import KombuError
+from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError
+from redis.sentinel import MasterNotFoundError
+
+CONNECT_S, ANSWER_S = 3, 5
+LONGEST_ATTEMPT_S = 12.0  # of a probe as a whole: a resolver of names has time-outs of its own
+HEARTBEAT_S = 20
+KEPT_S = 30  # a probe's message, where the prober dies
+
+#: each scheme that may be written: Celery's, and whether it is TLS
+SCHEMES = {
+    **dict.fromkeys(("redis", "valkey"), ("redis", False)),
+    **dict.fromkeys(("rediss", "valkeys", "redis+tls", "valkey+tls"), ("rediss", True)),
+    **dict.fromkeys(("redis+socket", "valkey+socket", "redis+unix", "unix"), ("redis+socket", False)),
+    **dict.fromkeys(("sentinel", "redis+sentinel"), ("sentinel", False)),
+    **dict.fromkeys(("sentinels", "sentinel+tls"), ("sentinel", True)),
+    **dict.fromkeys(("amqp", "pyamqp"), ("amqp", False)),
+    "amqps": ("amqps", True),
+}
+LISTED_SCHEMES = (
+    "redis://, rediss://, valkey://, valkeys://, unix://, sentinel://, sentinel+tls://, amqp:// or amqps://"
+)
+TLS_FILES = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
+TLS_OPTIONS = TLS_FILES | {"ssl_cert_reqs"}
+SENTINEL_OPTIONS = {"master_name", "sentinel_username", "sentinel_password"}
+SOCKET_OPTIONS = {"virtual_host"}
+OPTIONS = TLS_OPTIONS | SENTINEL_OPTIONS | SOCKET_OPTIONS
+REDIS_OPTIONS = {
+    "socket_timeout": ANSWER_S,
+    "socket_connect_timeout": CONNECT_S,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+    "global_keyprefix": "speedtrack:",
+}
+AMQP_OPTIONS = {"read_timeout": ANSWER_S, "write_timeout": ANSWER_S}
+ERRORS = (KombuError, RedisError, AMQPError, OSError)
+
+# The last "@" ends the password, so that it may have any character; a later "@" is written %40.
+LOGIN, REST = r"(?:(?P<login>.*)@)?", r"(?P<path>/[^@?#]*)?(?:\?(?P<options>[^@#]*))?"
+ADDRESS = re.compile(rf"{LOGIN}(?P<host>\[[^\]@]*\]|[^\[\]@/?#:]*)(?::(?P<port>\d*))?{REST}")
+SOCKET_ADDRESS = re.compile(rf"{LOGIN}(?P<host>)(?P<port>){REST}")
+NEXT_ADDRESS = re.compile(r";(?=[a-z+]+://)")
+
+
+class AddressError(ValueError):
+    """The address of a broker cannot be used; the text says why, and what to write."""
+
+
+class Unavailable(Exception):
+    """The broker does not take messages; the text names it and says why."""
+
+
+class Refusing(Unavailable):
+    """The broker works, but takes no messages until a person does something."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """One host of a broker, or a socket, with what is needed to log in."""
+
+    scheme: str
+    host: str
+    port: str
+    path: str
+    user: str
+    password: str = field(repr=False)
+    options: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker whose address was read and found right. Several hosts are sentinels, or nodes of one cluster."""
+
+    addresses: tuple[Address, ...]
+    ca_file: str = ""
+
+    @property
+    def scheme(self) -> str:
+        return self.addresses[0].scheme
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {name: value for address in self.addresses for name, value in address.options.items()}
+
+    @property
+    def password(self) -> str:
+        return next((address.password for address in self.addresses if address.password), "")
+
+    @property
+    def user(self) -> str:
+        return next((address.user for address in self.addresses if address.user or address.password), "")
+
+    @property
+    def path(self) -> str:
+        return next((address.path for address in self.addresses if address.path), "")
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names or numbers of its hosts; none for a socket."""
+        return [address.host for address in self.addresses if address.host]
+
+    @property
+    def is_encrypted(self) -> bool:
+        return SCHEMES[self.scheme][1]
+
+    @property
+    def is_verified(self) -> bool:
+        return self.is_encrypted and self.options.get("ssl_cert_reqs") != "none"
+
+    def __str__(self) -> str:
+        """Where it is: without user, password and options."""
+        return f"{self.scheme}://{','.join(_host_and_port(address) for address in self.addresses)}{self.path}"
+
+    @cached_property
+    def url(self) -> str:
+        """The address for Celery. Each part is quoted, and each of several hosts has the same login."""
+        return ";".join(self._url_of(address) for address in self.addresses)
+
+    def _url_of(self, address: Address) -> str:
+        login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user or self.password else ""
+        scheme = SCHEMES[self.scheme][0]
+        if scheme == "redis+socket":
+            number = self.options.get("virtual_host")
+            return f"{scheme}://{login}{quote(address.path)}" + (f"?virtual_host={number}" if number else "")
+        return f"{scheme}://{login}{_host_and_port(address)}/{quote(unquote(self.path[1:]), safe='')}"
+
+    @property
+    def tls(self) -> dict[str, Any] | None:
+        """Celery's setting ``broker_use_ssl``, and kombu's argument ``ssl``: the server's certificate is verified."""
+        if not self.is_encrypted:
+            return None
+        known = {name.removeprefix("ssl_"): file for name, file in self.options.items() if name in TLS_FILES}
+        found: dict[str, Any] = {**known, "cert_reqs": ssl.CERT_REQUIRED if self.is_verified else ssl.CERT_NONE}
+        if ca_file := known.get("ca_certs") or self.ca_file:
+            found["ca_certs"] = ca_file
+        if self.scheme == "amqps":  # amqp compares no names without this; kombu fills the host's name in
+            return found | ({"server_hostname": None} if self.is_verified else {})
+        return {f"ssl_{name}": value for name, value in {**found, "check_hostname": self.is_verified}.items()}
+
+    @property
+    def transport_options(self) -> dict[str, Any]:
+        if self.scheme in ("amqp", "amqps", "pyamqp"):
+            return dict(AMQP_OPTIONS)
+        if SCHEMES[self.scheme][0] != "sentinel":
+            return dict(REDIS_OPTIONS)
+        words = {name: self.options.get(f"sentinel_{name}") for name in ("username", "password")}
+        times = {"socket_timeout": CONNECT_S, "socket_connect_timeout": CONNECT_S}
+        encryption = {"ssl": True, **self.tls} if self.tls else {}
+        asked = {**times, **encryption, **{name: word for name, word in words.items() if word}}
+        return {**REDIS_OPTIONS, "master_name": self.options["master_name"], "sentinel_kwargs": asked}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of a Celery app."""
+        return {
+            "broker_url": self.url,
+            "broker_use_ssl": self.tls,
+            "broker_transport_options": self.transport_options,
+            "broker_connection_timeout": CONNECT_S,
+            "broker_heartbeat": HEARTBEAT_S,
+            "broker_connection_retry_on_startup": True,
+            "broker_connection_max_retries": None,
+        }
+
+    def connection(self) -> Connection:
+        """A connection that is opened at its first use; no step of it waits without end."""
+        return Connection(
+            self.url, ssl=self.tls or False, transport_options=self.transport_options, connect_timeout=CONNECT_S
+        )
+
+    def without_secrets(self, text: str) -> str:
+        """A text of a library, without passwords."""
+        for secret in (self.password, self.options.get("sentinel_password", "")):
+            for form in {secret, quote(secret, safe=""), quote(secret)} - {""}:
+                text = text.replace(form, "...")
+        return text
+
+
+def read(text: str, ca_file: str = "") -> Broker:
+    """The broker of an address such as redis://user:password@host:6379/0.
+
+    ``ca_file``: the certificates by which it is verified, beside those of the system. Raises AddressError.
+    """
+    addresses = tuple(_address(part) for part in NEXT_ADDRESS.split(text.strip()))
+    broker = Broker(addresses, ca_file)
+    if len({address.scheme for address in addresses}) > 1:
+        raise AddressError("its addresses have different schemes: give each the same")
+    if len(addresses) > 1 and SCHEMES[broker.scheme][0] not in ("sentinel", "amqp"):
+        raise AddressError("it has several addresses: give one; only sentinel:// and amqp:// take several, with ;")
+    _check_options(broker)
+    _check_path(broker)
+    _check_files(broker)
+    return broker
+
+
+def read_environment(environ: Mapping[str, str], url: str) -> Broker:
+    """The broker of this address, with the certificates that BROKER_CA_FILE names. Raises AddressError."""
+    return read(url, environ.get("BROKER_CA_FILE", ""))
+
+
+def _address(text: str) -> Address:
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme not in SCHEMES:
+        raise AddressError(f"its scheme is not known: begin with {LISTED_SCHEMES}")
+    if any(ord(character) < ord(" ") or ord(character) == 127 for character in text):
+        raise AddressError("it has a line break or another control character: take it out")
+    kind = SOCKET_ADDRESS if SCHEMES[scheme][0] == "redis+socket" else ADDRESS
+    parts = kind.fullmatch(rest)
+    if not parts or (parts["login"] and re.search(rf"[?&]({'|'.join(OPTIONS)})=", parts["login"])):
+        raise AddressError(
+            f"it cannot be read: write {_example(scheme)}, and in the password %25 for %, in an option %40 for @"
+        )
+    user, _, password = (parts["login"] or "").partition(":")
+    host = _host(parts["host"]) if kind is ADDRESS else ""
+    if parts["port"] and not 0 < int(parts["port"]) < 65536:
+        raise AddressError("its port is not between 1 and 65535: correct it")
+    if kind is SOCKET_ADDRESS and not parts["path"]:
+        raise AddressError(f"it names no socket: write {_example(scheme)}")
+    path = unquote(parts["path"]) if kind is SOCKET_ADDRESS else (parts["path"] or "").rstrip("/")
+    return Address(
+        scheme, host, parts["port"] or "", path, unquote(user), unquote(password), _options(parts["options"])
+    )
+
+
+def _example(scheme: str) -> str:
+    if SCHEMES[scheme][0] == "redis+socket":
+        return f"{scheme}:///path/of/the/socket"
+    return f"{scheme}://user:password@host:port/{'vhost' if scheme.endswith(('amqp', 'amqps')) else '0'}"
+
+
+def _host(text: str) -> str:
+    if text.startswith("["):
+        try:
+            return str(IPv6Address(text[1:-1]))
+        except ValueError as e:
+            raise AddressError("what it has in [ ] is no IPv6 address: correct it") from e
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", text):
+        raise AddressError("it names no host: write the host after the last @, an IPv6 address in [ ]")
+    return text.lower()
+
+
+def _host_and_port(address: Address) -> str:
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"{host}:{address.port}" if address.port else host
+
+
+def _options(text: str | None) -> dict[str, str]:
+    found = {}
+    for word in filter(None, (text or "").split("&")):
+        name, _, value = word.partition("=")
+        if name not in OPTIONS:
+            raise AddressError(f"it has an option that is not known: use {', '.join(sorted(OPTIONS))}")
+        found[name] = unquote(value)
+    return found
+
+
+def _check_options(broker: Broker) -> None:
+    options, is_sentinel = broker.options, SCHEMES[broker.scheme][0] == "sentinel"
+    fitting = (TLS_OPTIONS if broker.is_encrypted else set()) | (SENTINEL_OPTIONS if is_sentinel else set())
+    fitting |= SOCKET_OPTIONS if SCHEMES[broker.scheme][0] == "redis+socket" else set()
+    if unfit := sorted(options.keys() - fitting):
+        raise AddressError(f"{unfit[0]} does nothing with {broker.scheme}://: take it out, or change the scheme")
+    if options.get("ssl_cert_reqs", "required") not in ("required", "none"):
+        raise AddressError("ssl_cert_reqs: say required, or none, which verifies nothing")
+    if is_sentinel and not options.get("master_name"):
+        raise AddressError("it lacks the name of the sentinels' master: end it with ?master_name=NAME")
+    if broker.scheme == "amqps" and len(broker.addresses) > 1:  # kombu would expect the first name of all hosts
+        raise AddressError("amqps:// takes one address: give the name that leads to all nodes")
+
+
+def _check_path(broker: Broker) -> None:
+    path = broker.path
+    if "amqp" in broker.scheme:
+        if "/" in path[1:]:
+            raise AddressError("its virtual host has a /: write %2F")
+    elif SCHEMES[broker.scheme][0] == "redis+socket":
+        if not broker.options.get("virtual_host", "0").isdecimal():
+            raise AddressError("virtual_host is no number of a database: write ?virtual_host=0")
+    elif not re.fullmatch(r"(/\d{1,5})?", path):
+        raise AddressError("what follows the host is no number of a database: write /0, or nothing")
+
+
+def _check_files(broker: Broker) -> None:
+    files = {"BROKER_CA_FILE": broker.ca_file} if broker.is_encrypted else {}
+    files |= {name: broker.options[name] for name in sorted(TLS_FILES) if name in broker.options}
+    for name, file in files.items():
+        if file and not os.access(file, os.R_OK):
+            raise AddressError(f"{name} names {file}, which cannot be read: correct its path or mode")
+    if ca := broker.is_encrypted and (broker.options.get("ssl_ca_certs") or broker.ca_file):
+        try:
+            ssl.create_default_context(cafile=str(Path(ca)))
+        except ssl.SSLError as e:
+            raise AddressError(f"{ca} has no certificates: it is a PEM file of those that sign the broker's") from e
+
+
+REFUSED_LOGIN = "it refuses the user or the password: correct BROKER_URL"
+FULL = "its memory is full, so it takes no messages: raise its maxmemory, or empty it"
+NO_NAME = "its host name is not known: correct it, or look into this host's resolver"
+NOBODY_LISTENS = "nothing listens there: start it, or correct host and port"
+SILENT = "it is silent: look whether it works, and whether its port is for TLS"
+# The reason for an error of a library, or of one that caused it; the first that fits.
+CLASSES: tuple[tuple[type[BaseException], str], ...] = (
+    (MasterNotFoundError, "none of its sentinels knows a master of that name: correct master_name, or start them"),
+    (OutOfMemoryError, FULL),
+    (AuthenticationError, REFUSED_LOGIN),
+    (AccessRefused, REFUSED_LOGIN),
+    (NotAllowed, "it has no such virtual host, or its user may not use it: make it, or correct BROKER_URL"),
+    (socket.gaierror, NO_NAME),
+    (ConnectionRefusedError, NOBODY_LISTENS),
+)
+# The same by words, where a library keeps only the text.
+TEXTS = (
+    (r"WRONGPASS|NOAUTH|invalid username-password|Authentication required", REFUSED_LOGIN),
+    (r"OOM command not allowed", FULL),
+    (r"Name or service not known|name resolution|nodename nor servname", NO_NAME),
+    (r"Connection refused", NOBODY_LISTENS),
+    (r"(?i)wrong.version.number|record.layer.failure", "it speaks no TLS: use the scheme without TLS, or its TLS port"),
+    (
+        r"(?i)connection closed|closed connection|reset by peer|broken pipe|protocol error|socket closed|invalid frame",
+        "it ended the connection: look into its log, and whether its port is for TLS",
+    ),
+    (r"(?i)timeout|timed out|temporarily unavailable", SILENT),
+)
+
+
+def reason(error: BaseException) -> str:
+    """Why the broker cannot be used, from an error of its library: a clause with the remedy."""
+    chain = list(_chain(error))
+    for link in chain:
+        if isinstance(link, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted ({link.verify_message}): correct it, or set BROKER_CA_FILE"
+    for kind, words in CLASSES:
+        if any(isinstance(link, kind) for link in chain):
+            return words
+    text = " ".join(str(link) for link in chain)
+    for pattern, words in TEXTS:
+        if re.search(pattern, text):
+            return words
+    if any(isinstance(link, TimeoutError) for link in chain):
+        return SILENT
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+@contextmanager
+def failures(broker: Broker) -> Iterator[None]:
+    """Turn the errors of libraries into Unavailable, which names the broker and the reason."""
+    try:
+        yield
+    except ERRORS as e:
+        words = broker.without_secrets(reason(e))
+        raise (Refusing if words == FULL else Unavailable)(f"{broker}: {words}") from e
+
+
+def probe(broker: Broker, link: Connection | None = None) -> None:
+    """Send a message over a connection, and read it back: a broker that answers may yet take none.
+
+    Raises Unavailable, within LONGEST_ATTEMPT_S.
+    """
+    used = link or broker.connection()
+    _within(LONGEST_ATTEMPT_S, broker, lambda: _send_and_read(broker, used))
+
+
+def _send_and_read(broker: Broker, link: Connection) -> None:
+    def refuse(*_: object) -> None:
+        raise Refusing(f"{broker}: it has an alarm (memory or disk), so it takes no messages: look into its log")
+
+    if link.transport.driver_type == "amqp":
+        link.transport_options = {**(link.transport_options or {}), "on_blocked": refuse}
+    with failures(broker), link:
+        link.ensure_connection(max_retries=max(1, len(link.alt)), interval_start=0, interval_step=0)
+        with link.channel() as channel:
+            name, text = f"probe.{uuid.uuid4()}", str(uuid.uuid4())
+            queue = Queue(name, durable=False, exclusive=True, expires=KEPT_S, channel=channel)
+            queue.declare()
+            try:
+                Producer(channel).publish(text, routing_key=name, expiration=KEPT_S, delivery_mode=1)
+                _read_back(broker, queue, text)
+            finally:
+                queue.delete()
+
+
+def _read_back(broker: Broker, queue: Queue, text: str) -> None:
+    until = time.monotonic() + ANSWER_S
+    while time.monotonic() < until:
+        message = queue.get(no_ack=True)
+        if message and message.payload == text:
+            return
+        time.sleep(0.05)
+    raise Refusing(f"{broker}: a message that it took did not come back: look into its log")
+
+
+def _within(seconds: float, broker: Broker, act: Callable[[], None]) -> None:
+    """Act in a thread, and give up after some seconds: nothing else bounds a look-up of a name."""
+    errors: list[Exception] = []
+
+    def attempt() -> None:
+        try:
+            act()
+        except Exception as e:
+            errors.append(e)
+
+    thread = threading.Thread(target=attempt, name="probe of the broker", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise Unavailable(f"{broker}: it is silent for {seconds:.0f} s: look whether it works, and the resolver")
+    if errors:
+        raise errors[0]
+
+
+def is_empty(link: Connection, queue: str) -> bool:
+    """Return whether no message waits in a queue. One that was never declared, or has vanished, is empty.
+
+    AMQP is asked passively, so that nothing has to be known of how the consumer declares the queue. The question has a
+    channel of its own, as AMQP closes one with the answer "not found".
+    """
+    passive = link.transport.driver_type == "amqp"  # kombu's Redis looks for the key without its prefix then
+    try:
+        with link.channel() as channel:
+            return bool(channel.queue_declare(queue, passive=passive).message_count == 0)
+    except NotFound:
+        return True
