@@ -199,6 +199,14 @@ def broker_url(broker: ValkeyServer) -> str:
     return f"redis+socket://{broker.unix_socket_path}"
 
 
+@pytest.fixture
+def rabbitmq() -> Iterator[broker_servers.RabbitMQ]:
+    with tempfile.TemporaryDirectory(prefix="rabbitmq-", ignore_cleanup_errors=True) as directory:
+        Path(directory).chmod(0o755)
+        with broker_servers.running_rabbitmq(Path(directory)) as server:
+            yield server
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left_out"] = dict(left_out)

@@ -165,6 +165,10 @@ class RabbitMQ:
         self.process.wait()
         until(lambda: not accepts(self.port), "RabbitMQ has ended")
 
+    def forget(self) -> None:
+        """Lose all queues and messages, as a new disk would. It is not running."""
+        shutil.rmtree(self.directory / "mnesia")
+
     def ctl(self, *arguments: str) -> str:
         command = self.as_its_user(str(RABBITMQ.with_name("rabbitmqctl")), *arguments)
         done = subprocess.run(command, env=self.environment, cwd=self.directory, capture_output=True, text=True)
@@ -177,7 +181,7 @@ class RabbitMQ:
 
 
 @contextlib.contextmanager
-def rabbitmq(directory: Path, *settings: str) -> Iterator[RabbitMQ]:
+def running_rabbitmq(directory: Path, *settings: str) -> Iterator[RabbitMQ]:
     server = RabbitMQ(directory, free_port())
     server.prepare(*settings)
     server.start()

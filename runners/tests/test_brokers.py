@@ -18,7 +18,7 @@ from kombu.utils.url import parse_url
 from runners import brokers
 from runners.brokers import AddressError, Refusing, Unavailable
 from runners.tests import broker_servers
-from runners.tests.broker_servers import Authority, free_port, redis_server
+from runners.tests.broker_servers import Authority, RabbitMQ, free_port, redis_server
 
 PASSWORDS = [
     "a/b",
@@ -301,28 +301,28 @@ def second_is_known(port: int) -> bool:
 
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(300)
-def test_rabbitmq_takes_messages_and_an_alarm_is_said_within_seconds(room: Path) -> None:
-    with broker_servers.rabbitmq(room) as server:
-        broker = brokers.read(server.url)
+def test_rabbitmq_takes_messages_and_an_alarm_is_said_within_seconds(rabbitmq: RabbitMQ) -> None:
+    server = rabbitmq
+    broker = brokers.read(server.url)
+    brokers.probe(broker)
+    with broker.connection() as link:
+        assert brokers.is_empty(link, "never.declared")
+    for address, reason in {
+        server.url.replace(":guest@", ":wrong/#@"): "refuses the user or the password",
+        server.url[:-1] + "none": "no such virtual host",
+        server.url.replace("amqp:", "amqps:"): "speaks no TLS",
+    }.items():
+        with pytest.raises(Unavailable, match=reason):
+            brokers.probe(brokers.read(address))
+    server.ctl("set_vm_memory_high_watermark", "0.00001")
+    broker_servers.until(lambda: refuses(broker), "the alarm is raised")
+    began = time.monotonic()
+    with pytest.raises(Refusing, match="alarm"):
         brokers.probe(broker)
-        with broker.connection() as link:
-            assert brokers.is_empty(link, "never.declared")
-        for address, reason in {
-            server.url.replace(":guest@", ":wrong/#@"): "refuses the user or the password",
-            server.url[:-1] + "none": "no such virtual host",
-            server.url.replace("amqp:", "amqps:"): "speaks no TLS",
-        }.items():
-            with pytest.raises(Unavailable, match=reason):
-                brokers.probe(brokers.read(address))
-        server.ctl("set_vm_memory_high_watermark", "0.00001")
-        broker_servers.until(lambda: refuses(broker), "the alarm is raised")
-        began = time.monotonic()
-        with pytest.raises(Refusing, match="alarm"):
-            brokers.probe(broker)
-        assert time.monotonic() - began < 30
-        server.ctl("set_vm_memory_high_watermark", "0.9")
-        broker_servers.until(lambda: not refuses(broker), "the alarm has ended")
-        assert "probe" not in server.ctl("list_queues", "name")
+    assert time.monotonic() - began < 30
+    server.ctl("set_vm_memory_high_watermark", "0.9")
+    broker_servers.until(lambda: not refuses(broker), "the alarm has ended")
+    assert "probe" not in server.ctl("list_queues", "name")
 
 
 def refuses(broker: brokers.Broker) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+from runners.tests.broker_servers import RabbitMQ
 from speedtrack import devstack
 from speedtrack.monitoring import heartbeats
 from speedtrack.monitoring.models import TaskTime
@@ -47,15 +48,15 @@ def tracked(home: Path, name: str) -> Repository:
     return repository
 
 
-def tell(name: str) -> None:
+def tell(name: str, delivery: str = "") -> None:
     Delivery.objects.create(
         project=Project.objects.get(slug=name),
         provider="github",
-        delivery_id=name,
+        delivery_id=delivery or name,
         event="push",
         headers={},
         packed_body=b"",
-        body_digest=name,
+        body_digest=delivery or name,
     )
 
 
@@ -139,3 +140,36 @@ def test_every_process_tells_how_it_fares(servers: Installation, tmp_path: Path)
     lines = [line for line in (tmp_path / "git.log").read_text().splitlines() if line.startswith("{")]
     about, *_ = [found for found in map(json.loads, lines) if found.get("project") == "gone"]
     assert (about["task"], about["level"], about["logger"]) == ("poll", "warning", "speedtrack.runs.pushes")
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(900)
+def test_rabbitmq_carries_the_nudges_and_may_lose_them_all(
+    servers: Installation, tmp_path: Path, rabbitmq: RabbitMQ
+) -> None:
+    servers.environment["BROKER_URL"] = rabbitmq.url
+    machine = builders.machine()
+    repository = tracked(tmp_path, "pushed")
+    servers.start(*DUTIES)
+    pushes = Run.objects.filter(reason=Reason.PUSH)
+
+    def push(number: int) -> None:
+        repository.commit()
+        tell("pushed", f"push-{number}")
+        servers.until(lambda: pushes.count() == number, f"push {number} is planned")
+        servers.until(lambda: f"{machine.queue}\t1" in rabbitmq.ctl("list_queues"), "one nudge waits for the machine")
+        builders.work(machine, lambda sha, benchmark, trial: 5000.0 + trial)
+        servers.until(lambda: not Series.objects.undetected().exists(), "detection has run")
+
+    push(1)
+    rabbitmq.stop()
+    rabbitmq.start()  # its queues and the nudge of the machine have outlived it
+    push(2)
+    rabbitmq.stop()
+    rabbitmq.forget()
+    rabbitmq.start()
+    push(3)
+    MachineEvent.objects.create(machine=machine, kind=MachineEvent.Kind.LIFTED, why="by hand", untold=True)
+    servers.until(lambda: any((tmp_path / "mail").glob("*")), "a mail is sent")
+    assert all(process.poll() is None for process in servers.processes.values())
+    assert "Traceback" not in servers.log("dispatcher").read_text()

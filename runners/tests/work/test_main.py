@@ -14,6 +14,7 @@ import pytest
 
 from runners import brokers
 from runners.tests.api import TOKEN, Answer, Api, RecordedCall
+from runners.tests.broker_servers import RabbitMQ, until
 from runners.tests.conftest import make_benchmark, make_job, marked
 from runners.work.worker import TASK, celery_app
 
@@ -217,6 +218,23 @@ def test_a_message_of_the_broker_starts_the_work(start: Start, api: Api, broker_
     api.await_call("claim", LIMIT_S)
     api.jobs = [make_job(trials=1)]
     celery_app(brokers.read(broker_url), "machine.m1").send_task(TASK, queue="machine.m1")
+    api.await_call("/complete", LIMIT_S)
+    runner.send_signal(signal.SIGTERM)
+    code, output = ended(runner)
+    assert code == 0, output
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(300)
+def test_a_message_of_rabbitmq_starts_the_work(start: Start, api: Api, rabbitmq: RabbitMQ) -> None:
+    runner = start(BROKER_URL=rabbitmq.url)
+    api.await_call("claim", LIMIT_S)
+    rabbitmq.stop()
+    rabbitmq.forget()
+    rabbitmq.start()  # it lost the queue, which the runner declares again
+    until(lambda: "machine.m1\t1" in rabbitmq.ctl("list_queues", "name", "consumers"), "the runner waits for messages")
+    api.jobs = [make_job(trials=1)]
+    celery_app(brokers.read(rabbitmq.url), "machine.m1").send_task(TASK, queue="machine.m1")
     api.await_call("/complete", LIMIT_S)
     runner.send_signal(signal.SIGTERM)
     code, output = ended(runner)
