@@ -7,8 +7,11 @@ WEB_ADDRESS and LIVE_ADDRESS say where the first two listen, unless there is a -
 ``python -m speedtrack up`` is what `manage.py up` becomes.
 """
 
+import importlib
 import os
 import sys
+
+from django.core.exceptions import ImproperlyConfigured
 
 from speedtrack import devstack
 from speedtrack.devstack import BASE_DIR, PROCESSES
@@ -37,8 +40,17 @@ def main(arguments: list[str]) -> None:
         options = ["--bind", address, *options]  # of two, the later one counts
     for setting, value in {"DJANGO_SETTINGS_MODULE": "speedtrack.settings", **devstack.LEAN}.items():
         os.environ.setdefault(setting, value)
+    check_settings()
     os.chdir(BASE_DIR)
     os.execv(sys.executable, [sys.executable, *PROCESSES[name], *options])  # noqa: S606 - no shell is wanted
+
+
+def check_settings() -> None:
+    """Exit with a sentence if a setting is wrong: Celery would print a traceback."""
+    try:
+        importlib.import_module(os.environ["DJANGO_SETTINGS_MODULE"])
+    except ImproperlyConfigured as e:
+        sys.exit(f"error: {e}")
 
 
 def become_broker(arguments: list[str]) -> None:

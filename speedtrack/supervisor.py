@@ -46,9 +46,9 @@ def keep_up() -> None:
     """Start the server, and keep its processes up until it is told to end. Raises StackError."""
     end_by_signals()
     try:
-        prepare()
         with running_broker() as broker_url:
             wait_for_broker(broker_url)
+            prepare()
             keep_processes_up(ServerStack(os.environ["SPEEDTRACK_URL"], broker_url))
     except KeyboardInterrupt:
         print("\nEnded.", flush=True)

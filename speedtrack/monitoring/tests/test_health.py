@@ -16,6 +16,7 @@ from speedtrack.monitoring import health
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating, age_s
 from speedtrack.monitoring.models import Heartbeat
 from speedtrack.monitoring.remembered import Remembered, StillComputing
+from speedtrack.tests.builders import redis_client
 from speedtrack.tests.clusters import databases
 
 TOKEN = "t" * 40
@@ -60,6 +61,22 @@ def test_a_lost_broker_is_a_note(client: Client, dispatcher: None, monkeypatch: 
     monkeypatch.setattr(app.conf, "broker_url", "redis://127.0.0.1:1/0")
     answer = client.get("/readyz")
     assert (answer.status_code, states(answer)["broker"]) == (200, "note")
+
+
+@pytest.mark.parametrize("policy", ["noeviction", "volatile-lru"])
+def test_a_broker_that_takes_no_message_makes_it_unready(
+    client: Client, broker: str, dispatcher: None, policy: str
+) -> None:
+    redis = redis_client(broker)
+    redis.config_set("maxmemory-policy", policy)
+    redis.config_set("maxmemory", "1mb")
+    answer = client.get("/readyz")
+    assert (answer.status_code, states(answer)["broker"]) == (503, "bad")
+    assert "memory is full" in answer.json()["checks"]["broker"]["why"]
+    redis.config_set("maxmemory", "0")
+    health.newest.forget()
+    assert client.get("/readyz").status_code == 200
+    assert list(redis.scan_iter("*probe*")) == []
 
 
 def test_a_dispatcher_that_never_ran_or_is_silent_makes_it_unready(client: Client, db: None) -> None:
