@@ -17,8 +17,9 @@ def main() -> None:
         from django.core.management import execute_from_command_line
     except ImportError:
         sys.exit("Django is not installed here: run `make setup`, then use .venv/bin/python manage.py")
-    from speedtrack import devstack
+    from speedtrack import devstack, origins
 
+    run(lambda: origins.spell_in_environment(os.environ))
     command = sys.argv[1] if len(sys.argv) > 1 else "help"
     if command not in NEEDS_NO_DATABASE and "--help" not in sys.argv:
         if command in STARTS_ALL:

@@ -10,7 +10,9 @@ WEB_ADDRESS and LIVE_ADDRESS say where the first two listen, unless there is a -
 import os
 import sys
 
-from speedtrack import devstack
+from django.core.exceptions import ImproperlyConfigured
+
+from speedtrack import devstack, origins
 from speedtrack.devstack import BASE_DIR, PROCESSES
 
 NEEDED = {
@@ -23,6 +25,10 @@ LISTENING = {"web": "WEB_ADDRESS", "live": "LIVE_ADDRESS"}
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["broker"]:
         become_broker(arguments[1:])
+    try:
+        origins.spell_in_environment(os.environ)
+    except ImproperlyConfigured as e:
+        sys.exit(f"error: {e}")
     if arguments == ["up"]:
         from speedtrack import supervisor  # here: all others become another program at once, and need none of it
 
