@@ -27,7 +27,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from speedtrack import pgsession
+from speedtrack import databasefitness, pgsession
 from speedtrack.monitoring.health import missing_migrations, own_migrations
 from speedtrack.sealed import KeyLost, SealedField
 
@@ -126,11 +126,9 @@ def check_fits(manifest: Manifest) -> None:
             f"the backup is of PostgreSQL {manifest.postgresql}, and this is {server_version()}: restore it into "
             f"PostgreSQL {manifest.postgresql} or newer"
         )
-    names = {app.label for app in apps.get_app_configs()}
-    known = own_migrations()
-    newer = [f"{app}.{name}" for app, name in manifest.migrations if app in names and (app, name) not in known]
-    if newer:
-        raise BackupError(f"the backup is of a newer release ({newer[-1]}): install that release, and restore then")
+    if newer := databasefitness.unknown_migrations(map(tuple, manifest.migrations), own_migrations()):
+        name = ".".join(newer[-1])
+        raise BackupError(f"the backup is of a newer release ({name}): install that release, and restore then")
 
 
 @contextlib.contextmanager

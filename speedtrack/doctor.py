@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from django.conf import settings
-from django.db import OperationalError, ProgrammingError, connection
-from django.db.migrations.executor import MigrationExecutor
+from django.db import NotSupportedError, OperationalError, ProgrammingError, connection
 from django.db.models import Max
 
-from speedtrack import exposure, pgsession
+from speedtrack import databasefitness, exposure, pgsession
 from speedtrack.benchmarks import definitions, suiteedits
 from speedtrack.benchmarks.suitefiles import load_suite, newest_edit, suite_names
 from speedtrack.celery import BROKER_ERRORS, app
@@ -46,17 +45,20 @@ def examine(names: Iterable[str]) -> Iterator[Finding]:
     for name in names:
         try:
             state, words = CHECKS[name]()
-        except ProgrammingError:
-            state, words = "bad", "cannot be read before `manage.py migrate`"
-        except OperationalError as e:
-            state, words = "bad", f"the database does not answer ({watch.first_line(e)}): start it, or set DATABASE_URL"
+        except ProgrammingError as e:
+            unreadable = "cannot be read before `manage.py migrate`"
+            words = databasefitness.of_error(e, connection) if databasefitness.is_about_rights(e) else unreadable
+            state = "bad"
+        except (OperationalError, NotSupportedError) as e:
+            state, words = "bad", databasefitness.of_error(e, connection)
         yield Finding(name, state, words)
 
 
 def check_database() -> tuple[str, str]:
     version = connection.cursor().connection.info.server_version
-    missing = MigrationExecutor(connection).migration_plan(MigrationExecutor(connection).loader.graph.leaf_nodes())
-    if missing:
+    if obstacle := databasefitness.obstacle(connection):
+        return "bad", obstacle
+    if missing := health.missing_migrations():
         return "bad", f"{len(missing)} migrations are missing: run `manage.py migrate`"
     if pgsession.leads_to_a_pool():
         return "bad", pgsession.pool_text()
