@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 
 from django.conf import settings
 from django.db import NotSupportedError, OperationalError, ProgrammingError, connection
@@ -30,6 +31,15 @@ OLDEST_GIT = (2, 38)
 #: The checks of `python -m runners doctor` that are of interest where the server and a runner share a machine.
 OF_RUNNER = ("driver", "compiler", "docker", "placement", "sandbox", "kernel")
 
+#: What a machine that measures has: variables of its runner, or files of its unit, its enrolment or a build.
+VARIABLES_OF_RUNNER = ("SPEEDTRACK_TOKEN", "SPEEDTRACK_TOKEN_FILE", "SPEEDTRACK_DRIVER", "SPEEDTRACK_RUNNER_SETTINGS")
+FILES_OF_RUNNER = (
+    Path("/etc/speedtrack-runner.env"),
+    Path("/etc/systemd/system/speedtrack-runner.service"),
+    Path("~/.config/speedtrack/runner.env"),
+    BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench",
+)
+
 # The state and the remedy of each standing of the replica.
 REPLICAS = {
     ReplicaState.FOLLOWS: ("good", "follows the primary: pages are read from it"),
@@ -52,6 +62,23 @@ def examine(names: Iterable[str]) -> Iterator[Finding]:
         except (OperationalError, NotSupportedError) as e:
             state, words = "bad", databasefitness.of_error(e, connection)
         yield Finding(name, state, words)
+
+
+def usual_checks() -> list[str]:
+    """All checks, without those of a runner where this host has none."""
+    return [name for name in CHECKS if name not in OF_RUNNER or measures_here()]
+
+
+def measures_here() -> bool:
+    """Return whether a runner is set up on this host, or could start from this checkout."""
+    files = (*FILES_OF_RUNNER, settings.HOME / "runner")
+    return any(map(os.environ.get, VARIABLES_OF_RUNNER)) or any(os.path.exists(file.expanduser()) for file in files)
+
+
+def check_runner() -> tuple[str, str]:
+    if measures_here():
+        return "good", "one is set up on this host: the checks above are those of `python -m runners doctor`"
+    return "good", "none is set up on this host: `python -m runners doctor` checks a machine that measures"
 
 
 def check_database() -> tuple[str, str]:
@@ -195,6 +222,7 @@ CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "dispatcher": check_dispatcher,
     "disk": check_disk,
     **{name: partial(check_of_runner, name) for name in OF_RUNNER},
+    "runner": check_runner,
     "suites": check_suites,
     "machines": check_machines,
     "mails": check_mails,
