@@ -106,6 +106,14 @@ def lacks_rabbitmq() -> str:
     return "" if broker_servers.RABBITMQ.exists() else "rabbitmq-server is not installed"
 
 
+def find_nginx() -> str | None:
+    return shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+
+
+def lacks_debian_postgresql() -> str:
+    return "" if any(Path("/usr/lib/postgresql").glob("*/bin/initdb")) else "Debian's postgresql is not installed"
+
+
 # Marker: returns what is missing ("" for nothing). The text after it is shown by `pytest --markers`.
 NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "browser": (lacks_browser, "needs Chromium, and the pages' scripts built"),
@@ -116,6 +124,8 @@ NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "curl": (lacks_program("curl"), "needs curl"),
     "memcached": (lacks_program("memcached"), "needs memcached"),
     "promtool": (lacks_program("promtool"), "needs promtool (prometheus)"),
+    "debian_postgresql": (lacks_debian_postgresql, "needs a PostgreSQL of Debian's package (postgresql)"),
+    "nginx": (lambda: "" if find_nginx() else "nginx is not installed", "needs nginx (nginx-light)"),
     "pgbouncer": (lacks_program("pgbouncer"), "needs pgbouncer"),
     "sandbox": (lacks_sandbox, "needs a kernel that allows user namespaces"),
     "ordinary_user": (lacks_ordinary_user, "needs root, setpriv and a Python that other users can run"),

@@ -17,8 +17,9 @@ def main() -> None:
         from django.core.management import execute_from_command_line
     except ImportError:
         sys.exit("Django is not installed here: run `make setup`, then use .venv/bin/python manage.py")
-    from speedtrack import devstack
+    from speedtrack import devstack, origins
 
+    run(lambda: origins.spell_in_environment(os.environ))
     command = sys.argv[1] if len(sys.argv) > 1 else "help"
     if command not in NEEDS_NO_DATABASE and "--help" not in sys.argv:
         if command in STARTS_ALL:
@@ -31,7 +32,9 @@ def main() -> None:
 def run(command: Callable[[], None]) -> None:
     """Run a command; a database that cannot be used ends it with cause and remedy instead of a traceback."""
     from django.core.exceptions import ImproperlyConfigured
-    from django.db import OperationalError, ProgrammingError
+    from django.db import NotSupportedError, OperationalError, ProgrammingError, connection
+
+    from speedtrack import databasefitness
 
     try:
         command()
@@ -39,9 +42,11 @@ def run(command: Callable[[], None]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except ImproperlyConfigured as e:
         sys.exit(f"error: {e}")
-    except OperationalError as e:
-        sys.exit(f"error: the database cannot be used: {e}\nCheck DATABASE_URL, and that PostgreSQL runs there.")
+    except (OperationalError, NotSupportedError) as e:
+        sys.exit(f"error: {databasefitness.of_error(e, connection)}")
     except ProgrammingError as e:
+        if databasefitness.is_about_rights(e):
+            sys.exit(f"error: {databasefitness.of_error(e, connection)}")
         if "does not exist" not in str(e):
             raise
         sys.exit("error: the database has no tables yet, or old ones: run `manage.py migrate` first")

@@ -13,7 +13,7 @@ import sys
 
 from django.core.exceptions import ImproperlyConfigured
 
-from speedtrack import devstack
+from speedtrack import devstack, origins
 from speedtrack.devstack import BASE_DIR, PROCESSES
 
 NEEDED = {
@@ -26,6 +26,10 @@ LISTENING = {"web": "WEB_ADDRESS", "live": "LIVE_ADDRESS"}
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["broker"]:
         become_broker(arguments[1:])
+    try:
+        origins.spell_in_environment(os.environ)
+    except ImproperlyConfigured as e:
+        sys.exit(f"error: {e}")
     if arguments == ["up"]:
         from speedtrack import supervisor  # here: all others become another program at once, and need none of it
 

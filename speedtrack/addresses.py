@@ -57,6 +57,14 @@ def is_host(host: str) -> bool:
     return len(host) <= 253 and NAME.fullmatch(host) is not None
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether this host is reached from this machine only; no host, or a path, is a socket of this machine."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host in ("", "localhost") or host.startswith("/")
+
+
 def look_up(host: str, port: int, within_s: float) -> list[Address]:
     """The addresses of a host. Raises Unresolved."""
     pool = ThreadPoolExecutor(max_workers=1)  # getaddrinfo has no time limit of its own

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from speedtrack import pgsession
+from speedtrack import databasefitness, pgsession
 from speedtrack.monitoring.health import missing_migrations, own_migrations
 from speedtrack.sealed import KeyLost, SealedField
 
@@ -37,6 +38,8 @@ NOT_OF_LIBPQ = {"pool", "isolation_level", "server_side_binding", "assume_role",
 PROGRAMS_OF_DEBIAN = Path("/usr/lib/postgresql")
 CHUNK = 1024 * 1024
 LOCK_WAIT = "--lock-wait-timeout=30s"  # a migration holds it up, and need not wait for a whole dump either
+#: Settings of sessions that pg_restore of a newer version sets, and which no older server has.
+UNKNOWN_TO_OLDER = frozenset({b"SET transaction_timeout = 0;"})
 REPLACED = "before_restore"  # the schema that holds the former contents until the restored ones are complete
 # How rows are written as text must not depend on the session.
 PLAIN_SESSION = """
@@ -108,12 +111,10 @@ def restore(file: Path, replace: bool = False) -> Restored:
     """Restore a backup into an empty database, or replace what it holds. All of it, or nothing. Raises BackupError."""
     with open_backup(file) as archive:
         manifest = manifest_of(archive)
-        program_path = program("pg_restore", max(server_version(), manifest.postgresql))
         check_fits(manifest)
         with room_made(replace):
-            arguments = [program_path, "--exit-on-error", "--single-transaction", "--no-owner", "--no-privileges"]
             with archive.open(DUMP) as source:
-                pass_in([*arguments, *address()], source)
+                load(source, manifest.postgresql)
             check_contents(manifest)
         found = Restored(manifest)
         found.notes += [*migration_notes(), *suite_notes(archive), *key_notes()]
@@ -121,16 +122,49 @@ def restore(file: Path, replace: bool = False) -> Restored:
 
 
 def check_fits(manifest: Manifest) -> None:
-    if server_version() < manifest.postgresql:
-        raise BackupError(
-            f"the backup is of PostgreSQL {manifest.postgresql}, and this is {server_version()}: restore it into "
-            f"PostgreSQL {manifest.postgresql} or newer"
-        )
-    names = {app.label for app in apps.get_app_configs()}
-    known = own_migrations()
-    newer = [f"{app}.{name}" for app, name in manifest.migrations if app in names and (app, name) not in known]
-    if newer:
-        raise BackupError(f"the backup is of a newer release ({newer[-1]}): install that release, and restore then")
+    if obstacle := databasefitness.of_server(pgsession.session()):
+        raise BackupError(obstacle)
+    if newer := databasefitness.unknown_migrations(map(tuple, manifest.migrations), own_migrations()):
+        name = ".".join(newer[-1])
+        raise BackupError(f"the backup is of a newer release ({name}): install that release, and restore then")
+
+
+def load(source: IO[bytes], made_by: int) -> None:
+    """Load a dump of PostgreSQL ``made_by``, in one transaction. Raises BackupError."""
+    restoring = [program("pg_restore", max(server_version(), made_by)), "--no-owner", "--no-privileges"]
+    if server_version() >= made_by:
+        return pass_in([*restoring, "--exit-on-error", "--single-transaction", *address()], source)
+    # An older server does not know all settings with which the script begins.
+    psql = [
+        program("psql", made_by),
+        "--no-psqlrc",
+        "--quiet",
+        "--single-transaction",
+        "--set=ON_ERROR_STOP=1",
+    ]
+    with piped_into([*psql, "--output=/dev/null", *address()]) as target:
+        pass_through([*restoring, "--file=-"], source, WithoutLines(target, UNKNOWN_TO_OLDER))
+    return None
+
+
+class WithoutLines:
+    """A stream that leaves lines out as long as they come before the first rows."""
+
+    def __init__(self, target: IO[bytes], lines: frozenset[bytes]) -> None:
+        self.target, self.lines = target, lines
+        self.held = b""
+        self.in_head = True
+
+    def write(self, piece: bytes) -> None:
+        self.held += piece
+        while self.in_head and b"\n" in self.held:
+            line, _, self.held = self.held.partition(b"\n")
+            self.in_head = not line.startswith(b"COPY ")
+            if line.rstrip() not in self.lines:
+                self.target.write(line + b"\n")
+        if not self.in_head:
+            self.target.write(self.held)
+            self.held = b""
 
 
 @contextlib.contextmanager
@@ -354,6 +388,49 @@ def pass_in(command: list[str], source: IO[bytes]) -> None:
             process.stdin.close()
         except BrokenPipeError:
             pass  # it has ended, and says why
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.wait()
+        check_end(command, process.returncode, errors)
+
+
+def pass_through(command: list[str], source: IO[bytes], target: WithoutLines) -> None:
+    """Write what a program makes of this source. Raises BackupError with its message."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+        assert process.stdin and process.stdout
+        feeding = threading.Thread(target=feed, args=[source, process.stdin])
+        feeding.start()
+        try:
+            while piece := process.stdout.read(CHUNK):
+                target.write(piece)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.stdout.close()
+            feeding.join()
+            process.wait()
+        check_end(command, process.returncode, errors)
+
+
+def feed(source: IO[bytes], target: IO[bytes]) -> None:
+    with contextlib.suppress(BrokenPipeError), target:  # the reader has ended, and says why
+        shutil.copyfileobj(source, target, CHUNK)
+
+
+@contextlib.contextmanager
+def piped_into(command: list[str]) -> Iterator[IO[bytes]]:
+    """A stream into a program. It is killed, and so commits nothing, if the block fails. Raises BackupError."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stderr=errors)
+        assert process.stdin
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                yield process.stdin
+                process.stdin.close()
         except BaseException:
             process.kill()
             raise

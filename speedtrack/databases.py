@@ -29,10 +29,11 @@ def database(variable: str, default: str = "", **options: Any) -> dict[str, Any]
     """Django's settings of the libpq connection URL in a variable, with DATABASE_PASSWORD where the URL has none."""
     try:
         parts = conninfo_to_dict(env_secret_text(variable) or default)
-    except ProgrammingError as e:
+    except ProgrammingError:
         raise ImproperlyConfigured(
-            f"{variable} is not a PostgreSQL URL such as postgresql://user:password@host/name: {e}"
-        ) from e
+            f"{variable} is no PostgreSQL address such as postgresql://user:password@host/name: in a password, "
+            "write %2F for /, %3A for :, %40 for @, %23 for #, %3F for ? and %25 for %"
+        ) from None  # psycopg's words quote the address, and so the password
     if password := env_secret_text("DATABASE_PASSWORD"):
         parts.setdefault("password", password)
     known = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}

@@ -7,14 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 
 from django.conf import settings
-from django.db import OperationalError, ProgrammingError, connection
-from django.db.migrations.executor import MigrationExecutor
+from django.db import NotSupportedError, OperationalError, ProgrammingError, connection
 from django.db.models import Max
 
 from runners import brokers
-from speedtrack import exposure, pgsession
+from speedtrack import databasefitness, exposure, pgsession
 from speedtrack.benchmarks import definitions, suiteedits
 from speedtrack.benchmarks.suitefiles import load_suite, newest_edit, suite_names
 from speedtrack.celery import app, broker
@@ -32,6 +32,15 @@ OLDEST_GIT = (2, 38)
 #: The checks of `python -m runners doctor` that are of interest where the server and a runner share a machine.
 OF_RUNNER = ("driver", "compiler", "docker", "placement", "sandbox", "kernel")
 
+#: What a machine that measures has: variables of its runner, or files of its unit, its enrolment or a build.
+VARIABLES_OF_RUNNER = ("SPEEDTRACK_TOKEN", "SPEEDTRACK_TOKEN_FILE", "SPEEDTRACK_DRIVER", "SPEEDTRACK_RUNNER_SETTINGS")
+FILES_OF_RUNNER = (
+    Path("/etc/speedtrack-runner.env"),
+    Path("/etc/systemd/system/speedtrack-runner.service"),
+    Path("~/.config/speedtrack/runner.env"),
+    BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench",
+)
+
 # The state and the remedy of each standing of the replica.
 REPLICAS = {
     ReplicaState.FOLLOWS: ("good", "follows the primary: pages are read from it"),
@@ -47,17 +56,37 @@ def examine(names: Iterable[str]) -> Iterator[Finding]:
     for name in names:
         try:
             state, words = CHECKS[name]()
-        except ProgrammingError:
-            state, words = "bad", "cannot be read before `manage.py migrate`"
-        except OperationalError as e:
-            state, words = "bad", f"the database does not answer ({watch.first_line(e)}): start it, or set DATABASE_URL"
+        except ProgrammingError as e:
+            unreadable = "cannot be read before `manage.py migrate`"
+            words = databasefitness.of_error(e, connection) if databasefitness.is_about_rights(e) else unreadable
+            state = "bad"
+        except (OperationalError, NotSupportedError) as e:
+            state, words = "bad", databasefitness.of_error(e, connection)
         yield Finding(name, state, words)
+
+
+def usual_checks() -> list[str]:
+    """All checks, without those of a runner where this host has none."""
+    return [name for name in CHECKS if name not in OF_RUNNER or measures_here()]
+
+
+def measures_here() -> bool:
+    """Return whether a runner is set up on this host, or could start from this checkout."""
+    files = (*FILES_OF_RUNNER, settings.HOME / "runner")
+    return any(map(os.environ.get, VARIABLES_OF_RUNNER)) or any(os.path.exists(file.expanduser()) for file in files)
+
+
+def check_runner() -> tuple[str, str]:
+    if measures_here():
+        return "good", "one is set up on this host: the checks above are those of `python -m runners doctor`"
+    return "good", "none is set up on this host: `python -m runners doctor` checks a machine that measures"
 
 
 def check_database() -> tuple[str, str]:
     version = connection.cursor().connection.info.server_version
-    missing = MigrationExecutor(connection).migration_plan(MigrationExecutor(connection).loader.graph.leaf_nodes())
-    if missing:
+    if obstacle := databasefitness.obstacle(connection):
+        return "bad", obstacle
+    if missing := health.missing_migrations():
         return "bad", f"{len(missing)} migrations are missing: run `manage.py migrate`"
     if pgsession.leads_to_a_pool():
         return "bad", pgsession.pool_text()
@@ -193,6 +222,7 @@ CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "dispatcher": check_dispatcher,
     "disk": check_disk,
     **{name: partial(check_of_runner, name) for name in OF_RUNNER},
+    "runner": check_runner,
     "suites": check_suites,
     "machines": check_machines,
     "mails": check_mails,

@@ -5,11 +5,11 @@ On a laptop, where nobody else reaches it, most of it does not matter and is not
 
 import stat
 from collections.abc import Callable, Iterator
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from speedtrack.addresses import is_loopback
 from speedtrack.celery import broker
 
 SHORTEST_KEY, FEWEST_CHARACTERS = 50, 5  # as Django's own check asks for
@@ -25,13 +25,6 @@ def weaknesses() -> Iterator[Weakness]:
 def is_private() -> bool:
     """Return whether it is reached from this machine only."""
     return is_loopback(urlsplit(settings.URL).hostname or "")
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host in ("", "localhost") or host.startswith("/")
 
 
 def weak_key() -> Iterator[Weakness]:

@@ -5,12 +5,12 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
 from runners import brokers
-from speedtrack import bodylimits, databases, logs, privatefiles, traces
+from speedtrack import bodylimits, databases, logs, origins, privatefiles, traces
+from speedtrack.addresses import is_loopback
 from speedtrack.variables import (
     MOST_DAYS,
     SHORTEST_KEY,
@@ -24,6 +24,7 @@ from speedtrack.variables import (
     env_ports,
     env_secret,
     env_secret_text,
+    env_text,
     env_together,
     env_words,
 )
@@ -37,24 +38,26 @@ EMAIL_PORTS = {"none": 25, "starttls": 587, "implicit": 465}
 HOME = privatefiles.directory(Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var")))
 # The domain for which a proxy of ours answers with TLS, and the address under which people and runners reach the web
 # server; links in mails begin with it.
-DOMAIN = os.environ.get("SPEEDTRACK_DOMAIN", "")
-URL = (os.environ.get("SPEEDTRACK_URL") or (f"https://{DOMAIN}" if DOMAIN else "http://127.0.0.1:8000")).rstrip("/")
+DOMAIN = origins.read_host("SPEEDTRACK_DOMAIN", domain) if (domain := env_text("SPEEDTRACK_DOMAIN")) else ""
+ORIGIN = origins.read_origin(
+    "SPEEDTRACK_URL", env_text("SPEEDTRACK_URL") or (f"https://{DOMAIN}" if DOMAIN else "http://127.0.0.1:8000")
+)
+URL = str(ORIGIN)
 # Where pages reach the streams of what changes (docs/operating.md), without a path; unset: they ask every few seconds.
-LIVE_URL = os.environ.get("SPEEDTRACK_LIVE_URL", "").rstrip("/")
-LIVE_URL = URL if LIVE_URL == "same" else LIVE_URL
-if LIVE_URL and not re.fullmatch(r"https?://[^/?#\s;,@]+", LIVE_URL):
-    raise ImproperlyConfigured(
-        f"SPEEDTRACK_LIVE_URL={LIVE_URL!r}: give an origin such as https://speedtrack.example.org, or say same"
-    )
+LIVE_URL = env_text("SPEEDTRACK_LIVE_URL")
+LIVE_URL = URL if LIVE_URL == "same" else str(origins.read_origin("SPEEDTRACK_LIVE_URL", LIVE_URL)) if LIVE_URL else ""
 
 SECRET_KEY = env_secret("SECRET_KEY", HOME / "secret-key")
 DEBUG = env_bool("DEBUG", False)
-ALLOWED_HOSTS = os.environ.get("ALLOWED_HOSTS", f"{urlsplit(URL).hostname},localhost,127.0.0.1").split(",")
+# The names under which it answers: without that of its own address each link would lead to an error.
+ALLOWED_HOSTS = [ORIGIN.host] + [
+    origins.read_allowed_host("ALLOWED_HOSTS", word) for word in env_words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+]
 CSRF_TRUSTED_ORIGINS = [URL]
 # Whether all requests come through a proxy of ours, which sets X-Forwarded-Proto and X-Forwarded-For itself.
 BEHIND_TLS_PROXY = env_bool("BEHIND_TLS_PROXY", False)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_TLS_PROXY else None
-IS_HTTPS = URL.startswith("https://")
+IS_HTTPS = ORIGIN.is_https
 # For how long browsers refuse to come by http, once they came by https; 0: they may.
 SECURE_HSTS_SECONDS = env_int("HSTS_SECONDS", 365 * 86_400) if IS_HTTPS else 0
 if not 0 <= SECURE_HSTS_SECONDS <= MOST_DAYS * 86_400:
@@ -174,14 +177,11 @@ PASSWORD_RESET_TIMEOUT = 3600
 # Logging in (docs/logins.md): who may make an account, who needs a second step, and what else one may log in with.
 SIGNUP = env_choice("SIGNUP", "closed", "invited", "open", default="invited")
 REQUIRE_MFA = env_choice("REQUIRE_MFA", "operators", "everybody", "nobody", default="nobody")
-GITHUB_URL = os.environ.get("GITHUB_URL", "https://github.com").rstrip("/")
+GITHUB_URL = origins.read_sealed_address("GITHUB_URL", env_text("GITHUB_URL") or "https://github.com")
 GITHUB_ORGANISATION = os.environ.get("GITHUB_ORGANISATION", "")
 OIDC_NAME = os.environ.get("OIDC_NAME", "OpenID Connect")
-OIDC_ISSUER = os.environ.get("OIDC_ISSUER", "").rstrip("/")
+OIDC_ISSUER = origins.read_sealed_address("OIDC_ISSUER", issuer) if (issuer := env_text("OIDC_ISSUER")) else ""
 OIDC_EMAIL_DOMAINS = [word.lower().removeprefix("@") for word in env_words("OIDC_EMAIL_DOMAINS")]
-for name, address in {"GITHUB_URL": GITHUB_URL, "OIDC_ISSUER": OIDC_ISSUER}.items():
-    if address and not re.fullmatch(r"https://[^/?#@\s]+(/[^?#\s]*)?|http://(127\.0\.0\.1|localhost)(:\d+)?", address):
-        raise ImproperlyConfigured(f"{name}={address!r}: give an https:// address such as https://id.example.org")
 if not re.fullmatch(r"[A-Za-z0-9-]*", GITHUB_ORGANISATION):
     raise ImproperlyConfigured(f"GITHUB_ORGANISATION={GITHUB_ORGANISATION!r}: give its name, as in its address")
 if wrong := [word for word in OIDC_EMAIL_DOMAINS if not re.fullmatch(r"[a-z0-9.-]+\.[a-z0-9-]+", word)]:
@@ -255,7 +255,7 @@ ACCOUNT_RATE_LIMITS = {
 }
 MFA_ADAPTER = "speedtrack.accounts.adapters.SecondStepAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
-MFA_TOTP_ISSUER = f"SpeedTrack {urlsplit(URL).hostname}"
+MFA_TOTP_ISSUER = f"SpeedTrack {ORIGIN.hostname}"
 MFA_TOTP_TOLERANCE = 1  # of 30 s: clocks of phones differ
 MFA_ALLOW_UNVERIFIED_EMAIL = True  # an account with an address that is not proven has none to log in with
 # These limits, and which codes were used, for all processes: a table, as any other cache is one more thing to secure.
@@ -307,12 +307,14 @@ EMAIL_FILE_PATH = os.environ.get("EMAIL_FILES", "")
 EMAIL_BACKEND = (
     "speedtrack.notices.mailfiles.MailFileBackend" if EMAIL_FILE_PATH else "speedtrack.notices.smtp.SmtpBackend"
 )
-EMAIL_HOST = os.environ.get("EMAIL_HOST", "localhost")
+EMAIL_HOST = origins.read_connected_host("EMAIL_HOST", env_text("EMAIL_HOST") or "localhost")
 EMAIL_TLS = os.environ.get("EMAIL_TLS", "none")
 if EMAIL_TLS not in EMAIL_PORTS:
     raise ImproperlyConfigured(f"EMAIL_TLS={EMAIL_TLS!r}: say starttls, implicit or none")
 EMAIL_USE_TLS, EMAIL_USE_SSL = EMAIL_TLS == "starttls", EMAIL_TLS == "implicit"
 EMAIL_PORT = env_int("EMAIL_PORT", EMAIL_PORTS[EMAIL_TLS])
+if not 0 < EMAIL_PORT < 65536:
+    raise ImproperlyConfigured(f"EMAIL_PORT={EMAIL_PORT}: give a port from 1 to 65535")
 EMAIL_CA_FILE = os.environ.get("EMAIL_CA_FILE", "")
 if EMAIL_CA_FILE and not Path(EMAIL_CA_FILE).is_file():
     raise ImproperlyConfigured(f"EMAIL_CA_FILE={EMAIL_CA_FILE}: there is no such file")
@@ -320,13 +322,13 @@ EMAIL_HOST_USER = os.environ.get("EMAIL_HOST_USER", "")
 EMAIL_HOST_PASSWORD = env_secret_text("EMAIL_HOST_PASSWORD")
 if bool(EMAIL_HOST_USER) != bool(EMAIL_HOST_PASSWORD):
     raise ImproperlyConfigured("EMAIL_HOST_USER and EMAIL_HOST_PASSWORD: set both, or neither")
-if EMAIL_HOST_USER and EMAIL_TLS == "none" and EMAIL_HOST not in ("localhost", "127.0.0.1", "::1"):
+if EMAIL_HOST_USER and EMAIL_TLS == "none" and not is_loopback(EMAIL_HOST):
     raise ImproperlyConfigured("EMAIL_HOST_USER: the password would cross the network in clear: set EMAIL_TLS=starttls")
 # One step (to connect, encrypt and log in; to hand over a mail) may take this long.
 EMAIL_TIMEOUT = env_int("EMAIL_TIMEOUT", 20)
 if not 1 <= EMAIL_TIMEOUT <= 120:
     raise ImproperlyConfigured(f"EMAIL_TIMEOUT={EMAIL_TIMEOUT}: give 1 to 120 seconds")
-DEFAULT_FROM_EMAIL = os.environ.get("EMAIL_FROM", f"SpeedTrack <speedtrack@{urlsplit(URL).hostname}>")
+DEFAULT_FROM_EMAIL = os.environ.get("EMAIL_FROM", f"SpeedTrack <speedtrack@{ORIGIN.mail_domain}>")
 if not re.fullmatch(r"[^@\r\n]+@[^@\s<>]+>?", DEFAULT_FROM_EMAIL):
     raise ImproperlyConfigured(
         f"EMAIL_FROM={DEFAULT_FROM_EMAIL!r}: give an address, as SpeedTrack <speedtrack@example.org>"

@@ -25,7 +25,7 @@ def env_bool(name: str, default: bool) -> bool:
 def env_int(name: str, default: int) -> int:
     """A variable that must be a whole number."""
     value = os.environ.get(name, str(default))
-    if not value.lstrip("-").isdigit():
+    if not re.fullmatch(r"-?[0-9]{1,18}", value):
         raise ImproperlyConfigured(f"{name}={value!r}: give a whole number")
     return int(value)
 
@@ -80,6 +80,11 @@ def env_together(*names: str) -> bool:
     if missing and len(missing) < len(names):
         raise ImproperlyConfigured(f"{', '.join(missing)}: not set; of {', '.join(names)} set all, or none")
     return not missing
+
+
+def env_text(name: str) -> str:
+    """A variable without blanks around it; "" if it is not set."""
+    return os.environ.get(name, "").strip()
 
 
 def env_words(name: str, default: str = "") -> list[str]:

@@ -151,7 +151,7 @@ def test_missing_programs(environ: dict[str, str], tmp_path: Path, monkeypatch: 
         ("generators", "SPEEDTRACK_MEMTIER", "/etc/passwd", "which is no program: correct it"),
         ("sandbox", "SPEEDTRACK_SANDBOX", "perhaps", "set it to one of"),
         ("disk", "SPEEDTRACK_RUNNER_HOME", "/proc/x", "cannot be made"),
-        ("settings", "SPEEDTRACK_URL", "example.org", "is no http:// or https:// address"),
+        ("settings", "SPEEDTRACK_URL", "example.org", "does not begin with https:// or http://"),
     ],
 )
 def test_wrong_settings_are_named(environ: dict[str, str], name: str, setting: str, value: str, words: str) -> None:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from runners.errors import Permanent, RunnerError, SettingsError
 from runners.files import write_durably
+from runners.reporting.address import read_address
 from runners.reporting.connection import ServerConnection
 from runners.reporting.token import PRIVATE, TokenFile
 
@@ -46,9 +47,8 @@ def enroll(url: str, code: str, environ: Mapping[str, str]) -> str:
 
     The token is on disk before the server hears of it: if its answer is lost, the same command again succeeds.
     """
+    url = read_address("the address of the server", url.strip())
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError(f"{url!r} is no http:// or https:// address: give the server's, then the code")
     file = settings_file(environ)
     stored = TokenFile(file.with_name("token"))
     try:

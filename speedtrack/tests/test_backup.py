@@ -1,5 +1,6 @@
 """Backup and restore with real PostgreSQL: afterwards everything is as it was, or nothing has changed."""
 
+import io
 import json
 import re
 import zipfile
@@ -25,7 +26,7 @@ from speedtrack.runs.models import Measurement, Run
 from speedtrack.runs.versions import PROTOCOL
 from speedtrack.sealed import Secret
 from speedtrack.tests import builders
-from speedtrack.tests.clusters import databases
+from speedtrack.tests.clusters import DebianServer, databases, debian_server
 from speedtrack.tests.test_fsck import run_fsck
 from speedtrack.web.tests.world import World, slowed
 
@@ -101,6 +102,57 @@ def test_everything_is_as_it_was(kept: World, empty: str, tmp_path: Path, client
         assert documents(client) == pages
         assert Channel.objects.get().url.reveal() == "https://example.org/x"
         assert run_fsck()[0] == 0
+
+
+@pytest.fixture(scope="module")
+def older() -> Iterator[DebianServer]:
+    with debian_server() as server:
+        server.ask("CREATE ROLE tracker LOGIN PASSWORD 'right'", "CREATE DATABASE moved OWNER tracker")
+        yield server
+
+
+@pytest.mark.debian_postgresql
+def test_an_older_postgresql_takes_over_everything(
+    kept: World, older: DebianServer, tmp_path: Path, client: Client
+) -> None:
+    """From the embedded PostgreSQL to Debian's, as a role that owns its database and has no other right."""
+    before, pages = contents(), documents(client)
+    good = tmp_path / "b.zip"
+    manifest = back_up(good)
+    cut = altered(good, tmp_path / "cut.zip", lambda n, c: c[: len(c) // 2] if n == backup.DUMP else c)
+    with databases(DATABASE_URL=older.url("tracker", "moved", "right")):
+        assert backup.server_version() < manifest.postgresql
+        with pytest.raises(BackupError, match="pg_restore failed"):
+            restore(cut)
+        assert contents() == {}
+        assert restore(good).notes == []
+        assert contents() == before
+        assert documents(client) == pages
+        assert run_fsck()[0] == 0
+        Annotation.objects.update(text="changed since")
+        with pytest.raises(BackupError, match="pg_restore failed"):
+            restore(cut, replace=True)
+        assert Annotation.objects.get().text == "changed since"
+        restore(good, replace=True)
+        assert contents() == before
+        kept.push(1)
+        assert Run.objects.filter(status="queued").count() == 4
+        back_up(tmp_path / "back.zip")
+        assert restore(tmp_path / "back.zip", replace=True).notes == []
+
+
+def test_only_the_first_lines_of_a_script_lose_what_older_servers_lack() -> None:
+    """Rows may have any text, and pieces end anywhere."""
+    head, rows = (
+        b"SET transaction_timeout = 0;\nSET x = 1;\n",
+        b"COPY a FROM stdin;\nSET transaction_timeout = 0;\n\\.\nend",
+    )
+    for size in (1, 7, 1000):
+        out = io.BytesIO()
+        stream = backup.WithoutLines(out, backup.UNKNOWN_TO_OLDER)
+        for start in range(0, len(head + rows), size):
+            stream.write((head + rows)[start : start + size])
+        assert out.getvalue() == b"SET x = 1;\n" + rows
 
 
 def test_sequences_go_on_and_constraints_and_triggers_are_there(kept: World, empty: str, tmp_path: Path) -> None:

@@ -41,6 +41,24 @@ def test_the_machine_is_checked_as_its_runner_does(name: str) -> None:
     assert "Traceback" not in found.words
 
 
+def test_only_a_host_that_measures_is_examined_as_a_machine(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A server from a release archive has no driver, and needs none."""
+    settings.HOME = tmp_path
+    monkeypatch.setattr(doctor, "FILES_OF_RUNNER", (tmp_path / "speedbench",))
+    for name in doctor.VARIABLES_OF_RUNNER:
+        monkeypatch.delenv(name, raising=False)
+    assert set(doctor.CHECKS) - set(doctor.usual_checks()) == set(doctor.OF_RUNNER)
+    (found,) = doctor.examine(["runner"])
+    assert found.state == "good" and "`python -m runners doctor` checks a machine" in found.words
+    monkeypatch.setenv("SPEEDTRACK_TOKEN_FILE", "/somewhere")
+    assert doctor.usual_checks() == list(doctor.CHECKS)
+    monkeypatch.delenv("SPEEDTRACK_TOKEN_FILE")
+    (tmp_path / "runner").mkdir()  # of `make serve` and `make demo`
+    assert doctor.usual_checks() == list(doctor.CHECKS)
+
+
 def test_server_and_runner_are_of_one_release() -> None:
     assert f'__version__ = "{speedtrack.__version__}"' in (BASE_DIR / "runners" / "__init__.py").read_text()
 

@@ -54,7 +54,7 @@ def test_a_refusal_is_the_servers_sentence(api: Api, environ: dict[str, str]) ->
 
 @pytest.mark.parametrize("url", ["speed.example.org", "ftp://x", "", "http://"])
 def test_an_odd_address_is_refused(environ: dict[str, str], url: str) -> None:
-    with pytest.raises(SettingsError, match="no http:// or https:// address"):
+    with pytest.raises(SettingsError, match="does not begin with https:// or http://"):
         enroll(url, "CODE", environ)
 
 

@@ -94,7 +94,7 @@ def test_once_works_until_there_is_no_work(start: Start, api: Api) -> None:
     ("changes", "line"),
     [
         ({"SPEEDTRACK_URL": ""}, "SPEEDTRACK_URL is not set: set it to the address"),
-        ({"SPEEDTRACK_URL": "speed.example.org"}, "no http:// or https:// address"),
+        ({"SPEEDTRACK_URL": "speed.example.org"}, "does not begin with https:// or http://"),
         ({"SPEEDTRACK_TOKEN": ""}, "no machine token: enrol this machine"),
         ({"SPEEDTRACK_TOKEN": "two words"}, "copy it again"),
         ({"SPEEDTRACK_TOKEN": "", "SPEEDTRACK_TOKEN_FILE": "/nowhere"}, "SPEEDTRACK_TOKEN_FILE cannot be read"),

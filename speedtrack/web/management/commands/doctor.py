@@ -13,16 +13,16 @@ MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 
 
 class Command(PlainCommand):
-    help = "Check database, broker, git, driver, compiler, cores and kernel settings, and print the remedies."
+    help = "Check this installation, and its runner if this host has one, and print the remedies."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         checks = list(doctor.CHECKS)
-        parser.add_argument("--only", nargs="+", choices=checks, default=checks, help="run only these checks")
+        parser.add_argument("--only", nargs="+", choices=checks, help="run only these checks")
         parser.add_argument("--json", action="store_true", help="print a JSON document")
 
     def handle(self, *args: Any, **options: Any) -> None:
         found = []
-        for finding in doctor.examine(options["only"]):
+        for finding in doctor.examine(options["only"] or doctor.usual_checks()):
             found.append(finding)
             if not options["json"]:
                 self.stdout.write(f"{MARKS[finding.state]}  {finding.name:10} {finding.words}")
