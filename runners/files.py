@@ -1,6 +1,7 @@
 """Files that are written whole or not at all, even in a power cut."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -9,10 +10,19 @@ def write_durably(file: Path, content: bytes, mode: int = 0o644) -> None:
 
     Nobody whom `mode` excludes can read it at any time.
     """
+    write_pieces_durably(file, (content,), mode)
+
+
+def write_pieces_durably(file: Path, content: Iterable[bytes], mode: int) -> None:
+    """Writes a file that need not fit in memory, as `write_durably`. What iterating raises leaves no file.
+
+    Nobody whom `mode` excludes can read it at any time.
+    """
     temporary = file.with_name(f"{file.name}.tmp")
     temporary.unlink(missing_ok=True)
     with open(temporary, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as stream:
-        stream.write(content)
+        for piece in content:
+            stream.write(piece)
         stream.flush()
         os.fsync(stream.fileno())
     temporary.chmod(mode)

@@ -8,6 +8,7 @@ from typing import Protocol
 from runners.build import Artifact, Build, BuildFailed, BuiltPrograms, CommitSource, WriteLog
 from runners.build.store import ArtifactStore
 from runners.documents import BuildRecipe, digest_of
+from runners.foreign import UnusableFile
 from runners.processes.control import Control
 
 
@@ -37,7 +38,10 @@ class Builder(Protocol):
     def make(
         self, source: CommitSource, recipe: BuildRecipe, toolchain: Toolchain, write: WriteLog, control: Control
     ) -> BuiltPrograms:
-        """Builds the commit with the result of `toolchain`. Raises BuildFailed as well."""
+        """Builds the commit with the result of `toolchain`. Raises BuildFailed and UnusableFile as well."""
+
+    def clean(self) -> str:
+        """Removes the directory of the build; empty, or why something of it is left. Raises OSError."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +64,17 @@ class CachedBuilder:
             write(f"taken from the cache of this machine: {artifact_list(cached)}\n")
             return Build(side, source.sha, True, time.monotonic() - begin, digest, cached)
         begin = time.monotonic()
+        builder = self.builders[recipe.kind]
         try:
-            made = self.builders[recipe.kind].make(source, recipe, toolchain, write, control)
-        except BuildFailed as error:
-            write(f"build failed: {error}\n")
-            return Build(side, source.sha, False, time.monotonic() - begin, digest, error=str(error))
-        seconds = time.monotonic() - begin
-        artifacts = self.store.store(source.sha, digest, made.programs)
+            made = builder.make(source, recipe, toolchain, write, control)
+            seconds = time.monotonic() - begin
+            artifacts = self.store.store(source.sha, digest, made.programs)
+            failure = builder.clean()
+        except (BuildFailed, UnusableFile) as error:
+            failure = "; ".join(filter(None, (str(error), builder.clean())))
+        if failure:
+            write(f"build failed: {failure}\n")
+            return Build(side, source.sha, False, time.monotonic() - begin, digest, error=failure)
         write(f"built in {seconds:.1f} s: {artifact_list(artifacts)}\n")
         return Build(side, source.sha, False, seconds, digest, artifacts, made.ccache)
 

@@ -9,7 +9,6 @@ is chosen before it is created: so containers that a lost answer or a killed run
 import io
 import logging
 import os
-import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -24,8 +23,10 @@ from docker.errors import DockerException, ImageNotFound, NotFound
 from docker.types import LogConfig, Ulimit
 
 import runners
+from runners import removal
 from runners.build import BuildFailed, BuiltPrograms, CommitSource, WriteLog
 from runners.build.builders import Toolchain
+from runners.build.linkage import check_runs_here
 from runners.build.output import (
     COMPILERS,
     STATISTICS,
@@ -36,19 +37,21 @@ from runners.build.output import (
     find_artifacts,
     run_logged,
 )
-from runners.build.store import empty_directory
-from runners.build.streams import attach, feed, receive, unpack
+from runners.build.streams import ARTIFACTS_LIMIT_BYTES, attach, feed, receive
 from runners.documents import BuildRecipe, digest_of
 from runners.errors import Permanent, Transient, one_line
 from runners.machine.environment import BUILD_PATH
-from runners.processes.children import ChildCommand, Processes
+from runners.processes.children import ChildCommand, Processes, exit_text
 from runners.processes.control import Control
+from runners.removal import empty_directory
+from runners.sandbox.policy import SandboxView
 
 log = logging.getLogger(__name__)
 
 LONGEST_MESSAGE = 600  # of the daemon: the cause is at its end
 CALL_TIMEOUT_S = 30.0  # of one call to the daemon; longer operations are polled
 PROBE_TIMEOUT_S = 60.0
+PROBE_LIMIT_BYTES = 1 << 16
 POLL_S = 0.1
 USER = "65532:65532"
 PIDS = 4096
@@ -75,6 +78,9 @@ for name; do
 done
 exec tar -chf - -C /build {STATISTICS} "$@"
 """
+# $0: the tar, $@: its members. A tar may ask for any amount of memory, as for a name of 900 MB.
+UNPACK = 'ulimit -c 0; ulimit -v 262144; exec tar -x --no-same-owner --no-same-permissions -f "$0" -- "$@"'
+MEMBERS_MISSING = 2  # tar's exit status, also if an artifact is not among them: `find_artifacts` says so
 PROBE_SCRIPT = """
 set -- $CC
 if [ "$1" = ccache ]; then shift; fi
@@ -144,11 +150,27 @@ class DockerBuilder:
             with packed.open("wb") as out:
                 status = self._run(api, spec, out, write, BuildDeadline(recipe.timeout_s, control))
         check_success(command, status)
-        tree = unpack(packed, room / "made")
+        tree = self._unpack(packed, recipe.artifacts, BuildDeadline(recipe.timeout_s, control))
         found = find_artifacts(tree / "source", recipe.artifacts)
         for name, file in found.items():
             check_runs_here(name, file)
         return BuiltPrograms(found, compiler_cache(tree / STATISTICS))
+
+    def clean(self) -> str:
+        return removal.remove(self.home / "build")
+
+    def _unpack(self, packed: Path, artifacts: tuple[str, ...], deadline: BuildDeadline) -> Path:
+        """Unpacks what is wanted of a build's tar, in a sandbox: the build made the tar. Raises BuildFailed."""
+        tree, messages = empty_directory(packed.parent / "made"), list[str]()
+        members = [STATISTICS, *(f"source/{name}" for name in artifacts)]
+        argv = ["/bin/sh", "-c", UNPACK, str(packed), *members]
+        view = SandboxView(packed.parent / "tmp", (tree,), (packed,))
+        command = ChildCommand(argv, {"PATH": BUILD_PATH, "LANG": "C.UTF-8"}, tree, self.cpus, view=view)
+        status = run_logged(self.processes, command, deadline, messages.append)
+        if status not in (0, MEMBERS_MISSING):
+            reason = one_line(Exception("".join(messages)))[-LONGEST_MESSAGE:]
+            raise BuildFailed(f"the artifacts of the build cannot be unpacked: {reason or exit_text(status)}")
+        return tree
 
     def end_strays(self) -> int:
         """Removes the containers that a killed runner of this home left; returns how many. Without a daemon: 0."""
@@ -190,7 +212,8 @@ class DockerBuilder:
     def _probe(self, api: docker.APIClient, image: str, variables: dict[str, str], control: Control) -> Toolchain:
         spec = ContainerSpec(image, ["/bin/sh", "-c", PROBE_SCRIPT], variables, "0/0")
         out, messages = io.BytesIO(), list[str]()
-        status = self._run(api, spec, out, messages.append, BuildDeadline(PROBE_TIMEOUT_S, control))
+        deadline = BuildDeadline(PROBE_TIMEOUT_S, control)
+        status = self._run(api, spec, out, messages.append, deadline, PROBE_LIMIT_BYTES)
         lines = out.getvalue().decode(errors="replace").splitlines()
         if status != 0 or len(lines) != 3:
             raise Permanent(f"nothing can be built in image {image[:19]}: it needs sh, tar, head, readlink: {messages}")
@@ -198,7 +221,13 @@ class DockerBuilder:
         return Toolchain(compiler, libc, architecture, image)
 
     def _run(
-        self, api: docker.APIClient, spec: ContainerSpec, out: IO[bytes], write: WriteLog, deadline: BuildDeadline
+        self,
+        api: docker.APIClient,
+        spec: ContainerSpec,
+        out: IO[bytes],
+        write: WriteLog,
+        deadline: BuildDeadline,
+        most_bytes: int = ARTIFACTS_LIMIT_BYTES,
     ) -> int:
         """Runs a container to its end and removes it, also if something is raised; returns its exit status."""
         name = f"speedtrack-{self.processes.mark[:12]}-{spec.attempt.replace('/', '-')}"
@@ -209,7 +238,7 @@ class DockerBuilder:
             with attach(api, container) as connection:
                 api.start(container)
                 feed(connection, spec.source, deadline)
-                receive(connection, out, output, deadline)
+                receive(connection, out, output, deadline, most_bytes)
             return self._await_end(api, container, deadline)
         finally:
             output.close()
@@ -332,15 +361,3 @@ def environment(recipe: BuildRecipe) -> dict[str, str]:
         "CCACHE_COMPILERCHECK": "content",
         "CCACHE_STATSLOG": f"/build/{STATISTICS}",
     } | recipe.environment
-
-
-def check_runs_here(name: str, program: Path) -> None:
-    """Raises BuildFailed if this host lacks a library that the program was linked with in its image (`man 1 ldd`)."""
-    argv, variables = ["ldd", str(program)], {"PATH": BUILD_PATH, "LANG": "C.UTF-8"}
-    done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=CALL_TIMEOUT_S, env=variables)
-    missing = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line]
-    if missing:
-        raise BuildFailed(
-            f"{name} does not run on this host ({missing[0].removeprefix(str(program) + ': ')}): build it in an image "
-            "of the same or an older system, or link it statically"
-        )

@@ -16,12 +16,13 @@ from runners.build.output import (
     find_artifacts,
     run_logged,
 )
-from runners.build.store import empty_directory
 from runners.documents import BuildRecipe
 from runners.errors import Transient
+from runners.foreign import last_lines
 from runners.machine.environment import BUILD_PATH, compiler, libc, version_line
 from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
+from runners.removal import empty_directory, remove
 from runners.sandbox.policy import SandboxView
 
 TAR_TIMEOUT_S = 300.0
@@ -59,6 +60,9 @@ class HostBuilder:
         self._run(command, recipe, tree, write, control)
         return BuiltPrograms(find_artifacts(tree, recipe.artifacts), compiler_cache(tree.parent / STATISTICS))
 
+    def clean(self) -> str:
+        return remove(self.home / "build")
+
     def _unpack(self, source: CommitSource, control: Control) -> Path:
         """The commit's files in `build/source`: always the same path, so that equal files give equal programs."""
         room = empty_directory(self.home / "build")
@@ -66,11 +70,12 @@ class HostBuilder:
         source.fetch(tar)
         argv = ["tar", "-x", "--no-same-owner", "-f", str(tar), "-C", str(tree)]
         output = room / "tar.output"
-        command = ChildCommand(argv, {"PATH": BUILD_PATH, "LANG": "C.UTF-8"}, room)
+        view = SandboxView(room / "tmp", (tree,), (tar,))
+        command = ChildCommand(argv, {"PATH": BUILD_PATH, "LANG": "C.UTF-8"}, room, view=view)
         with output.open("wb") as stream:
             status = self.processes.run(command, control, TAR_TIMEOUT_S, stream)
         if status != 0:
-            lines = output.read_text(errors="replace").strip().splitlines() or ["no message"]
+            lines = last_lines(output, 1) or ["no message"]
             raise Transient(f"the files of {source.sha} cannot be unpacked: {lines[-1]}")
         tar.unlink()
         return tree
@@ -108,10 +113,9 @@ class HostBuilder:
         """
         ccache = shutil.which("ccache", path=path)
         links = self.home / COMPILER_LINKS
-        shutil.rmtree(links, ignore_errors=True)
+        empty_directory(links)
         if ccache is None:
             return {}
-        links.mkdir()
         for name in COMPILERS:
             if shutil.which(name, path=path):
                 (links / name).symlink_to(ccache)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from runners.build import BuildFailed, CompilerCache, WriteLog
 from runners.errors import Permanent, Stopped
+from runners.foreign import read_lines
 from runners.processes.children import Child, ChildCommand, Processes, exit_text
 from runners.processes.control import Control, boottime
 
@@ -15,6 +16,7 @@ CHECK_EVERY_S = 0.5  # whether the runner is to stop
 READ_BYTES = 64 * 1024
 COMPILERS = ("cc", "gcc", "c++", "g++", "clang", "clang++")
 STATISTICS = "ccache.statistics"  # the file that CCACHE_STATSLOG names
+STATISTICS_LIMIT_BYTES = 64 * 2**20  # a line of ten words for each file that was compiled
 
 
 class CappedLog:
@@ -123,6 +125,8 @@ def find_artifacts(tree: Path, names: tuple[str, ...]) -> dict[str, Path]:
 
 def find_artifact(tree: Path, name: str) -> Path:
     """An executable regular file of the tree; links are followed within it. Raises BuildFailed."""
+    if tree.is_symlink():
+        raise BuildFailed("the build replaced its source tree by a link")
     root = tree.resolve()
     try:
         path = (root / name).resolve(strict=True)
@@ -139,11 +143,12 @@ def find_artifact(tree: Path, name: str) -> Path:
 
 
 def compiler_cache(statistics: Path) -> CompilerCache | None:
-    """The counts in ccache's CCACHE_STATSLOG; None if nothing was compiled."""
+    """The counts in ccache's CCACHE_STATSLOG; None if nothing was compiled. Raises UnusableFile."""
+    hits = misses = 0
     try:
-        words = statistics.read_text(errors="replace").split()
-    except OSError:
+        for line in read_lines(statistics, STATISTICS_LIMIT_BYTES):
+            hits += line.strip() in ("direct_cache_hit", "preprocessed_cache_hit")
+            misses += line.strip() == "cache_miss"
+    except FileNotFoundError:
         return None
-    hits = sum(word in ("direct_cache_hit", "preprocessed_cache_hit") for word in words)
-    misses = words.count("cache_miss")
     return CompilerCache(hits, misses) if hits + misses else None

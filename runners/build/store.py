@@ -4,7 +4,6 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,12 +11,14 @@ from pathlib import Path
 
 from runners.build import Artifact
 from runners.build.elf import loaded_bytes
-from runners.files import write_durably
+from runners.files import write_durably, write_pieces_durably
+from runners.foreign import UnusableFile, digest_of, open_regular, pieces, size_text
 from runners.machine.environment import file_digest
 
 log = logging.getLogger(__name__)
 
 DAY_S = 86400
+ARTIFACT_LIMIT_BYTES = 4 * 2**30
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,10 @@ class ArtifactStore:
         return found
 
     def store(self, sha: str, recipe_digest: str, files: dict[str, Path]) -> dict[str, Artifact]:
-        """Copies built programs into the store and records them. Raises OSError when the disk is full."""
+        """Copies built programs into the store and records them.
+
+        Raises UnusableFile for what is no program of a usual size, OSError when the disk is full.
+        """
         stored = {name: self._add(file) for name, file in files.items()}
         content = {
             "sha": sha,
@@ -99,11 +103,16 @@ class ArtifactStore:
         return self.artifacts / hexadecimal[:2] / hexadecimal[2:]
 
     def _add(self, file: Path) -> Artifact:
-        digest = file_digest(file)
-        path = self._path(digest)
-        if file_digest(path) != digest:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(path, file.read_bytes(), mode=0o555)
+        with open_regular(file) as stream:
+            if os.fstat(stream.fileno()).st_size > ARTIFACT_LIMIT_BYTES:
+                raise UnusableFile(f"the artifact {file.name} is larger than {size_text(ARTIFACT_LIMIT_BYTES)}")
+            digest = digest_of(pieces(stream))
+            path = self._path(digest)
+            if file_digest(path) != digest:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_pieces_durably(path, pieces(stream), 0o555)
+                if file_digest(path) != digest:
+                    raise UnusableFile(f"the artifact {file.name} changes after the end of its build")
         return artifact_at(digest, path)
 
     def _size_bytes(self) -> int:
@@ -119,11 +128,3 @@ class ArtifactStore:
 
 def artifact_at(digest: str, path: Path) -> Artifact:
     return Artifact(digest, path.stat().st_size, loaded_bytes(path), path)
-
-
-def empty_directory(path: Path) -> Path:
-    """A fresh, empty directory at this path. Raises OSError."""
-    if path.exists():
-        shutil.rmtree(path)
-    path.mkdir(parents=True)
-    return path

@@ -2,7 +2,6 @@
 
 import socket
 import struct
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ import docker
 
 from runners.build import BuildFailed
 from runners.build.output import CHECK_EVERY_S, READ_BYTES, BuildDeadline, CappedLog
-from runners.build.store import empty_directory
+from runners.foreign import size_text
 
 ARTIFACTS_LIMIT_BYTES = 2**30
 FRAME = struct.Struct(">BxxxL")  # the number of the stream, and of the bytes that follow
@@ -50,16 +49,18 @@ def send(connection: socket.socket, piece: bytes, deadline: BuildDeadline) -> No
             left = left[connection.send(left) :]
 
 
-def receive(connection: socket.socket, out: IO[bytes], output: CappedLog, deadline: BuildDeadline) -> None:
+def receive(
+    connection: socket.socket, out: IO[bytes], output: CappedLog, deadline: BuildDeadline, most_bytes: int
+) -> None:
     """Reads both streams until they end: the artifacts go to `out`, the output of the build to its log."""
-    room = ARTIFACTS_LIMIT_BYTES
+    room = most_bytes
     for stream, piece in frames(connection, deadline):
         if stream == ERRORS:
             output.feed(piece)
             continue
         room -= len(piece)
         if room < 0:
-            raise BuildFailed(f"the artifacts are larger than {ARTIFACTS_LIMIT_BYTES >> 20} MB")
+            raise BuildFailed(f"the artifacts are larger than {size_text(most_bytes)}")
         out.write(piece)
 
 
@@ -82,16 +83,3 @@ def receive_some(connection: socket.socket, deadline: BuildDeadline) -> bytes:
     while not deadline.wait([connection.fileno()]):
         pass
     return connection.recv(READ_BYTES)
-
-
-def unpack(packed: Path, tree: Path) -> Path:
-    """The regular files of a tar from a build: links, devices and paths outside the tree are left out."""
-    empty_directory(tree)
-    try:
-        with tarfile.open(packed) as tar:
-            for member in tar:
-                if member.isfile():
-                    tar.extract(member, tree, filter="data")
-    except (tarfile.TarError, OSError) as error:
-        raise BuildFailed(f"the artifacts of the build cannot be read: {error}") from error
-    return tree

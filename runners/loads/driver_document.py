@@ -14,10 +14,12 @@ from pydantic.dataclasses import dataclass
 
 from runners.documents import STRICT, Benchmark, check_schema, parse
 from runners.errors import BenchmarkFailed, Permanent, Transient
+from runners.foreign import UnusableFile, read_whole
 from runners.loads.target import Outcome
 
 SCHEMA, DUEL_SCHEMA = "speedbench.v1", "speedbench.duel.v1"
 DOCUMENT = "driver document"
+LONGEST_DOCUMENT = 16 << 20
 FLAGS = ("client_bound", "client_delayed", "slipped", "unsteady", "no_steady_state", "clock")
 WRONG_ANSWERS = ("hit_rate", "key_count")  # flags of a load that is no measurement
 STARVED = "%s in the window: the machine is too busy to measure on, or the window is too short"
@@ -35,8 +37,8 @@ _COUNTS = ("voluntary_switches", "involuntary_switches", "minor_faults", "major_
 def read_document(file: Path) -> Mapping[str, Any]:
     """The JSON on the driver's standard output. Raises Permanent."""
     try:
-        document: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+        document: Mapping[str, Any] = json.loads(read_whole(file, LONGEST_DOCUMENT))
+    except (ValueError, UnusableFile) as error:
         raise Permanent(
             f"{DOCUMENT}: no JSON on the driver's stdout ({error}): is SPEEDTRACK_DRIVER speedbench?"
         ) from error

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed, Permanent, Transient
+from runners.foreign import read_start
 from runners.loads import command, memtier
 from runners.loads.command import command_line, read_command_report
 from runners.loads.memtier import memtier_arguments, memtier_fill, read_memtier
@@ -169,8 +170,7 @@ def _deadline_s(requests: int) -> float:
 
 def _text(file: Path) -> str:
     try:
-        with file.open("rb") as stream:
-            return stream.read(LONGEST_OUTPUT).decode(errors="replace")
+        return read_start(file, LONGEST_OUTPUT).decode(errors="replace")
     except OSError as error:
         raise BenchmarkFailed(f"the tool wrote no {file.name}: it must write its report there ({error})") from error
 

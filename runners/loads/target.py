@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.errors import BenchmarkFailed
+from runners.foreign import last_lines
 from runners.processes.cpu_time import process_cpu_ns
 from runners.servers.server import Address
 
@@ -61,5 +62,4 @@ class Outcome:
 
 def last_line(file: Path) -> str:
     """The last line that a program printed to this file; empty if it printed nothing."""
-    lines = file.read_text(errors="replace").strip().splitlines()
-    return lines[-1][:LONGEST_LINE] if lines else ""
+    return "".join(last_lines(file, 1))[:LONGEST_LINE]

@@ -5,10 +5,11 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import runners
 from runners.documents import digest_of
@@ -19,6 +20,8 @@ from runners.machine.kernel_files import ROOT, cpu_list
 from runners.machine.placement import Placement, Planner
 
 COMMAND_TIMEOUT_S = 10.0
+VERSION_BYTES = 1 << 16
+SHORT = 'ulimit -f 2048; exec "$0" "$@"'  # $0: the program; files of 1 MB: it could print without end
 BUILD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of builds, unless the suite has one
 # A sample without these could not be compared with any other, so nothing is measured; by fact, the cause and remedy.
 INDISPENSABLE = {
@@ -126,19 +129,24 @@ def version_line(argv: list[str], path: str = BUILD_PATH) -> str:
     if program is None:
         return UNKNOWN
     try:
-        done = subprocess.run(
-            [program, *argv[1:]],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=COMMAND_TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
-            env={"PATH": path, "LANG": "C.UTF-8"},
-        )
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            done = subprocess.run(
+                ["/bin/sh", "-c", SHORT, program, *argv[1:]],
+                stdout=output,
+                stderr=errors,
+                timeout=COMMAND_TIMEOUT_S,
+                stdin=subprocess.DEVNULL,
+                env={"PATH": path, "LANG": "C.UTF-8"},
+            )
+            lines = first_lines(output) or first_lines(errors)
     except (OSError, subprocess.SubprocessError):
         return UNKNOWN
-    lines = (done.stdout or done.stderr).splitlines()
     return lines[0].strip() if done.returncode == 0 and lines else UNKNOWN
+
+
+def first_lines(stream: IO[bytes]) -> list[str]:
+    stream.seek(0)
+    return stream.read(VERSION_BYTES).decode(errors="replace").splitlines()
 
 
 def file_digest(file: Path) -> str:

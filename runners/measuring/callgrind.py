@@ -15,6 +15,7 @@ from random import Random
 
 from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed, Transient
+from runners.foreign import UnusableFile, read_lines
 from runners.loads.target import Target
 from runners.measuring.trials import MEASURE, TrialRunner
 from runners.servers.capacity import recipe_for
@@ -26,6 +27,7 @@ SEED = 1  # of all runs: two commits get the same keys and the same stack layout
 SLOWDOWN = 10  # of a server's start in valgrind, at least
 END_TIMEOUT_S = 60.0
 REPORT = "callgrind.out"
+REPORT_LIMIT_BYTES = 64 << 20
 NO_VALGRIND = "valgrind is not a program on this machine: install it on the runner's PATH"
 # What a server in valgrind, or the driver that loads it, says when it fails, and the remedy.
 REMEDIES = (
@@ -36,7 +38,7 @@ REMEDIES = (
         "valgrind does not know all instructions of this processor: build it without -march=native",
     ),
 )
-_TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
+_TOTAL = re.compile(r"(?:summary|totals): (\d{1,18})")
 KEPT_KEYS = (
     *("test", "commands", "sequence", "pipeline", "window", "keys", "values", "ttl_s"),
     *("prefill", "prefill_request", "setup", "expect", "verify", "resp3", "tracking"),
@@ -109,8 +111,13 @@ def counting_benchmark(benchmark: Benchmark, requests: int) -> Benchmark:
 
 def total_instructions(report: Path) -> int:
     """The instructions in callgrind's report. Raises BenchmarkFailed."""
-    text = report.read_text(errors="replace") if report.exists() else ""
-    match = _TOTAL.search(text)
+    try:
+        lines = read_lines(report, REPORT_LIMIT_BYTES)
+        match = next((match for line in lines if (match := _TOTAL.match(line))), None)
+    except UnusableFile as error:
+        raise BenchmarkFailed(f"callgrind's report cannot be read: {error}") from error
+    except OSError:
+        match = None
     if match is None:
         raise BenchmarkFailed("callgrind left no report: the server must end by itself on SIGTERM")
     return int(match[1])

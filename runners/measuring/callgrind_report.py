@@ -11,13 +11,16 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from runners.errors import BenchmarkFailed
+from runners.foreign import UnusableFile, read_lines
 from runners.measuring.stacks import Stack
 
 PART = re.compile(r"\.(\d+)$")
 _NAME = re.compile(r"(c?fn)=\((\d+)\)(?: (.*))?")
-_COST = re.compile(r"[+*\d-]\S* (\d+)")
+_COST = re.compile(r"[+*\d-]\S* (\d{1,18})")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")  # of code without a symbol: another one in each build
 UNKNOWN = "(unknown)"
+PARTS_LIMIT_BYTES = 16 << 20  # of one load: a server may write there, too
 
 
 def stack_costs(lines: Iterable[str]) -> Counter[Stack]:
@@ -66,13 +69,17 @@ def parts_of(report: Path) -> list[Path]:
     numbered = [
         (int(match[1]), file) for file in report.parent.glob(f"{report.name}.*") if (match := PART.search(file.name))
     ]
-    return [file for _, file in sorted(numbered)] + ([report] if report.exists() and report.stat().st_size else [])
+    return [file for _, file in sorted(numbered)] + ([report] if report.is_file() and report.stat().st_size else [])
 
 
 def cost_of_parts(parts: Iterable[Path]) -> Counter[Stack]:
     """The instructions by stack over several parts of a report."""
     total: Counter[Stack] = Counter()
-    for part in parts:
-        with part.open(errors="replace") as lines:
-            total.update(stack_costs(lines))
+    left = PARTS_LIMIT_BYTES
+    try:
+        for part in parts:
+            left -= part.lstat().st_size
+            total.update(stack_costs(read_lines(part, max(0, left + part.lstat().st_size))))
+    except UnusableFile as error:
+        raise BenchmarkFailed(f"callgrind's report cannot be read: {error}") from error
     return total

@@ -4,19 +4,24 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from runners.foreign import read_lines, read_start
 from runners.measuring.stacks import DEEPEST, Stack, folded_text, function_frame
 from runners.processes.children import Child, ChildCommand, Processes
 from runners.processes.control import Control, boottime
+from runners.sandbox.policy import SandboxView
 
 # Without hardware counters perf uses the CPU clock instead of cycles. DWARF: servers are rarely built with frame
-# pointers, but every build has unwind tables.
-RECORD = ["record", "--quiet", "-e", "cycles", "--call-graph", "dwarf"]
+# pointers, but every build has unwind tables. Without build ids: perf would read them from the programs of the build,
+# outside of a sandbox.
+RECORD = ["record", "--quiet", "--no-buildid", "--no-buildid-cache", "-e", "cycles", "--call-graph", "dwarf"]
 SCRIPT = ["script", "--no-inline", "-F", "comm,event,ip,sym,dso"]
 ATTACH_TIMEOUT_S, SAVE_TIMEOUT_S, SCRIPT_TIMEOUT_S = 30.0, 60.0, 300.0
+SCRIPT_LIMIT_BYTES, MESSAGE_BYTES = 256 << 20, 1 << 16
+KALLSYMS = "kallsyms"
 POLL_S = 0.02
 COMM_LENGTH = 15  # of a thread's name
 NO_PERF = "perf is not a program on this machine: install it on the runner's PATH (linux-perf, linux-tools)"
@@ -55,11 +60,12 @@ class Profile:
 
 @dataclass(frozen=True)
 class ProfiledProcess:
-    """The process that is sampled. `names`: see `fold`. `directory`: for the files of perf."""
+    """The process that is sampled. `names`: see `fold`. `directory`: for perf's files. `programs`: of the build."""
 
     pid: int
     names: Mapping[str, str]
     directory: Path
+    programs: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,11 +103,17 @@ class Profiler:
             load()
         finally:
             recording.end(SAVE_TIMEOUT_S)
-        script = self._command([perf, *SCRIPT, "-i", str(data)], room)
+        kernel = copied_kernel_symbols(room)
+        script = self._command([perf, *SCRIPT, *kernel, "-i", str(data)], room)
+        # It reads the symbols and unwind tables of the build's programs, which may be made to take it over.
+        seen = tuple(file for file in (data, room / KALLSYMS) if file.exists())
+        script = replace(script, view=SandboxView(room / "tmp", (), (*seen, *process.programs)), directory=Path("/"))
         with (room / "perf.out").open("wb") as output, (room / "perf.err").open("wb") as errors:
             status = self.processes.run(script, control, SCRIPT_TIMEOUT_S, output, errors)
-        with (room / "perf.out").open(errors="replace") as lines:
-            folded, event = fold(lines, process.names)
+        try:
+            folded, event = fold(read_lines(room / "perf.out", SCRIPT_LIMIT_BYTES), process.names)
+        except OSError as error:
+            raise ProfileUnavailable(f"the samples of the server cannot be read: {error}") from error
         if status != 0 or not folded:
             raise ProfileUnavailable(f"perf has no samples of the server: {perf_message(room)}")
         return folded, event
@@ -122,8 +134,17 @@ def await_samples(recording: Child, data: Path, directory: Path, control: Contro
 
 def perf_message(directory: Path) -> str:
     """The first lines of perf's error output, on one line."""
-    lines = (directory / "perf.err").read_text(errors="replace").splitlines()
+    lines = read_start(directory / "perf.err", MESSAGE_BYTES).decode(errors="replace").splitlines()
     return " ".join(line.strip() for line in lines if line.strip())[:300] or "it printed no message"
+
+
+def copied_kernel_symbols(room: Path) -> list[str]:
+    """The option of `perf script` with a copy of the kernel's symbols: a sandbox may not see their addresses."""
+    try:
+        shutil.copyfile("/proc/kallsyms", room / KALLSYMS)
+    except OSError:
+        return []
+    return ["--kallsyms", str(room / KALLSYMS)]
 
 
 def fold(lines: Iterable[str], names: Mapping[str, str]) -> tuple[Counter[Stack], str]:
@@ -132,9 +153,11 @@ def fold(lines: Iterable[str], names: Mapping[str, str]) -> tuple[Counter[Stack]
     `names`: names for files whose own names are digests in the artifact store.
     """
     threads = {file[:COMM_LENGTH]: name for file, name in names.items()}
-    samples = [(threads.get(comm, comm), event, frames) for comm, event, frames in parse_samples(lines, names)]
-    stacks = Counter(trimmed((comm, *reversed(frames))) for comm, _, frames in samples)
-    return stacks, samples[0][1] if samples else ""
+    stacks, first_event = Counter[Stack](), ""
+    for comm, event, frames in parse_samples(lines, names):
+        stacks[trimmed((threads.get(comm, comm), *reversed(frames)))] += 1
+        first_event = first_event or event
+    return stacks, first_event
 
 
 def parse_samples(lines: Iterable[str], names: Mapping[str, str]) -> Iterator[tuple[str, str, list[str]]]:

@@ -64,7 +64,8 @@ def profile_server(
             cpu_ns.append(runner.run_load(filled, server, runner.job.seed, "profile").metrics[CPU])
 
         names = {one.path.name: name for name, one in runner.builds[side.side].artifacts.items()}
-        process = ProfiledProcess(server.pid, names, server.output.parent)
+        programs = tuple(one.path for one in runner.builds[side.side].artifacts.values())
+        process = ProfiledProcess(server.pid, names, server.output.parent, programs)
         profile = runner.tools.profiler.profile(process, request.frequency_hz, load, runner.control)
     return profile, next(iter(cpu_ns), None)
 

@@ -12,6 +12,7 @@ log = logging.getLogger(__name__)
 
 MARK_VARIABLE = "SPEEDTRACK_MARK"
 KILL_GRACE_S = 30.0  # only a machine without a free core needs any of it
+ENVIRONMENT_BYTES = 8 << 20  # more than the kernel starts a program with; a process may name any of its memory
 MOST_SEARCHES = 20  # for marked processes that keep forking
 
 
@@ -83,7 +84,7 @@ def _end_if_marked(pid: int, variable: bytes) -> int:
         return 0
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-            environment = b"\0" + file.read()
+            environment = b"\0" + file.read(ENVIRONMENT_BYTES)
         if b"\0" + variable not in environment:
             return 0
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)

@@ -1,13 +1,14 @@
 """The program that starts another one in a sandbox. It runs alone (`python -I -S`), with the standard library only.
 
-    launch.py CONTROL REPORT SPEC [shared]      three inherited descriptors; keep the network of the caller
+    launch.py CONTROL REPORT SPEC [USER NETWORK]      inherited descriptors
 
 There are three processes. The *keeper* stays in the process namespace of the host, where the program cannot reach it,
 and ends the sandbox when the runner closes CONTROL or dies. The *init* is process 1 of the sandbox: when it ends, the
 kernel ends all others. The *program* is its child, in a session of its own, without capabilities.
 
 CONTROL has one message of the program, whose credentials give the runner its process id, and later the replies of the
-keeper. REPORT is closed by a successful exec, or has the error. SPEC is a file with a JSON document.
+keeper. REPORT is closed by a successful exec, or has the error. SPEC is a file with a JSON document. USER and NETWORK
+are the namespaces of a running sandbox, which this one shares.
 """
 
 import contextlib
@@ -33,6 +34,8 @@ GROUP = f"root:x:0:\nspeedtrack:x:{INNER_ID}:\n"
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 # Settings that a new network namespace does not inherit, and that servers or the loopback depend on.
 SYSCTLS = ("net/core/somaxconn", "net/ipv4/ip_local_port_range", "net/ipv4/tcp_*")
+# How many user namespaces a program may make: the kernel counts for each user namespace and all below it.
+USER_NAMESPACES = Path("/proc/sys/user/max_user_namespaces")
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER = 0x00020000, 0x08000000, 0x10000000
 CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
@@ -97,16 +100,20 @@ def prctl(option: int, argument: int) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    control_fd, report, spec_fd = map(int, argv[:3])
+    control_fd, report, spec_fd, *shared = map(int, argv)
     control = socket.socket(fileno=control_fd)
-    for number in (control_fd, report, spec_fd):
+    for number in (control_fd, report, spec_fd, *shared):
         os.set_inheritable(number, False)
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # sent to the group, they are meant for the program
     try:
         with os.fdopen(spec_fd) as file:
             spec = json.load(file)
-        separate(shares_network="shared" in argv)
+        if shared:
+            join(*shared)
+        else:
+            separate()
+        unshare(CLONE_NEWIPC | CLONE_NEWPID, "IPC and process namespaces")
         init, status = start_init(spec, control, report)
     except OSError as error:
         report_error(report, error)
@@ -120,22 +127,32 @@ def report_error(report: int, error: OSError) -> None:
     os.write(report, json.dumps(message).encode())
 
 
-def separate(shares_network: bool) -> None:
-    """New namespaces for this process (users, IPC, network unless it is shared) and for its children (processes)."""
+def separate() -> None:
+    """New namespaces of users and of the network for this process; no further user namespace can be made in them."""
     uid, gid = os.geteuid(), os.getegid()
     host_values = sysctls()
     unshare(CLONE_NEWUSER, "user namespace")
-    unshare(
-        (0 if shares_network else CLONE_NEWNET) | CLONE_NEWIPC | CLONE_NEWPID, "network, IPC and process namespaces"
-    )
+    unshare(CLONE_NEWNET, "network namespace")
+    write_setting(Path("/proc/self/setgroups"), "deny")
+    write_setting(Path("/proc/self/uid_map"), f"{INNER_ID} {uid} 1")
+    write_setting(Path("/proc/self/gid_map"), f"{INNER_ID} {gid} 1")
+    write_setting(USER_NAMESPACES, "0")
+    make_network(host_values)
+
+
+def join(user: int, network: int) -> None:
+    """Moves this process to the namespaces of a running sandbox."""
+    for descriptor, kind, name in ((user, CLONE_NEWUSER, "user"), (network, CLONE_NEWNET, "network")):
+        result = _libc.setns(ctypes.c_int(descriptor), ctypes.c_int(kind))
+        check_call(f"setns to the {name} namespace of a running sandbox", result)
+        os.close(descriptor)
+
+
+def write_setting(file: Path, value: str) -> None:
     try:
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{INNER_ID} {uid} 1")
-        Path("/proc/self/gid_map").write_text(f"{INNER_ID} {gid} 1")
+        file.write_text(value)
     except OSError as error:
-        raise SetupError(error.errno, f"map of users: {error.strerror}") from error
-    if not shares_network:
-        make_network(host_values)
+        raise SetupError(error.errno, f"{file}: {error.strerror}") from error
 
 
 def make_network(host_values: dict[Path, str]) -> None:

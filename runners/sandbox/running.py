@@ -42,12 +42,15 @@ class RunningSandbox:
             raise ConnectionResetError("the sandbox has ended")
         return socket.socket(fileno=descriptors[0])
 
+    def namespace(self, kind: str) -> int:
+        """A descriptor of a namespace of the sandbox: `user` or `net`. Raises OSError if the sandbox has ended."""
+        return os.open(f"/proc/{self.keeper}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+
     def enter(self) -> None:
         """Moves the calling process, which must have one thread, to the network of the sandbox. Raises OSError."""
         # Only root, or a process inside it, may enter the network of another user namespace.
         kinds = {"net": CLONE_NEWNET} if os.geteuid() == 0 else {"user": CLONE_NEWUSER, "net": CLONE_NEWNET}
-        opened = [(os.open(f"/proc/{self.keeper}/ns/{kind}", os.O_RDONLY), flag) for kind, flag in kinds.items()]
-        for descriptor, flag in opened:
+        for descriptor, flag in [(self.namespace(kind), flag) for kind, flag in kinds.items()]:
             if _libc.setns(ctypes.c_int(descriptor), ctypes.c_int(flag)):
                 raise OSError(ctypes.get_errno(), "setns: the network of the sandbox cannot be entered")
             os.close(descriptor)
@@ -84,19 +87,21 @@ def start(
     document = os.memfd_create("program")
     os.write(document, program.document())
     os.lseek(document, 0, os.SEEK_SET)
-    descriptors = (theirs.fileno(), report, document)
+    descriptors = [report, document]
     try:
-        argv = [sys.executable, "-I", "-S", str(LAUNCH), *map(str, descriptors), *(["shared"] if network else [])]
-        enter = network.enter if network else None
-        process = subprocess.Popen(argv, pass_fds=descriptors, preexec_fn=enter, **options)
+        if network:
+            descriptors += [network.namespace("user"), network.namespace("net")]
+        passed = (theirs.fileno(), *descriptors)
+        argv = [sys.executable, "-I", "-S", str(LAUNCH), *map(str, passed)]
+        process = subprocess.Popen(argv, pass_fds=passed, **options)
     except BaseException:
         os.close(reading)
         control.close()
         raise
     finally:
         theirs.close()
-        os.close(report)
-        os.close(document)
+        for descriptor in descriptors:
+            os.close(descriptor)
     try:
         pid = _started(control, reading)
     except BaseException:

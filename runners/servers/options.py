@@ -1,12 +1,12 @@
 """Options that only some releases of a server have: they are given to programs that contain their names."""
 
-import mmap
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from runners.documents import ServerRecipe
+from runners.foreign import open_regular, pieces
 
 _KNOWN = re.compile(r"\{known:(-{1,2}([\w-]{3,})(?: [^{}]*)?)\}")
 
@@ -28,8 +28,10 @@ def any_contains(files: Iterable[Path], word: bytes) -> bool:
 
 
 def contains(file: Path, word: bytes) -> bool:
-    with file.open("rb") as stream:
-        if not file.stat().st_size:
-            return False
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(word) >= 0
+    end = b""
+    with open_regular(file) as stream:
+        for piece in pieces(stream):
+            if word in end + piece:
+                return True
+            end = piece[1 - len(word) :]
+    return False

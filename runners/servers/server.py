@@ -5,7 +5,6 @@ import os
 import random
 import re
 import shlex
-import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,8 +12,10 @@ from pathlib import Path
 
 from runners.documents import ServerRecipe
 from runners.errors import BenchmarkFailed, Permanent
+from runners.foreign import last_lines
 from runners.processes.children import Child, ChildCommand, Processes, exit_text
 from runners.processes.control import Control, boottime
+from runners.removal import remove, remove_left
 from runners.sandbox.policy import SandboxView
 from runners.sandbox.running import RunningSandbox
 from runners.servers.options import with_known_options
@@ -98,7 +99,7 @@ class ServerProcess:
 
     def last_output(self) -> str:
         """`: ` and the last lines that it printed, or `; it printed nothing`: the end of an error's sentence."""
-        lines = self.output.read_text(errors="replace").splitlines()[-OUTPUT_LINES:]
+        lines = last_lines(self.output, OUTPUT_LINES)
         return ": " + " | ".join(line.strip() for line in lines) if lines else "; it printed nothing"
 
 
@@ -131,8 +132,8 @@ class Launcher:
     def running(self, spec: ServerSpec, rng: random.Random, control: Control) -> Iterator[ServerProcess]:
         """A fresh server that has answered a request; it is ended and its files are removed afterwards.
 
-        Raises BenchmarkFailed, with the last lines of its output, if it ends or does not answer in time; Permanent if
-        its command cannot be parsed; the error of an abort.
+        Raises BenchmarkFailed, with the last lines of its output, if it ends or does not answer in time, and if it left
+        files that cannot be removed; Permanent if its command cannot be parsed; the error of an abort.
         """
         with self._scratch(spec.slot) as scratch:
             try:
@@ -179,19 +180,31 @@ class Launcher:
         scratch = self._directory(slot)
         self._clean(slot)
         (scratch / "data").mkdir(parents=True)
+        left = ""
         try:
             yield scratch
         finally:
-            self._clean(slot)
+            left = self._clean(slot)
+        if left:
+            raise BenchmarkFailed(f"the server left files that cannot be removed: {left}")
 
-    def clean(self) -> None:
-        """Removes the files that a crashed runner left."""
+    def clean(self) -> str:
+        """Removes the files that a crashed runner left, and those that no earlier run could remove.
+
+        Returns why something is left, or an empty text. Raises nothing: no run may keep the runner from starting.
+        """
+        left = [remove_left(self._short_directory_path()), remove_left(self.home)]
         for slot in range(SLOTS):
-            self._clean(slot)
+            try:
+                left.append(self._clean(slot))
+            except OSError as error:
+                left.append(f"{error.filename} cannot be moved aside ({error.strerror}): remove it by hand")
+        return "; ".join(filter(None, left))
 
-    def _clean(self, slot: int) -> None:
-        shutil.rmtree(self._directory(slot), ignore_errors=True)
-        shutil.rmtree(self._short_directory_path() / self._directory(slot).name, ignore_errors=True)
+    def _clean(self, slot: int) -> str:
+        """Removes the directories of a slot; empty, or why something is left. Raises OSError."""
+        directory = self._directory(slot)
+        return "; ".join(filter(None, map(remove, (directory, self._short_directory_path() / directory.name))))
 
     def _directory(self, slot: int) -> Path:
         return self.home / f"trial-{slot}"

@@ -73,6 +73,7 @@ class Agent:
         if self.space and lack:
             with suppress(OSError):
                 self.after_run()  # it may be the store that fills the disk
+            self.space.make_room()
             lack = self.space.lack()
         if self.tools.heartbeat.unable(lack):
             log.log(logging.ERROR if lack else logging.INFO, "%s", lack or "there is space again: work is taken")

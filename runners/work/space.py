@@ -3,15 +3,18 @@
 Without it, builds and results fail for reasons of the machine.
 """
 
+import contextlib
 import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from runners.errors import NoSpace
+from runners.removal import ASIDE, remove, remove_left
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 MB = 1 << 20
+REPLACEABLE = ("build", "image", "ccache")  # directories of the home that builds fill and that the next one makes anew
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,19 @@ class Space:
         if free >= self.least_bytes and inodes_left:
             return ""
         found = f"{free // MB} MB free" if inodes_left else "no inodes free"
+        left = next(self.home.glob(f"*{ASIDE}*"), None)
         return (
             f"the disk of the runner's home {self.home} is full: {found}, {self.least_bytes // MB} MB are needed "
             "(SPEEDTRACK_LEAST_FREE_MB): free space, lower SPEEDTRACK_CACHE_MB, or move SPEEDTRACK_RUNNER_HOME"
+            + (f"; {left} holds files of a run that could not be removed" if left else "")
         )
+
+    def make_room(self) -> None:
+        """Removes what builds have left and the next one can do without: no project may fill the disk for others."""
+        remove_left(self.home)
+        for name in REPLACEABLE:
+            with contextlib.suppress(OSError):
+                remove(self.home / name)
 
     def cause_of(self, error: BaseException) -> NoSpace | None:
         """A NoSpace error if the disk is full, which is then the cause of this error; otherwise None.

