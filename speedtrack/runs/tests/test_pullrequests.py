@@ -1,7 +1,6 @@
 """Pull requests: nothing is fetched or measured without an approval of just this head."""
 
 import hashlib
-import subprocess
 from itertools import count
 from typing import Any
 
@@ -150,16 +149,7 @@ def twins(repository: Repository, digits: int) -> tuple[str, str]:
         other = known.setdefault(sha[:digits], text)
         if other != text:
             break
-    made = [
-        subprocess.run(
-            ["git", "-C", str(repository.path), "hash-object", "-t", "commit", "-w", "--stdin"],
-            input=one,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        for one in (other, text)
-    ]
+    made = [repository.commit_object(one.encode()) for one in (other, text)]
     repository.git("checkout", "--quiet", "main")
     assert made[0] != made[1] and made[0][:digits] == made[1][:digits]
     return made[0], made[1]
