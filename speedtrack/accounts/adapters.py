@@ -47,10 +47,6 @@ class AccountAdapter(DefaultAccountAdapter):
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Do nothing: django-axes counts wrong passwords, for each pair of user name and address."""
 
-    def login(self, request: HttpRequest, user: AbstractUser) -> None:
-        super().login(request, user)
-        sessions.begin(request)
-
     def get_login_redirect_url(self, request: HttpRequest) -> str:
         code = signup.invitation(request)
         return f"/invite/{code}/" if code else str(super().get_login_redirect_url(request))

@@ -1,9 +1,13 @@
-"""The browsers in which somebody is logged in."""
+"""The browsers in which somebody is logged in: each session has a row, whatever it began with.
+
+Django's login reports a session when it begins; where its key changes later, the next answer lists it anew.
+"""
 
 import time
 from datetime import timedelta
 
 from allauth.usersessions.models import UserSession
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.db import transaction
@@ -15,15 +19,31 @@ from speedtrack.clientaddress import client_address
 NO_ADDRESS = "0.0.0.0"  # noqa: S104 (of a request through a unix socket; nothing listens there)
 SEEN_EVERY = timedelta(minutes=5)
 LAST_NOTED = "seen"  #: key of the session: when it was last noted that it is used
+LISTED = "listed"  #: key of the session: the session key under which it has a row
+LONGEST_AGENT = UserSession._meta.get_field("user_agent").max_length
 
 
 def address_of(request: HttpRequest) -> str:
     return client_address(request) or NO_ADDRESS
 
 
-def begin(request: HttpRequest) -> None:
-    """Store in the session that it is used now; from now on its use is noted."""
-    request.session[LAST_NOTED] = int(time.time())
+def begin(request: HttpRequest, user: User) -> None:
+    """List the session as one of this person. From now on its use is noted."""
+    if not request.session.session_key:
+        request.session.save()
+    key = request.session.session_key
+    facts = {"user": user, "ip": address_of(request), "user_agent": agent_of(request), "last_seen_at": timezone.now()}
+    UserSession.objects.update_or_create(session_key=key, defaults=facts)
+    request.session[LISTED], request.session[LAST_NOTED] = key, int(time.time())
+
+
+def agent_of(request: HttpRequest) -> str:
+    return request.META.get("HTTP_USER_AGENT", "")[:LONGEST_AGENT]
+
+
+def is_listed(request: HttpRequest) -> bool:
+    """Return whether the session has a row, as the session itself says."""
+    return bool(request.session.session_key) and request.session.get(LISTED) == request.session.session_key
 
 
 def note_use(request: HttpRequest) -> None:
@@ -32,11 +52,9 @@ def note_use(request: HttpRequest) -> None:
     if not isinstance(last, int) or time.time() - last < SEEN_EVERY.total_seconds():
         return
     UserSession.objects.filter(session_key=request.session.session_key).update(
-        last_seen_at=timezone.now(),
-        ip=address_of(request),
-        user_agent=request.headers.get("User-Agent", "")[: UserSession._meta.get_field("user_agent").max_length],
+        last_seen_at=timezone.now(), ip=address_of(request), user_agent=agent_of(request)
     )
-    begin(request)
+    request.session[LAST_NOTED] = int(time.time())
 
 
 def of(user: User) -> list[UserSession]:
@@ -57,10 +75,21 @@ def end(user: User, pk: int) -> UserSession | None:
 @transaction.atomic
 def end_all(user: User, but: str | None = None) -> int:
     """End all sessions of a person, except the one with key ``but``. Return their number."""
-    keys = UserSession.objects.filter(user=user).exclude(session_key=but or "").values_list("session_key", flat=True)
-    return forget(list(keys))
+    listed = set(UserSession.objects.filter(user=user).values_list("session_key", flat=True))
+    return forget(sorted((listed | unlisted(user)) - {but or ""}))
+
+
+def unlisted(user: User) -> set[str]:
+    """The keys of the person's sessions without a row: begun by an older version, and not used since."""
+    rest = Session.objects.filter(expire_date__gt=timezone.now())
+    rest = rest.exclude(session_key__in=UserSession.objects.values("session_key"))
+    return {one.session_key for one in rest.iterator() if one.get_decoded().get(SESSION_KEY) == str(user.pk)}
 
 
 def forget(keys: list[str]) -> int:
-    Session.objects.filter(session_key__in=keys).delete()
-    return int(UserSession.objects.filter(session_key__in=keys).delete()[0])
+    """End these sessions. Return their number."""
+    ended = {*Session.objects.filter(session_key__in=keys).values_list("session_key", flat=True)}
+    ended |= {*UserSession.objects.filter(session_key__in=keys).values_list("session_key", flat=True)}
+    Session.objects.filter(session_key__in=ended).delete()
+    UserSession.objects.filter(session_key__in=ended).delete()
+    return len(ended)

@@ -107,7 +107,8 @@ def find_stored(project: Project, names: set[str]) -> Found:
         for name, given in ids.items()
         if given in rows and rows[given][1] > 1
     }
-    others = names - shas.keys() - faults.keys()
+    # A branch may be called as the whole id of a commit, which it then does not stand for.
+    others = {name for name in names - shas.keys() - faults.keys() if not FULL.fullmatch(name.lower())}
     tags = Tag.objects.filter(project=project, name__in=others).values_list("name", "sha")
     branches = Branch.objects.filter(project=project, name__in=others, head__isnull=False, deleted_at=None)
     return Found(shas | dict(tags) | dict(branches.values_list("name", "head__sha")), faults)

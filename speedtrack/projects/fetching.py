@@ -191,20 +191,29 @@ def fetch_pull_request(slug: str, remote: Remote, number: int, branch: str = "")
     ``branch``: the source branch, if it is in the same repository: Bitbucket Cloud has no reference of the pull
     request. A fork is never fetched from: its address is known from nobody but the forge. Raises RepositoryError.
     """
+    ref, sha = pull_request_ref(remote, number, branch)
+    git.make_mirror(slug)
+    fetch_asked(slug, remote, ref, sha)
+    return git.resolve_revision(slug, sha)
+
+
+def pull_request_ref(remote: Remote, number: int, branch: str = "", within_s: float | None = None) -> tuple[str, str]:
+    """The remote's reference of the head of a pull or merge request, and the whole commit id that it is at.
+
+    ``branch``: as for ``fetch_pull_request``. Raises RepositoryError.
+    """
     names = [form.format(number) for form in PULL_REFS]
-    listed = git.parse_refs(git.ask(remote, patterns=names))
+    listed = git.parse_refs(git.ask(remote, patterns=names, timeout_s=within_s))
     ref = next((name for name in names if name in listed), None)
     if ref is None and branch:
-        listed = git.remote_refs(remote)
+        listed = git.remote_refs(remote, within_s)
         ref = head_ref(branch) if head_ref(branch) in listed else None
     if ref is None:
         raise RepositoryError(
             f"{remote.url} has no reference of pull request {number}, such as {names[0]}: is it still there? Bitbucket "
             "Cloud makes none: there a pull request is measured if it comes from a branch of the repository itself"
         )
-    git.make_mirror(slug)
-    fetch_asked(slug, remote, ref, listed[ref])
-    return git.resolve_revision(slug, listed[ref])
+    return ref, listed[ref]
 
 
 def newest_commits(remote: Remote, branch: str, count: int, within_s: float | None = None) -> list[git.Revision]:
@@ -250,10 +259,14 @@ def find_commit(slug: str, remote: Remote, name: str) -> str:
     except NoSuchCommit:
         base = re.split(r"[~^@:]", name, maxsplit=1)[0]
         listed = git.remote_refs(remote)
-        ref = next((r for r in (f"refs/tags/{base}", head_ref(base), base) if r in listed), None)
-        source = ref or (base if git.SHA.fullmatch(base) else None)
+        source = base if git.SHA.fullmatch(base) else reference_named(base, listed)
         if not source:
             raise
     sha = listed.get(source, source)
     fetch_asked(slug, remote, source, sha)
     return git.resolve_revision(slug, sha + name[len(base) :])
+
+
+def reference_named(name: str, listed: dict[str, str]) -> str | None:
+    """The remote's tag, branch or reference with this name. Not for whole commit ids: a branch may be called as one."""
+    return next((ref for ref in (f"refs/tags/{name}", head_ref(name), name) if ref in listed), None)

@@ -26,6 +26,8 @@ REVERTS = re.compile(r"\b[Tt]his reverts commits? ([0-9a-f]{7,64})\b")  # as `gi
 MOST_REVERTS = 50  # of one message
 LONGEST_TAG = 250  # as Tag.name
 LATEST_S = 253402300799  # the end of the year 9999, the latest datetime of Python
+BEGINNING = re.compile(r"[0-9a-f]{4,39}")  # of a commit id
+MOST_MEANINGS = 10  # of a name, in a message
 NOT_UTF8 = "\ufffd"  # replaces bytes that cannot be decoded
 LIST_TIMEOUT_S = 60
 DESCRIBE_TIMEOUT_S = 1.5  # a page waits for it
@@ -147,7 +149,10 @@ def remote_default_branch(remote: Remote) -> str | None:
 
 
 def resolve_revision(slug: str, name: str) -> str:
-    """The commit id of a name. Raises NoSuchCommit, or another RepositoryError if git failed."""
+    """The commit id of a name. Raises NoSuchCommit, or another RepositoryError if git failed or the name has two meanings.
+
+    git itself would read the digits of a commit id as the name of a branch or tag, if there is one called so.
+    """
     none = NoSuchCommit(
         f"{slug} has no commit, branch or tag {name!r}: check the spelling, and give the full id of a commit that is "
         "on no tracked branch"
@@ -159,10 +164,24 @@ def resolve_revision(slug: str, name: str) -> str:
     except GitFailed as e:
         if e.returncode == NOT_FOUND and not e.said:
             raise none from e
+        check_unambiguous(slug, name)
         raise
     if not SHA.fullmatch(found):  # "^main" excludes commits, and names none
         raise none
+    check_unambiguous(slug, name)
     return found
+
+
+def check_unambiguous(slug: str, name: str) -> None:
+    """Raise RepositoryError for the first digits of several commit ids, or of one if a branch or tag is called so."""
+    begin = re.split(r"[~^@:]", name, maxsplit=1)[0].lower()
+    if not BEGINNING.fullmatch(begin):
+        return
+    meanings = commits_among(slug, run_git("rev-parse", f"--disambiguate={begin}", directory=mirror_of(slug)).split())
+    named = [ref for ref in (f"refs/tags/{begin}", f"refs/heads/{begin}") if ref in local_refs(slug)]
+    if meanings and len(meanings) + len(named) > 1:
+        known = ", ".join([*sorted(meanings), *named][:MOST_MEANINGS])
+        raise RepositoryError(f"{begin!r} is the name of several things in {slug}: give all of one: {known}")
 
 
 def first_parents(slug: str, head: str) -> list[str]:

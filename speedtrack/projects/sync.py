@@ -13,7 +13,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from speedtrack import failpoints, pgsession
-from speedtrack.projects import fetching, git
+from speedtrack.projects import fetching, git, heads
 from speedtrack.projects.fetching import FetchResult, head_ref
 from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag
 from speedtrack.projects.remotes import remote_of
@@ -66,6 +66,7 @@ def sync(
             for one in moved:
                 then(one)
             tagged(new_tags)
+            heads.complete_listed(project, fetched.remote)
             failpoints.reach("sync.before_commit")
         failpoints.reach("sync.after_commit")
         left_out = {ref: {"sha": fetched.remote[ref], "why": why} for ref, why in fetched.faults.items()}

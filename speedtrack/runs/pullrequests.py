@@ -1,7 +1,7 @@
 """Pull requests are measured once a maintainer approves a head: in pairs against its merge base.
 
-Building a head runs code of whoever wrote it on the measuring machines, so an approval is for one commit id: a new push
-needs a new one. The repository's own reference of the pull request is fetched, never the author's repository. What is
+Building a head runs code of whoever wrote it on the measuring machines, so an approval is for one whole commit id: a new
+push needs a new one. (Two commits whose ids begin with the same 12 digits are made in seconds.) The repository's own reference of the pull request is fetched, never the author's repository. What is
 measured are pairs, which are no points of any line.
 """
 
@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.projects import fetching, git
+from speedtrack.projects import fetching, git, heads
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.fetching import head_ref
 from speedtrack.projects.models import Branch, Commit, PullRequest
@@ -26,31 +26,55 @@ from speedtrack.runs.models import Approval, Reason, Run
 log = logging.getLogger(__name__)
 
 State = PullRequest.State
-SHORTEST_SHA = 12  # of a head that a forge abbreviates
 
 
 class NotApprovable(Exception):
     """This head cannot be approved; the message says why, and what to do."""
 
 
-@transaction.atomic
 def approve(pull_request: PullRequest, head_sha: str, by: User | None) -> Approval:
     """Let the machines measure this head of a pull request. After a failure, approving again tries again.
 
-    The process `git` fetches the head and queues the runs. Raises NotApprovable.
+    ``head_sha``: the whole commit id. If the forge abbreviated the head, the repository is asked for all of it, which
+    may take heads.PATIENCE_S. The process `git` fetches the head and queues the runs. Raises NotApprovable.
     """
-    pull_request = PullRequest.objects.select_for_update().select_related("project").get(pk=pull_request.pk)
+    complete_head(pull_request)
+    with transaction.atomic():
+        pull_request = PullRequest.objects.select_for_update().select_related("project").get(pk=pull_request.pk)
+        check_approvable(pull_request, head_sha)
+        approval, _ = Approval.objects.update_or_create(
+            pull_request=pull_request, head_sha=head_sha, defaults={"error": ""}, create_defaults={"by": by}
+        )
+    return approval
+
+
+def complete_head(pull_request: PullRequest) -> None:
+    """Let the head of an open pull request be a whole commit id. Raises NotApprovable if the repository has none."""
+    pull_request.refresh_from_db()
+    if heads.is_whole(pull_request.head_sha) or pull_request.state != State.OPEN or pull_request.project.untracked_at:
+        return
+    try:
+        heads.complete(pull_request)
+    except RepositoryError as e:
+        raise NotApprovable(
+            f"{pull_request.head_sha} is only a part of a commit id, which others may have, too, and the whole one is "
+            f"not known: {e}"
+        ) from e
+
+
+def check_approvable(pull_request: PullRequest, head_sha: str) -> None:
+    """Raise NotApprovable unless this is the whole commit id of the head of an open pull request."""
     if pull_request.state != State.OPEN:
         raise NotApprovable(f"{pull_request} is {pull_request.state}: only an open one is measured")
     if pull_request.project.untracked_at:
         raise NotApprovable(f"{pull_request.project} is not tracked: track it again first")
-    if not head_sha or head_sha != pull_request.head_sha:
-        now = pull_request.head_sha[:10]
+    now = pull_request.head_sha
+    if not heads.is_whole(now):
+        raise NotApprovable(f"the forge has just told of another head of {pull_request}, {now}: approve again")
+    if head_sha and now != head_sha and now.startswith(head_sha):
+        raise NotApprovable(f"{head_sha} is only a part of a commit id: all of it is {now}: look at that commit")
+    if head_sha != now:
         raise NotApprovable(f"{pull_request} has another head now, {now}: look at that one and approve it")
-    approval, _ = Approval.objects.update_or_create(
-        pull_request=pull_request, head_sha=head_sha, defaults={"error": ""}, create_defaults={"by": by}
-    )
-    return approval
 
 
 @transaction.atomic
@@ -111,11 +135,10 @@ def plan(approval: Approval) -> int:
     """
     pull, project = approval.pull_request, approval.pull_request.project
     remote = remote_of(project)
-    branch = "" if pull.from_fork else pull.head_ref
-    fetched = fetching.fetch_pull_request(project.slug, remote, pull.number, branch)
-    if len(approval.head_sha) < SHORTEST_SHA or not fetched.startswith(approval.head_sha):
+    fetched = fetching.fetch_pull_request(project.slug, remote, pull.number, heads.own_branch(pull))
+    if fetched != approval.head_sha:
         raise NotApprovable(
-            f"the repository's reference of {pull} is at {fetched[:10]}, not at the approved {approval.head_sha[:10]}: "
+            f"the repository's reference of {pull} is at {fetched}, not at the approved {approval.head_sha}: "
             "it was pushed to since; approve the new head"
         )
     target = fetching.find_commit(project.slug, remote, head_ref(pull.base_ref))
@@ -152,7 +175,7 @@ def queue_pairs(approval: Approval, base: Commit, head: Commit) -> int:
             Run.objects.filter(reason=Reason.PULL, commit__in=heads_before(approval)), "a newer head was approved"
         )
         queued = planning.plan_commits(pairs, {head.pk: 0}, machines)
-        Approval.objects.filter(pk=approval.pk).update(planned_at=Now(), head=head, base=base, head_sha=head.sha)
+        Approval.objects.filter(pk=approval.pk).update(planned_at=Now(), head=head, base=base)
     return queued
 
 

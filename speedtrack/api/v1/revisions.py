@@ -11,11 +11,17 @@ from speedtrack.api.v1.serving.refusals import Invalid
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
 
 HASH = re.compile(r"[0-9a-f]{6,64}")
+WHOLE = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 LONGEST = 250
 
 
 def commit_named(project: Project, name: str) -> Commit:
-    """The commit that a name means. Raises Http404."""
+    """The commit that a name means. Raises Http404.
+
+    A whole commit id means that commit, also where a branch or a tag is called so.
+    """
+    if WHOLE.fullmatch(name.lower()):
+        return commit_beginning(project, name.lower())
     if len(name) <= LONGEST:
         branch = Branch.objects.filter(project=project, name=name).select_related("head").first()
         if branch and branch.head:

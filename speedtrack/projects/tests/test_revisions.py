@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from speedtrack.projects import fetching, git
+from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.git import Revision
 from speedtrack.projects.remotes import Remote
 from speedtrack.tests.builders import Repository
@@ -144,3 +145,26 @@ def test_changed_paths_are_read_whatever_their_names(repository: Repository) -> 
     found = git.changed_paths("kvd", shas)
     assert [sorted(found[sha]) for sha in shas] == [["moved", "ü"], [], sorted(odd)]
     assert list(found) == shas
+
+
+def test_digits_with_two_meanings_name_no_commit(repository: Repository) -> None:
+    """Whoever may push a tag could otherwise have another commit measured than the one that was named."""
+    shas = [repository.git("rev-parse", "HEAD"), *repository.commits(300)]
+    remote = Remote(str(repository.path))
+    repository.git("tag", shas[0][:8])
+    repository.git("branch", shas[1])
+    fetching.fetch("kvd", remote, ["main", shas[1]])
+    for name in (shas[0][:8], f"{shas[0][:8]}~0"):
+        with pytest.raises(RepositoryError, match=f"several things in kvd.*{shas[0]}, refs/tags/{shas[0][:8]}"):
+            git.resolve_revision("kvd", name)
+    assert git.resolve_revision("kvd", shas[1]) == shas[1] and git.resolve_revision("kvd", shas[2][:12]) == shas[2]
+    assert git.resolve_revision("kvd", f"refs/tags/{shas[0][:8]}") == shas[-1]
+
+
+def test_a_branch_that_is_called_as_a_commit_is_not_fetched_in_its_place(repository: Repository) -> None:
+    remote, absent = Remote(str(repository.path)), "a" * 40
+    repository.git("branch", absent)
+    repository.git("tag", absent)
+    fetching.fetch("kvd", remote, ["main"])
+    with pytest.raises(RepositoryError, match=absent):
+        fetching.find_commit("kvd", remote, absent)

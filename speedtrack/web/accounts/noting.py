@@ -1,6 +1,7 @@
 """Note in the audit log what django-allauth's views have changed, and use a new mail address for subscriptions.
 
-These views report changes by signals only, so this is the one place of this code where signals are used.
+List each session that begins. These views report changes by signals only, and Django each login, by whatever door, so
+this is the one place of this code where signals are used.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ from allauth.account.models import EmailAddress
 from allauth.mfa import signals as second_step
 from allauth.socialaccount import signals as provider
 from django.contrib.auth.models import User
+from django.contrib.auth.signals import user_logged_in
 from django.http import HttpRequest
 
 from speedtrack.accounts import audit, sessions
@@ -20,6 +22,7 @@ from speedtrack.notices import subscribing
 def connect() -> None:
     """Connect the signals. Called once, when Django starts."""
     for signal, receiver in {
+        user_logged_in: session_begun,
         account.user_signed_up: signed_up,
         account.password_changed: password_changed,
         account.password_set: password_changed,
@@ -36,6 +39,10 @@ def connect() -> None:
 
 def note(user: User, action: str, **changes: Any) -> None:
     audit.note(Caller(user), action, user, changes=changes)
+
+
+def session_begun(user: User, request: HttpRequest, **kwargs: Any) -> None:
+    sessions.begin(request, user)
 
 
 def signed_up(user: User, **kwargs: Any) -> None:

@@ -52,5 +52,5 @@ def load(project: Project) -> PullsPage:
 def row_of(pull: PullRequest) -> PullRow:
     approval = pull.approvals.select_related("by", "head", "base").order_by("-pk").first()
     runs = pullrequests.runs_of(approval) if approval else []
-    is_current = approval is not None and approval.head_sha.startswith(pull.head_sha)
+    is_current = approval is not None and approval.head_sha == pull.head_sha
     return PullRow(pull, approval, is_current, runs, pulls.answers_of(pull.project_id, runs) if runs else [])

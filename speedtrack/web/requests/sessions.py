@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import cast
 
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
@@ -22,16 +24,23 @@ IS_SET_UP = "second_step"  #: key of the session
 
 
 def seen(get_response: GetResponse) -> GetResponse:
-    """Middleware that stores when and from where a session was last used."""
+    """Middleware that lists each session, and stores when and from where it was last used."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
         if request.session.accessed and response.status_code < 500 and request.user.is_authenticated:
             with suppress(*errors.DATABASE_AWAY):  # pages are read from a replica meanwhile
-                sessions.note_use(request)
+                note(request)
         return response
 
     return middleware
+
+
+def note(request: HttpRequest) -> None:
+    if sessions.is_listed(request):
+        sessions.note_use(request)
+    else:  # its key was changed, or an older version began it
+        sessions.begin(request, cast(User, request.user))
 
 
 def second_step_where_required(get_response: GetResponse) -> GetResponse:

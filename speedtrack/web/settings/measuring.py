@@ -92,7 +92,7 @@ def approve_pull(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     verb = partial(approve, pull, head, request.user)
     try:
         if do_or_preview(request, lambda: approved(verb())):
-            note(request, "pull.approve", f"{pull} at {head[:10]}", pull.project)
+            note(request, "pull.approve", f"{pull} at {head}", pull.project)
     except pullrequests.NotApprovable as e:
         messages.error(request, f"Not approved: {e}.")
     return redirect("pulls", slug=slug)

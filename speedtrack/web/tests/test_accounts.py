@@ -54,7 +54,11 @@ def log_in(client: Client, name: str = "ada", password: str = PASSWORD, **more: 
 
 
 def is_in(client: Client) -> bool:
-    return client.get("/accounts/").status_code == 200
+    """Return whether somebody is logged in, whose session is listed then, whatever it began with."""
+    is_listed = UserSession.objects.filter(session_key=client.session.session_key).exists()
+    found = client.get("/accounts/").status_code == 200
+    assert is_listed or not found
+    return found
 
 
 def confirm(client: Client, password: str = PASSWORD, page: str = "/accounts/tokens/") -> None:
@@ -384,6 +388,98 @@ def test_sessions_are_listed_and_ended(ada: User, client: Client) -> None:
     assert eve.post(f"/accounts/sessions/{mine.pk}/end").status_code == 404 and is_in(client)
     client.post("/accounts/sessions/end-others")
     assert not is_in(third) and is_in(client) and is_in(eve) and noted("session.end") == 2
+
+
+def by_first_link() -> Client:
+    form = {"username": "ada", "password1": PASSWORD, "password2": PASSWORD}
+    client = Client()
+    client.post(owner_link(), form)
+    return client
+
+
+def by_signing_up() -> Client:
+    client = Client()
+    sign_up(client, "ada", "")
+    return client
+
+
+def by_password() -> Client:
+    people.add("ada", "", PASSWORD)
+    client = Client()
+    log_in(client)
+    return client
+
+
+def by_second_step() -> Client:
+    first, client = by_password(), Client()
+    secret = set_up_second_step(first)
+    log_in(client)
+    client.post("/accounts/2fa/authenticate/", {"code": code_of(secret, 1)})
+    return client
+
+
+def by_saying_the_password_again() -> Client:
+    client = by_password()
+    confirm(client)
+    return client
+
+
+def by_changing_the_password() -> Client:
+    """The session's key changes with it."""
+    client = by_password()
+    form = {"oldpassword": PASSWORD, "password1": OTHER, "password2": OTHER}
+    client.post("/accounts/password/change/", form)
+    return client
+
+
+def by_djangos_own_login() -> Client:
+    client = Client()
+    client.force_login(people.add("ada", "", PASSWORD))
+    return client
+
+
+def by_another_account_before() -> Client:
+    """Django makes a new session, whose key is given with the answer only."""
+    client = Client()
+    client.force_login(people.add("bob", "", PASSWORD))
+    people.add("ada", "", PASSWORD)
+    client.force_login(User.objects.get(username="ada"))
+    return client
+
+
+DOORS = (
+    *(by_first_link, by_signing_up, by_password, by_second_step, by_saying_the_password_again),
+    *(by_changing_the_password, by_djangos_own_login, by_another_account_before),
+)
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+def test_a_session_is_listed_and_ended_whatever_it_began_with(db: None, settings: Any, door: Any) -> None:
+    settings.SIGNUP = "open"
+    client, other = door(), Client()
+    ada = User.objects.get(username="ada")
+    assert client.session.session_key in [one.session_key for one in sessions.of(ada)]
+    other.force_login(ada)
+    assert is_in(client) and is_in(other)
+    other.post("/accounts/sessions/end-others")
+    assert not is_in(client) and is_in(other)
+    assert [one.session_key for one in sessions.of(ada)] == [other.session.session_key]
+
+
+def test_a_session_without_a_row_is_ended_too_and_listed_once_it_is_used(ada: User, client: Client) -> None:
+    """As an older version began that of the first operator."""
+    old, unused = Client(), Client()
+    for one in (client, old, unused):
+        log_in(one)
+    UserSession.objects.exclude(session_key=client.session.session_key).delete()
+    for one in (old, unused):
+        session = one.session
+        del session[sessions.LISTED]
+        session.save()
+    old.get("/accounts/")
+    assert len(sessions.of(ada)) == 2
+    client.post("/accounts/sessions/end-others")
+    assert is_in(client) and not is_in(old) and not is_in(unused)
 
 
 def test_it_is_noted_every_few_minutes_when_a_session_is_used(ada: User, client: Client) -> None:

@@ -44,7 +44,7 @@ class Command(PlainCommand):
 
     def list_open(self, project: Project) -> None:
         for pull in project.pull_requests.filter(state=PullRequest.State.OPEN).order_by("-number"):
-            approved = pull.approvals.filter(head_sha__startswith=pull.head_sha).exists()
+            approved = pull.approvals.filter(head_sha=pull.head_sha).exists()
             state = "approved" if approved else "waits for approval"
             self.stdout.write(f"{pull.number:6} {pull.head_sha} {state:18} {pull.title}")
 

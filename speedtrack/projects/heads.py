@@ -1,0 +1,45 @@
+"""The heads of pull requests, as whole commit ids: a part of one, as some forges send it, names no commit for sure."""
+
+from speedtrack.projects import fetching, git
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.models import Project, PullRequest
+from speedtrack.projects.remotes import remote_of
+
+PATIENCE_S = 10  # somebody waits for the answer, and with it a thread of the web server
+
+
+def is_whole(sha: str) -> bool:
+    return git.SHA.fullmatch(sha) is not None
+
+
+def own_branch(pull: PullRequest) -> str:
+    """The branch of the repository itself that a pull request comes from; empty if it comes from a fork."""
+    return "" if pull.from_fork else pull.head_ref
+
+
+def complete(pull: PullRequest) -> None:
+    """Ask the repository for all digits of a head that the forge abbreviated, and store them.
+
+    Raises RepositoryError if it has no such reference, or if that is at another commit by now.
+    """
+    _, sha = fetching.pull_request_ref(remote_of(pull.project), pull.number, own_branch(pull), PATIENCE_S)
+    if not sha.startswith(pull.head_sha):
+        raise RepositoryError(
+            f"the repository's reference of {pull} is at {sha}, and its forge last told of {pull.head_sha}: wait for "
+            "the forge's next call"
+        )
+    store_whole(pull, sha)
+    pull.head_sha = sha
+
+
+def store_whole(pull: PullRequest, sha: str) -> None:
+    """Store all digits of the head, unless the forge has told of another one meanwhile."""
+    PullRequest.objects.filter(pk=pull.pk, head_sha=pull.head_sha).update(head_sha=sha)
+
+
+def complete_listed(project: Project, listed: dict[str, str]) -> None:
+    """Store all digits of abbreviated heads whose branches are among the remote's references (name -> id)."""
+    for pull in project.pull_requests.filter(state=PullRequest.State.OPEN, from_fork=False):
+        sha = listed.get(fetching.head_ref(pull.head_ref), "")
+        if not is_whole(pull.head_sha) and sha.startswith(pull.head_sha):
+            store_whole(pull, sha)
