@@ -23,7 +23,7 @@ RESAMPLES = 1999
 COUNTABLE = 15  # samples of a side, up to which the chances of each median of a resample are computed
 ROUNDING = 1e-12
 LEVEL = 0.01
-FEWEST_COUNTS = 3  # of a side
+FEWEST_COUNTS = 4  # of a side: with three, processes of two equally likely levels would all agree once in 64 times
 RESOLUTION = 1 / 20  # of the smallest effect: the noise of counts is taken to be at least so large
 EXCLUDED = 1 / 3  # of a suspected change: excluding so much of it refutes it, since suspicions overstate changes
 MISSED = 0.15  # of the likelihood of no change: where that of the effect is so low, it is refuted
@@ -176,7 +176,7 @@ def settle_pairs(
     evidence = _evidence(scale, steps, smallest_effect, suspected)
     means = _walsh_averages(steps)
     low, high = _resampled_interval(np.random.default_rng(seed), np.sort(steps), np.sort(means))
-    delta, p = float(np.median(means)), min(1.0, math.exp(-evidence.change))
+    delta, p = float(np.median(means)), math.exp(min(0.0, -evidence.change))
     least, n = scale.effect(smallest_effect / 2), len(steps)
     answer = ComparisonAnswer.UNKNOWN
     if n >= sequential.FEWEST:
@@ -218,7 +218,7 @@ class _Evidence:
 
 
 def _evidence(scale: Scale, steps: Array, smallest_effect: float, suspected: float) -> _Evidence:
-    """The evidence for the suspected direction, or for the better one of both; none of fewer than six pairs."""
+    """The evidence for the suspected direction, or for the better one of both; none of fewer than FEWEST pairs."""
     if len(steps) < sequential.FEWEST:
         return _Evidence(0.0, 0.0)
     apart = abs(suspected - 1) if scale.unit or suspected <= 0 else abs(math.log(suspected))
