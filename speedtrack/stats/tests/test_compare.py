@@ -24,6 +24,8 @@ from speedtrack.stats.compare import (
     settle_counts,
     settle_pairs,
 )
+from speedtrack.stats.confirmed import least_size
+from speedtrack.stats.sequential import change_evidence, level_evidence
 
 CV = 0.017  # of one trial: CPU time per request of a fresh server process
 
@@ -169,6 +171,37 @@ class TestSettle:
         found = [settled(pairs_of(rng, 6, 1.03)) for _ in range(600)]
         covered = sum(one.low <= 1.03 <= one.high for one in found)
         assert stats.binom.cdf(covered, 600, 0.95) > 0.001
+
+    @pytest.mark.parametrize(
+        ("change", "spread", "suspicions"),
+        [
+            (0.01, 0.002, 200),
+            (0.05, 0.002, 200),
+            (0.01, 0.01, 200),
+            (0.02, 0.017, 200),
+            (0.1, 0.017, 200),
+            (0.01, 0.04, 2500),
+            (0.05, 0.04, 200),
+            (0.02, 0.08, 2500),
+        ],
+    )
+    def test_the_interval_of_a_confirmed_change_holds_the_true_one(
+        self, change: float, spread: float, suspicions: int
+    ) -> None:
+        """Also where chance must have helped to confirm it, and the estimate is three times too large."""
+        rng = np.random.default_rng([13, int(1e3 * change), int(1e3 * spread)])
+        suspected = 1 + max(0.02, change)
+        effect = max(math.log1p(0.01), math.log(suspected) / 3)
+        rows = math.log1p(change) + spread * math.sqrt(2) * rng.normal(size=(suspicions, 120))
+        covered = []
+        for n in (7, 10, 15, 23, 35, 52, 80, 120):
+            is_clear = change_evidence(rows[:, :n], effect) >= -math.log(0.01)
+            for steps in rows[is_clear, :n]:
+                found = settled([(1.0, math.exp(step)) for step in steps], suspected=suspected)
+                covered.append(found.low <= 1 + change <= found.high)
+            rows = rows[~is_clear & (level_evidence(rows[:, :n], effect) > math.log(0.15))]
+        assert len(covered) >= 80
+        assert sum(covered) >= stats.binom.ppf(0.001, len(covered), 0.94)
 
     def test_a_common_drift_of_both_sides_does_not_matter(self) -> None:
         rng = np.random.default_rng(3)
@@ -382,3 +415,21 @@ def test_counts_of_processes_that_take_one_of_two_levels_by_chance_are_confirmed
         found = settle_four(list(zip(levels[::2], levels[1::2], strict=True)), 1.02)
         wrong += found.answer == ComparisonAnswer.DIFFERENT and found.ratio > 1
     assert wrong / 2**8 <= 0.01
+
+
+def test_the_least_size_of_a_confirmed_change() -> None:
+    assert least_size(0.2, 0.01, 0.15) == pytest.approx(0.2 - 1.96 * 0.01, abs=1e-4)
+    assert least_size(0.032, 0.01, 0.0) == 0.0
+    assert 0.0 < least_size(0.05, 0.01, 0.018) < 0.05 - 1.96 * 0.01
+    assert least_size(0.3, 0.0, 0.1) == 0.3
+
+
+@given(st.floats(0.02, 0.2), st.floats(0.0, 1.0))
+def test_among_confirmed_estimates_one_in_forty_lies_above_the_least_size_by_as_much(
+    error: float, share: float
+) -> None:
+    estimate, overshoot = 1.0, share
+    least = least_size(estimate, error, overshoot)
+    if least > 0:
+        confirmed = stats.norm.sf((estimate - overshoot - least) / error)
+        assert stats.norm.sf((estimate - least) / error) <= 0.0251 * confirmed
