@@ -34,7 +34,9 @@ class Size:
 
 
 def size_of(found: ChangePoint | Verdict) -> Size:
-    return Size(math.log(found.ratio), math.log(found.high / found.low) / 2)
+    """The reach is that of the end away from no change: the other one may say no more than the direction."""
+    ends = (found.high, found.ratio) if found.ratio > 1 else (found.ratio, found.low)
+    return Size(math.log(found.ratio), math.log(ends[0] / ends[1]))
 
 
 def bracket_verdict(cp: ChangePoint) -> Verdict:

@@ -14,16 +14,18 @@ import numpy as np
 
 from speedtrack.stats import sequential
 from speedtrack.stats.arrays import Array, place_all, steps_of
+from speedtrack.stats.confirmed import Z95, least_size
 from speedtrack.stats.ranks import rank_sum_p, rank_sum_ps
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import CONFIDENCE, MAD_TO_SIGMA
 
 MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
 RESAMPLES = 1999
+SHIFTS = 64  # sizes by which pairs are made smaller to see how nearly they would not have been enough
 COUNTABLE = 15  # samples of a side, up to which the chances of each median of a resample are computed
 ROUNDING = 1e-12
 LEVEL = 0.01
-FEWEST_COUNTS = 3  # of a side
+FEWEST_COUNTS = 4  # of a side: with three, processes of two equally likely levels would all agree once in 64 times
 RESOLUTION = 1 / 20  # of the smallest effect: the noise of counts is taken to be at least so large
 EXCLUDED = 1 / 3  # of a suspected change: excluding so much of it refutes it, since suspicions overstate changes
 MISSED = 0.15  # of the likelihood of no change: where that of the effect is so low, it is refuted
@@ -168,7 +170,9 @@ def settle_pairs(
 
     p is the reciprocal of the evidence for a change (`sequential.change_evidence`). However often one looks, it ever
     falls to ``level`` for at most that share of suspicions without a change, as long as the order within each pair is
-    random. Estimate: Hodges-Lehmann (1963) of the per-pair log ratios; its interval is a bootstrap of whole pairs.
+    random. Estimate: Hodges-Lehmann (1963) of the per-pair log ratios; its interval is a bootstrap of whole pairs. The
+    end towards 1 of what is different holds for confirmed changes (`confirmed.least_size`): 1 if only the direction is
+    known.
     """
     if not pairs:
         raise ValueError("nothing to compare: no pairs")
@@ -176,12 +180,15 @@ def settle_pairs(
     evidence = _evidence(scale, steps, smallest_effect, suspected)
     means = _walsh_averages(steps)
     low, high = _resampled_interval(np.random.default_rng(seed), np.sort(steps), np.sort(means))
-    delta, p = float(np.median(means)), min(1.0, math.exp(-evidence.change))
+    delta, p = float(np.median(means)), math.exp(min(0.0, -evidence.change))
     least, n = scale.effect(smallest_effect / 2), len(steps)
     answer = ComparisonAnswer.UNKNOWN
     if n >= sequential.FEWEST:
         if p <= level and abs(delta) >= least and not low <= 0 <= high:
             answer = ComparisonAnswer.DIFFERENT
+            change = _Shift(delta, low, high, p)
+            overshoot = _overshoot(steps, change, _effect(scale, smallest_effect, suspected), level)
+            low, high = _interval_of_confirmed(steps, change, min(overshoot, abs(delta) - least))
         elif evidence.effect <= math.log(MISSED):
             answer = ComparisonAnswer.SAME
     return Comparison(answer, scale.ratio(delta), scale.ratio(low), scale.ratio(high), p, level, (n, n))
@@ -218,15 +225,47 @@ class _Evidence:
 
 
 def _evidence(scale: Scale, steps: Array, smallest_effect: float, suspected: float) -> _Evidence:
-    """The evidence for the suspected direction, or for the better one of both; none of fewer than six pairs."""
+    """The evidence for the suspected direction, or for the better one of both; none of fewer than FEWEST pairs."""
     if len(steps) < sequential.FEWEST:
         return _Evidence(0.0, 0.0)
-    apart = abs(suspected - 1) if scale.unit or suspected <= 0 else abs(math.log(suspected))
-    effect = max(scale.effect(smallest_effect), EXCLUDED * apart)
+    effect = _effect(scale, smallest_effect, suspected)
     signs = np.array([1.0, -1.0] if suspected == 1 else [1.0] if suspected > 1 else [-1.0])
     rows = signs[:, None] * steps
     change = float(sequential.change_evidence(rows, effect).max()) - math.log(len(signs))
     return _Evidence(change, float(sequential.level_evidence(rows, effect).max()))
+
+
+def _effect(scale: Scale, smallest_effect: float, suspected: float) -> float:
+    """The effect to tell from none, on the scale."""
+    apart = abs(suspected - 1) if scale.unit or suspected <= 0 else abs(math.log(suspected))
+    return max(scale.effect(smallest_effect), EXCLUDED * apart)
+
+
+def _overshoot(steps: Array, change: _Shift, effect: float, level: float) -> float:
+    """How much smaller all steps could be without their evidence or their interval losing the change.
+
+    ``change.p`` is what the evidence of one direction was made of, so its share of the level is kept.
+    """
+    sign = math.copysign(1.0, change.delta)
+    shifts = np.linspace(0, min(abs(change.low), abs(change.high)), SHIFTS)
+    evidence = sequential.change_evidence(sign * steps - shifts[:, None], effect)
+    spent = float(evidence[0]) + math.log(change.p)  # by asking about both directions
+    enough = evidence - spent >= -math.log(level)
+    return float(shifts[-1] if enough.all() else shifts[max(0, int(np.argmin(enough)) - 1)])
+
+
+def _interval_of_confirmed(steps: Array, change: _Shift, overshoot: float) -> tuple[float, float]:
+    """The interval of a confirmed change: its end towards no change given the overshoot.
+
+    Half of its width is at least that of Student's t: the bootstrap of seven or eight steps is too narrow.
+    """
+    from scipy.special import stdtrit  # here: processes that are idle need not hold scipy
+
+    sign, n = math.copysign(1.0, change.delta), len(steps)
+    student = float(steps.std(ddof=1)) / math.sqrt(n) * float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
+    reach = max(change.high - change.delta if sign > 0 else change.delta - change.low, student)
+    near, far = least_size(abs(change.delta), reach / Z95, overshoot), abs(change.delta) + reach
+    return (near, far) if sign > 0 else (-far, -near)
 
 
 def _steps(pairs: Sequence[tuple[float, float]]) -> tuple[Scale, Array]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from speedtrack.stats.arrays import Array, steps_of
+from speedtrack.stats.confirmed import Z95
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.sequential import CLIP, level_evidence, step_noise
 
@@ -71,13 +72,16 @@ def _steps(pairs: Sequence[tuple[float, float]], ratio: float) -> tuple[Scale, A
 
 
 def cautious_ratio(ratio: float, low: float, high: float) -> float:
-    """A confirmed ratio moved one standard error towards 1; [low, high] is its 95% interval, which excludes 1.
+    """A confirmed ratio moved one standard error towards 1; [low, high] is its 95% interval.
+
+    The error follows from the end away from 1: the other one may be 1 itself, where only the direction is known.
 
     Only changes with large estimates are confirmed, so estimates are too large on average. Half of a change that is
     estimated too large is so near to the true new level that commits on that level may be taken for old ones. Half of
     one that is estimated too small only costs more pairs.
     """
-    return ratio - (ratio - (low if ratio > 1 else high)) / 1.96
+    reach = min(high - ratio, ratio - 1) if ratio > 1 else min(ratio - low, 1 - ratio)
+    return ratio - math.copysign(reach / Z95, ratio - 1)
 
 
 def _side(steps: Array, change: float, error: float, fewest: int) -> CommitLevel:

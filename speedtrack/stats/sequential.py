@@ -14,13 +14,13 @@ import numpy as np
 from speedtrack.stats.arrays import Array
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
-FEWEST = 6  # pairs before anything is known
+FEWEST = 7  # pairs before anything is known: six equal signs come by chance once in 64 times, so never at 1%
 CLIP = 2.5  # standard deviations to which outliers are clipped
-SIGNS = 0.8  # of the level is for the signs, the rest for Student's t
 BOLDNESS = 0.8  # of the mean so far that is bet on where it exceeds the effect
 STAKE = 1.5  # standard deviations to which steps are clipped in bets: a single outlier must not decide
 SIZES_TO_SIGMA = 2.5  # of the median absolute deviation of a normal variable's sizes: 1 / 0.3995
-REACH = 5.0  # of the changes that Student's t looks for, in standard deviations of a pair
+APART = 1.5  # deviations by which the usual size of the first steps exceeds zero where it is bet on itself
+ALIKE = 0.5  # of the usual size: each of the first steps is then at least so large
 LEAST = 1e-9  # noise of steps that are all equal
 MOST_EXPONENT = 600.0  # so that no factor overflows
 
@@ -28,20 +28,24 @@ MOST_EXPONENT = 600.0  # so that no factor overflows
 def change_evidence(rows: Array, effect: float) -> Array:
     """Natural logarithm of the evidence that each row has moved upwards, rather than not or downwards.
 
-    For rows without a change it exceeds log(1 / level) at any time at all with at most the probability ``level``.
-    Both parts are martingales that start at 1 (Ville 1939), and the level is divided among them:
+    For rows without a change it exceeds log(1 / level) at any time at all with at most the probability ``level`` (Ville
+    1939), because it is a martingale that starts at 1. As the order within each pair is random, each step without a
+    change is as likely as its opposite, given all sizes and all steps before it. That holds whatever the noise, however
+    the machine drifts, and however much more the slots of a pair differ than anything else. So 2 / (1 + exp(-2 b x)) is
+    a fair bet on the step x with any b that depends only on sizes and earlier steps (Ramdas et al. 2020, Admissible
+    anytime-valid sequential inference must rely on nonnegative martingales, section 5). With b = change / variance it
+    is the likelihood ratio of a normal change.
 
-    *Signs.* As the order within each pair is random, each step without a change is as likely as its opposite, given
-    all sizes, whatever the noise and however the machine drifts. So 2 / (1 + exp(-2 b x)) is a fair bet on the step x
-    with any b that depends only on sizes and earlier steps (Ramdas et al. 2020, Admissible anytime-valid sequential
-    inference must rely on nonnegative martingales, section 5). With b = effect / variance it is the likelihood ratio
-    of a normal change by the effect. n pairs give at most 2^n.
-
-    *Student's t*, for changes that are large beside the noise: the Bayes factor of a normal prior for change / noise
-    (Gönen et al. 2005), which is a martingale for normal noise of any size (Pérez-Ortiz et al. 2024, E-statistics,
-    group invariance and anytime-valid testing). Six pairs may give any amount.
+    n pairs give at most 2^n. No evidence that is valid for all symmetric noise gives more: n equal signs have the
+    probability 2^-n, even where all steps have one size.
     """
-    return np.maximum(math.log(SIGNS) + _signs(rows, effect), math.log(1 - SIGNS) + _student(rows))
+    evidence = np.zeros(len(rows))
+    for begin, end in _bets(rows.shape[1]):
+        sigma, change = _by_earlier(rows[:, :begin], effect) if begin else _by_sizes(np.abs(rows[:, :end]), effect)
+        clipped = np.clip(rows[:, begin:end] / sigma[:, None], -STAKE, STAKE)
+        exponents = np.minimum(2 * change / sigma, MOST_EXPONENT)[:, None] * clipped
+        evidence += (math.log(2) - np.logaddexp(0, -exponents)).sum(axis=1)
+    return evidence
 
 
 def level_evidence(rows: Array, effect: float) -> Array:
@@ -76,20 +80,21 @@ def _clipped_deviation(steps: Array) -> Array:
     return deviation
 
 
-def _signs(rows: Array, effect: float) -> Array:
-    evidence = np.zeros(len(rows))
-    for begin, end in _bets(rows.shape[1]):
-        if begin:
-            past = rows[:, :begin]
-            sigma, change = _clipped_deviation(past), np.maximum(effect, BOLDNESS * past.mean(axis=1))
-        else:
-            sizes = np.abs(rows[:, :end])
-            apart = np.abs(sizes - np.median(sizes, axis=1, keepdims=True))
-            sigma, change = np.maximum(SIZES_TO_SIGMA * np.median(apart, axis=1), LEAST), np.full(len(rows), effect)
-        clipped = np.clip(rows[:, begin:end] / sigma[:, None], -STAKE, STAKE)
-        exponents = np.minimum(2 * change / sigma, MOST_EXPONENT)[:, None] * clipped
-        evidence += (math.log(2) - np.logaddexp(0, -exponents)).sum(axis=1)
-    return evidence
+def _by_earlier(past: Array, effect: float) -> tuple[Array, Array]:
+    """The noise and the change that earlier steps make likely."""
+    return _clipped_deviation(past), np.maximum(effect, BOLDNESS * past.mean(axis=1))
+
+
+def _by_sizes(sizes: Array, effect: float) -> tuple[Array, Array]:
+    """The noise and the change that the sizes of the first steps make likely.
+
+    Where they lie close together and far from zero, either a change or the slots made them so; if it was the slots, the
+    signs will differ, however much is bet on them.
+    """
+    usual = np.median(sizes, axis=1)
+    sigma = np.maximum(SIZES_TO_SIGMA * np.median(np.abs(sizes - usual[:, None]), axis=1), LEAST)
+    is_apart = (usual > APART * sigma) & (sizes.min(axis=1) > ALIKE * usual)
+    return sigma, np.where(is_apart, np.maximum(effect, BOLDNESS * usual), effect)
 
 
 def _bets(n: int) -> Iterator[tuple[int, int]]:
@@ -98,12 +103,3 @@ def _bets(n: int) -> Iterator[tuple[int, int]]:
     while begin < n:
         yield begin, min(end, n)
         begin, end = end, end + max(2, end // 8)
-
-
-def _student(rows: Array) -> Array:
-    n = rows.shape[1]
-    mean, deviation = rows.mean(axis=1), np.maximum(rows.std(axis=1, ddof=1), LEAST)
-    spread = 1 + n * REACH**2
-    t_squared = n * (mean / deviation) ** 2 / (n - 1)
-    evidence: Array = n / 2 * (np.log1p(t_squared) - np.log1p(t_squared / spread)) - math.log(spread) / 2
-    return np.where(mean > 0, evidence, -MOST_EXPONENT)

@@ -109,7 +109,7 @@ def test_a_confirmation_that_fails_leaves_the_suspicion_with_the_reason(world: W
 
 @pytest.mark.parametrize(
     ("kept", "factors", "answer"),
-    [(6, (1.3, 1.31), Answer.DIFFERENT), (3, (1.3, 1.31), Answer.UNKNOWN), (10, (1.5, 0.9), Answer.UNKNOWN)],
+    [(7, (1.3, 1.31), Answer.DIFFERENT), (3, (1.3, 1.31), Answer.UNKNOWN), (10, (1.5, 0.9), Answer.UNKNOWN)],
     ids=["enough to settle it", "too few", "all, and more are needed"],
 )
 def test_the_pairs_before_a_failure_are_judged(
@@ -176,11 +176,11 @@ def test_pairs_with_a_flagged_side_do_not_count(world: World) -> None:
     assert {cp.note for cp in ChangePoint.objects.all()} == {told}
 
 
-def test_a_large_change_is_confirmed_by_the_first_six_pairs(world: World) -> None:
+def test_a_large_change_is_confirmed_by_the_first_seven_pairs(world: World) -> None:
     world.factors = {world.shas[7]: 1.2}
     builders.track(world.repository)
     world.until_quiet()
-    assert [run.trials for run in Run.objects.filter(reason=Reason.CONFIRM)] == [6]
+    assert [run.trials for run in Run.objects.filter(reason=Reason.CONFIRM)] == [7]
     assert Alert.objects.get().commit.sha == world.shas[7]
 
 
