@@ -7,19 +7,26 @@ from django.http import HttpRequest
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """The address of the connection, or the one that the TLS proxy names.
-
-    Of an IPv6 address only the network (/64), since one user has all of it. Only the last address of X-Forwarded-For
-    was written by the proxy; the client may have sent any before it.
-    """
+    """The address of the connection, or the one that the TLS proxy names."""
     connected: str = request.META.get("REMOTE_ADDR", "")
-    named = request.headers.get("X-Forwarded-For", "") if settings.BEHIND_TLS_PROXY else ""
-    for address in (named.rpartition(",")[2].strip(), connected):
-        try:
-            found = ip_address(address)
-        except ValueError:
-            continue
-        if isinstance(found, IPv6Address) and not found.ipv4_mapped:
-            return str(IPv6Address(int(found) >> 64 << 64))
-        return str(getattr(found, "ipv4_mapped", None) or found)
-    return None  # a unix socket, whose other end has no address
+    named = named_by_proxy(request.headers.get("X-Forwarded-For", "")) if settings.BEHIND_TLS_PROXY else None
+    return named or network_of(connected)
+
+
+def named_by_proxy(forwarded: str) -> str | None:
+    """The last address of X-Forwarded-For: the proxy wrote it, and the client may have sent any before it."""
+    return network_of(forwarded.rpartition(",")[2].strip())
+
+
+def network_of(address: str) -> str | None:
+    """The address that counts as one client: of an IPv6 address only the network (/64), since one user has all of it.
+
+    None for what is no address, such as the other end of a unix socket.
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return None
+    if isinstance(found, IPv6Address) and not found.ipv4_mapped:
+        return str(IPv6Address(int(found) >> 64 << 64))
+    return str(getattr(found, "ipv4_mapped", None) or found)

@@ -103,6 +103,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     # It counts every answer.
     "speedtrack.web.requests.monitoring.Monitoring",
+    "speedtrack.web.requests.middleware.head_like_get",
     # Headers first: they are on every answer, also on files of /static and on what a middleware below refuses.
     "django.middleware.security.SecurityMiddleware",
     "speedtrack.web.requests.middleware.content_security_policy",

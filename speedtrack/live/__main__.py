@@ -1,6 +1,7 @@
 """``python -m speedtrack.live --bind HOST:PORT``: the streams of what changes, for all viewers."""
 
 import argparse
+import asyncio
 import os
 import resource
 import socket
@@ -12,19 +13,58 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from speedtrack import browserheaders
+from speedtrack.clientaddress import network_of
 
 CONNECTIONS = 1200  # beyond them, uvicorn answers 503 by itself
+PER_ADDRESS = 250  # viewers from one address
+MORE_CONNECTIONS = 50  # of an address, so that a viewer beyond its share is told so
 OPEN_FILES = 2 * CONNECTIONS
+HEADERS_S = 10  # from the begin of a connection, or the end of an answer, to the end of a request's headers
 END_S = 3
 
 
 class Protocol(H11Protocol):
-    """Refuses what is no HTTP with the headers that all other answers have."""
+    """Refuses what is no HTTP, and connections beyond the share of an address, and ends those that ask nothing."""
+
+    per_address: int | None = PER_ADDRESS + MORE_CONNECTIONS  #: None behind a proxy, which connects for all its clients
+    address: str | None = None
+    arriving: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.wait_for_request()
+        if self.per_address is None or not self.client:
+            return
+        self.address = network_of(self.client[0])
+        same = sum(other.address == self.address for other in self.connections if isinstance(other, Protocol))
+        if self.address and same > self.per_address:
+            self.refuse(429, [(b"retry-after", b"10")])
+
+    def wait_for_request(self) -> None:
+        if self.arriving:
+            self.arriving.cancel()
+        self.arriving = self.loop.call_later(HEADERS_S, self.end_without_request)
+
+    def end_without_request(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.arriving:
+            self.arriving.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self.wait_for_request()
+        super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-        headers += self.server_state.default_headers
-        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=msg.encode()), h11.EndOfMessage()):
+        self.refuse(400, [])
+
+    def refuse(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Answer without a body, because the request may have been HEAD, and end the connection."""
+        headers += [(b"content-length", b"0"), (b"connection", b"close"), *self.server_state.default_headers]
+        for event in (h11.Response(status_code=status, headers=headers), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
@@ -44,6 +84,7 @@ class Server(uvicorn.Server):
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m speedtrack live", description=__doc__)
     parser.add_argument("--bind", default="127.0.0.1:8001", metavar="HOST:PORT")
+    parser.add_argument("--per-address", type=int, default=PER_ADDRESS, help="viewers at once; more are refused")
     options = parser.parse_args(arguments)
     host, _, port = options.bind.rpartition(":")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -61,7 +102,8 @@ def main(arguments: list[str]) -> None:
         listening = socket.create_server((host.strip("[]"), int(port)), backlog=CONNECTIONS)
     except (OSError, ValueError, OverflowError) as e:
         sys.exit(f"error: {options.bind} cannot be served here ({e}): name another address with --bind")
-    application = Application()
+    application = Application(per_address=options.per_address)
+    Protocol.per_address = None if settings.BEHIND_TLS_PROXY else options.per_address + MORE_CONNECTIONS
     config = uvicorn.Config(
         application,
         loop="asyncio",

@@ -2,14 +2,16 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
+from speedtrack.clientaddress import named_by_proxy, network_of
 from speedtrack.live.streams import QUEUE, Streams, Thing, wait_for
 from speedtrack.runs.tickets import viewer_of
 
@@ -28,6 +30,7 @@ STREAM = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # nginx passes each event on at once
 ]
+RETRY_LATER = (b"retry-after", b"10")
 ALWAYS = [(b"vary", b"Origin")]  # beside those of browserheaders.py, which the server adds
 
 
@@ -39,6 +42,7 @@ class StreamRequest(NamedTuple):
     number: int
     last: str
     viewer: int | None
+    is_head: bool
 
 
 class Refused(Exception):
@@ -53,10 +57,10 @@ class Application:
     """One for a process. ``streams`` exists from the start of the server on."""
 
     streams: Streams
-    viewers = 0
 
-    def __init__(self, make: Callable[[], Streams] = Streams) -> None:
-        self.make = make
+    def __init__(self, make: Callable[[], Streams] = Streams, per_address: int = MOST_VIEWERS) -> None:
+        self.make, self.per_address = make, per_address
+        self.viewers: Counter[str | None] = Counter()  #: by their addresses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -89,24 +93,39 @@ class Application:
             if scope["path"] == "/live/healthz":
                 raise Refused(200, "ok")
             asked = asked_of(scope, headers)
-            if self.viewers >= MOST_VIEWERS:
-                raise Refused(503, f"There are {MOST_VIEWERS} viewers already.")
-            await self.stream(asked, allowed, receive, send)
+            with self.place_of(address_of(scope, headers)):
+                await self.stream(asked, allowed, receive, send)
         except Refused as e:
             body = f"{e.sentence}\n".encode()
             length = (b"content-length", str(len(body)).encode())
-            start = {"status": e.status, "headers": [PLAIN, length, *ALWAYS, *allowed]}
+            later = [RETRY_LATER] if e.status in (429, 503) else []
+            start = {"status": e.status, "headers": [PLAIN, length, *later, *ALWAYS, *allowed]}
             await send({"type": "http.response.start"} | start)
             await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    @contextmanager
+    def place_of(self, address: str | None) -> Iterator[None]:
+        """A viewer's place. Raises Refused if all are taken, or if the address has its share of them."""
+        if self.viewers.total() >= MOST_VIEWERS:
+            raise Refused(503, f"There are {MOST_VIEWERS} viewers already.")
+        if address and self.viewers[address] >= self.per_address:
+            raise Refused(429, f"There are {self.per_address} viewers from your address already.")
+        self.viewers[address] += 1
+        try:
+            yield
+        finally:
+            self.viewers -= Counter([address])  # without those that have none left
 
     async def stream(
         self, asked: StreamRequest, allowed: list[tuple[bytes, bytes]], receive: Receive, send: Send
     ) -> None:
-        self.viewers += 1
         thing = self.streams.enter(asked.number)
         try:
             await known(thing, asked.viewer)
             await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *ALWAYS, *allowed]})
+            if asked.is_head:
+                await send({"type": "http.response.body", "body": b""})
+                return
             pumping = asyncio.create_task(self.pump(thing, asked, send))
             leaving = asyncio.create_task(gone(receive))
             _, left = await asyncio.wait((pumping, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -115,7 +134,6 @@ class Application:
             await asyncio.gather(pumping, leaving, return_exceptions=True)
         finally:
             self.streams.leave(asked.number)
-            self.viewers -= 1
 
     async def pump(self, thing: Thing, asked: StreamRequest, send: Send) -> None:
         """Send events until there are no more, or the viewer stops reading."""
@@ -137,6 +155,13 @@ def check(scope: Scope, headers: dict[str, str]) -> None:
         raise Refused(400, "ALLOWED_HOSTS does not have this name.")
 
 
+def address_of(scope: Scope, headers: dict[str, str]) -> str | None:
+    """Where a viewer is; None if that is unknown, as behind a proxy that does not say it."""
+    if settings.BEHIND_TLS_PROXY:
+        return named_by_proxy(headers.get("x-forwarded-for", ""))
+    return network_of(scope["client"][0]) if scope.get("client") else None
+
+
 def cross_origin(origin: str) -> list[tuple[bytes, bytes]]:
     """The header that lets a page read the stream: those of the web server, by each of its names.
 
@@ -156,10 +181,11 @@ def asked_of(scope: Scope, headers: dict[str, str]) -> StreamRequest:
     query = parse_qs(scope["query_string"].decode("latin-1")[:200])
     last = headers.get("last-event-id") or query.get("at", [""])[0]
     last = last if POSITION.fullmatch(last) else ""
+    is_head = scope["method"] == "HEAD"
     if scope["path"] == "/live/queue":
-        return StreamRequest(QUEUE, last, None)
+        return StreamRequest(QUEUE, last, None, is_head)
     if run := RUN.fullmatch(scope["path"]):
-        return StreamRequest(int(run[1]), last, viewer_of(run[2], int(run[1])) if run[2] else None)
+        return StreamRequest(int(run[1]), last, viewer_of(run[2], int(run[1])) if run[2] else None, is_head)
     raise Refused(404, "There is no such stream.")
 
 

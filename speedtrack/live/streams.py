@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections
@@ -19,8 +20,10 @@ log = logging.getLogger(__name__)
 QUEUE = 0  # the number of the queue among the things; runs have positive ones
 EVERY_S = 1.0
 REST_S = 0.1  # least time between two looks, however many viewers come
-PING_S = 15.0  # proxies end connections that are silent
-PING = b": still here\n\n"
+PING_S = 3.0  # a page that hears nothing for 7 seconds says so (frontend/src/parts/stream.ts)
+STALE_S = 3.0  # after which the last look at the database no longer counts as the present
+PING = b"event: ping\ndata: {}\n\n"
+DATABASE_AWAY = b": the database does not answer\n\n"  # no event: the page shall notice; proxies end silent connections
 RETRY = b"retry: 3000\n\n"
 DATABASE_ERRORS = (OperationalError, InterfaceError)
 
@@ -62,6 +65,7 @@ class Streams:
         self.every_s, self.ping_s = every_s, ping_s
         self.things: dict[int, Thing] = {}
         self.thread = ThreadPoolExecutor(1, "looking")
+        self.looked_at = 0.0  #: on the monotonic clock
         self.arrived = asyncio.Event()
         self.stopping = asyncio.Event()
 
@@ -90,6 +94,7 @@ class Streams:
         things = dict(self.things)
         runs = {number: thing.index for number, thing in things.items() if number != QUEUE}
         answer, fresh = await self.in_thread(look, runs, QUEUE in things)
+        self.looked_at = monotonic()
         for number, thing in things.items():
             thing.index = fresh.get(number, thing.index)
             if number in answer.grown:
@@ -147,7 +152,7 @@ class Streams:
                 return
             while not changed.is_set():
                 if not await wait_for(changed, self.ping_s):
-                    yield PING
+                    yield PING if monotonic() - self.looked_at < STALE_S else DATABASE_AWAY
 
     def stop(self) -> None:
         """Let all events end."""

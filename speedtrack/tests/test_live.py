@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from django.conf import settings as django_settings
 from django.db import connection
 
 from speedtrack import devstack
+from speedtrack.live.__main__ import MORE_CONNECTIONS
 from speedtrack.runs import queue
 from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
@@ -33,6 +35,7 @@ class Live:
 
     port: int
     settings: dict[str, str] = field(default_factory=dict)
+    options: list[str] = field(default_factory=list)
     process: "subprocess.Popen[bytes] | None" = None
 
     @property
@@ -40,7 +43,7 @@ class Live:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> "Live":
-        command = [sys.executable, *devstack.PROCESSES["live"], "--bind", f"127.0.0.1:{self.port}"]
+        command = [sys.executable, *devstack.PROCESSES["live"], "--bind", f"127.0.0.1:{self.port}", *self.options]
         self.process = subprocess.Popen(command, cwd=devstack.BASE_DIR, env=os.environ | environment() | self.settings)
         wait_for(self.port)
         return self
@@ -294,3 +297,67 @@ def test_while_the_database_is_away_viewers_stay(live: Live, run: Run) -> None:
         )
     send(run, 0, "one\n")
     assert stream.texts() == [(1, "one")]
+
+
+SHARE = 20
+
+
+@pytest.fixture
+def shared(transactional_db: None) -> Iterator[Live]:
+    made = Live(free_port(), options=["--per-address", str(SHARE)]).start()
+    yield made
+    made.kill()
+
+
+def watch_from(live: Live, address: str, sent: str = "\r\n", name: str = "127.0.0.1") -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", live.port), 20, source_address=(address, 0))
+    client.sendall(f"GET /live/queue HTTP/1.1\r\nHost: {name}\r\n{sent}".encode())
+    return client
+
+
+def status_of(client: socket.socket) -> int:
+    return int(client.recv(1000).split()[1])
+
+
+def test_no_address_takes_the_places_of_all_viewers(shared: Live) -> None:
+    viewers = [watch_from(shared, "127.0.0.1") for _ in range(3 * SHARE)]
+    assert [status_of(viewer) for viewer in viewers] == [200] * SHARE + [429] * (2 * SHARE)
+    assert status_of(watch_from(shared, "127.0.0.2")) == 200
+    for viewer in viewers:
+        viewer.close()
+    deadline = time.monotonic() + PATIENCE_S
+    while status_of(watch_from(shared, "127.0.0.1")) != 200:
+        assert time.monotonic() < deadline
+
+
+def test_half_requests_of_one_address_leave_places_and_end(shared: Live) -> None:
+    most = SHARE + MORE_CONNECTIONS
+    halves = [watch_from(shared, "127.0.0.1", "X-Half: ") for _ in range(most)]
+    beyond = watch_from(shared, "127.0.0.1", "X-Half: ")
+    assert b"429" in beyond.recv(1000)
+    assert status_of(watch_from(shared, "127.0.0.2")) == 200
+    halves[0].settimeout(PATIENCE_S)
+    assert halves[0].recv(1) == b""  # within the time that a test waits
+    assert status_of(watch_from(shared, "127.0.0.1")) == 200
+
+
+def test_behind_a_proxy_the_share_is_that_of_the_viewer_it_names(transactional_db: None) -> None:
+    made = Live(free_port(), {"BEHIND_TLS_PROXY": "true"}, ["--per-address", str(SHARE)]).start()
+    try:
+        of = "X-Forwarded-For: 192.0.2.9, %s\r\n\r\n"
+        viewers = [watch_from(made, "127.0.0.1", of % f"2001:db8::{n:x}") for n in range(SHARE)]
+        assert {status_of(viewer) for viewer in viewers} == {200}
+        assert status_of(watch_from(made, "127.0.0.1", of % "2001:db8::ffff")) == 429
+        assert status_of(watch_from(made, "127.0.0.1", of % "192.0.2.9")) == 200
+        unnamed = [watch_from(made, "127.0.0.1") for _ in range(SHARE + 1)]
+        assert {status_of(viewer) for viewer in unnamed} == {200}, "the proxy is not a viewer"
+    finally:
+        made.kill()
+
+
+def test_a_viewer_hears_every_few_seconds_that_the_database_is_looked_at(live: Live) -> None:
+    stream = Stream(live, "/live/queue")
+    stream.next("ping")
+    begun = time.monotonic()
+    stream.next("ping")
+    assert time.monotonic() - begun < 7

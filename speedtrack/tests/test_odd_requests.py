@@ -283,36 +283,38 @@ def clients(
     call_it_names(made, alert)
     client = Client(raise_request_exception=False)
     client.force_login(User.objects.create_superuser("ada", is_staff=True))
-    yield (
-        client,
-        {
-            "slug": "kvd",
-            "benchmark": "get-p1",
-            "metric": CPU,
-            "form": "json",
-            "sha": made.shas[5],
-            "revision": made.shas[5],
-            "run_id": str(run.pk),
-            "alerts pk": str(alert.pk),
-            "cards pk": str(alert.pk),
-            "runs pk": str(run.pk),
-            "profiles pk": "1",
-            "p pk": "1",
-            "bisections pk": "1",
-            "annotations pk": "1",
-            "number": "1",
-            "kind": "webhook",
-            "action": "pause",
-            "token": "no-token",
-            "code": "no-code",
-            "name": made.machines[0].name,
-            "hook_id": made.project.hook_id,
-            "accounts pk": "1",
-            "key": "no-key",
-            "uidb36": "1",
-            "provider_id": "oidc",
-        },
-    )
+    yield client, right_parts(made, alert, run)
+
+
+def right_parts(made: World, alert: Alert, run: Run) -> dict[str, str]:
+    """Of the parts of addresses those with which they show something."""
+    return {
+        "slug": "kvd",
+        "benchmark": "get-p1",
+        "metric": CPU,
+        "form": "json",
+        "sha": made.shas[5],
+        "revision": made.shas[5],
+        "run_id": str(run.pk),
+        "alerts pk": str(alert.pk),
+        "cards pk": str(alert.pk),
+        "runs pk": str(run.pk),
+        "profiles pk": "1",
+        "p pk": "1",
+        "bisections pk": "1",
+        "annotations pk": "1",
+        "number": "1",
+        "kind": "webhook",
+        "action": "pause",
+        "token": "no-token",
+        "code": "no-code",
+        "name": made.machines[0].name,
+        "hook_id": made.project.hook_id,
+        "accounts pk": "1",
+        "key": "no-key",
+        "uidb36": "1",
+        "provider_id": "oidc",
+    }
 
 
 def call_it_names(made: World, alert: Alert) -> None:

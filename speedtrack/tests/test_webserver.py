@@ -213,3 +213,78 @@ def test_collections_leave_out_what_is_loaded_once() -> None:
         assert gc.get_freeze_count() > 100_000
     finally:
         gc.unfreeze()
+
+
+SHARE, ALL = 20, 40
+HEALTH = f"GET /healthz HTTP/1.1\r\n{LINES}"
+
+
+@pytest.fixture
+def small() -> Iterator[Server]:
+    with serving("--connections", str(ALL), "--per-address", str(SHARE)) as server:
+        yield server
+
+
+def from_address(server: Server, address: str, sent: str = f"{HEALTH}\r\n") -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", server.port), 20, source_address=(address, 0))
+    client.sendall(sent.encode())
+    server.clients.append(client)
+    return client
+
+
+def ended(client: socket.socket) -> bytes:
+    """What it receives until its connection ends."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := client.recv(65536):
+            received += piece
+    return received
+
+
+@pytest.mark.parametrize("sent", [HALF_HEADER, HALF_BODY, "\r\n", ""])
+def test_no_address_takes_the_places_of_others(small: Server, sent: str) -> None:
+    for _ in range(5 * ALL):
+        with contextlib.suppress(OSError):  # refused, before it has sent anything
+            from_address(small, "127.0.0.1", sent)
+    for _ in range(3):
+        assert from_address(small, "127.0.0.2").recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_beyond_its_share_an_address_is_told_so_and_has_places_again_once_it_ends_some(small: Server) -> None:
+    files = files_of(small.process.pid)
+    halves = [from_address(small, "127.0.0.1", HALF_HEADER) for _ in range(SHARE)]
+    for method in ("GET", "POST", "HEAD"):
+        refused = ended(from_address(small, "127.0.0.1", HEALTH.replace("GET", method) + "\r\n"))
+        head, _, body = refused.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 429 Too Many Requests") and b"Retry-After: 10" in head
+        assert (b"20 connections of your address are open" in body) == (method != "HEAD")
+    for half in halves:
+        half.close()
+    deadline = time.monotonic() + 20
+    while not from_address(small, "127.0.0.1").recv(1000).startswith(b"HTTP/1.1 200"):
+        assert time.monotonic() < deadline
+    assert files_of(small.process.pid) < files + SHARE, "what is refused or closed is let go of"
+
+
+def files_of(process_id: int) -> int:
+    return len(list(Path(f"/proc/{process_id}/fd").iterdir()))
+
+
+def test_connections_that_rest_give_way_to_new_ones(small: Server) -> None:
+    clients = [from_address(small, "127.0.0.1") for _ in range(SHARE)]
+    assert all(client.recv(1000).startswith(b"HTTP/1.1 200") for client in clients)
+    assert from_address(small, "127.0.0.1").recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_behind_a_proxy_the_share_is_that_of_the_client_it_names() -> None:
+    with serving("--connections", str(3 * ALL), "--per-address", str(SHARE), BEHIND_TLS_PROXY="true") as server:
+        half = f"POST /hooks/none HTTP/1.1\r\n{LINES}X-Forwarded-For: 192.0.2.1, %s\r\nContent-Length: 100000\r\n\r\n{{"
+        for number in range(2 * SHARE):
+            from_address(server, "127.0.0.1", half % f"2001:db8::{number:x}")
+        others = [from_address(server, "127.0.0.1", half % f"192.0.2.{number}") for number in range(10, 10 + SHARE)]
+        asked = f"GET /healthz HTTP/1.1\r\n{LINES}X-Forwarded-For: %s\r\n\r\n"
+        refused = from_address(server, "127.0.0.1", asked % "2001:db8::ffff")
+        assert refused.recv(1000).startswith(b"HTTP/1.1 429")
+        for address in ("192.0.2.1", "192.0.2.10", "2001:db8:0:1::1", "no address"):
+            assert from_address(server, "127.0.0.1", asked % address).recv(1000).startswith(b"HTTP/1.1 200"), address
+        assert len(others) == SHARE

@@ -13,6 +13,19 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 KEPT_HEADERS = ("Allow", "Retry-After")  # of a response whose body is replaced
 
 
+def head_like_get(get_response: GetResponse) -> GetResponse:
+    """Middleware that answers HEAD like GET at every address (RFC 9110, 9.3.2); the web server leaves out the body."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        method = request.method
+        request.method = "GET" if method == "HEAD" else method
+        response = get_response(request)
+        request.method = method
+        return response
+
+    return middleware
+
+
 def content_security_policy(get_response: GetResponse) -> GetResponse:
     """Send the policy of SECURE_CSP: no inline script or style, nothing from other hosts. Django 6 does it itself."""
 

@@ -12,15 +12,12 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 def api_headers(get_response: GetResponse) -> GetResponse:
-    """Middleware. An answer that the client has already (If-None-Match) becomes 304; HEAD is answered like GET."""
+    """Middleware. An answer that the client has already (If-None-Match) becomes 304."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         if not problems.is_api(request.path_info):
             return get_response(request)
-        asked = request.method
-        request.method = "GET" if asked == "HEAD" else asked  # RFC 9110, 9.3.2; the web server leaves the body out
         response = get_response(request)
-        request.method = asked
         if standing := getattr(request, "standing", None):
             for name, value in standing.headers.items():
                 response.headers[name] = value
