@@ -4,10 +4,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from celery import Celery, signals
 from celery.exceptions import WorkerShutdown
+from celery.worker.consumer import Consumer
 
 from runners.errors import Unauthorized
 
@@ -47,12 +49,44 @@ def celery_app(broker_url: str, queue: str) -> Celery:
     return app
 
 
-def serve(look: Callable[[], None], broker_url: str, queue: str, machine: str, stopping: threading.Event) -> int:
+@dataclass(frozen=True)
+class Broker:
+    """Where messages come from. `show` is called with why none can come; empty: they come again."""
+
+    url: str
+    queue: str
+    show: Callable[[str], None]
+
+
+def consumer_of(show: Callable[[str], None]) -> type[Consumer]:
+    """Celery's consumer, which shows when its broker cannot be reached: until then no message brings work."""
+
+    class ShowingConsumer(Consumer):  # type: ignore[misc]
+        def ensure_connected(self, conn: Any) -> Any:
+            try:
+                conn.connect()
+            except Exception as error:  # of whatever kind the transport has: Celery's own attempts follow
+                show(f"its broker, which cannot be reached ({cause_of(error)}): look whether it runs")
+            connected = super().ensure_connected(conn)
+            show("")
+            return connected
+
+    return ShowingConsumer
+
+
+def cause_of(error: BaseException) -> str:
+    """The cause of a failed connection without the address of the broker, as everybody may read it."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__ or error
+    return (error.strerror if isinstance(error, OSError) else "") or type(error).__name__
+
+
+def serve(look: Callable[[], None], broker: Broker, machine: str, stopping: threading.Event) -> int:
     """Calls `look` for each message, until SIGTERM or SIGINT; returns the exit code.
 
     Raises Unauthorized when the server no longer accepts the token of this machine.
     """
-    app = celery_app(broker_url, queue)
+    app = celery_app(broker.url, broker.queue)
     refused: list[Unauthorized] = []
 
     def look_for_work() -> None:
@@ -78,7 +112,8 @@ def serve(look: Callable[[], None], broker_url: str, queue: str, machine: str, s
     worker = app.Worker(
         pool="solo",
         concurrency=1,
-        queues=[queue],
+        queues=[broker.queue],
+        consumer_cls=consumer_of(broker.show),
         hostname=f"runner@{machine}",
         loglevel="INFO",
         quiet=True,
