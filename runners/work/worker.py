@@ -76,9 +76,12 @@ def consumer_of(show: Callable[[str], None]) -> type[Consumer]:
 
 def cause_of(error: BaseException) -> str:
     """The cause of a failed connection without the address of the broker, as everybody may read it."""
-    while error.__cause__ or error.__context__:
-        error = error.__cause__ or error.__context__ or error
-    return (error.strerror if isinstance(error, OSError) else "") or type(error).__name__
+    cause: BaseException | None = error
+    while cause:
+        if isinstance(cause, OSError) and cause.strerror and cause.errno:
+            return os.strerror(cause.errno) if cause.errno > 0 else cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__
 
 
 def serve(look: Callable[[], None], broker: Broker, machine: str, stopping: threading.Event) -> int:
