@@ -1,7 +1,9 @@
 """The calls of the API. Those that may succeed a second time are repeated, with the same Idempotency-Key."""
 
+import os
 import re
 import time
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -65,13 +67,26 @@ class Api:
                 raise misused(f"{self.login.url}: {e}") from None
             except httpx.HTTPError as e:
                 if pause_s is None:
-                    raise ServerAway(f"{self.login.url} does not answer: {reason_of(e)}") from None
+                    raise self.away(e) from None
             else:
                 if answer.status_code not in BUSY or pause_s is None:
                     return self.document_of(answer)
                 pause_s = max(pause_s, asked_pause_s(answer))
             time.sleep(pause_s)
         raise AssertionError("the last attempt returns or raises")
+
+    def away(self, error: httpx.HTTPError) -> ServerAway:
+        """The failure of a call that got no answer; if a proxy stands between, it is named, as it may be the cause."""
+        proxy = proxy_for(self.login.url)
+        if not proxy:
+            return ServerAway(f"{self.login.url} does not answer: {reason_of(error)}")
+        name, address = proxy
+        if is_of_proxy(error, address):
+            return ServerAway(
+                f"the proxy {address} ({name}) does not answer: {reason_of(error)}. Correct or unset {name}, or name "
+                "the server in NO_PROXY"
+            )
+        return ServerAway(f"{self.login.url} does not answer through the proxy {address} ({name}): {reason_of(error)}")
 
     def document_of(self, answer: httpx.Response) -> Any:
         if answer.is_success:
@@ -127,6 +142,32 @@ class Api:
         if not isinstance(found, dict) or found.get("name") != "SpeedTrack":
             raise self.not_speedtrack("something else answers")
         return found
+
+
+def proxy_for(url: str) -> tuple[str, str] | None:
+    """The variable that names the proxy for an address, and the proxy without its password; None: there is none."""
+    parsed, proxies = httpx.URL(url), urllib.request.getproxies_environment()
+    if urllib.request.proxy_bypass_environment(parsed.netloc.decode(), proxies):  # type: ignore[attr-defined]
+        return None
+    scheme = next((one for one in (parsed.scheme, "all") if proxies.get(one)), None)
+    if scheme is None:
+        return None
+    given = proxies[scheme]
+    address = httpx.URL(given if "://" in given else f"http://{given}")
+    names = (f"{scheme}_proxy", f"{scheme}_PROXY".upper())
+    name = next((one for one in names if os.environ.get(one)), names[-1])
+    return name, f"{address.scheme}://{address.netloc.decode()}"
+
+
+def is_of_proxy(error: httpx.HTTPError, proxy: str) -> bool:
+    """Return whether the proxy itself could not be used: what is connected to is the proxy.
+
+    A certificate is that of the server, behind the proxy, unless the proxy is called by TLS as well.
+    """
+    is_of_tls = "ssl" in str(error).lower() or "certificate" in str(error).lower()
+    if is_of_tls and proxy.startswith("http://"):
+        return False
+    return isinstance(error, (httpx.ProxyError, httpx.ConnectError, httpx.ConnectTimeout))
 
 
 def is_older(version: str, other: str) -> bool:

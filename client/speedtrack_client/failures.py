@@ -13,6 +13,8 @@ class Exit(IntEnum):
     REFUSED = 4
     TIMED_OUT = 5
     NOT_DONE = 6
+    NO_OUTPUT = 7
+    INTERNAL = 70
     INTERRUPTED = 130
 
 

@@ -78,7 +78,7 @@ def load() -> dict[str, Any]:
         assert isinstance(found["default"], str) and isinstance(found["tokens"], dict)
     except FileNotFoundError:
         return empty
-    except (OSError, ValueError, KeyError, TypeError, AssertionError) as e:
+    except (OSError, ValueError, KeyError, TypeError, AssertionError, RecursionError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is damaged"
         raise misused(f"cannot read {place()}: {why}. Remove it, and run `speedtrack login` again") from None
     return found if isinstance(found, dict) else empty

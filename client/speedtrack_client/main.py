@@ -1,38 +1,76 @@
 """The command ``speedtrack``: parse its words, call one command, return how that ends."""
 
 import sys
+import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from speedtrack_client import arguments
 from speedtrack_client.arguments import Given
+from speedtrack_client.calls import plain
 from speedtrack_client.commands import accounts, measuring, projects, results
 from speedtrack_client.failures import Exit, Failure
-from speedtrack_client.printing import Printer, silence_pipe
+from speedtrack_client.printing import OutputLost, Printer, discard_output, replace_closed_streams, written
 
 
 def main(words: Sequence[str] | None = None) -> int:
+    """Run a command. Return its exit code, which is REGRESSION only if the command found one."""
     words = sys.argv[1:] if words is None else words
+    replace_closed_streams()
+    try:
+        return run(words)
+    except OutputLost as e:
+        discard_output()
+        return tell(f"the output cannot be written: {e}", Exit.NO_OUTPUT)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except Exception as e:  # a fault of this program; 1, which Python would end with, means a regression
+        return tell(unexpected(e), Exit.INTERNAL)
+
+
+def run(words: Sequence[str]) -> int:
+    """The exit code of a command. Raises OutputLost."""
     printer = Printer("--json" in words)
     try:
         given = arguments.parser().parse_args(words)
         printer = Printer(given.json)
-        code = COMMANDS[given.command](given, printer)
-        sys.stdout.flush()
-        return code
+        code: int = COMMANDS[given.command](given, printer)
     except Failure as e:
-        return ended(printer, str(e), e.code)
+        code = ended(printer, str(e), e.code)
     except KeyboardInterrupt:
-        return ended(printer, "interrupted", Exit.INTERRUPTED)
-    except BrokenPipeError:
-        silence_pipe()
-        return Exit.FINE
+        code = ended(printer, "interrupted", Exit.INTERRUPTED)
+    except OutputLost:
+        raise
+    except SystemExit as e:  # of --help and --version
+        code = int(e.code or 0)
+    except Exception as e:
+        code = ended(printer, unexpected(e), Exit.INTERNAL)
+    with written():
+        sys.stdout.flush()
+    return code
 
 
 def ended(printer: Printer, message: str, code: Exit) -> int:
+    tell(message, code)
     if printer.as_json:
         printer.json({"error": {"kind": code.name.lower(), "message": message}, "exit_code": int(code)})
-    printer.say(f"speedtrack: {message}")
     return code
+
+
+def tell(message: str, code: Exit) -> int:
+    """Print a failure on standard error, if that can be written to."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"speedtrack: {message}\n")
+        sys.stderr.flush()
+    return code
+
+
+def unexpected(error: Exception) -> str:
+    """A sentence about a fault of this program, with the place that a report of it needs."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    what = plain(f"{type(error).__name__}: {error}")[:300]
+    return f"an unexpected error in {Path(frame.filename).name}, line {frame.lineno} ({what}): please report it"
 
 
 def completion(given: Given, printer: Printer) -> Exit:

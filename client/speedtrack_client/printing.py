@@ -1,10 +1,12 @@
 """Print what a command shows: tables on a terminal, plain columns if the output is piped, or JSON."""
 
+import errno
+import io
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,32 +18,57 @@ COLOURS = {"worse": "red", "better": "green", "uncertain": "yellow", "failed": "
 STEPS = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
 
 
+class OutputLost(Exception):
+    """Standard output cannot be written to; the message says why."""
+
+
+@contextmanager
+def written() -> Iterator[None]:
+    """What the block writes to standard output arrives there, or OutputLost is raised."""
+    try:
+        yield
+    except OSError as e:
+        raise OutputLost(e.strerror or str(e)) from e
+
+
+class PlainConsole(Console):
+    """rich's console, but that it does not end the process with 1, which means a regression, if a pipe is closed."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 class Printer:
     """Prints results on standard output, and messages on standard error."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        self.out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-        self.err = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self.out = PlainConsole(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self.err = PlainConsole(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def json(self, document: Any) -> None:
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        with written():
+            sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
     def line(self, text: str) -> None:
         if not self.as_json:
-            self.out.print(text)
+            with written():
+                self.out.print(text)
 
     def say(self, text: str) -> None:
-        self.err.print(text)
+        """Print a message. It is lost if standard error cannot be written to: the exit code has to arrive."""
+        with suppress(OSError, ValueError):
+            self.err.print(text)
 
     def table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print a table. Titles of columns with numbers begin with `>`."""
         if self.as_json or not rows:
             return
-        if self.out.is_terminal:
-            self.out.print(rich_table(titles, rows), soft_wrap=False)
-        else:
-            sys.stdout.write(columns(titles, rows))
+        with written():
+            if self.out.is_terminal:
+                self.out.print(rich_table(titles, rows), soft_wrap=False)
+            else:
+                sys.stdout.write(columns(titles, rows))
 
     @contextmanager
     def working(self, text: str) -> Iterator[Callable[[str], None]]:
@@ -102,6 +129,25 @@ def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def silence_pipe() -> None:
-    """Prevent Python's complaint at the end of the process when the reader of a pipe has gone."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def discard_output() -> None:
+    """Prevent Python's complaint, and its exit code, at the end of the process if its output cannot be written."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):  # an io.StringIO has no descriptor
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def replace_closed_streams() -> None:
+    """Give the process streams where its caller has closed them: Python has None there."""
+    sys.stdout = sys.stdout or ClosedStream()
+    sys.stderr = sys.stderr or io.StringIO()
+    sys.stdin = sys.stdin or io.StringIO()
+
+
+class ClosedStream(io.StringIO):
+    """Standard output that the caller has closed: writing to it fails, as nobody gets what is written."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "standard output is closed")

@@ -13,11 +13,38 @@ OWN = ("HEAD", "@")  # names that mean something else, or nothing, in the server
 
 def git(*words: str) -> str:
     """The output of git; empty if it fails or is not installed."""
+    return asked_of_git(*words)[0]
+
+
+def asked_of_git(*words: str) -> tuple[str, str]:
+    """The output of git, and why there is none: what git says, in English, on one line."""
+    english = {**os.environ, "LC_ALL": "C", "LANGUAGE": "C"}
     try:
-        done = subprocess.run(["git", *words], capture_output=True, text=True, errors="replace", timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+        done = subprocess.run(
+            ["git", *words], capture_output=True, text=True, errors="replace", timeout=60, env=english
+        )
+    except FileNotFoundError:
+        return "", "git is not installed"
+    except (OSError, subprocess.TimeoutExpired) as e:
+        return "", f"git cannot be run: {e}"
+    if done.returncode == 0:
+        return done.stdout.strip(), ""
+    return "", " ".join(done.stderr.split())[:300] or f"git ended with {done.returncode}"
+
+
+def why_without_remotes() -> str:
+    """Why this directory names no project, as the end of "no project can be found: "."""
+    folder, fault = asked_of_git("rev-parse", "--absolute-git-dir")
+    if folder:
+        return "this git repository has no remote"
+    if "not a git repository" in fault:
+        return "this is no git repository"
+    if "dubious ownership" in fault:
+        return (
+            f"git refuses this repository, because it belongs to another user: run `git config --global --add "
+            f"safe.directory {Path.cwd()}`"
+        )
+    return fault
 
 
 def remotes() -> list[str]:
@@ -69,6 +96,18 @@ def project_of(remote_urls: Iterable[str], projects: Iterable[dict[str, Any]]) -
 def commit_of(name: str) -> str | None:
     """The full id of the commit that a name means here; None if it means none."""
     return git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or None
+
+
+def why_no_commit(name: str) -> str:
+    """Why a name means no commit of this directory."""
+    is_shallow, fault = asked_of_git("rev-parse", "--is-shallow-repository")
+    if fault:
+        return why_without_remotes() if "fatal" in fault else fault
+    if not commit_of("HEAD"):
+        return "this repository has no commits"
+    if is_shallow == "true":
+        return "this clone is shallow, and may lack it: fetch the history (`git fetch --unshallow`, `fetch-depth: 0`)"
+    return "this repository has no such commit"
 
 
 def is_own(name: str) -> bool:

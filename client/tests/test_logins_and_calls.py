@@ -277,3 +277,163 @@ def test_proxies_and_certificates_of_the_environment(
     server.answers["http://speedtrack.invalid/api/v1/"] = (200, INSTALLATION)
     assert main.main(["whoami", "--url", "http://speedtrack.invalid"]) == 0
     assert server.asked[-1][1] == "http://speedtrack.invalid/api/v1/"
+
+
+CLIENT = [sys.executable, "-m", "speedtrack_client"]
+#: The words of each command that asks a server, and of one that asks none.
+COMMANDS = {
+    "whoami": ["whoami"],
+    "login": ["login"],
+    "logout": ["logout"],
+    "status": ["status"],
+    "alerts": ["alerts", "--project", "kvd"],
+    "compare": ["compare", "a", "b", "--project", "kvd", "--fail-on-regression", "3%"],
+    "measure": ["measure", "HEAD", "--project", "kvd"],
+    "results": ["results", "push", "b.txt", "--project", "kvd"],
+    "track": ["track", "https://example.org/kvd.git", "--suite", "kvd"],
+}
+
+
+def started(words: list[str], tmp_path: Path, **changes: Any) -> tuple[int, str]:
+    """The exit code and standard error of the command as a process."""
+    (tmp_path / "b.txt").write_text("BenchmarkGet-2 1000 812 ns/op\n")
+    env = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(Path(main.__file__).parents[1]),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+    }
+    env |= changes.pop("env", {})
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, **changes}
+    done = subprocess.run([*CLIENT, *words], env=env, cwd=tmp_path, stderr=subprocess.PIPE, timeout=120, **options)
+    return done.returncode, done.stderr.decode()
+
+
+def check_failure(code: int, err: str, *expected: int) -> None:
+    assert code in expected and code != Exit.REGRESSION, (code, err)
+    assert err.count("\n") == 1 and err.startswith("speedtrack: ") and "Traceback" not in err, err
+
+
+@pytest.mark.parametrize("manner", ["full", "closed", "pipe"])
+@pytest.mark.parametrize("words", [["completion"], ["whoami"], ["whoami", "--json"], ["status", "--json"]])
+def test_output_that_cannot_be_written_has_a_code_of_its_own(
+    server: Server, tmp_path: Path, manner: str, words: list[str]
+) -> None:
+    server.answers |= {"/api/v1/projects": (200, {"items": [KVD], "next": None})}
+    command = [*words, *([] if words == ["completion"] else ["--url", server.url])]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        with Path("/dev/full").open("wb") as full:
+            where = {"full": {"stdout": full}, "pipe": {"stdout": writer}}
+            if manner == "closed":
+                code, err = started(command, tmp_path, stdout=None, preexec_fn=lambda: os.close(1))
+            else:
+                code, err = started(command, tmp_path, **where[manner])
+    finally:
+        os.close(writer)
+    check_failure(code, err, Exit.NO_OUTPUT)
+    assert "the output cannot be written" in err
+
+
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_dead_proxy_is_named(
+    server: Server, command: str, variable: str, monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path
+) -> None:
+    if command in ("login", "logout"):
+        return  # the one asks for a token first, the other no server
+    (tmp_path / "b.txt").write_text("x")
+    monkeypatch.setenv(variable, "http://user:secret@127.0.0.1:1")
+    monkeypatch.setenv("SPEEDTRACK_TOKEN", "stpt_x")
+    code = main.main([*COMMANDS[command], "--url", "https://speedtrack.invalid"])
+    err = capsys.readouterr().err
+    check_failure(code, err, Exit.SERVER)
+    assert f"the proxy http://127.0.0.1:1 ({variable})" in err and "secret" not in err
+    monkeypatch.setenv("NO_PROXY", "speedtrack.invalid")
+    code = main.main([*COMMANDS[command], "--url", "https://speedtrack.invalid"])
+    assert "https://speedtrack.invalid does not answer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unexpected_error_is_no_regression(
+    server: Server, command: str, monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path
+) -> None:
+    def broken(given: Any, printer: Any) -> Exit:
+        return {}["absent"]  # type: ignore[no-any-return]
+
+    monkeypatch.setitem(main.COMMANDS, command, broken)
+    code = main.main([*COMMANDS[command], "--url", server.url])
+    said = capsys.readouterr()
+    check_failure(code, said.err, Exit.INTERNAL)
+    assert "KeyError" in said.err
+    assert main.main([*COMMANDS[command], "--json", "--url", server.url]) == Exit.INTERNAL
+    assert json.loads(capsys.readouterr().out)["error"]["kind"] == "internal"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"default": 1, "tokens": {}}', "\xff", "[" * 100_000])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_damaged_file_of_logins_is_named(
+    server: Server, run: Run, command: str, content: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config" / "speedtrack").mkdir(parents=True)
+    (tmp_path / "config" / "speedtrack" / "client.json").write_text(content, encoding="latin-1")
+    (tmp_path / "b.txt").write_text("x")
+    code, _, err = run(*COMMANDS[command])
+    if "login" not in command or "cannot read" in err:
+        check_failure(code, err, Exit.USAGE)
+
+
+def repository(folder: Path, *remotes: str) -> None:
+    folder.mkdir()
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null"}
+    for words in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x", "--allow-empty"]):
+        subprocess.run(["git", *words], cwd=folder, check=True, env=env)
+    for number, url in enumerate(remotes):
+        subprocess.run(["git", "remote", "add", f"r{number}", url], cwd=folder, check=True, env=env)
+
+
+def test_why_no_project_is_found_is_true(
+    server: Server, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answers["/api/v1/projects"] = (200, {"items": [KVD], "next": None})
+
+    def said_in(folder: Path) -> str:
+        monkeypatch.chdir(folder)
+        code, _, err = run("measure", "main")
+        check_failure(code, err, Exit.USAGE)
+        return err
+
+    for name, remotes in {"lonely": [], "two": ["https://example.org/a.git", "https://example.org/b.git"]}.items():
+        repository(tmp_path / name, *remotes)
+    (tmp_path / "none").mkdir()
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "bare")], check=True)
+    subprocess.run(["git", "worktree", "add", "-q", "--detach", "../tree"], cwd=tmp_path / "lonely", check=True)
+    assert "as this is no git repository" in said_in(tmp_path / "none")
+    for name in ("lonely", "bare", "tree"):
+        assert "as this git repository has no remote" in said_in(tmp_path / name), name
+    assert "tracks example.org/a or example.org/b" in said_in(tmp_path / "two")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    assert "belongs to another user: run `git config --global --add safe.directory" in said_in(tmp_path / "lonely")
+    monkeypatch.delenv("GIT_TEST_ASSUME_DIFFERENT_OWNER")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "git is not installed" in said_in(tmp_path / "lonely")
+
+
+def test_results_push_says_what_was_taken(server: Server, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("x")
+    commits = [{"sha": "ab" * 20, "url": "https://s.example.org/p/kvd/c/abab/"}]
+    report = {
+        "taken": 2,
+        "unchanged": 0,
+        "refused": [],
+        "left_out": [],
+        "benchmarks": ["get", "set"],
+        "commits": commits,
+    }
+    server.answers |= {"/api/v1/projects/kvd": (200, KVD), "/api/v1/projects/kvd/files": (200, report)}
+    code, out, _ = run("results", "push", "b.txt", "--project", "kvd")
+    assert code == 0 and "2 taken" in out and "benchmarks: get, set" in out
+    assert "commit abababababab: https://s.example.org/p/kvd/c/abab/" in out
+    for key in ("benchmarks", "commits"):
+        del report[key]  # an older server
+    assert run("results", "push", "b.txt", "--project", "kvd")[0] == 0

@@ -15,9 +15,9 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,6 +33,7 @@ MODE_TRIES = 5  # to open a file whose creator has not set its mode yet
 TRY_EVERY_S = 0.2
 LOG_AFTER_S, LOG_AGAIN_S = 1.0, 60.0  # a runner that finds no work holds its cores for milliseconds only
 LONGEST_HOLDER = 4096
+UNKNOWN_HOLDER = "an unknown process"
 NOT_COVERED = "runners in containers that do not share this directory (SPEEDTRACK_LOCK_DIR) are not seen"
 
 
@@ -47,7 +48,14 @@ class Holder:
     host: str
     since: str = ""
 
+    @property
+    def brief(self) -> str:
+        """The holder without its paths and its host, as everybody may read it on pages."""
+        return f"the runner of machine {self.machine} (process {self.pid})" if self.pid else UNKNOWN_HOLDER
+
     def __str__(self) -> str:
+        if not self.pid:
+            return UNKNOWN_HOLDER
         return (
             f"the runner of machine {self.machine} (process {self.pid} on {self.host}, home {self.home}, instance "
             f"{self.instance[:12]}), since {self.since}"
@@ -61,6 +69,7 @@ class CoreLocks:
     directory: Path
     names: tuple[int, ...]
     holder: Holder
+    show: Callable[[str], None] = lambda what: None  # is called with the core that is waited for; empty: no longer
 
     def check(self) -> None:
         """Raises Permanent if a lock cannot be used."""
@@ -83,17 +92,19 @@ class CoreLocks:
     def _wait(self, stack: ExitStack, name: str, stopping: threading.Event) -> bool:
         """Takes a lock until the stack is closed."""
         began = time.monotonic()
-        log_after_s, logged_holder = LOG_AFTER_S, ""
+        log_after_s, logged_holder = LOG_AFTER_S, None
         while (descriptor := self._try(name)) is None:
             waited_s = time.monotonic() - began
             holder = holder_of(self._file(name))
             if waited_s >= log_after_s or (logged_holder and holder != logged_holder):
                 log.warning("waiting for core %s, which is in use or asked for by %s", name.partition(".")[0], holder)
+                self.show(f"core {name.partition('.')[0]}, which is in use or asked for by {holder.brief}")
                 log_after_s, logged_holder = waited_s + LOG_AGAIN_S, holder
             if stopping.wait(TRY_EVERY_S):
                 return False
         stack.callback(release, descriptor)
         if logged_holder:
+            self.show("")
             log.info("core %s is free after %.0f s", name.partition(".")[0], time.monotonic() - began)
         return True
 
@@ -203,7 +214,7 @@ def release(descriptor: int) -> None:
     os.close(descriptor)
 
 
-def holder_of(file: Path) -> str:
+def holder_of(file: Path) -> Holder:
     """The holder of a lock, as its file says. Every user may write to it, so only printable letters are kept."""
     try:
         descriptor = open_lock(file)
@@ -211,7 +222,12 @@ def holder_of(file: Path) -> str:
             content = json.loads(os.pread(descriptor, LONGEST_HOLDER, 0))
         finally:
             os.close(descriptor)
-        text = str(Holder(**content))
-    except (Permanent, ValueError, TypeError, RecursionError):
-        return "an unknown process"
-    return "".join(letter for letter in text if letter.isprintable())[:500]
+        found = Holder(**content)
+        texts = {name: printable(getattr(found, name)) for name in ("home", "instance", "machine", "host", "since")}
+        return replace(found, pid=int(found.pid), **texts)
+    except (Permanent, ValueError, TypeError, RecursionError, OverflowError):
+        return Holder(0, "", "", "", "")
+
+
+def printable(text: str) -> str:
+    return "".join(letter for letter in str(text) if letter.isprintable())[:100]

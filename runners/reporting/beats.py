@@ -19,7 +19,7 @@ from typing import Any
 from runners.errors import LeaseLost, RunnerError, Unauthorized, one_line
 from runners.processes.affinity import move_process
 from runners.processes.control import boottime
-from runners.reporting.connection import ServerConnection
+from runners.reporting.connection import IdleState, ServerConnection
 
 IDLE_EVERY_S = 60.0
 RENEWALS_PER_LEASE = 4
@@ -74,7 +74,8 @@ class Beats:
         self.connection: ServerConnection | None = None
         self.hold: Hold | None = None
         self.moment: Moment | None = None
-        self.unable = ""
+        self.idle = IdleState()
+        self.draining = False
         self.due = False
 
     def read(self, lines: Iterable[str]) -> None:
@@ -97,8 +98,10 @@ class Beats:
                 self.hold = self.moment = None
             case "progress":
                 self.moment, self.due = Moment(**message), True
-            case "unable":
-                self.unable, self.due = message["why"], True
+            case "idle":
+                self.idle, self.due = IdleState(**message), True
+            case "draining":
+                self.draining, self.due = True, True
 
     def go_on(self) -> None:
         while True:
@@ -110,18 +113,18 @@ class Beats:
     def beat(self) -> float:
         """Renews the lease, or reports that the idle runner is there; returns the seconds until the next beat."""
         with self.changed:
-            connection, hold, moment, unable = self.connection, self.hold, self.moment, self.unable
+            connection, hold, moment, idle = self.connection, self.hold, self.moment, self.idle
         if connection is None:
             return IDLE_EVERY_S
         if hold is None:
-            return self._idle(connection, unable)
+            return self._idle(connection, idle)
         if boottime() >= hold.deadline_at or hold.left_s <= 0:
             return IDLE_EVERY_S  # the runner sees that, too, and ends the work
         return self._renew(connection, hold, moment)
 
-    def _idle(self, connection: ServerConnection, unable: str) -> float:
+    def _idle(self, connection: ServerConnection, idle: IdleState) -> float:
         try:
-            if connection.beat(unable, IDLE_EVERY_S / 4):
+            if connection.beat(idle, IDLE_EVERY_S / 4):
                 tell("rotate")
         except Unauthorized as error:
             tell("refused", text=one_line(error))
@@ -134,7 +137,8 @@ class Beats:
         timeout_s = max(SHORTEST_TIMEOUT_S, min(hold.lease_s / RENEWALS_PER_LEASE, hold.left_s) / 2)
         hung = self._why_hung(moment)
         try:
-            answer = connection.renew(hold.run, hold.token, moment.sent() if moment else None, hung, timeout_s)
+            reasons = {"hung": hung, "draining": self.draining}
+            answer = connection.renew(hold.run, hold.token, moment.sent() if moment else None, reasons, timeout_s)
         except (LeaseLost, Unauthorized) as error:
             tell("unauthorized" if isinstance(error, Unauthorized) else "lost", run=hold.run, text=one_line(error))
             self._forget(hold)

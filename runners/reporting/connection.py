@@ -1,6 +1,6 @@
 """The HTTP calls to the server (docs/result-format.md), each made once, and what their answers mean."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,19 @@ class RenewalReply:
     rotate: bool
 
 
+@dataclass(frozen=True)
+class IdleState:
+    """Why an idle runner takes no run; the server shows it on its pages.
+
+    `unable`: what keeps it from work, of which operators are mailed; `waits`: for what it waits, as the end of "waits
+    for ..."; `ended`: why it has ended, as the end of "its runner ...".
+    """
+
+    unable: str = ""
+    waits: str = ""
+    ended: str = ""
+
+
 class ServerConnection:
     """Calls of one machine to one server, each made once; safe to use from several threads.
 
@@ -68,16 +81,18 @@ class ServerConnection:
         """Tells the server another token of this machine, which it accepts from now on as well."""
         self._once("token", {"token": token})
 
-    def beat(self, unable: str, timeout_s: float) -> bool:
-        """Reports that an idle runner is there, and why it takes no work, if so.
+    def beat(self, state: IdleState, timeout_s: float) -> bool:
+        """Reports that an idle runner is there, and why it takes no run, if so.
 
         Returns whether its token is to be replaced.
         """
-        return bool(self._once("beat", {"unable": unable}, timeout_s).get("rotate"))
+        return bool(self._once("beat", asdict(state), timeout_s).get("rotate"))
 
-    def renew(self, run: int, token: int, progress: dict[str, Any] | None, hung: str, timeout_s: float) -> RenewalReply:
-        """Renews the lease, unless the work hangs; takes at most twice `timeout_s`."""
-        answer = self._once(f"runs/{run}/renew", {"token": token, "progress": progress, "hung": hung}, timeout_s)
+    def renew(
+        self, run: int, token: int, progress: dict[str, Any] | None, reasons: dict[str, Any], timeout_s: float
+    ) -> RenewalReply:
+        """Renews the lease, unless `reasons` say that the work hangs; takes at most twice `timeout_s`."""
+        answer = self._once(f"runs/{run}/renew", {"token": token, "progress": progress, **reasons}, timeout_s)
         return RenewalReply(float(answer["lease_s"]), bool(answer["cancel"]), bool(answer.get("rotate")))
 
     def _introduced(self, path: str, body: dict[str, Any]) -> HelloReply:

@@ -9,16 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from runners.errors import RunnerError
 from runners.processes.affinity import affinity
-from runners.reporting.connection import ServerConnection
+from runners.reporting.connection import IdleState, ServerConnection
 
 log = logging.getLogger(__name__)
 
 CHECKOUT = Path(__file__).parents[2]
+LAST_CALL_S = 2.0
 PAUSE_S = 1.0  # before a process that has ended is started again
 Message = dict[str, Any]
 
@@ -44,6 +47,7 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._closed = False
         self._rotating: threading.Thread | None = None
+        self._idle = IdleState()
         self._last: dict[str, Message] = {}  # the messages that a new process needs, by kind
 
     def start(self) -> None:
@@ -90,18 +94,35 @@ class Heartbeat:
 
         The server hears of a change at once.
         """
-        is_new = bool(self._last.get("unable", {}).get("why")) != bool(why)
+        is_new = bool(self._idle.unable) != bool(why)
         if is_new:
-            self.start()
-            self._tell("unable", why=why)
+            self._show_idle(replace(self._idle, unable=why))
         return is_new
+
+    def wait_for(self, what: str) -> None:
+        """Shows for what the runner waits before it asks for work, as the end of "waits for ..."; empty: for nothing.
+
+        The server hears of a change at once.
+        """
+        if what != self._idle.waits:
+            self._show_idle(replace(self._idle, waits=what))
+
+    def drain(self) -> None:
+        """Shows with each renewal that the runner ends after its run."""
+        self._tell("draining")
+
+    def _show_idle(self, state: IdleState) -> None:
+        self._idle = state
+        self.start()
+        self._tell("idle", **asdict(state))
 
     def use_token(self) -> None:
         """Tells the process that its connection uses another token from now on."""
         with self._lock:
             self._write({"kind": "server", "url": self.connection.url, "token": self.connection.token})
 
-    def close(self) -> None:
+    def close(self, why: str = "") -> None:
+        """Ends the process; the server is told once `why` the runner has ended, if it can be reached soon."""
         with self._lock:
             self._closed = True
             process, self._process = self._process, None
@@ -110,6 +131,9 @@ class Heartbeat:
             process.stdin.close()
             process.send_signal(signal.SIGTERM)  # it may be in the middle of a call
             process.wait()
+        if why:
+            with suppress(RunnerError):
+                self.connection.beat(IdleState(ended=why), LAST_CALL_S)
 
     def _tell(self, kind: str, **what: Any) -> None:
         with self._lock:

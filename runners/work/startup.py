@@ -57,7 +57,7 @@ def run(settings: Settings, tuning: Tuning, once: bool, poll_every_s: float | No
         return 0
     log.info("this is machine %s of %s", hello.machine, settings.url)
     holder = Holder(os.getpid(), str(settings.home), tools.client.instance, hello.machine, platform.node())
-    locks = CoreLocks(directory, physical_cores(tools.machine.planner.machine), holder)
+    locks = CoreLocks(directory, physical_cores(tools.machine.planner.machine), holder, tools.heartbeat.wait_for)
     locks.check()
     space = Space(settings.home, settings.least_free_bytes)
     agent = Agent(replace(tools, hold=locks.held), stopping, after_run=tools.builder.store.prune, space=space)
@@ -66,7 +66,16 @@ def run(settings: Settings, tuning: Tuning, once: bool, poll_every_s: float | No
     try:
         return work(agent, settings, hello, once, poll_every_s)
     finally:
-        tools.heartbeat.close()
+        tools.heartbeat.close(why_ended(agent, once))
+
+
+def why_ended(agent: Agent, once: bool) -> str:
+    """Why the runner has ended, as the end of "its runner ..."."""
+    if agent.draining.is_set():
+        return "was drained, such as for an update"
+    if agent.stopping.is_set():
+        return "was stopped"
+    return "worked once, and found no more work" if once else "has ended; its log says why"
 
 
 def work(agent: Agent, settings: Settings, hello: HelloReply, once: bool, poll_every_s: float | None) -> int:
@@ -85,6 +94,7 @@ def drain_on_signal(agent: Agent) -> None:
 
     def drain(*_: object) -> None:
         agent.draining.set()
+        threading.Thread(target=agent.tools.heartbeat.drain, name="drain", daemon=True).start()  # it takes a lock
         if not agent.at_work:
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -174,10 +184,11 @@ def poll(agent: Agent, every_s: float, stopping: threading.Event) -> int:
 
 def listen(agent: Agent, settings: Settings, hello: HelloReply, stopping: threading.Event) -> int:
     """Works on what is waiting already, then at each message of the broker."""
-    from runners.work.worker import serve  # Celery is imported only where there is a broker
+    from runners.work.worker import NudgeSource, serve  # Celery is imported only where there is a broker
 
     assert settings.broker  # `read_settings` needed one
     work_or_wait(agent)
     if stopping.is_set():
         return 0
-    return serve(lambda: work_or_wait(agent), settings.broker, hello.queue, hello.machine, stopping)
+    source = NudgeSource(settings.broker, hello.queue, agent.tools.heartbeat.wait_for)
+    return serve(lambda: work_or_wait(agent), source, hello.machine, stopping)

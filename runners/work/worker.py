@@ -4,12 +4,14 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from celery import Celery, signals
 from celery.exceptions import WorkerShutdown
+from celery.worker.consumer import Consumer
 
-from runners.brokers import Broker
+from runners.brokers import Broker, reason
 from runners.errors import Unauthorized
 
 TASK = "speedtrack.look_for_work"
@@ -40,12 +42,37 @@ def celery_app(broker: Broker, queue: str) -> Celery:
     return app
 
 
-def serve(look: Callable[[], None], broker: Broker, queue: str, machine: str, stopping: threading.Event) -> int:
+@dataclass(frozen=True)
+class NudgeSource:
+    """Where messages come from. `show` is called with why none can come; empty: they come again."""
+
+    broker: Broker
+    queue: str
+    show: Callable[[str], None]
+
+
+def consumer_of(show: Callable[[str], None]) -> type[Consumer]:
+    """Celery's consumer, which shows when its broker cannot be reached: until then no message brings work."""
+
+    class ShowingConsumer(Consumer):  # type: ignore[misc]
+        def ensure_connected(self, conn: Any) -> Any:
+            try:
+                conn.connect()
+            except Exception as error:  # of whatever kind the transport has: Celery's own attempts follow
+                show(f"its broker, which cannot be reached: {reason(error) or type(error).__name__}")
+            connected = super().ensure_connected(conn)
+            show("")
+            return connected
+
+    return ShowingConsumer
+
+
+def serve(look: Callable[[], None], source: NudgeSource, machine: str, stopping: threading.Event) -> int:
     """Calls `look` for each message, until SIGTERM or SIGINT; returns the exit code.
 
     Raises Unauthorized when the server no longer accepts the token of this machine.
     """
-    app = celery_app(broker, queue)
+    app = celery_app(source.broker, source.queue)
     refused: list[Unauthorized] = []
 
     def look_for_work() -> None:
@@ -71,7 +98,8 @@ def serve(look: Callable[[], None], broker: Broker, queue: str, machine: str, st
     worker = app.Worker(
         pool="solo",
         concurrency=1,
-        queues=[queue],
+        queues=[source.queue],
+        consumer_cls=consumer_of(source.show),
         hostname=f"runner@{machine}",
         loglevel="INFO",
         quiet=True,

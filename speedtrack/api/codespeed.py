@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Protocol, cast
 
@@ -22,13 +22,14 @@ from speedtrack.calls.rates import Standing
 from speedtrack.clientaddress import client_address
 from speedtrack.outside import codespeed, document, taking
 from speedtrack.outside.codespeed import BadResult
-from speedtrack.outside.document import DocumentError
-from speedtrack.outside.taking import Report, Sender
+from speedtrack.outside.document import DocumentError, Refusal
+from speedtrack.outside.taking import Sender
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Import
 from speedtrack.text import UNSTORABLE
 
 PLAIN = "text/plain; charset=utf-8"
+MOST_FAULTS = 100  # that an answer lists
 FOR_FIRST_USE = "Environment {} not found"
 
 
@@ -120,32 +121,52 @@ def add_json_results(request: HttpRequest, caller: Caller) -> str:
 
 
 def add(caller: Caller, items: list[dict[str, Any]]) -> None:
-    """Store the valid results of each project. Raises BadResult for the first result that is not valid."""
-    for item in items:
-        codespeed.check(item)
-    kept, refusal = 0, ""
-    for project, own in by_project(caller, items):
-        try:
-            report = take(caller, project, own)
-        except BadResult as e:
-            refusal = refusal or str(e)
-            continue
-        kept += report.taken + report.unchanged
-        if report.refused:
-            refusal = refusal or words_of(report, own)
-    if refusal:
-        raise BadResult(refusal + (f" ({kept} other results of this request are stored)" if kept else ""))
+    """Store the valid results of each project. Raises BadResult that says which others are left out, and why."""
+    faults: codespeed.Faults = {}
+    kept = 0
+    for project, own in by_project(caller, items, faults):
+        stored, own_faults = take(caller, project, own)
+        kept += stored
+        faults |= own_faults
+    if faults:
+        raise BadResult(refusal_of(items, faults, kept))
 
 
-def by_project(caller: Caller, items: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Project, list[Mapping[str, Any]]]]:
-    """The results grouped by project, all of which the caller may send to.
+def refusal_of(items: Sequence[Mapping[str, Any]], faults: codespeed.Faults, kept: int) -> str:
+    """The first fault in Codespeed's words; of a list also how many results are stored, and a line for each other."""
+    places = sorted(faults)
+    words = faults[places[0]]
+    if kept:
+        words += f" ({kept} other results of this request are stored)"
+    if len(items) == 1:
+        return words
+    lines = [f"result {place + 1} of {len(items)} is left out: {faults[place]}" for place in places[:MOST_FAULTS]]
+    more = [f"and {len(places) - MOST_FAULTS} more are left out"] if len(places) > MOST_FAULTS else []
+    return "\n".join([words, *lines, *more])
 
-    Raises BadResult or Refused, before any result is stored.
+
+def by_project(
+    caller: Caller, items: Sequence[Mapping[str, Any]], faults: codespeed.Faults
+) -> Iterable[tuple[Project, dict[int, Mapping[str, Any]]]]:
+    """The results by project, with their places; those that name none, or lack a field, are added to ``faults``.
+
+    Raises Refused, before any result is stored, if the caller may not send to one of the projects.
     """
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for item in items:
-        groups.setdefault(str(item["project"]), []).append(item)
-    return [(project_named(caller, name), own) for name, own in groups.items()]
+    groups: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for place, item in enumerate(items):
+        try:
+            codespeed.check(item)
+        except BadResult as e:
+            faults[place] = str(e)
+        else:
+            groups.setdefault(str(item["project"]), {})[place] = item
+    found = []
+    for name, own in groups.items():
+        try:
+            found.append((project_named(caller, name), own))
+        except BadResult as e:
+            faults |= dict.fromkeys(own, str(e))
+    return found
 
 
 def project_named(caller: Caller, name: str) -> Project:
@@ -159,26 +180,31 @@ def project_named(caller: Caller, name: str) -> Project:
     return found
 
 
-def take(caller: Caller, project: Project, items: list[Mapping[str, Any]]) -> Report:
+def take(caller: Caller, project: Project, items: Mapping[int, Mapping[str, Any]]) -> tuple[int, codespeed.Faults]:
+    """Store the valid results of a project. Return how many are stored now or were before, and the others' faults."""
     name = caller.user.get_username() if caller.user else ""
     sender = Sender(Import.Door.CODESPEED, caller.user, name, registers=caller.user is not None)
+    rows, faults = codespeed.rows_of(project, items)
+    if not rows:
+        return 0, faults
     try:
-        batch = document.batch_of(codespeed.batch_document(project, items))
+        batch = document.batch_of(codespeed.batch_document(rows.values()))
     except DocumentError as e:
-        raise BadResult(str(e)) from e
+        return 0, faults | dict.fromkeys(rows, str(e))
     prepared = taking.prepare(project, batch, sender)
     with transaction.atomic():
         report = taking.store(prepared)
         if report.taken:
             audit.note(caller, "results.import", f"{report.taken} results", project)
-    return report
+    places = list(rows)
+    faults |= {places[one.index]: words_of(one, items[places[one.index]]) for one in report.refused}
+    return report.taken + report.unchanged, faults
 
 
-def words_of(report: Report, items: list[Mapping[str, Any]]) -> str:
-    """The first refusal as a sentence, in Codespeed's words where it has some."""
-    first = report.refused[0]
-    if first.pointer.endswith("/machine") and "there is no machine" in first.detail:
-        return FOR_FIRST_USE.format(items[first.index]["environment"])
-    field = first.pointer.rpartition("/")[2]
+def words_of(refusal: Refusal, item: Mapping[str, Any]) -> str:
+    """A refusal as a sentence, in Codespeed's words where it has some."""
+    if refusal.pointer.endswith("/machine") and "there is no machine" in refusal.detail:
+        return FOR_FIRST_USE.format(item["environment"])
+    field = refusal.pointer.rpartition("/")[2]
     named = {"commit": "commitid", "value": "result_value", "measured_at": "result_date", "machine": "environment"}
-    return f"{named.get(field, field)}: {first.detail}" if field else first.detail
+    return f"{named.get(field, field)}: {refusal.detail}" if field else refusal.detail

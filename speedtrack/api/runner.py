@@ -14,7 +14,19 @@ from speedtrack.api.described import DescribedAPI
 from speedtrack.clientaddress import client_address
 from speedtrack.projects import submodules
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
-from speedtrack.runs import builds, enrolment, fence, jobs, machines, profiles, queue, results, tokens, versions
+from speedtrack.runs import (
+    builds,
+    enrolment,
+    fence,
+    jobs,
+    machines,
+    profiles,
+    queue,
+    results,
+    standing,
+    tokens,
+    versions,
+)
 from speedtrack.runs.documents import (
     Beat,
     BuildReport,
@@ -63,7 +75,7 @@ class MachineRequest(HttpRequest):
 def hello(request: MachineRequest, hello: Hello) -> Answer:
     machine = request.auth
     said = {"runner_version": hello.version, "runner_protocol": hello.protocol}
-    Machine.objects.filter(pk=machine.pk).update(facts=hello.facts, **said)
+    Machine.objects.filter(pk=machine.pk).update(facts=hello.facts, runner_said=None, **said)
     versions.check(hello.version, hello.protocol)
     return {"machine": machine.name, "queue": machine.queue}
 
@@ -91,13 +103,14 @@ def token(request: MachineRequest, succession: Succession) -> Answer:
 
 @api.post("beat", response=Turn)
 def beat(request: MachineRequest, beat: Beat) -> Answer:
-    machines.tell_unable(request.auth, beat.unable)
+    machines.hear(request.auth, beat)
     return {"rotate": request.used_token.rotation_due}
 
 
 @api.post("claim", response={200: Job, 204: None})
 def claim(request: MachineRequest, claim: Claim) -> HttpResponse:
     versions.check(claim.version or request.auth.runner_version, claim.protocol)
+    standing.stop_waiting(request.auth)  # it holds its cores
     run = queue.claim(request.auth, claim.instance)
     failpoints.reach("claim.after_commit")
     return JsonResponse(jobs.job_document(run)) if run else HttpResponse(status=204)

@@ -138,6 +138,15 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
+def about(seconds: float) -> str:
+    """A duration in one unit, rounded as coarsely as an estimate deserves."""
+    if seconds < 90:
+        return f"{max(10, 10 * round(seconds / 10))} s"
+    if seconds < 1.5 * 3600:
+        return f"{round(seconds / 60)} min"
+    return f"{round(seconds / 3600)} h" if seconds < 2 * 86400 else f"{round(seconds / 86400)} d"
+
+
 def ago(seconds: float) -> str:
     """How long ago in one unit, as ``3 h ago``; a negative number lies in the future."""
     size = abs(seconds)

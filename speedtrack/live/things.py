@@ -14,7 +14,11 @@ from speedtrack.runs.logs import LogIndex
 from speedtrack.runs.models import ACTIVE, Machine, Run
 from speedtrack.runs.progress import Progress, progress_of
 
-SHOWN = (*states.OF_RUN, "machine_id", "benchmark_set_id", "lease_token", "reason", "project_id")
+OF_MACHINE = (*states.OF_MACHINE, "last_seen_at")
+SHOWN = (
+    *(*states.OF_RUN, "machine_id", "benchmark_set_id", "lease_token", "reason", "project_id"),
+    *(f"machine__{name}" for name in OF_MACHINE),
+)
 expected: dict[int, DurationEstimate | None] = {}
 
 
@@ -56,15 +60,15 @@ class LookResult(NamedTuple):
 
 def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[LookResult, dict[int, LogIndex]]:
     """Look at the watched runs and the queue. Without an index of its log, a run gets one."""
-    runs = list(Run.objects.filter(pk__in=indexes).only(*SHOWN))
-    active = list(Run.objects.active().only(*SHOWN)) if is_queue_watched else []
+    runs = list(Run.objects.filter(pk__in=indexes).select_related("machine").only(*SHOWN))
+    active = list(Run.objects.active().select_related("machine").only(*SHOWN)) if is_queue_watched else []
     progress = progress_of([*runs, *active], expected_of([*runs, *active]))
     readers = readers_of({run.project_id for run in (*runs, *active)})
     found = {run.pk: state_of(run, progress, readers.get(run.project_id)) for run in runs}
     queue = None
     if is_queue_watched:
         public = [run for run in active if run.pk in progress and run.project_id not in readers]
-        machines = Machine.objects.only(*states.OF_MACHINE)
+        machines = Machine.objects.only(*OF_MACHINE)
         version = states.queue_version(active, machines, states.newest_ids())
         queue = State(version, {run.pk: progress[run.pk] for run in public})
     fresh = {run.pk: logs.index_of(run.pk) for run in runs if indexes[run.pk] is None}

@@ -5,7 +5,7 @@ docs/results-from-outside.md has a table. The answers are Codespeed's own texts,
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +27,11 @@ NO_JSON = "No key 'json' in POST payload"
 MOST_RESULTS = 10_000
 
 
+Row = dict[str, Any]
+#: By the place of a result in the request, from 0: why it is not stored.
+Faults = dict[int, str]
+
+
 class BadResult(Exception):
     """The request is refused with this text."""
 
@@ -37,11 +42,11 @@ def results_of(text: str) -> list[dict[str, Any]]:
         found = json.loads(text)
     except (ValueError, RecursionError) as e:
         raise BadResult(f"The value of 'json' is not JSON: {str(e)[:200]}") from e
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if not isinstance(found, list):
         raise BadResult("The value of 'json' must be a list of objects")
     if len(found) > MOST_RESULTS:
         raise BadResult(f"{len(found)} results: send at most {MOST_RESULTS} at once")
-    return found
+    return [one if isinstance(one, dict) else {} for one in found]  # `check` says what such a result lacks
 
 
 def check(item: Mapping[str, Any]) -> None:
@@ -56,10 +61,21 @@ def check(item: Mapping[str, Any]) -> None:
             raise BadResult(f'Value for key "{storable(key)}" has a character that cannot be stored')
 
 
-def batch_document(project: Project, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The results of one project as a document. Raises BadResult."""
-    known = metrics_known(project, items)
-    return {"schema": SCHEMA, "tool": "codespeed", "results": [row_of(item, known) for item in items]}
+def rows_of(project: Project, items: Mapping[int, Mapping[str, Any]]) -> tuple[dict[int, Row], Faults]:
+    """By their places in the request: the rows of the results of one project, and the faults of those without one."""
+    known = metrics_known(project, items.values())
+    rows: dict[int, Row] = {}
+    faults: Faults = {}
+    for place, item in items.items():
+        try:
+            rows[place] = row_of(item, known)
+        except BadResult as e:
+            faults[place] = str(e)
+    return rows, faults
+
+
+def batch_document(rows: Iterable[Row]) -> dict[str, Any]:
+    return {"schema": SCHEMA, "tool": "codespeed", "results": list(rows)}
 
 
 def row_of(item: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:

@@ -156,10 +156,10 @@ def parse(content: bytes) -> Batch:
     return batch_of(parse_json(content))
 
 
-def parse_json(content: bytes) -> Any:
+def parse_json(content: bytes, largest: int = LARGEST_DOCUMENT) -> Any:
     """The value in JSON. Raises DocumentError. Numbers beyond JSON (NaN, Infinity) are left to the checks of values."""
-    if len(content) > LARGEST_DOCUMENT:
-        raise TooLarge(f"the document has more than {LARGEST_DOCUMENT} bytes: send several")
+    if len(content) > largest:
+        raise TooLarge(f"the document has more than {largest} bytes: send several")
     try:
         return json.loads(content.decode("utf-8-sig"), object_pairs_hook=without_repetition)
     except UnicodeDecodeError as e:
@@ -182,23 +182,35 @@ def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_file(content: bytes, shared: Mapping[str, Any]) -> Batch:
-    """The batch in a document. ``shared``: fields that it lacks. Raises DocumentError."""
-    document = parse_json(content)
+    """All results of a file, however many. ``shared``: fields that it lacks. Raises DocumentError."""
+    document = parse_json(content, len(content))
     if isinstance(document, dict):
         document = {**shared, **{name: value for name, value in document.items() if value is not None}}
-    return batch_of(document)
+    return whole_of(document)
 
 
 def batch_of(document: Any) -> Batch:
     """The batch in a parsed document. Raises DocumentError."""
-    try:
-        batch = Batch.model_validate(document)
-    except ValidationError as e:
-        error = e.errors(include_url=False, include_context=False)[0]
-        raise DocumentError(words_of(error), pointer_of(error)) from e
+    batch = whole_of(document)
     if len(batch.results) > MOST_RESULTS:
         raise TooLarge(f"{len(batch.results)} results: send at most {MOST_RESULTS} at once", "/results")
     return batch
+
+
+def whole_of(document: Any) -> Batch:
+    """All results of a parsed document, which may be more than are stored at once. Raises DocumentError."""
+    try:
+        return Batch.model_validate(document)
+    except ValidationError as e:
+        error = e.errors(include_url=False, include_context=False)[0]
+        raise DocumentError(words_of(error), pointer_of(error)) from e
+
+
+def parts_of(batch: Batch) -> Iterator[tuple[int, Batch]]:
+    """The batch in parts that are small enough to be stored at once, each after the index of its first result."""
+    for first_index in range(0, len(batch.results), MOST_RESULTS):
+        results = batch.results[first_index : first_index + MOST_RESULTS]
+        yield first_index, batch.model_copy(update={"results": results})
 
 
 def points_of(batch: Batch) -> Iterator[Point | Refusal]:

@@ -1,6 +1,6 @@
 """Import files, of SpeedTrack's own format or of other tools', in batches."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,8 @@ from django.db import transaction
 
 from speedtrack.accounts import audit
 from speedtrack.outside import document, taking
-from speedtrack.outside.document import MOST_RESULTS, SCHEMA, DocumentError, Refusal
-from speedtrack.outside.readers import Options, OutsideResult, ReadError, folders, registry
+from speedtrack.outside.document import SCHEMA, DocumentError, Refusal
+from speedtrack.outside.readers import Options, ReadError, folders, registry
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.taking import Prepared, Report, Sender
 from speedtrack.projects.models import Project
@@ -44,16 +44,33 @@ class Contents:
 
 @dataclass
 class ImportOutcome:
-    """The result of importing one file. ``refused``: a sentence for each refused result."""
+    """The result of importing one file.
+
+    ``refused``: a sentence for each refused result. ``benchmarks``, ``commits``: of what is stored, in order.
+    """
 
     taken: int = 0
     unchanged: int = 0
     refused: list[str] = field(default_factory=list)
+    benchmarks: dict[str, None] = field(default_factory=dict)
+    commits: dict[str, None] = field(default_factory=dict)
 
-    def add(self, parcel: Parcel, report: Report) -> None:
+    def add(self, parcel: Parcel, report: Report, prepared: Prepared) -> None:
+        kept = taking.kept_of(prepared, report)
+        self.benchmarks |= dict.fromkeys(name for name, _ in kept)
+        self.commits |= dict.fromkeys(sha for _, sha in kept)
         self.taken += report.taken
         self.unchanged += report.unchanged
         self.refused += [refusal_in_words(parcel, one) for one in report.refused]
+
+
+class Unfinished(Exception):
+    """A batch could not be stored, for a reason that is not in its results; ``outcomes`` has what was stored before."""
+
+    def __init__(self, outcomes: Mapping[Path, ImportOutcome], cause: BaseException) -> None:
+        self.outcomes = outcomes
+        words = "interrupted" if isinstance(cause, KeyboardInterrupt) else f"{cause or type(cause).__name__}".strip()
+        super().__init__(words.partition("\n")[0])
 
 
 def formats() -> list[str]:
@@ -73,10 +90,13 @@ def contents_in(content: bytes, form: str, options: Options) -> Contents:
     """The contents of a file from its bytes; ``options`` has its name. Raises Unreadable."""
     try:
         if form == NATIVE or (form == AUTO and is_native(content)):
-            return Contents([Parcel(document.parse_file(content, shared_by(options)), 0, of_reader=False)])
+            return Contents(parcels_of(document.parse_file(content, shared_by(options)), of_reader=False))
         reader = registry.reader_of(content, options.name) if form == AUTO else registry.reader_named(form)
         reading = reader.reading(File(content, options.name), options)
-        parcels = list(parcels_of(reading.results, reader.title, options))
+        if not reading.results:
+            return Contents([], [str(one) for one in reading.left_out])
+        found = document.document_of(list(reading.results), reader.title[:100], **shared_by(options))
+        parcels = parcels_of(document.whole_of(found), of_reader=True)
         return Contents(parcels, [str(one) for one in reading.left_out])
     except (ReadError, DocumentError) as e:
         raise Unreadable(f"{options.name}: {e}") from e
@@ -111,11 +131,8 @@ def shared_by(options: Options) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value}
 
 
-def parcels_of(results: Sequence[OutsideResult], tool: str, options: Options) -> Iterator[Parcel]:
-    for first in range(0, len(results), MOST_RESULTS):
-        some = list(results[first : first + MOST_RESULTS])
-        batch = document.batch_of(document.document_of(some, tool[:100], **shared_by(options)))
-        yield Parcel(batch, first, of_reader=True)
+def parcels_of(whole: document.Batch, of_reader: bool) -> list[Parcel]:
+    return [Parcel(batch, first, of_reader) for first, batch in document.parts_of(whole)]
 
 
 def store(
@@ -154,12 +171,16 @@ def prepared_batches(
 def store_each(
     files: Iterable[Path], prepared: Iterable[tuple[Path, Parcel, Prepared]], done: Callable[[int], object]
 ) -> dict[Path, ImportOutcome]:
-    """Store each batch in a transaction of its own."""
+    """Store each batch in a transaction of its own. Raises Unfinished if one fails."""
     outcomes = {path: ImportOutcome() for path in files}
-    for path, parcel, one in prepared:
-        with transaction.atomic():
-            outcomes[path].add(parcel, store_noted(one))
-        done(len(parcel.batch.results))
+    try:
+        for path, parcel, one in prepared:
+            with transaction.atomic():
+                report = store_noted(one)
+            outcomes[path].add(parcel, report, one)
+            done(len(parcel.batch.results))
+    except (Exception, KeyboardInterrupt) as e:  # whatever it is, what was stored before it stays
+        raise Unfinished(outcomes, e) from e
     return outcomes
 
 
@@ -177,10 +198,11 @@ def refusal_in_words(parcel: Parcel, refusal: Refusal) -> str:
 
     For a file of another tool it names the result, since a place in our document would tell the user nothing.
     """
+    within = refusal.pointer.removeprefix(f"/results/{refusal.index}")
     if not parcel.of_reader:
-        return f"{refusal.pointer}: {refusal.detail}"
+        return f"/results/{parcel.first + refusal.index}{within}: {refusal.detail}"
     row = parcel.batch.results[refusal.index]
-    field = refusal.pointer.removeprefix(f"/results/{refusal.index}").removeprefix("/")
+    field = within.removeprefix("/")
     named = f"{row.get('benchmark', '')}, {row.get('metric', '')}".strip(", ")
     return ": ".join(filter(None, (f"result {parcel.first + refusal.index + 1} ({named})", field, refusal.detail)))
 

@@ -161,6 +161,16 @@ def store(prepared: Prepared, all_or_nothing: bool = False) -> Report:
     return replace(report, import_id=store_new(prepared, new, machines).pk)
 
 
+def kept_of(prepared: Prepared, report: Report) -> list[tuple[str, str]]:
+    """The benchmark and the commit of each result of a batch that is stored now, or was before."""
+    refused = {one.index for one in report.refused}
+    return [
+        (names.benchmark_name(point.row.benchmark, point.row.parameters), prepared.found.shas[point.commit])
+        for point in prepared.points
+        if point.index not in refused
+    ]
+
+
 def machines_of(prepared: Prepared) -> dict[str, Machine]:
     """By the name used here: the registered machines that the results name."""
     asked = {names.machine_name(point.machine) for point in prepared.points}

@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
-from django.urls import reverse
 
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects import fetching, git, hooks, remotes
@@ -127,10 +125,6 @@ def track_again(project: Project) -> None:
     """Undo ``untrack``: the next look at the repository queues what is new since then."""
     Project.objects.filter(pk=project.pk).update(untracked_at=None, polled_at=None, failures=0)
     project.machines.add(*Machine.objects.filter(IN_SERVICE))
-
-
-def hook_url(project: Project) -> str:
-    return settings.URL + reverse("hook", args=[project.hook_id])
 
 
 def add_branch(project: Project, name: str, first_commits: int) -> Branch:

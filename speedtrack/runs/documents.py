@@ -150,9 +150,15 @@ class Succession(RunnerDocument):
 
 
 class Beat(RunnerDocument):
-    """Sent by an idle runner. ``unable``: why it takes no work; empty if it takes some."""
+    """Sent by an idle runner. ``unable``: why it takes no work, which operators are mailed; empty if it takes some.
+
+    ``waits``: for what it waits before it asks for work, as the end of "waits for ..."; ``ended``: why it has ended, as
+    the end of "its runner ...". Both are empty if that is not so, and None is what older runners send.
+    """
 
     unable: Text = Field("", max_length=1000)
+    waits: Annotated[Text, Field(max_length=1000)] | None = None
+    ended: Text = Field("", max_length=200)
 
 
 class ReportedProgress(RunnerDocument):
@@ -177,10 +183,14 @@ class Leased(RunnerDocument):
 
 
 class Renewal(Leased):
-    """Extends the lease. ``hung``: why the work cannot go on although the heartbeat does; empty if it can."""
+    """Extends the lease. ``hung``: why the work cannot go on although the heartbeat does; empty if it can.
+
+    ``draining``: the runner ends after this run.
+    """
 
     progress: ReportedProgress | None = None
     hung: Text = Field("", max_length=1000)
+    draining: bool = False
 
     def trouble(self) -> str:
         """Why the run makes no progress, as a sentence for people; empty if nothing is known to be wrong."""

@@ -21,13 +21,14 @@ from django.db import connection
 from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, OuterRef, Q, Subquery
 from django.utils import timezone
 
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.models import SetMember, Suite
-from speedtrack.runs import windows
+from speedtrack.runs import standing
 from speedtrack.runs.models import ACTIVE, Build, Reason, Run, RunQuerySet, Status
-from speedtrack.runs.order import PRIORITY
 
 LEARNED = 24  # newest runs of a machine that are learned from
 WITHIN = timedelta(days=30)
+LATE_S, LATE_SHARE = 30.0, 0.1  # an estimate is not more exact than this: what is later is called late
 SIDES = {"single": 1, "canary": 1, "paired": 2, "profile": 2}
 #: For a kind of run that the machine has not done with a benchmark yet: another kind whose trials are used, and the
 #: factor.
@@ -290,12 +291,24 @@ def of_runs(runs: RunQuerySet) -> dict[int, DurationEstimate | None]:
 
 def left_s(run: Run, expected: DurationEstimate, now: datetime) -> float:
     """Seconds that a run under way still takes: by its progress once trials are done, until then by its start."""
+    return max(0.0, estimated_left_s(run, expected, now))
+
+
+def late_s(run: Run, expected: DurationEstimate, now: datetime) -> float:
+    """For how many seconds a run under way should have ended; 0 if the estimate has not passed, or only just."""
+    over_s = -estimated_left_s(run, expected, now)
+    return over_s if over_s > max(LATE_S, LATE_SHARE * expected.seconds) else 0.0
+
+
+def estimated_left_s(run: Run, expected: DurationEstimate, now: datetime) -> float:
+    """As ``left_s``, but below zero once the estimate has passed."""
     progress: Mapping[str, Any] = run.progress or {}
     done, total = progress.get("done", 0), progress.get("total", 0)
     if run.status in ACTIVE and 0 < done <= total:
-        return float(expected.trials_s * (1 - done / total) + expected.around_s / 2)  # half of it was before the trials
+        around_s = expected.around_s / 2  # half of it was before the trials
+        return float(expected.trials_s * (1 - done / total) + around_s - progress.get("age_s", 0.0))
     passed = (now - run.started_at).total_seconds() if run.started_at else 0.0
-    return max(0.0, expected.seconds - passed)
+    return expected.seconds - passed
 
 
 @dataclass(frozen=True)
@@ -304,12 +317,19 @@ class ExpectedTimes:
 
     ``phases`` is None if the machine has done nothing like it. ``starts_at`` is None once the run has started; both
     times are None while they are not known, or the machine takes no work. ``ahead``: how many runs go before it.
+    ``why``: why it waits, as a sentence. ``late_s``: for how many seconds it should have begun, or have ended.
     """
 
     phases: DurationEstimate | None
     starts_at: datetime | None
     ends_at: datetime | None
     ahead: int = 0
+    why: str = ""
+    late_s: float = 0.0
+
+    @property
+    def late(self) -> str:
+        return f"late by {numbers.about(self.late_s)}" if self.late_s else ""
 
 
 def runs_ahead(run: Run) -> RunQuerySet:
@@ -332,12 +352,15 @@ def expected_times(run: Run) -> ExpectedTimes | None:
     left = sum(left_s(one, expected, now) for one in active if (expected := phases.get(one.pk)))
     own = phases[run.pk]
     if run.status in ACTIVE:
-        return ExpectedTimes(own, None, now + timedelta(seconds=left) if own else None)
+        late = late_s(run, own, now) if own else 0.0
+        return ExpectedTimes(own, None, now + timedelta(seconds=left) if own and not late else None, late_s=late)
     ahead = totals(learned, runs_ahead(run)).get(run.machine_id, Total(0, 0.0))
-    if own is None or ahead.seconds is None or not run.machine.takes_work:
-        return ExpectedTimes(own, None, None, ahead.runs)
-    opens_at = windows.opens_at(run.machine.windows, run.machine.zone, now)
-    is_by_hand = run.priority >= PRIORITY["manual"]
-    begins = opens_at if opens_at and not is_by_hand else now + timedelta(seconds=left)
+    stands = standing.of_machine(run.machine)
+    why = standing.why_waits(run, stands, ahead.runs)
+    if own is None or ahead.seconds is None or not stands.may_be_estimated:
+        return ExpectedTimes(own, None, None, ahead.runs, why, stands.late_s)
+    begins = max(now + timedelta(seconds=left), run.not_before)
+    if stands.opens_at and not standing.is_by_hand(run.priority):
+        begins = max(begins, stands.opens_at)
     starts_at = begins + timedelta(seconds=ahead.seconds)
-    return ExpectedTimes(own, starts_at, starts_at + timedelta(seconds=own.seconds), ahead.runs)
+    return ExpectedTimes(own, starts_at, starts_at + timedelta(seconds=own.seconds), ahead.runs, why)

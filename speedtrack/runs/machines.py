@@ -11,8 +11,9 @@ from speedtrack.projects import fetching, git
 from speedtrack.projects.models import Project
 from speedtrack.projects.remotes import remote_of
 from speedtrack.projects.sync import store_commits
-from speedtrack.runs import alarms, canary, pools, quarantine, queue, tokens
+from speedtrack.runs import alarms, canary, pools, quarantine, queue, standing, tokens
 from speedtrack.runs.canary import FrozenCommit
+from speedtrack.runs.documents import Beat
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Alarm, Canary, Machine, MachineEvent, Reason, Run, Status
 from speedtrack.runs.naming import benchmarks_named, check_known, machine_named, machine_with_runner, project_named
@@ -147,6 +148,13 @@ def check_has_runner(machine: Machine) -> None:
     """Raise NotPossible for a machine whose results are sent in."""
     if machine.outside:
         raise NotPossible(f"machine {machine} has no runner, its results are sent in: this is not possible with it")
+
+
+def hear(machine: Machine, beat: Beat) -> None:
+    """Store why an idle runner takes no run, and begin or end the alarm that it cannot take any."""
+    if beat.waits is not None or beat.unable or machine.runner_said is not None:
+        standing.hear(machine, beat.unable, beat.waits or "", beat.ended)
+    tell_unable(machine, beat.unable)
 
 
 def tell_unable(machine: Machine, why: str) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from django.utils import timezone
 
+from speedtrack.benchmarks import numbers
 from speedtrack.runs import estimates
 from speedtrack.runs.estimates import DurationEstimate
 from speedtrack.runs.models import ACTIVE, Run
 
-MINUTE, HOUR = 60, 3600
 BUILDING = "build "  # how the runner's word for what it does begins while it builds
 ALMOST = 0.99
 
@@ -20,7 +20,8 @@ ALMOST = 0.99
 class Progress:
     """How far an active run is: ``done`` of ``total`` trials.
 
-    ``share``: of its present phase, from 0 to 1; ``left_s``: seconds until the run ends. None: unknown.
+    ``share``: of its present phase, from 0 to 1; ``left_s``: seconds until the run ends. None: unknown. ``late_s``: for
+    how many seconds it should have ended.
     """
 
     done: int
@@ -28,6 +29,7 @@ class Progress:
     now: str
     share: float | None = None
     left_s: float | None = None
+    late_s: float = 0.0
 
     @property
     def part(self) -> str:
@@ -43,20 +45,13 @@ class Progress:
     def said(self) -> str:
         """The progress in words, such as ``build 41%, about 3 min left``."""
         part = self.part if self.share is None else f"{self.part} {self.percent}%"
-        return part if self.left_s is None else f"{part}, about {about(self.left_s)} left"
+        if self.late_s:
+            return f"{part}, late by {numbers.about(self.late_s)}"
+        return part if self.left_s is None else f"{part}, about {numbers.about(self.left_s)} left"
 
     @property
     def document(self) -> dict[str, Any]:
         return {"done": self.done, "total": self.total, "now": self.now, "percent": self.percent, "said": self.said}
-
-
-def about(seconds: float) -> str:
-    """A duration in one unit, rounded as coarsely as an estimate deserves."""
-    if seconds < 1.5 * MINUTE:
-        return f"{max(10, 10 * round(seconds / 10))} s"
-    if seconds < 1.5 * HOUR:
-        return f"{round(seconds / MINUTE)} min"
-    return f"{round(seconds / HOUR)} h"
 
 
 def progress_of(
@@ -79,8 +74,9 @@ def progress_of_run(run: Run, expected: DurationEstimate | None, at: datetime) -
     done, total = reported.get("done", 0), reported.get("total", 0)
     now = str(reported.get("now", "the runner has claimed it"))
     left = estimates.left_s(run, expected, at) if expected else None
+    late = estimates.late_s(run, expected, at) if expected else 0.0
     if now.startswith(BUILDING):
         since = (at - run.started_at).total_seconds() if run.started_at else 0.0
         share = min(ALMOST, since / expected.build_s) if expected and expected.build_s else None
-        return Progress(done, total, now, share, left)
-    return Progress(done, total, now, done / total if total else None, left)
+        return Progress(done, total, now, share, left, late)
+    return Progress(done, total, now, done / total if total else None, left, late)

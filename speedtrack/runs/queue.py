@@ -17,7 +17,7 @@ from django.db.models.functions import Least, Now
 
 from speedtrack import failpoints
 from speedtrack.benchmarks import definitions
-from speedtrack.runs import alarms, canary, leasing, order
+from speedtrack.runs import alarms, canary, leasing, order, standing
 from speedtrack.runs.documents import Failure, LogPiece, Renewal
 from speedtrack.runs.fence import attempt_of, held_run
 from speedtrack.runs.models import (
@@ -116,6 +116,8 @@ def renew(machine: Machine, run_id: int, renewal: Renewal) -> bool:
         end_run(run, Status.CANCELLED, "cancelled on request")
         return True
     note_progress(machine, run, renewal)
+    if renewal.draining != bool(standing.said_of(machine, "draining")):
+        standing.hear(machine, draining=renewal.draining)
     if renewal.hung:
         return False
     progress = progress_of(renewal) or run.progress

@@ -5,16 +5,24 @@ from collections.abc import Iterable
 from operator import itemgetter
 
 from django.db import connection
+from django.utils import timezone
 
-from speedtrack.runs.models import Machine, Run
+from speedtrack.runs import standing
+from speedtrack.runs.models import Machine, Run, Status
 
 #: What the version of a run is made of.
 OF_RUN = ("pk", "status", "attempt", "cancel_requested_at", "started_at", "progress", "error")
-OF_MACHINE = ("pk", "paused", "quarantined_at", "retired_at")
+OF_MACHINE = ("pk", "paused", "quarantined_at", "retired_at", "runner_said")
 
 
 def version_of(run: Run) -> str:
-    return digest(getattr(run, name) for name in OF_RUN)
+    """The version of a run's page; of a run that waits also by the state of its machine."""
+    waits = run.status == Status.QUEUED
+    return digest([*(getattr(run, name) for name in OF_RUN), *(version_of_machine(run.machine) if waits else ())])
+
+
+def version_of_machine(machine: Machine) -> tuple[object, ...]:
+    return (*(getattr(machine, name) for name in OF_MACHINE), standing.is_silent(machine, timezone.now()))
 
 
 def newest_ids() -> tuple[int | None, int | None]:
@@ -27,7 +35,7 @@ def newest_ids() -> tuple[int | None, int | None]:
 
 def queue_version(active: Iterable[Run], machines: Iterable[Machine], newest: tuple[int | None, int | None]) -> str:
     """The version of all queues. ``active``: the runs being measured; ``newest``: of ``newest_ids``."""
-    states = sorted((tuple(getattr(one, name) for name in OF_MACHINE) for one in machines), key=itemgetter(0))
+    states = sorted(map(version_of_machine, machines), key=itemgetter(0))
     return digest([*sorted(version_of(run) for run in active), *states, *newest])
 
 

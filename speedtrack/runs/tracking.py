@@ -39,6 +39,23 @@ class TrackingRequest:
 
 
 @dataclass(frozen=True)
+class Hook:
+    """What the forge needs to send webhooks. ``secret``: None if it is not to be shown any more."""
+
+    url: str
+    secret: str | None = None
+
+
+def hook_url(project: Project) -> str:
+    return settings.URL + reverse("hook", args=[project.hook_id])
+
+
+def hook_of(project: Project, is_new: bool) -> Hook:
+    """The webhook of a project. Its secret is shown once, to whoever has just tracked the project."""
+    return Hook(hook_url(project), project.hook_secret.reveal() if is_new else None)
+
+
+@dataclass(frozen=True)
 class Tracked:
     """The result of tracking. ``is_new``: the project was created now, so nobody has seen its webhook's secret yet."""
 
@@ -49,8 +66,8 @@ class Tracked:
     is_new: bool = False
 
     @property
-    def hook_url(self) -> str:
-        return settings.URL + reverse("hook", args=[self.project.hook_id])
+    def hook(self) -> Hook:
+        return hook_of(self.project, self.is_new)
 
 
 def track(request: TrackingRequest) -> Tracked:

@@ -82,6 +82,11 @@ def is_open(windows: Sequence[str], zone: str, now: datetime) -> bool:
     return not windows or any(begin <= now < end for begin, end in openings(windows, zone, now))
 
 
+def open_since(windows: Sequence[str], zone: str, now: datetime) -> datetime | None:
+    """Since when the present window is open; None if none is, or the machine has no windows."""
+    return max((begin for begin, end in openings(windows, zone, now) if begin <= now < end), default=None)
+
+
 def opens_at(windows: Sequence[str], zone: str, now: datetime) -> datetime | None:
     """When the next window opens; None if one is open."""
     if is_open(windows, zone, now):

@@ -10,15 +10,13 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from speedtrack.accounts.access import Access
 from speedtrack.accounts.models import Role
 from speedtrack.alerts import measuring
 from speedtrack.alerts.measuring import NotMeasurable, RequestedRun
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.runs import estimates
+from speedtrack.runs import estimates, standing
 from speedtrack.web.pages import latency as latency_page
-from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.pages.compare import document
 from speedtrack.web.pages.compare import page as compare_page
 from speedtrack.web.pages.compare.sides import BothSides, ComparedSide
@@ -56,7 +54,7 @@ def compare_measure(request: HttpRequest, slug: str) -> HttpResponse:
         try:
             for asked in asked_for(request, slug):
                 note(request, "run.queue", f"run {asked.run.pk} of {asked.run.commit.short}", asked.run.project)
-                messages.success(request, sentence_of(asked, access_of(request)))
+                messages.success(request, sentence_of(asked))
         except (NotMeasurable, DefinitionError) as e:
             messages.error(request, f"Nothing was queued: {e}.")
     return redirect(f"{reverse('compare', args=[slug])}?{request.GET.urlencode()}")
@@ -90,13 +88,13 @@ def measure_each(sides: BothSides) -> list[RequestedRun]:
     return [measuring.measure_commit(side.commit, machine.pk) for side in (sides.base, sides.head)]
 
 
-def sentence_of(asked: RequestedRun, access: Access) -> str:
+def sentence_of(asked: RequestedRun) -> str:
     """A sentence: what was queued, and about when it will be done."""
     run = asked.run
     what = f"Run {run.pk} {'is queued' if asked.is_new else 'was queued before'} on {run.machine}"
-    health = queue_page.work_of(run.machine, access).health
-    if health in ("quarantine", "paused", "silent", "never seen"):
-        return f"{what}. The machine takes no work now: {health}."
+    stands = standing.of_machine(run.machine)
+    if not stands.may_be_estimated:
+        return f"{what}. {stands.sentence}"
     expected = estimates.expected_times(run)
     if expected is None or expected.ends_at is None:
         ahead = expected.ahead if expected else 0

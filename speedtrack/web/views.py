@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from speedtrack.accounts.access import seers
 from speedtrack.alerts import triage
 from speedtrack.alerts.triage import Decision, Stale
-from speedtrack.runs import quarantine
+from speedtrack.runs import quarantine, tracking
 from speedtrack.text import plain, plain_values
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import annotations, beginning
@@ -44,7 +44,7 @@ def home_values(request: HttpRequest) -> HttpResponse:
 def project(request: HttpRequest, slug: str) -> HttpResponse:
     page = project_page.load(slug, request.GET)
     project = page.scope.project
-    hook_url = project_page.hook_url(project) if permit_of(request).maintain else None
+    hook_url = tracking.hook_url(project) if permit_of(request).maintain else None
     context = {"page": page, "scope": page.scope, "project": project, "hook_url": hook_url}
     context["begins"] = beginning.load(page.scope)
     return render(request, "web/project.html", context)

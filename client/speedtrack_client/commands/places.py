@@ -24,8 +24,10 @@ class Place:
         addresses = repositories.addresses()
         found = repositories.project_of(addresses, api.some("projects", tracked="true"))
         if found is None:
-            what = f"tracks {' or '.join(addresses)}" if addresses else "can be found, as this is no git repository"
-            raise misused(f"no project of {api.login.url} {plain(what)}: give --project NAME")
+            if not addresses:
+                why = plain(repositories.why_without_remotes())
+                raise misused(f"the project cannot be found, as {why}: give --project NAME")
+            raise misused(f"no project of {api.login.url} tracks {plain(' or '.join(addresses))}: give --project NAME")
         return found
 
     @property
@@ -37,7 +39,7 @@ class Place:
         if self.is_here or repositories.is_own(name):
             found = repositories.commit_of(name)
             if found is None and repositories.is_own(name):
-                raise misused(f"{name} is no commit here: run this in a git repository with commits")
+                raise misused(f"{name} is no commit here: {plain(repositories.why_no_commit(name))}")
             return found or name
         return name
 

@@ -21,6 +21,8 @@ def track(given: Given, printer: Printer) -> Exit:
     if printer.as_json:
         printer.json({"project": made, "page": address})
     printer.line(f"{made['slug']} is tracked: its history is being fetched. {address}")
+    if hook := made.get("hook_url"):  # older servers do not say it
+        printer.line(f"webhook {hook}: its secret is made in the project's settings, {address}settings/")
     return Exit.FINE
 
 

@@ -9,6 +9,8 @@ from speedtrack_client.commands.places import Place
 from speedtrack_client.failures import Exit
 from speedtrack_client.printing import Printer
 
+LISTED = 10  # benchmarks, and commits
+
 
 def results(given: Given, printer: Printer) -> Exit:
     api = Api(logins.login_for(given.url))
@@ -35,9 +37,18 @@ def results(given: Given, printer: Printer) -> Exit:
         counted = f"{one['taken']} taken, {one['unchanged']} unchanged, {len(one['refused'])} refused"
         left_out = one.get("left_out", [])
         printer.line(f"{one['file']}: {counted}" + f", {len(left_out)} left out" * bool(left_out))
-        for words in [*one["refused"], *left_out]:
+        for words in [*described(one), *one["refused"], *left_out]:
             printer.line(f"  {plain(words)}")
     return code
+
+
+def described(report: JsonObject) -> list[str]:
+    """What was taken, and where it is shown. Older servers do not say that."""
+    benchmarks, commits = report.get("benchmarks", []), report.get("commits", [])
+    named = ", ".join(benchmarks[:LISTED]) + f" and {len(benchmarks) - LISTED} more" * (len(benchmarks) > LISTED)
+    lines = [f"benchmarks: {named}"] if benchmarks else []
+    lines += [f"commit {one['sha'][:12]}: {one['url']}" for one in commits[:LISTED]]
+    return lines + [f"and {len(commits) - LISTED} more commits"] * (len(commits) > LISTED)
 
 
 def stated_commit(given: Given, place: Place) -> str:

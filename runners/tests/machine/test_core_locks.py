@@ -108,7 +108,7 @@ def test_a_runner_that_waits_goes_before_one_that_comes_back(place: Path, hold: 
     with ours(place, 0, 1).held(threading.Event()):
         waiting = hold("0,1", wait=False)
         deadline = time.monotonic() + LIMIT_S
-        while "process " + str(waiting.pid) not in holder_of(place / "speedtrack-core-0.next"):
+        while "process " + str(waiting.pid) not in str(holder_of(place / "speedtrack-core-0.next")):
             assert time.monotonic() < deadline
             time.sleep(0.01)
     assert not free(place, 0, 1)
@@ -117,20 +117,20 @@ def test_a_runner_that_waits_goes_before_one_that_comes_back(place: Path, hold: 
 
 def test_a_lock_file_names_its_holder_and_the_time(place: Path, hold: Hold) -> None:
     holder = hold("5")
-    text = holder_of(place / "speedtrack-core-5")
+    text = str(holder_of(place / "speedtrack-core-5"))
     assert f"machine m7 (process {holder.pid} on host, home /home/of/it, instance abc), since 20" in text
 
 
 @pytest.mark.parametrize("content", ["", "no JSON", "[1]", json.dumps({"pid": 1}), "[" * 4096])
 def test_a_lock_file_without_a_readable_holder_is_an_unknown_process(place: Path, content: str) -> None:
     (place / "speedtrack-core-0").write_text(content)
-    assert holder_of(place / "speedtrack-core-0") == "an unknown process"
+    assert str(holder_of(place / "speedtrack-core-0")) == "an unknown process"
 
 
 def test_control_characters_of_another_user_are_not_logged(place: Path) -> None:
     holder = {"pid": 1, "home": "\x1b[2J\u202e\n", "instance": "", "machine": "m" * 1000, "host": "h", "since": ""}
     (place / "speedtrack-core-0").write_text(json.dumps(holder))
-    found = holder_of(place / "speedtrack-core-0")
+    found = str(holder_of(place / "speedtrack-core-0"))
     assert found.isprintable() and len(found) <= 500
 
 

@@ -104,7 +104,7 @@ def test_it_stops_renewing_when_it_is_told_or_the_lease_is_lost(heartbeat: Heart
     count = len(api.of("/renew"))
     heartbeat.show({"document": {"now": "y"}, "at": boottime(), "limit_s": 1.0})
     heartbeat.unable("no space")
-    until(lambda: {"unable": "no space"} in api.bodies("beat"))
+    until(lambda: {"unable": "no space", "waits": "", "ended": ""} in api.bodies("beat"))
     assert len(api.of("/renew")) == count
 
 

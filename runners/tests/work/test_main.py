@@ -77,6 +77,14 @@ def during_a_trial(api: Api, home: Path) -> None:
         time.sleep(0.01)
 
 
+def until_shown(api: Api, words: str) -> None:
+    """Returns once the server has been told that the idle runner waits for this."""
+    with api.arrived:
+        assert api.arrived.wait_for(
+            lambda: any(words in (call.body.get("waits") or "") for call in api.calls), LIMIT_S
+        ), api.bodies("beat")
+
+
 def long_job() -> dict[str, object]:
     return make_job(trials=20, benchmarks=[make_benchmark(duration_s=1.5)])
 
@@ -277,6 +285,8 @@ def test_a_worker_without_its_broker_waits_for_it(start: Start, api: Api) -> Non
 
     threading.Thread(target=read, daemon=True).start()
     assert waiting.wait(LIMIT_S), output
+    until_shown(api, "its broker, which cannot be reached: nothing listens there")
+    assert "127.0.0.1" not in json.dumps(api.bodies("beat")), "everybody may read it"
     runner.send_signal(signal.SIGTERM)
     assert runner.wait(LIMIT_S) == 0, output
 
@@ -295,10 +305,14 @@ def test_a_second_runner_of_the_host_waits_before_its_claim_and_logs_the_holder(
     for word in ("machine m1", f"process {first.pid} on", f"home {home}", f"instance {mark[:12]}", "since 20"):
         assert word in waiting
     assert {body["instance"] for body in api.bodies("claim")} == {mark}, "nothing is leased while it waits"
+    words = f"core 0, which is in use or asked for by the runner of machine m1 (process {first.pid})"
+    until_shown(api, words)
+    assert str(home) not in json.dumps(api.bodies("beat")), "everybody may read it"
     first.kill()
     first.wait()
     code, output = ended(second)
     assert code == 0 and "is free after" in output, output
+    assert api.bodies("beat")[-1] == {"unable": "", "waits": "", "ended": "worked once, and found no more work"}
     assert [call.path for call in api.of("/complete")] == ["runs/18/complete"]
 
 
@@ -315,3 +329,5 @@ def test_a_runner_that_waits_for_cores_can_be_stopped(
     assert any("waiting for core" in line for line in second.stdout)
     second.send_signal(number)
     assert ended(second)[0] == 0 and len(api.of("claim")) == 1
+    why = "was drained, such as for an update" if number == signal.SIGUSR2 else "was stopped"
+    assert api.bodies("beat")[-1]["ended"] == why

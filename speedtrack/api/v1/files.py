@@ -5,7 +5,9 @@ import binascii
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+from django.conf import settings
 from django.db import transaction
+from django.urls import reverse
 from ninja import Header, Router
 from ninja.responses import Status
 from pydantic import Field
@@ -61,6 +63,13 @@ class FileOrder(Order):
         )
 
 
+class StoredCommit(Document):
+    """A commit of which results are stored."""
+
+    sha: str
+    url: str = Field(description="of its page")
+
+
 class FileReport(Document):
     """The result of sending a file."""
 
@@ -68,6 +77,8 @@ class FileReport(Document):
     unchanged: int = Field(description="results that were stored before")
     refused: list[Text] = Field(description="results that are not stored, each with its reason")
     left_out: list[Text] = Field(description="what of the file is no result that can be taken, with reasons")
+    benchmarks: list[Text] = Field(description="those with results that are stored now, or were before")
+    commits: list[StoredCommit] = Field(description="those with results that are stored now, or were before")
 
 
 @router.post("projects/{slug}/files", response=FileReport, summary="Send a file of a benchmark tool")
@@ -115,7 +126,7 @@ def report_of(request: ApiRequest, contents: Contents, prepared: Sequence[Prepar
     """Store the valid results, in the caller's transaction. Return the report. Raises NoneTaken."""
     outcome = ImportOutcome()
     for parcel, one in zip(contents.parcels, prepared, strict=True):
-        outcome.add(parcel, taking.store(one))
+        outcome.add(parcel, taking.store(one), one)
     kept = outcome.taken + outcome.unchanged
     if outcome.refused and (order.all_or_nothing or not kept):
         what = f"{len(outcome.refused)} results are refused, so none was taken" if kept else "every result is refused"
@@ -123,6 +134,16 @@ def report_of(request: ApiRequest, contents: Contents, prepared: Sequence[Prepar
         raise NoneTaken(f"{what}; {outcome.refused[0]}", errors)
     if outcome.taken:
         audit.note(request.auth, "results.import", f"{outcome.taken} results", prepared[0].project)
+    slug = prepared[0].project.slug if prepared else ""
     return FileReport(
-        taken=outcome.taken, unchanged=outcome.unchanged, refused=outcome.refused, left_out=contents.left_out
+        taken=outcome.taken,
+        unchanged=outcome.unchanged,
+        refused=outcome.refused,
+        left_out=contents.left_out,
+        benchmarks=list(outcome.benchmarks),
+        commits=[StoredCommit(sha=sha, url=page_of_commit(slug, sha)) for sha in outcome.commits],
     )
+
+
+def page_of_commit(slug: str, sha: str) -> str:
+    return settings.URL + reverse("commit", args=[slug, sha])

@@ -55,7 +55,7 @@ def list_metrics(request: ApiRequest) -> Page[MetricDocument]:
 def list_machines(request: ApiRequest, paging: Query[Paging]) -> Page[MachineDocument]:
     """The machines that measure, also those out of service, by name."""
     rows = Machine.objects.defer("facts")
-    return page_of(request, rows, paging, lambda some: map(MachineDocument.of, some), by="name")
+    return page_of(request, rows, paging, MachineDocument.of_several, by="name")
 
 
 @router.get("machines/{name}", response=MachineDetails, summary="Read a machine")

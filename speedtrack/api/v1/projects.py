@@ -19,6 +19,7 @@ from speedtrack.api.v1.documents.projects import (
     ProjectDocument,
     PullDocument,
     TagDocument,
+    TrackedDocument,
     TrackOrder,
     projects_of,
 )
@@ -26,7 +27,7 @@ from speedtrack.api.v1.revisions import branch_given, commit_named, position_giv
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
-from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
+from speedtrack.api.v1.serving.writing import CREATED, HEADER, OK, Answer, write
 from speedtrack.projects.models import Position, PullRequest
 from speedtrack.projects.releases import version_of
 from speedtrack.runs import changing, firstlook
@@ -60,13 +61,15 @@ def list_projects(request: ApiRequest, paging: Query[Paging], tracked: bool | No
     return page_of(request, rows, paging, projects_of, by="slug")
 
 
-@router.post("projects", response={200: Outcome, 201: ProjectDocument}, summary="Track a repository")
+@router.post("projects", response={200: Outcome, 201: TrackedDocument}, summary="Track a repository")
 @write
 def track(request: ApiRequest, order: TrackOrder) -> Answer:
     """Its history is fetched afterwards, then its newest commits are measured. Needs an operator of the installation
     and the scope `settings`: what a repository holds is built and run on the machines.
 
-    Of a dry run the answer is 200. It reads the newest commits at once, and is refused if they take too long.
+    The answer has the address and the secret of the webhook. With an Idempotency-Key it has no secret: answers are kept
+    with their keys, and a secret is not kept in the clear. Of a dry run the answer is 200. It reads the newest commits
+    at once, and is refused if they take too long.
     """
     access.require_operator(request.auth)
     if Scope.SETTINGS not in request.auth.scopes:
@@ -79,7 +82,7 @@ def track(request: ApiRequest, order: TrackOrder) -> Answer:
     except changing.Taken as e:
         raise Conflict(str(e)) from None
     audit.note(request.auth, "project.track", project, project, {"repository": (None, project.url)})
-    return CREATED, ProjectDocument.of(project)
+    return CREATED, TrackedDocument.of_new(project, shows_secret=HEADER not in request.headers)
 
 
 @router.get("projects/{slug}", response=ProjectDocument, summary="Read a project")

@@ -30,10 +30,11 @@ from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, requir
 from speedtrack.api.v1.serving.paging import LARGEST_KEY, Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import ACCEPTED, CREATED, OK, Answer, write
-from speedtrack.runs import byhand, logs
+from speedtrack.runs import byhand, logs, standing
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
 from speedtrack.runs.outlook import outlook
+from speedtrack.runs.standing import Standing
 
 router = Router(tags=["Runs"])
 
@@ -129,15 +130,18 @@ def read_queue(request: ApiRequest) -> Queue:
     counts = dict(waiting.order_by())
     running = {run.machine_id: run for run in known_runs(request).filter(status__in=ACTIVE)}
     first = asking.first_waiting(known_runs(request), [machine.pk for machine in machines], NEXT)
-    return Queue(machines=[queued(machine, counts, running, first) for machine in machines])
+    standings = standing.of_machines(machines)
+    return Queue(machines=[queued(machine, standings[machine.pk], counts, running, first) for machine in machines])
 
 
 def queued(
-    machine: Machine, counts: dict[int, int], running: dict[int, Run], first: dict[int, list[Run]]
+    machine: Machine, stands: Standing, counts: dict[int, int], running: dict[int, Run], first: dict[int, list[Run]]
 ) -> QueuedMachine:
     now = running.get(machine.pk)
     return QueuedMachine(
         machine=machine.name,
+        state=stands.state,
+        why=stands.sentence,
         is_paused=machine.paused,
         is_quarantined=machine.quarantined_at is not None,
         running=RunDocument.of(now) if now else None,

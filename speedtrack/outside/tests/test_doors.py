@@ -19,7 +19,7 @@ from django.test import Client
 
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import AuditEntry, Membership, Role, Scope
-from speedtrack.outside import commits, importing
+from speedtrack.outside import commits, document, importing
 from speedtrack.outside.tests.conftest import document_of, row
 from speedtrack.projects import sync
 from speedtrack.projects.models import Commit, Project
@@ -212,12 +212,27 @@ def test_codespeeds_clients_work_unchanged(live_server: Any, settings: Any, proj
         assert codespeed.add_all(text)[0] == 400
     assert codespeed.add_all("")[1] == "No key 'json' in POST payload"
     partly = codespeed.add_all([codespeed_result(shas[2]), codespeed_result("23")])
-    assert partly[0] == 400 and partly[1].endswith("(1 other results of this request are stored)")
+    assert partly[0] == 400 and "(1 other results of this request are stored)\nresult 2 of 2 is left out" in partly[1]
     other = Project.objects.create(slug="other", name="other", url="https://example.org/other.git", suite="tiny")
     Membership.objects.create(project=other, user=User.objects.get(), role=Role.MAINTAINER)
     both = codespeed.add_all([codespeed_result("23", project="other"), codespeed_result(shas[2])])
-    assert both[0] == 400 and both[1].endswith("(1 other results of this request are stored)")
+    assert both[0] == 400 and "(1 other results of this request are stored)\nresult 1 of 2 is left out" in both[1]
     assert Measurement.objects.count() == 5
+    for place, (form, words) in enumerate(wrong):
+        good = [codespeed_result(shas[0], benchmark=f"good{place}-{number}") for number in range(2)]
+        status, said = codespeed.add_all([good[0], form, good[1]])
+        assert status == 400 and "(2 other results of this request are stored)" in said, said
+        assert said.splitlines()[0].startswith(words) or words in said.splitlines()[0]
+        assert "result 2 of 3 is left out: " in said and words in said.splitlines()[1], said
+    assert Measurement.objects.count() == 5 + 2 * len(wrong)
+    several = codespeed.add_all(
+        json.dumps([1, {}, {**codespeed_result(shas[0], benchmark="last"), "result_date": None}])
+    )
+    assert several[0] == 400 and [line[:24] for line in several[1].splitlines()[1:]] == [
+        "result 1 of 3 is left ou",
+        "result 2 of 3 is left ou",
+    ]
+    assert Measurement.objects.count() == 6 + 2 * len(wrong)
 
 
 def test_codespeeds_addresses_need_a_token(client: Client, settings: Any, project: Project, shas: list[str]) -> None:
@@ -311,3 +326,51 @@ def test_the_smallest_effect_of_a_metric_is_stated_by_command(project: Project, 
     for arguments in (("nosuch",), ("time", "--smallest-effect", "x"), ("time", "--smallest-effect", "0")):
         with pytest.raises(CommandError):
             call_command("metric", "kvd", *arguments)
+
+
+def large_file(folder: Path, sha: str, count: int, **changes: Any) -> Path:
+    """A file of the native format with so many results; ``changes``: by place, as `at_7={...}`."""
+    rows = [
+        {"benchmark": f"b{place}", "metric": "seconds", "unit": "s", "better": "lower", "value": 1.0 + place}
+        | changes.get(f"at_{place}", {})
+        for place in range(count)
+    ]
+    path = folder / "large.json"
+    path.write_text(json.dumps({"schema": "speedtrack.points/1", "commit": sha, "machine": "ci", "results": rows}))
+    return path
+
+
+def test_a_native_file_of_any_size_is_stored_in_batches(
+    project: Project, shas: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document, "MOST_RESULTS", 10)
+    path = large_file(tmp_path, shas[0], 35, at_27={"value": -1})
+    out = StringIO()
+    with pytest.raises(CommandError, match="1 results were not stored"):
+        call_command("import", "kvd", str(path), stdout=out)
+    assert "34 taken, 0 unchanged, 1 refused" in out.getvalue() and "/results/27/value: " in out.getvalue()
+    out = StringIO()
+    with pytest.raises(CommandError):
+        call_command("import", "kvd", str(path), stdout=out)
+    assert "0 taken, 34 unchanged, 1 refused" in out.getvalue() and Measurement.objects.count() == 34
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_import_that_breaks_off_says_what_is_stored(
+    project: Project, shas: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    """The third batch meets a value that the database refuses, as a full disk would."""
+    monkeypatch.setattr(document, "MOST_RESULTS", 10)
+    path = large_file(tmp_path, shas[0], 35)
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE runs_measurement ADD CONSTRAINT full_disk CHECK (value <> 26.0)")
+    words = "nothing was stored" if whole else "20 of large.json are stored"
+    with pytest.raises(CommandError, match=words):
+        call_command("import", "kvd", str(path), *(["--all-or-nothing"] if whole else []))
+    assert Measurement.objects.count() == (0 if whole else 20)
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("ALTER TABLE runs_measurement DROP CONSTRAINT full_disk")
+    out = StringIO()
+    call_command("import", "kvd", str(path), stdout=out)
+    assert ("35 taken" if whole else "15 taken, 20 unchanged") in out.getvalue() and Measurement.objects.count() == 35

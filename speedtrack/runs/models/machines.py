@@ -36,6 +36,9 @@ class Machine(models.Model):
     runner_version = models.CharField(max_length=40, default="", blank=True)
     runner_protocol = models.IntegerField(null=True, help_text="of its calls; null: its runner has not named one")
     facts = models.JSONField(default=dict)
+    runner_said = models.JSONField(
+        null=True, help_text="why its idle runner takes no run (`standing.hear`); null: its runner does not send that"
+    )
     aa_looked_at = models.DateTimeField(null=True, help_text="when it was last asked whether an A/A run is due")
     quarantined_at = models.DateTimeField(null=True, help_text="its canary moved: it gets canary runs only")
     quarantined_why = models.TextField(default="", blank=True)

@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 from django.db.models.functions import Now
 
+from speedtrack.benchmarks.numbers import about
 from speedtrack.runs import progress, queue
 from speedtrack.runs.documents import Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
-from speedtrack.runs.progress import Progress, about
+from speedtrack.runs.progress import Progress
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 from speedtrack.projects.models import Position, Project
-from speedtrack.runs.models import Machine, Run, Status
-from speedtrack.web.pages.queue import MachineWork
+from speedtrack.runs import standing
+from speedtrack.runs.models import Run, Status
+from speedtrack.runs.standing import Standing
 from speedtrack.web.scope import Scope
 
 FEW = 100  # runs are counted up to here
@@ -76,16 +77,10 @@ def machine_step(project: Project) -> FirstStep:
     if running and running.project_id == project.pk:
         words = f"{running.machine} measures the first run."
         return FirstStep("under way", words, reverse("run", args=[running.pk]), f"Run {running.pk}")
-    return FirstStep("waits", "; ".join(map(state_of, machines)) + ".", reverse("queue"), "The queue")
+    words = " ".join(map(state_of, standing.of_machines(machines).values()))
+    return FirstStep("waits", words, reverse("queue"), "The queue")
 
 
-def state_of(machine: Machine) -> str:
+def state_of(stands: Standing) -> str:
     """What a machine that measures the project does now."""
-    health = MachineWork(machine, None).health
-    known = {
-        "never seen": "has not called yet: start its runner",
-        "silent": "is silent: look after its runner",
-        "paused": "is paused: resume it",
-        "quarantine": "is in quarantine",
-    }
-    return f"{machine} {known.get(health, 'takes the first run when it comes to it')}"
+    return stands.sentence or f"Machine {stands.machine} takes the first run when it comes to it."

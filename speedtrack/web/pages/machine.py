@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 from django.db.models import Case, Count, OuterRef, QuerySet, Subquery, When
 from django.http import Http404
-from django.utils import timezone
 
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Project
-from speedtrack.runs import environments, order, versions, windows
+from speedtrack.runs import environments, order, standing
 from speedtrack.runs.environments import ChangedFact
 from speedtrack.runs.models import (
     Alarm,
@@ -43,6 +42,8 @@ SHIFTS = 20
 LATELY = timedelta(days=1)
 Kind = MachineEvent.Kind
 NAMING = (Kind.CANARY, Kind.QUARANTINED, Kind.LIFTED, Kind.BLIND, Kind.POOLED, Kind.CHANGED)
+#: States of a machine of which its page has a part.
+TOLD_APART = ("outside", "quarantine", "refused", "unable")
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,11 @@ class MachinePage:
     is_secret: bool = False  #: has it, or had it, a canary of a project that the caller does not see?
 
     @property
+    def why(self) -> str:
+        """Why the machine takes no run, as a sentence; empty if the page says it elsewhere, with its remedy."""
+        return "" if self.work.health in TOLD_APART else self.work.standing.sentence
+
+    @property
     def facts(self) -> FactGroups:
         return FactGroups.of(self.measured_facts)
 
@@ -164,11 +170,11 @@ def load(name: str, access: Access) -> MachinePage:
         listed_runs=[run if access.sees(run.project_id) else None for run in newest_of(done)],
         shifts=list(shifts.select_related("series__project", "series__benchmark", "commit").order_by("-pk")[:SHIFTS]),
         shares=shares_of(machine),
-        opens_at=windows.opens_at(machine.windows, machine.zone, timezone.now()),
+        opens_at=work.standing.opens_at,
         requeued=getattr(machine, "requeued") or 0,  # noqa: B009 (an annotation)
         alarms=queue.said_alarms(machine.alarms.order_by("-pk")[:ALARMS], access),
         tokens=list(MachineToken.objects.valid().filter(machine=machine).order_by("pk")),
-        version_refusal=refusal_of_version(machine),
+        version_refusal=standing.refusal_of_version(machine),
         assignments=assignments_of(machine, access),
         projects=list(Project.objects.tracked().order_by("name")) if access.is_operator else [],
         is_secret=is_secret,
@@ -201,11 +207,6 @@ def shares_of(machine: Machine) -> list[TimeShare]:
         )
         for kind, words in order.IN_WORDS.items()
     ]
-
-
-def refusal_of_version(machine: Machine) -> str:
-    """Why the runner's version is refused; empty if it is not, or if the runner has not reported it."""
-    return versions.refusal_of(machine.runner_version, machine.runner_protocol) if machine.runner_version else ""
 
 
 def assignments_of(machine: Machine, access: Access) -> list[Assignment]:
@@ -256,6 +257,7 @@ def machine_document(page: MachinePage) -> dict[str, Any]:
         "schema": "speedtrack.machine/1",
         "machine": machine.name,
         "state": page.work.health,
+        "why": page.work.standing.sentence,
         "quarantined_at": machine.quarantined_at,
         "quarantined_why": machine.quarantined_why,
         "last_seen_at": machine.last_seen_at,

@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Exists, OuterRef
-
 from speedtrack.accounts.access import Access
-from speedtrack.runs.models import IN_SERVICE, Alarm, Machine, Run
+from speedtrack.runs import standing
+from speedtrack.runs.models import IN_SERVICE, Alarm, Machine
 from speedtrack.web.pages import queue
-from speedtrack.web.pages.queue import MachineWork, health_of, keep_secret, said_alarms
+from speedtrack.web.pages.queue import MachineWork, keep_secret, said_alarms
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,9 @@ class Health:
 
 
 def health(access: Access) -> Health:
-    active = Run.objects.active().filter(machine=OuterRef("pk"))
-    in_service = Machine.objects.filter(IN_SERVICE).defer("facts")
-    machines = list(in_service.annotate(is_working=Exists(active)).order_by("name"))
+    machines = list(Machine.objects.filter(IN_SERVICE).defer("facts").order_by("name"))
     keep_secret(machines, access)
-    states = Counter(health_of(machine, machine.is_working) for machine in machines)
+    states = Counter(one.state for one in standing.of_machines(machines).values())
     quarantined: list[Machine] = [machine for machine in machines if machine.quarantined_at]
     return Health(states.most_common(), quarantined, open_alarms(access))
 

@@ -17,7 +17,7 @@ from speedtrack.projects import hooks, remotes, submodules
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Credential, MachinePolicy, Project
 from speedtrack.projects.remotes import remote_of
-from speedtrack.runs import changing
+from speedtrack.runs import changing, tracking
 from speedtrack.runs.models import Run, Status
 from speedtrack.runs.naming import LONGEST_SLUG
 from speedtrack.runs.tracking import TrackingRequest, name_in_url, valid_slug
@@ -208,7 +208,7 @@ def load(project: Project) -> SettingsPage:
         channels=project.channels.count(),
         annotations=project.annotations.count(),
         waiting=waiting.count(),
-        hook_url=changing.hook_url(project),
+        hook_url=tracking.hook_url(project),
         last_call=calls.first(),
         credential=Credential.objects.filter(project=project).first(),
         credential_fits=remote_of(project).credential is not None,

@@ -12,15 +12,16 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from speedtrack.accounts.access import Access
-from speedtrack.runs import estimates, states, windows
+from speedtrack.benchmarks import numbers
+from speedtrack.runs import estimates, standing, states
 from speedtrack.runs.estimates import DurationEstimate, Total
 from speedtrack.runs.models import Alarm, Canary, Environment, Machine, Run, Status
 from speedtrack.runs.progress import Progress, progress_of
+from speedtrack.runs.standing import Standing
 from speedtrack.web.pages.live import stream_of_queue
 
 WAITING = 12  # waiting runs listed per machine
 FAILURES = 15
-SILENT_S = 180  # a runner asks for work more often than this
 RELATED = ("project", "commit", "base", "machine")
 HEAVY = ("machine__facts", "commit__parents", "commit__reverts")
 # A few rows of each machine from the beginning of an index, however many runs there are.
@@ -63,7 +64,7 @@ class MachineWork:
 
     ``done_at``: when the queue is empty if no run is added; None: unknown.
 
-    ``ends_at``: when the machine's run will have ended; ``opens_at``: when its next window opens, if it is closed now.
+    ``ends_at``: when the machine's run will have ended; ``late_s``: for how many seconds it should have ended.
 
     ``is_secret``: it measures a project that the caller may not see.
 
@@ -72,37 +73,29 @@ class MachineWork:
 
     machine: Machine
     environment_since: datetime | None
+    standing: Standing
     running: Run | None = None
     progress: Progress | None = None
     waiting: list[tuple[WaitingRun | None, ExpectedRun | None]] = field(default_factory=list)
     queued: int = 0
     ends_at: datetime | None = None
     done_at: datetime | None = None
-    opens_at: datetime | None = None
+    late_s: float = 0.0
     is_secret: bool = False
 
     @property
     def health(self) -> str:
-        return health_of(self.machine, self.running is not None or self.is_secret)
+        return self.standing.state
+
+    @property
+    def late(self) -> str:
+        """By how much its run should have ended, in words; empty if it is not late."""
+        return f"late by {numbers.about(self.late_s)}" if self.late_s else ""
 
     def hide(self, access: Access) -> None:
         """Hide the run being measured from a caller who may not see its project."""
         if self.running and not access.sees(self.running.project_id):
             self.running, self.progress, self.is_secret = None, None, True
-
-
-def health_of(machine: Machine, is_working: bool) -> str:
-    """The state of a machine in words."""
-    if machine.retired_at or machine.outside:
-        return "retired" if machine.retired_at else "outside"
-    if machine.quarantined_at:
-        return "quarantine"
-    if machine.paused:
-        return "paused"
-    if machine.last_seen_at is None:
-        return "never seen"
-    silent = (timezone.now() - machine.last_seen_at).total_seconds() > SILENT_S
-    return "silent" if silent else "working" if is_working else "idle"
 
 
 @dataclass(frozen=True)
@@ -146,7 +139,8 @@ def counted_work(access: Access) -> list[MachineWork]:
     """The state of each machine, and how many runs wait for it."""
     running = {run.machine_id: run for run in active_runs()}
     machines = Machine.objects.defer("facts").annotate(queued=waiting_count()).order_by("name")
-    found = [MachineWork(one, None, running.get(one.pk), queued=one.queued) for one in machines]
+    standings = standing.of_machines(machines)
+    found = [MachineWork(one, None, standings[one.pk], running.get(one.pk), queued=one.queued) for one in machines]
     for work in found:
         work.hide(access)
     return found
@@ -163,11 +157,11 @@ def expected_works(
     expected = {pk: learned.estimate(work) for pk, work in works.items()}
     progress = progress_of(list(running.values()), expected)
     totals = estimates.totals(learned, Run.objects.filter(status=Status.QUEUED))
-    made = []
+    standings, made = standing.of_machines(machines), []
     for machine in machines:
         total = totals.get(machine.pk, Total(0, None))
         since = getattr(machine, "since")  # noqa: B009 (an annotation)
-        work = MachineWork(machine, since, running.get(machine.pk), queued=total.runs)
+        work = MachineWork(machine, since, standings[machine.pk], running.get(machine.pk), queued=total.runs)
         work.progress = progress.get(work.running.pk) if work.running else None
         starts_at = estimate_ends(work, expected, total.seconds)
         for run, one in expected_runs(waiting.get(machine.pk, []), expected, starts_at):
@@ -179,7 +173,7 @@ def expected_works(
 
 def work_of(machine: Machine, access: Access) -> MachineWork:
     """What one machine measures now."""
-    work = MachineWork(machine, None, active_runs().filter(machine=machine).first())
+    work = MachineWork(machine, None, standing.of_machine(machine), active_runs().filter(machine=machine).first())
     work.hide(access)
     return work
 
@@ -205,17 +199,19 @@ def estimate_ends(
 
     ``total_s``: seconds that all waiting runs take altogether.
     """
-    if work.health in ("retired", "quarantine", "paused", "silent", "never seen", "outside"):
+    stands = work.standing
+    if not stands.may_be_estimated:
         return None
     now = timezone.now()
     at: datetime | None = now
     if work.running:
         phases = expected.get(work.running.pk)
-        at = now + timedelta(seconds=estimates.left_s(work.running, phases, now)) if phases else None
+        work.late_s = estimates.late_s(work.running, phases, now) if phases else 0.0
+        known = phases if not work.late_s else None
+        at = now + timedelta(seconds=estimates.left_s(work.running, known, now)) if known else None
         work.ends_at = at
-    work.opens_at = windows.opens_at(work.machine.windows, work.machine.zone, now)
-    if work.opens_at and at:  # but for what people asked for
-        at = max(at, work.opens_at)
+    if stands.opens_at and at:  # but for what people asked for
+        at = max(at, stands.opens_at)
     work.done_at = at + timedelta(seconds=total_s) if at and work.queued and total_s is not None else None
     return at
 

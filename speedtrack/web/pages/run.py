@@ -285,6 +285,8 @@ def run_document(page: RunPage) -> dict[str, Any]:
         "status": run.status,
         "error": run.error,
         "attempt": run.attempt,
+        "why_waiting": page.expected.why if page.expected else "",
+        "late_s": page.expected.late_s if page.expected else 0.0,
         "created": run.created,
         "started_at": run.started_at,
         "ended_at": run.ended_at,

@@ -16,7 +16,7 @@ from speedtrack.projects import hooks
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Project
 from speedtrack.projects.remotes import Remote
-from speedtrack.runs import changing, firstlook
+from speedtrack.runs import changing, firstlook, tracking
 from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.web import scope
 from speedtrack.web.pages import project_settings as page
@@ -33,18 +33,26 @@ def list_projects(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def track(request: HttpRequest) -> HttpResponse:
-    """Track a repository: its project's page then says what happens next. Or say what that would queue."""
+    """Track a repository, and show its webhook with the secret, this once. Or say what tracking would queue."""
     form, access = TrackForm(request.POST or None, request.GET.dict()), AccessForm(request.POST or None)
     if form.is_valid() and access.is_valid():
         try:
             credential = access.credential(form.cleaned_data["url"])
             if access.is_valid() and (project := track_or_preview(request, form.request(credential))):
-                return redirect("project", slug=project.slug)
+                return tracked_page(request, project)
         except changing.Taken as e:
             form.add_error("name", str(e))
         except (RepositoryError, DefinitionError) as e:
             form.add_error("suite" if isinstance(e, DefinitionError) else "url", str(e))
     return render(request, "web/track.html", {"form": form, "access": access})
+
+
+def tracked_page(request: HttpRequest, project: Project) -> HttpResponse:
+    """The secret is in this answer only: it is stored in no session or message."""
+    hook = tracking.hook_of(project, is_new=True)
+    response = render(request, "web/tracked.html", {"project": project, "hook": hook})
+    response["Cache-Control"] = "no-store"
+    return response
 
 
 def track_or_preview(request: HttpRequest, wanted: TrackingRequest) -> Project | None:
@@ -56,11 +64,6 @@ def track_or_preview(request: HttpRequest, wanted: TrackingRequest) -> Project |
     assert isinstance(request.user, User)
     members.give_role(project, request.user, Role.OWNER)
     note(request, "project.track", project.url, project)
-    messages.success(
-        request,
-        f"{project.name} is tracked. Its webhook, branches and suite are under Settings, where it can be "
-        "untracked, too.",
-    )
     return project
 
 

@@ -42,9 +42,9 @@ def test_a_silent_or_paused_machine_promises_nothing(client: Client, kvd: World)
     seen(hours=2)
     page = html_of(client.get("/queue/"))
     assert ">silent<" in page
-    assert "nothing is measured until the runner reports again" in page
+    assert "Machine kvd-m1 has been silent for 2 h: its runner called last at" in page and "done <time" not in page
     machines.pause(naming.machine_named("kvd-m1"))
-    assert "the machine is paused" in html_of(client.get("/queue/"))
+    assert "Machine kvd-m1 is paused" in html_of(client.get("/queue/"))
 
 
 def test_what_runs(client: Client, kvd: World) -> None:

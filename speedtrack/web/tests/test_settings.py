@@ -85,8 +85,14 @@ def test_a_repository_is_tracked_and_its_page_says_what_happens(newcomer: Client
     repository = builders.Repository(tmp_path / "kvd")
     repository.commits(2)
     url = str(repository.path)
-    page = post(newcomer, "/settings/track/", url=url, suite="tiny", last="5")
+    answer = newcomer.post("/settings/track/", {"url": url, "suite": "tiny", "last": "5"})
+    page, project = html_of(answer), Project.objects.get()
+    assert project.hook_secret.reveal() in page and f"/hooks/{project.hook_id}" in page
+    assert answer["Cache-Control"] == "no-store"
+    page = html_of(newcomer.get("/p/kvd/"))
     assert "is being cloned" in page and "No machine measures yet" in page
+    for address in ("/p/kvd/", "/p/kvd/settings", "/p/kvd/settings/"):
+        assert project.hook_secret.reveal() not in html_of(newcomer.get(address)), "it is shown once"
     page = post(newcomer, "/settings/track/", url=url, suite="tiny", last="5")
     assert "there is a project kvd already" in page and "No machine" not in page
     assert Project.objects.get().name == "kvd"

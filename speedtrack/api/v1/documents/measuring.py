@@ -8,7 +8,9 @@ from pydantic import Field
 from speedtrack.api.v1.documents.common import Document, Text, Time
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.runs import standing
 from speedtrack.runs.models import Environment, Machine, Measurement, Series, Trial
+from speedtrack.runs.standing import Standing
 
 
 class MetricDocument(Document):
@@ -64,6 +66,8 @@ class MachineDocument(Document):
 
     name: str
     pool: str = Field(description="machines of equal hardware; empty: it is its own pool")
+    state: str = Field(description="what it does now, as on its page, such as `idle`, `working` or `waiting`")
+    why: Text = Field(description="why it takes no run now, as a sentence; empty if it takes runs")
     is_paused: bool = Field(description="it gets no new work")
     quarantined_at: Time | None = Field(description="since when its canary has moved, so that it gets canary runs only")
     quarantined_why: Text
@@ -75,8 +79,10 @@ class MachineDocument(Document):
     url: str
 
     @staticmethod
-    def of(one: Machine) -> "MachineDocument":
-        return MachineDocument(**machine_fields(one))
+    def of_several(some: Iterable[Machine]) -> "list[MachineDocument]":
+        machines = list(some)
+        standings = standing.of_machines(machines)
+        return [MachineDocument(**machine_fields(one, standings[one.pk])) for one in machines]
 
 
 class MachineDetails(MachineDocument):
@@ -86,11 +92,13 @@ class MachineDetails(MachineDocument):
 
     @staticmethod
     def of(one: Machine) -> "MachineDetails":
-        return MachineDetails(**machine_fields(one), facts=one.facts)
+        return MachineDetails(**machine_fields(one, standing.of_machine(one)), facts=one.facts)
 
 
-def machine_fields(one: Machine) -> dict[str, Any]:
+def machine_fields(one: Machine, stands: Standing) -> dict[str, Any]:
     return {
+        "state": stands.state,
+        "why": stands.sentence,
         "name": one.name,
         "pool": one.pool,
         "is_paused": one.paused,

@@ -7,6 +7,7 @@ from pydantic import Field
 from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time, Tried, Whole
 from speedtrack.projects.models import Annotation, Branch, Commit, Project, PullRequest, Tag
 from speedtrack.projects.releases import version_of
+from speedtrack.runs import tracking
 from speedtrack.runs.changing import MOST_FIRST
 from speedtrack.runs.naming import LONGEST_SLUG
 
@@ -53,6 +54,19 @@ class ProjectDocument(Document):
             error=project.error,
             url=f"/api/v1/projects/{project.slug}",
         )
+
+
+class TrackedDocument(ProjectDocument):
+    """A project that is tracked now, with what its forge needs."""
+
+    hook_url: str = Field(description="where the forge sends its webhooks")
+    hook_secret: str | None = Field(description="by which it signs them; not shown again. null: replace it to see one")
+
+    @staticmethod
+    def of_new(project: Project, shows_secret: bool) -> "TrackedDocument":
+        hook = tracking.hook_of(project, is_new=shows_secret)
+        fields = ProjectDocument.of(project).model_dump()
+        return TrackedDocument(**fields, hook_url=hook.url, hook_secret=hook.secret)
 
 
 class TrackOrder(Tried):

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from speedtrack.api.v1.documents.common import Document, Sent, Text, Time, Tried, Whole, WholeId
+from speedtrack.runs import estimates
 from speedtrack.runs.models import Attempt, Build, Run, RunEvent
 
 MOST_COMMITS = 200
@@ -150,6 +151,10 @@ class RunDetails(RunDocument):
 
     benchmarks: list[str]
     progress: ProgressDocument | None
+    why_waiting: Text = Field(
+        description="why a queued run is not measured yet, as a sentence; empty if it does not wait"
+    )
+    late_s: float = Field(description="for how many seconds it should have begun, or have ended; 0: it is not late")
     events: list[RunEventDocument]
     attempts: list[AttemptDocument]
     builds: list[BuildDocument]
@@ -157,11 +162,14 @@ class RunDetails(RunDocument):
 
     @staticmethod
     def of(one: Run) -> "RunDetails":
+        expected = estimates.expected_times(one)
         builds = Build.objects.filter(attempt__run=one).select_related("attempt", "commit").order_by("pk")
         return RunDetails(
             **run_fields(one),
             benchmarks=one.benchmark_set.names,
             progress=progress_of(one),
+            why_waiting=expected.why if expected else "",
+            late_s=round(expected.late_s, 1) if expected else 0.0,
             events=[RunEventDocument.of(event) for event in one.events.order_by("pk")],
             attempts=[AttemptDocument.of(attempt) for attempt in one.attempts.order_by("pk")],
             builds=[BuildDocument.of(build) for build in builds],
@@ -197,6 +205,8 @@ class QueuedMachine(Document):
     """What a machine does now, and which runs wait for it."""
 
     machine: str
+    state: str = Field(description="what it does now, as on its page, such as `idle`, `working` or `waiting`")
+    why: Text = Field(description="why it takes no run now, as a sentence; empty if it takes runs")
     is_paused: bool
     is_quarantined: bool
     running: RunDocument | None = Field(description="null: nothing, or a run of a project that is private to others")

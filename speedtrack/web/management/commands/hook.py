@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from speedtrack.projects import hooks
 from speedtrack.projects.models import Project
-from speedtrack.runs import changing, naming
+from speedtrack.runs import naming, tracking
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.sealed import KeyLost
 from speedtrack.web.management.plaincommand import PlainCommand
@@ -22,7 +22,7 @@ def show(project: Project, options: Options) -> str:
     last = project.deliveries.order_by("-pk").values_list("received_at", flat=True).first()
     until = project.former_hook_secret_until if hooks.former_is_valid(project) else None
     used = project.deliveries.filter(with_former=True).order_by("-pk").values_list("received_at", flat=True).first()
-    lines = [f"address    {changing.hook_url(project)}", f"last call  {last or 'never'}"]
+    lines = [f"address    {tracking.hook_url(project)}", f"last call  {last or 'never'}"]
     if until:
         lines.append(f"former     secret valid until {until:%Y-%m-%d %H:%M} UTC, last used {used or 'never'}")
     if project.renamed_to:

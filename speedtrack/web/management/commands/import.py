@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from speedtrack.archive import reading
 from speedtrack.archive.files import ArchiveError, is_archive
 from speedtrack.outside import importing
-from speedtrack.outside.importing import Contents, ImportOutcome, Unreadable
+from speedtrack.outside.importing import Contents, ImportOutcome, Unfinished, Unreadable
 from speedtrack.outside.readers import Options
 from speedtrack.projects.models import Project
 from speedtrack.runs import naming
@@ -66,7 +66,10 @@ class Command(PlainCommand):
             read = {Path(name): importing.contents_of(Path(name), options["format"], said) for name in options["files"]}
         except (NoSuchThing, Unreadable) as e:
             raise CommandError(str(e), returncode=UNREADABLE) from e
-        outcomes = store_all(project, read, options["all_or_nothing"])
+        try:
+            outcomes = store_all(project, read, options["all_or_nothing"])
+        except Unfinished as e:
+            raise CommandError(unfinished_in_words(e, options["all_or_nothing"]), returncode=UNREADABLE) from e
         for path, outcome in outcomes.items():
             self.say(path, outcome, read[path].left_out)
         refused = sum(len(outcome.refused) for outcome in outcomes.values())
@@ -99,6 +102,18 @@ class Command(PlainCommand):
             self.stdout.write(f"  {words}")
         if len(reasons) > LISTED:
             self.stdout.write(f"  and {len(reasons) - LISTED} more")
+
+
+def unfinished_in_words(error: Unfinished, all_or_nothing: bool) -> str:
+    """What was stored before the import broke off, and how to go on."""
+    taken = {path: one.taken + one.unchanged for path, one in error.outcomes.items() if one.taken or one.unchanged}
+    if all_or_nothing or not taken:
+        return f"the import broke off ({error}): nothing was stored. Mend the cause and repeat the command"
+    stored = ", ".join(f"{count} of {path.name}" for path, count in taken.items())
+    return (
+        f"the import broke off ({error}): {stored} are stored. Mend the cause and repeat the command: results that are "
+        "stored already change nothing"
+    )
 
 
 def store_all(project: Project, read: dict[Path, Contents], all_or_nothing: bool) -> dict[Path, ImportOutcome]:

@@ -10,9 +10,8 @@ from django.core.management.base import CommandError
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import enrolment, machines, naming, pools, registering, rules
+from speedtrack.runs import enrolment, machines, naming, pools, registering, rules, standing
 from speedtrack.runs.errors import NoSuchThing
-from speedtrack.runs.models import Machine
 from speedtrack.runs.order import BadShares
 from speedtrack.runs.tokens import WrongToken
 from speedtrack.runs.windows import BadWindow
@@ -186,11 +185,7 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         action, name = options["action"], options["name"]
         if action == "list":
-            for machine in naming.machines_by_name():
-                self.stdout.write(
-                    f"{machine.name:20} {machine_state(machine):10} {machine.pool or '-':12} "
-                    f"last seen {machine.last_seen_at or 'never'}"
-                )
+            self.list_machines()
             return
         if not name:
             raise CommandError(f"name the machine: manage.py machine {action} NAME")
@@ -203,10 +198,12 @@ class Command(PlainCommand):
         except REFUSED as e:
             raise CommandError(str(e)) from e
 
-
-def machine_state(machine: Machine) -> str:
-    if machine.retired_at:
-        return "retired"
-    if machine.outside:
-        return "outside"
-    return "quarantine" if machine.quarantined_at else "paused" if machine.paused else "active"
+    def list_machines(self) -> None:
+        machines = list(naming.machines_by_name())
+        standings = standing.of_machines(machines)
+        for machine in machines:
+            stands = standings[machine.pk]
+            self.stdout.write(
+                f"{machine.name:20} {stands.state:10} {machine.pool or '-':12} last seen "
+                f"{machine.last_seen_at or 'never'}" + (f"\n    {stands.sentence}" if stands.why else "")
+            )

@@ -1,4 +1,4 @@
-"""``manage.py run retry NUMBER``, ``run cancel NUMBER``, ``run raise NUMBER``: what a person does with a run."""
+"""``manage.py run retry|cancel|raise NUMBER``: what a person does with a run; ``run why NUMBER``: why it waits."""
 
 from argparse import ArgumentParser
 from functools import partial
@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 from django.db import transaction
 
 from speedtrack.accounts import audit
-from speedtrack.runs import byhand
+from speedtrack.runs import byhand, estimates
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Run
 from speedtrack.web.management.plaincommand import PlainCommand
@@ -18,14 +18,18 @@ ACTIONS = {"retry": byhand.retry_run, "cancel": byhand.cancel_run, "raise": byha
 
 
 class Command(PlainCommand):
-    help = "Queue failed or cancelled runs again, cancel runs, or let runs that wait be measured next."
+    help = "Queue failed runs again, cancel runs, let runs that wait be measured next, or say why they wait (why)."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("action", choices=list(ACTIONS))
+        parser.add_argument("action", choices=[*ACTIONS, "why"])
         parser.add_argument("runs", nargs="+", type=int, metavar="NUMBER", help="number of a run, as on its page")
         add_dry_run(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["action"] == "why":
+            for number in options["runs"]:
+                self.stdout.write(state_of(number))
+            return
         act = ACTIONS[options["action"]]
         for number in options["runs"]:
             try:
@@ -37,3 +41,13 @@ class Command(PlainCommand):
                 self.stdout.write(done)
             except NoSuchThing as e:
                 raise CommandError(str(e)) from e
+
+
+def state_of(number: int) -> str:
+    """The status of a run, and why it waits if it does. Raises CommandError if there is none."""
+    run = Run.objects.select_related("machine").filter(pk=number).first()
+    if run is None:
+        raise CommandError(f"there is no run {number}")
+    expected = estimates.expected_times(run)
+    words = (expected.why or expected.late) if expected else run.error.partition("\n")[0]
+    return f"run {number}: {run.status} on {run.machine}" + (f". {words}" if words else "")

@@ -86,9 +86,9 @@ class Command(PlainCommand):
         self.stdout.write(
             f"  machines   {machines or 'none yet: `manage.py machine add NAME`, then repeat this command'}"
         )
-        self.stdout.write(f"  webhook    {tracked.hook_url}")
-        secret = project.hook_secret.reveal() if tracked.is_new else f"`manage.py hook rotate {project.slug}` makes one"
-        self.stdout.write(f"  secret     {secret}")
+        self.stdout.write(f"  webhook    {tracked.hook.url}")
+        secret = tracked.hook.secret
+        self.stdout.write(f"  secret     {secret or f'`manage.py hook rotate {project.slug}` makes one'}")
         for ref, fault in project.left_out.items():
             self.stdout.write(f"  left out   {ref}: {fault['why']}")
 

@@ -31,7 +31,9 @@ def commit_document(page: CommitPage) -> dict[str, Any]:
         "machine": page.results.machine if page.results else None,
         "results": [result_document(one) for one in page.measured],
         "runs": [
-            {"id": run.pk, "status": run.status, "reason": run.reason, "machine": run.machine.name} for run in page.runs
+            {"id": run.pk, "status": run.status, "reason": run.reason, "machine": run.machine.name}
+            | ({"why_waiting": page.waiting[run.pk]} if run.pk in page.waiting else {})
+            for run in page.runs
         ],
         "alerts": [{"id": one.alert.pk, "status": one.alert.status, "roles": one.roles} for one in page.alerts],
     }

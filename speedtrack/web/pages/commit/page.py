@@ -10,6 +10,7 @@ from django.http import Http404
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.git import ChangedFile, Description
 from speedtrack.projects.models import Annotation, Branch, Commit, Position, Project
+from speedtrack.runs import standing
 from speedtrack.runs.models import Deferral, Run, Status
 from speedtrack.web import forges
 from speedtrack.web.forges import ForgePages
@@ -73,6 +74,8 @@ class CommitPage:
     alerts: list[CommitAlert]
     ladders: list[str]
     deferrals: list[Deferral]  #: why policies do not measure it now
+    waiting: dict[int, str]  #: by id of its queued runs: why each is not measured yet
+    has_machines: bool
 
     @property
     def body(self) -> str:
@@ -164,6 +167,7 @@ def load(slug: str, sha: str, asked: CommitPageQuery) -> CommitPage:
     machine = named_or_default("machine", asked.machine, machines, "")
     results = results_on(machine, place) if place and machine else []
     parents, named = commits_around(commit, place, results)
+    runs = runs_of(commit)
     tags, release = tags_around(commit, getattr(commit, "tags"))  # noqa: B009 (an annotation)
     return CommitPage(
         project=project,
@@ -180,11 +184,13 @@ def load(slug: str, sha: str, asked: CommitPageQuery) -> CommitPage:
         results=machine_results(machine.name, results, asked.metric) if machine and results else None,
         measured=results,
         builds=builds_of(commit, [*commit.parents, *([release.sha] if release else [])]),
-        runs=runs_of(commit),
+        runs=runs,
         changes=changes.groups_of(cp for cp in place.points if cp.status in changes.VISIBLE) if place else [],
         alerts=alerts_of(commit),
         ladders=ladders,
         deferrals=[] if results else deferrals_of(commit),
+        waiting=standing.why_wait(runs),
+        has_machines=bool(runs) or project.machines.exists(),
     )
 
 

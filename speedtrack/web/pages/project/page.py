@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.db.models import Count, Exists, OuterRef, Subquery, Window
 from django.http import QueryDict
-from django.urls import reverse
 
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.models import Benchmark
@@ -95,11 +93,6 @@ def open_alerts(project: Project) -> list[Alert]:
     """The newest of the project's open alerts, newest first, each with ``total``: how many are open."""
     found = Alert.objects.work().filter(project=project).annotate(total=Window(Count("pk")))
     return list(found.select_related("commit", "branch").order_by("-id")[:LISTED_ALERTS])
-
-
-def hook_url(project: Project) -> str:
-    """The URL that the repository's host sends its webhooks to."""
-    return f"{settings.URL}{reverse('hook', args=[project.hook_id])}"
 
 
 def project_document(page: ProjectPage) -> dict[str, Any]:
