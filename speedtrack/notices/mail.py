@@ -13,6 +13,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from speedtrack.alerts import counts
+from speedtrack.alerts.headlines import Change, DirectionSummary, headline, summaries_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.notices import seeing, subscribing
@@ -66,6 +67,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
     context = {
         "alert": alert,
         "changes": found,
+        "summaries": summaries_of(found),
         "pictures": [(cp, cid_of(cp)) for cp in found if cp.pk in pictures],
         "happened": [n.event for n in notices if n.event.kind not in ("raised", "grew")],
         "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
@@ -192,18 +194,21 @@ def trial_message(subscriber: Subscriber) -> EmailMultiAlternatives:
 
 @dataclass(frozen=True)
 class DigestLine:
-    """A row of a digest's table. ``worst``: None if the alert has no change points left."""
+    """A row of a digest's table. ``summaries``: of what got worse, then of what got better."""
 
     alert: Alert
-    worst: ChangePoint | None
-    more: int
+    summaries: list[DirectionSummary]
     url: str
 
     @staticmethod
     def of(alert: Alert) -> "DigestLine":
-        found = changes_of(alert)
         url = settings.URL + reverse("alert", args=[alert.pk])
-        return DigestLine(alert, found[0] if found else None, more_benchmarks(found), url)
+        return DigestLine(alert, summaries_of(changes_of(alert)), url)
+
+    @property
+    def worst(self) -> Change | None:
+        """The worst change; None if the alert has no change points left."""
+        return self.summaries[0].largest if self.summaries else None
 
     @property
     def size(self) -> float:
@@ -316,11 +321,6 @@ def inline_image(png: bytes, cid: str) -> MIMEImage:
     return image
 
 
-def more_benchmarks(found: list[ChangePoint]) -> int:
-    """How many benchmarks changed besides that of the worst change."""
-    return max(0, len({cp.series.benchmark.name for cp in found}) - 1)
-
-
 def commits_in_words(alert: Alert) -> str:
     """The short sha of the cause, or the range as long as the cause is not known."""
     return alert.commit.short if alert.width == 1 else f"{alert.before.short}..{alert.commit.short}"
@@ -332,21 +332,16 @@ def subject_of(alert: Alert) -> str:
     where = f"{alert.branch.name} {commits_in_words(alert)}"
     if not found:
         return ascii_line(f"[{alert.project.slug}] alert {alert.pk}, {where}")
-    worst, more = found[0], more_benchmarks(found)
-    effect = f"{numbers.effect(worst.metric, worst.is_slowdown)} {numbers.change(worst.ratio)}"
-    names = worst.series.benchmark.name + (f" and {more} more" if more else "")
-    return ascii_line(f"[{alert.project.slug}] {effect}: {names}, {where}")
+    return ascii_line(f"[{alert.project.slug}] {headline(found)}, {where}")
 
 
 def digest_subject(listed: list[DigestLine]) -> str:
     projects = sorted({one.alert.project.slug for one in listed})
     name = projects[0] if len(projects) == 1 else "SpeedTrack"
-    worst = listed[0].worst if listed else None
     count = f"{len(listed)} change{'' if len(listed) == 1 else 's'}"
-    if worst is None:
+    if not listed or not listed[0].summaries:
         return ascii_line(f"[{name}] {count}")
-    effect = f"{numbers.effect(worst.metric, worst.is_slowdown)} {numbers.change(worst.ratio)}"
-    return ascii_line(f"[{name}] {count}, the largest: {effect}, {worst.series.benchmark.name}")
+    return ascii_line(f"[{name}] {count}, the largest: {listed[0].summaries[0].text()}")
 
 
 def ascii_line(text: str) -> str:

@@ -15,6 +15,7 @@ from django.utils.html import escape
 from django.views.decorators.http import condition, require_safe
 
 from speedtrack.accounts.access import Access
+from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Project
@@ -67,11 +68,8 @@ class AlertsFeed(FeedOfAlerts):
         return found
 
     def item_title(self, item: ListedAlert) -> str:
-        change = "changed"
-        if worst := item.worst:
-            more = f" and {item.series - 1} more" if item.series > 1 else ""
-            change = f"{worst.effect} {numbers.change(worst.ratio)} {worst.benchmark}{more}"
-        return xml_text(f"[{item.alert.project.slug}] {change} ({item.alert.status})")
+        words = headline(item.changes) or "changed"
+        return xml_text(f"[{item.alert.project.slug}] {words} ({item.alert.status})")
 
     def item_description(self, item: ListedAlert) -> str:
         """The summary, which is HTML in Django's feeds."""

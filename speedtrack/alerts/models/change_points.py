@@ -7,8 +7,9 @@ from django.db import models
 from django.db.models import Exists, F, OuterRef, Q, Subquery, Sum
 from django.db.models.functions import Now
 
+from speedtrack.alerts.headlines import Rank, rank_of
 from speedtrack.alerts.models.alerts import Alert
-from speedtrack.benchmarks.metrics import INSTRUCTIONS, METRICS, Direction, Metric
+from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Machine, Reason, Run, Series
 from speedtrack.runs.models import Status as RunStatus
@@ -172,12 +173,13 @@ class ChangePoint(models.Model):
         return (self.ratio > 1) == (self.metric.better == Direction.LOWER)
 
     @property
-    def rank(self) -> tuple[bool, bool, float]:
-        """Sort key of the changes of an alert: slowdowns first, then instructions last, then the largest first.
+    def benchmark_name(self) -> str:
+        return self.series.benchmark.name
 
-        Instructions explain a slowdown, but not its size: a few more of them may each wait for memory.
-        """
-        return not self.is_slowdown, self.series.metric in INSTRUCTIONS, -abs(self.ratio - 1)
+    @property
+    def rank(self) -> Rank:
+        """Sort key of the changes of an alert."""
+        return rank_of(self)
 
 
 class BestLevel(models.Model):

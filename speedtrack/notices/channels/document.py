@@ -10,6 +10,7 @@ from django.conf import settings
 from django.urls import reverse
 
 from speedtrack.alerts import counts
+from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Commit
@@ -30,7 +31,7 @@ def alert_document(event: AlertEvent, delivery: str) -> EventDocument:
         {
             "schema": SCHEMA,
             "delivery": delivery,
-            "summary": change_summary(found),
+            "summary": headline(found) or "the alert has no change points left",
             "event": event_part(event),
             "project": {
                 "slug": alert.project.slug,
@@ -67,16 +68,6 @@ def page_url(page: str, *arguments: object) -> str:
 def worst_first(alert: Alert) -> list[ChangePoint]:
     found = alert.change_points.select_related("series__benchmark", "series__machine")
     return sorted(found, key=lambda cp: cp.rank)
-
-
-def change_summary(found: list[ChangePoint]) -> str:
-    """The worst change in words: ``+5.2% server CPU per request of get-p16 and 2 more``."""
-    if not found:
-        return "the alert has no change points left"
-    worst = found[0]
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    effect = numbers.effect(worst.metric, worst.is_slowdown)
-    return f"{effect} {numbers.change(worst.ratio)} {worst.series.benchmark.name}, {worst.metric.title}{more}"
 
 
 def event_part(event: AlertEvent) -> EventDocument:
@@ -132,7 +123,7 @@ def sample_document(project: Any) -> EventDocument:
     return {
         "schema": SCHEMA,
         "delivery": "test",
-        "summary": "slower +5.2% get-p16, server CPU per request",
+        "summary": "slower +5.2%: get-p16",
         "event": {
             "id": 0,
             "kind": "test",

@@ -13,8 +13,8 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 from django.urls import reverse
 
+from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
-from speedtrack.benchmarks import numbers
 from speedtrack.notices.models import Channel, CommitStatus, Outbox
 from speedtrack.projects.models import Position
 from speedtrack.runs.models import Reason, Run, Series
@@ -25,6 +25,7 @@ HEADS = 10  # newest commits of a branch that get a status: forges limit the num
 AGAIN_S = 15  # between two checks of a commit that is not settled
 AT_ONCE = 200  # commits per check
 LONGEST = 140
+LONGEST_NAME = 40  # characters of a benchmark's name
 
 State = CommitStatus.State
 MOVES: dict[str, set[str]] = {
@@ -148,10 +149,9 @@ def slowdowns(alert: Alert) -> list[ChangePoint]:
 
 
 def state_by_alert(alert: Alert) -> tuple[str, str]:
-    found = slowdowns(alert)
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    found = list(alert.change_points.select_related("series__benchmark"))
     where = f", {alert.cause}" if alert.drift or alert.width > 1 else ""
-    change = f"{numbers.change(found[0].ratio)} {found[0].series.benchmark.name[:60]}{more}{where}"
+    change = f"{headline(found, LONGEST_NAME)}{where}"
     if alert.status == Alert.Status.EXPECTED:
         return State.SUCCESS, f"{change}, expected"[:LONGEST]
     return State.FAILURE, f"{change}, measured again"[:LONGEST]

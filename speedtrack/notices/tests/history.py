@@ -68,9 +68,9 @@ class History:
         self.happen(alert, "raised")
         return alert
 
-    def grow(self, alert: Alert, ratio: float, benchmark: str) -> ChangePoint:
+    def grow(self, alert: Alert, ratio: float, benchmark: str, metric: str = CPU) -> ChangePoint:
         return ChangePoint.objects.create(
-            series=self.series(benchmark),
+            series=self.series(benchmark, metric),
             branch=self.branch,
             before=alert.before,
             commit=alert.commit,

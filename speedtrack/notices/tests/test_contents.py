@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
+from django.test import Client
 from PIL import Image
 
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.tests.conftest import World
 from speedtrack.notices import charts, mail, subscribing
+from speedtrack.notices.channels import statuses
+from speedtrack.notices.channels.document import alert_document
 from speedtrack.notices.models import Notice, Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import History, subscribed
@@ -71,6 +74,48 @@ def test_the_subject(history: History, ratio: float, benchmarks: list[str], widt
     assert line.startswith(expected) and line.isascii()
 
 
+def mixed(history: History) -> Alert:
+    """An alert of a commit that is slower in three benchmarks, and faster in two."""
+    alert = history.alert(0.5, benchmarks=["much-faster"])
+    for benchmark, ratio in (("slower", 1.05), ("a", 1.03), ("b", 1.02), ("a-little-faster", 0.9)):
+        history.grow(alert, ratio, benchmark)
+    history.grow(alert, 1.04, "slower", "callgrind_instructions_per_request")
+    return alert
+
+
+def test_every_face_says_what_got_worse_and_what_got_better(history: History) -> None:
+    """Both directions by one function; only benchmarks that moved the same way are counted with each."""
+    subscribed("a@example.org", history.project)
+    subscribed("d@example.org", history.project, pace="daily")
+    alert = mixed(history)
+    said = "slower +5.0%: slower and 2 more; faster −50.0%: much-faster and 1 more"
+    tell_subscribers(NOON)
+    tell_subscribers(NOON.replace(day=19))
+    single, digest = (mail.message_of(row) for row in Outbox.objects.order_by("digest"))
+    assert single.subject.startswith(f"[redis] {said.replace('−', '-')}, unstable ")
+    assert digest.subject.endswith("1 change, the largest: slower +5.0%: slower and 2 more")
+    for message in (single, digest):
+        for body in (str(message.body), str(message.alternatives[0].content)):
+            text = " ".join(body.split())
+            assert "lower +5.0%" in text and "and 2 more" in text and "aster −50.0%" in text and "and 1 more" in text
+    first = str(single.body).splitlines()[:2]
+    assert [line.partition(" (")[0] for line in first] == ["Slower +5.0%", "Faster −50.0%"]
+    assert alert_document(alert.events.get(), "1")["summary"] == said
+    assert statuses.state_by_alert(alert) == ("failure", f"{said}, measured again")
+    client = Client()
+    assert client.get("/alerts.json").json()["alerts"][0]["summary"] == said
+    assert client.get(f"/api/v1/alerts/{alert.pk}").json()["summary"] == said
+    assert f"<title>[redis] {said} (confirmed)</title>" in client.get("/alerts.atom").content.decode()
+    row = client.get("/alerts/").content.decode().partition('<p class="finding">')[2].partition("</p>")[0]
+    words = " ".join(re.sub("<[^>]+>", " ", row).split())
+    assert words.startswith("slower +5.0% slower, Server CPU per request and 2 more ; faster −50.0% much-faster")
+    page = client.get(f"/alerts/{alert.pk}/").content.decode()
+    assert f"<title>Alert {alert.pk}: {said} ·" in page
+    heading = " ".join(re.sub("<[^>]+>", " ", page.partition("<h1>")[2].partition("</h1>")[0]).split())
+    assert heading.startswith("▼ slower +5.0% slower") and "▲ faster −50.0% much-faster" in heading
+    assert client.get(f"/alerts/{alert.pk}.json").json()["summary"] == said
+
+
 def test_what_follows_is_threaded_below_the_first_mail(history: History) -> None:
     subscribed("a@example.org", history.project)
     alert = history.alert()
@@ -121,7 +166,7 @@ def test_99_alerts_are_one_table_that_says_how_many_it_leaves_out(history: Histo
     row = Outbox.objects.get()
     assert Notice.objects.filter(mail=row).count() == 99
     sent = mail.message_of(row)
-    assert sent.subject == "[redis] 99 changes, the largest: slower +12.8%, get-p1"
+    assert sent.subject == "[redis] 99 changes, the largest: slower +12.8%: get-p1"
     for body in (str(sent.body), str(sent.alternatives[0].content)):
         assert "and 74 more" in body and body.count("/alerts/") == mail.MOST_LISTED + 1
     assert "<b>bold" not in str(sent.alternatives[0].content)

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_a_commit_that_is_slower_fails_once_it_is_settled_and_never_flaps(world:
     )
     last = forge.shown[shas[3], CONTEXT][-1]
     assert last["target_url"].endswith(f"/alerts/{alert.pk}/")
-    assert last["description"].endswith("get-p1 and 1 more, measured again")
+    assert re.fullmatch(r"slower \+\d+\.\d%: get-p1, measured again", last["description"])
 
 
 def test_a_persons_decision_changes_the_status(world: World, forge: Forge, django_user_model: Any) -> None:

@@ -13,6 +13,7 @@ from django.http import Http404
 from speedtrack.accounts.models import Membership
 from speedtrack.alerts import counts, floors, lines, muting, pairing
 from speedtrack.alerts.counts import FunctionTable
+from speedtrack.alerts.headlines import DirectionSummary, headline, summaries_of
 from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
 from speedtrack.alerts.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
@@ -96,6 +97,14 @@ class AlertPage:
     @property
     def worst(self) -> Evidence | None:
         return self.evidence[0] if self.evidence else None
+
+    @property
+    def summaries(self) -> list[DirectionSummary]:
+        return summaries_of([one.change_point for one in self.evidence])
+
+    @property
+    def headline(self) -> str:
+        return headline([one.change_point for one in self.evidence])
 
     @property
     def certainty(self) -> list[str]:
@@ -242,6 +251,7 @@ def alert_document(page: AlertPage) -> dict[str, Any]:
     return {
         "schema": "speedtrack.alert/1",
         **alert_entry(ListedAlert(alert, [])),
+        "summary": page.headline,
         "reverted_by": alert.reverted_by.sha if alert.reverted_by else None,
         "fixed_by": alert.fixed_by.sha if alert.fixed_by else None,
         "fixed_on": page.fixed_on,

@@ -11,9 +11,9 @@ from django.db.models.functions import Coalesce
 from django.http import Http404, QueryDict
 
 from speedtrack.accounts.access import Access
+from speedtrack.alerts.headlines import DirectionSummary, headline, rank_of, summaries_of
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.models.alerts import AlertQuerySet
-from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Project
 from speedtrack.web.drawing.strips import ChangeStrip
@@ -55,8 +55,8 @@ class ListedChange(NamedTuple):
         return (self.ratio > 1) == (self.metric.better == Direction.LOWER)
 
     @property
-    def effect(self) -> str:
-        return numbers.effect(self.metric, self.is_slowdown)
+    def benchmark_name(self) -> str:
+        return self.benchmark
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,8 @@ class ListedAlert:
     strip: ChangeStrip | None = None
 
     @property
-    def worst(self) -> ListedChange | None:
-        return self.changes[0] if self.changes else None
-
-    @property
-    def series(self) -> int:
-        return len(self.changes)
+    def summaries(self) -> list[DirectionSummary]:
+        return summaries_of(self.changes)
 
 
 @dataclass(frozen=True)
@@ -257,6 +253,7 @@ def alert_entry(row: ListedAlert) -> dict[str, Any]:
         "subject": alert.commit.subject,
         "commits": alert.width,
         "drift": alert.drift,
+        "summary": headline(row.changes),
         "changes": [
             {
                 "benchmark": one.benchmark,
@@ -284,7 +281,7 @@ def ranked_changes(alerts: Iterable[Alert]) -> dict[int, list[ListedChange]]:
     for alert_id, benchmark, metric, *interval in rows.values_list(*columns):
         found[alert_id].append(ListedChange(benchmark, METRICS[metric], *interval))
     for changes in found.values():
-        changes.sort(key=lambda one: (not one.is_slowdown, -abs(one.ratio - 1)))
+        changes.sort(key=rank_of)
     return found
 
 

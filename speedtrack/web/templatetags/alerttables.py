@@ -8,6 +8,7 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from speedtrack.alerts.headlines import DirectionSummary
 from speedtrack.alerts.models import Alert, Mute
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
@@ -34,7 +35,7 @@ def alert_row(row: ListedAlert, project: Project | None, selectable: bool) -> Sa
     alert = row.alert
     return format_html(
         '<li>{}<span class="sign {} {}" aria-hidden="true">{}</span><div><p class="finding"><a class="open" href="{}">'
-        '{}</a>{}</p><p class="byline">{}{}<a class="sha" href="{}">{}</a>{} <span class="soft">{}on {}</span></p>'
+        '{}</a></p><p class="byline">{}{}<a class="sha" href="{}">{}</a>{} <span class="soft">{}on {}</span></p>'
         '</div>{}<span class="badges"><span class="badge {}{}">{}</span>{}{}<br><span class="soft small">alert {}, '
         "{}</span></span></li>",
         selecting_box(alert) if selectable else "",
@@ -42,8 +43,7 @@ def alert_row(row: ListedAlert, project: Project | None, selectable: bool) -> Sa
         alert.status,
         "▲" if alert.improvement else "▼",
         alert_path(alert.pk),
-        worst_change(row),
-        format_html(' <span class="soft">and {} more</span>', row.series - 1) if row.series > 1 else "",
+        summary_words(row),
         "" if project else format_html('<a href="{}">{}</a> · ', project_path(alert.project.slug), alert.project.name),
         range_words(alert),
         commit_path(alert.project.slug, alert.commit.sha),
@@ -71,17 +71,22 @@ def selecting_box(alert: Alert) -> SafeString:
     )
 
 
-def worst_change(row: ListedAlert) -> SafeString:
-    worst = row.worst
-    if worst is None:
-        return format_html("alert {}", row.alert.pk)
+def summary_words(row: ListedAlert) -> SafeString:
+    """The largest change in each direction, slowdowns first."""
+    parts = [direction_words(summary) for summary in row.summaries]
+    return format_html_join("; ", "{}", ((part,) for part in parts)) or format_html("alert {}", row.alert.pk)
+
+
+@register.simple_tag
+def direction_words(summary: DirectionSummary) -> SafeString:
+    """What moved one way: the largest change, and how many benchmarks moved with it."""
     return format_html(
-        '<strong class="{}">{} {}</strong> {}, {}',
-        "worse" if worst.is_slowdown else "better",
-        worst.effect,
-        numbers.change(worst.ratio),
-        worst.benchmark,
-        worst.metric.title,
+        '<strong class="{}">{}</strong> {}, {}{}',
+        "worse" if summary.is_slowdown else "better",
+        summary.effect,
+        summary.largest.benchmark_name,
+        summary.largest.metric.title,
+        format_html(' <span class="soft">{}</span>', summary.others) if summary.more else "",
     )
 
 

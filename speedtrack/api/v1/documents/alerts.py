@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from speedtrack.alerts import counts
+from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute
 from speedtrack.alerts.triage import CHOICES
 from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time, Whole
@@ -82,6 +83,10 @@ class AlertDocument(Document):
     reverted_by: str | None = Field(description="the commit whose message says that it reverts the cause")
     fixed_by: str | None = Field(description="the commit that restored the old level")
     merged_into: int | None
+    summary: Text = Field(
+        description="the largest change in each direction, slowdowns first",
+        examples=["slower +5.0%: get-p1 and 2 more; faster −50.0%: set-p1"],
+    )
     changes: list[ChangePointDocument] = Field(description="first slowdowns, the largest first")
     url: str
 
@@ -111,6 +116,7 @@ def alert_fields(one: Alert) -> dict[str, Any]:
         "reverted_by": one.reverted_by.sha if one.reverted_by else None,
         "fixed_by": one.fixed_by.sha if one.fixed_by else None,
         "merged_into": one.merged_into_id,
+        "summary": headline(changes),
         "changes": [ChangePointDocument.of(change) for change in changes],
         "url": f"/api/v1/alerts/{one.pk}",
     }
