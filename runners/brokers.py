@@ -59,7 +59,7 @@ REDIS_OPTIONS = {
 }
 AMQP_OPTIONS = {"read_timeout": ANSWER_S, "write_timeout": ANSWER_S}
 ERRORS = (KombuError, RedisError, AMQPError, OSError)
-# A worker waits for the right password and virtual host as it waits for the broker: kombu would end it with a traceback.
+# A worker waits for the right password and virtual host, as it does for the broker: kombu would let it end.
 pyamqp.Transport.recoverable_connection_errors += (AccessRefused, NotAllowed)
 
 # The last "@" ends the password, so that it may have any character; a later "@" is written %40.
