@@ -23,6 +23,7 @@ from urllib.parse import quote, unquote
 from amqp.exceptions import AccessRefused, AMQPError, NotAllowed, NotFound
 from kombu import Connection, Producer, Queue
 from kombu.exceptions import KombuError
+from kombu.transport import pyamqp
 from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError
 from redis.sentinel import MasterNotFoundError
 
@@ -58,6 +59,8 @@ REDIS_OPTIONS = {
 }
 AMQP_OPTIONS = {"read_timeout": ANSWER_S, "write_timeout": ANSWER_S}
 ERRORS = (KombuError, RedisError, AMQPError, OSError)
+# A worker waits for the right password and virtual host, as it does for the broker: kombu would let it end.
+pyamqp.Transport.recoverable_connection_errors += (AccessRefused, NotAllowed)
 
 # The last "@" ends the password, so that it may have any character; a later "@" is written %40.
 LOGIN, REST = r"(?:(?P<login>.*)@)?", r"(?P<path>/[^@?#]*)?(?:\?(?P<options>[^@#]*))?"

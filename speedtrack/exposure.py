@@ -103,6 +103,8 @@ def plain_database() -> Iterator[Weakness]:
     encrypted = known["OPTIONS"].get("sslmode") in ("require", "verify-ca", "verify-full")
     if not is_loopback(known["HOST"]) and not encrypted:
         yield NOTE, "DATABASE_URL does not ask for TLS: add ?sslmode=verify-full, unless its network is trusted"
+    elif not is_loopback(known["HOST"]) and known["OPTIONS"]["sslmode"] != "verify-full":
+        yield NOTE, "DATABASE_URL does not verify whom it reaches: say ?sslmode=verify-full&sslrootcert=system there"
 
 
 def mail_in_clear() -> Iterator[Weakness]:

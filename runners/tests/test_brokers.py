@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 from kombu import Connection
+from kombu.exceptions import OperationalError
 from kombu.utils.url import parse_url
 
 from runners import brokers
@@ -314,6 +315,9 @@ def test_rabbitmq_takes_messages_and_an_alarm_is_said_within_seconds(rabbitmq: R
     }.items():
         with pytest.raises(Unavailable, match=reason):
             brokers.probe(brokers.read(address))
+    wrong = brokers.read(server.url.replace(":guest@", ":wrong@"))
+    with pytest.raises(OperationalError), wrong.connection() as link:  # a worker tries it again, as it does others
+        link.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
     server.ctl("set_vm_memory_high_watermark", "0.00001")
     broker_servers.until(lambda: refuses(broker), "the alarm is raised")
     began = time.monotonic()

@@ -109,6 +109,26 @@ def test_what_is_insecure_is_said_with_the_remedy(
     assert (found.state, words in found.words) == (state, True), found.words
 
 
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("", "does not ask for TLS"),
+        ("prefer", "does not ask for TLS"),
+        ("require", "does not verify whom it reaches"),
+        ("verify-ca", "does not verify whom it reaches"),
+        ("verify-full", "with safe settings"),
+    ],
+)
+def test_a_remote_database_is_reached_by_verified_tls(settings: Any, mode: str, words: str) -> None:
+    for name, value in PRODUCTION.items():
+        setattr(settings, name, value)
+    known = settings.DATABASES["default"]
+    options = known["OPTIONS"] | ({"sslmode": mode} if mode else {})
+    settings.DATABASES = {"default": known | {"HOST": "db.example.org", "OPTIONS": options}}
+    (found,) = doctor.examine(["security"])
+    assert words in found.words
+
+
 def test_a_key_that_others_may_read_is_said(settings: Any, tmp_path: Path) -> None:
     settings.HOME = tmp_path
     (tmp_path / "secret-key").write_text("x")
