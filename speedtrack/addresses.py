@@ -54,7 +54,8 @@ def is_host(host: str) -> bool:
             return not getattr(ip_address(host), "scope_id", None)
         except ValueError:
             return False
-    return len(host) <= 253 and NAME.fullmatch(host) is not None
+    fits = len(host) <= 253 and max(map(len, host.split("."))) <= 63
+    return fits and NAME.fullmatch(host) is not None
 
 
 def is_loopback(host: str) -> bool:

@@ -19,6 +19,8 @@ USUAL_PORTS = {"http": 80, "https": 443}
 ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<server>[^/?#]*)(?P<path>[^?#]*)(?P<more>.*)")
 SERVER = re.compile(r"(?P<host>\[[^\[\]]*\]|[^\[\]]*?)(:(?P<port>[0-9]{0,9}))?")
 NOT_IN_ADDRESSES = re.compile(r"[\s\x00-\x1f\x7f\\]")
+SENDER = re.compile(r"(?P<before>[^@<>\r\n]*<|)(?P<local>[^@<>\s]+)@(?P<domain>[^@<>\s]+)(?P<after>>?)")
+LOCAL_PART = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+")
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 LONGEST_NAME = 253
@@ -164,6 +166,21 @@ def read_connected_host(name: str, text: str) -> str:
     if not is_host(host):
         refuse(name, f"{without_user(text)!r} is no name of a host and no IP address: give such as smtp.example.org")
     return host
+
+
+def read_sender(name: str, text: str) -> str:
+    """The sender of mails: ``NAME <ADDRESS>`` or ``ADDRESS``, the domain in punycode. Raises ImproperlyConfigured."""
+    parts = SENDER.fullmatch(text)
+    domain = in_punycode(parts["domain"]) if parts else ""
+    if (
+        not parts
+        or bool(parts["before"]) != bool(parts["after"])
+        or not (domain.startswith("[") or is_host(domain.lower()))
+    ):
+        refuse(name, f"{text!r}: give an address, as SpeedTrack <speedtrack@example.org>")
+    if not LOCAL_PART.fullmatch(parts["local"]):
+        refuse(name, f"{text!r}: before the @, few mail servers take more than letters of ASCII, digits and .-_+")
+    return f"{parts['before']}{parts['local']}@{domain}{parts['after']}"
 
 
 def read_allowed_host(name: str, text: str) -> str:

@@ -329,11 +329,9 @@ if EMAIL_HOST_USER and EMAIL_TLS == "none" and not is_loopback(EMAIL_HOST):
 EMAIL_TIMEOUT = env_int("EMAIL_TIMEOUT", 20)
 if not 1 <= EMAIL_TIMEOUT <= 120:
     raise ImproperlyConfigured(f"EMAIL_TIMEOUT={EMAIL_TIMEOUT}: give 1 to 120 seconds")
-DEFAULT_FROM_EMAIL = os.environ.get("EMAIL_FROM", f"SpeedTrack <speedtrack@{ORIGIN.mail_domain}>")
-if not re.fullmatch(r"[^@\r\n]+@[^@\s<>]+>?", DEFAULT_FROM_EMAIL):
-    raise ImproperlyConfigured(
-        f"EMAIL_FROM={DEFAULT_FROM_EMAIL!r}: give an address, as SpeedTrack <speedtrack@example.org>"
-    )
+DEFAULT_FROM_EMAIL = origins.read_sender(
+    "EMAIL_FROM", env_text("EMAIL_FROM") or f"SpeedTrack <speedtrack@{ORIGIN.mail_domain}>"
+)
 
 # Channels (docs/channels.md): the networks beside the public ones that they may call, and the ports.
 CHANNEL_NETWORKS = env_networks("CHANNEL_NETWORKS")

@@ -4,7 +4,7 @@ import smtplib
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,13 @@ from speedtrack.notices.errors import PermanentFailure, ReceiverAway, TemporaryF
 START_DATA = 354
 
 
+class Utf8(str):
+    """A text whose bytes are UTF-8, whatever encoding smtplib asks for: it asks for ASCII where RFC 4616 says UTF-8."""
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        return super().encode("utf-8", errors)
+
+
 class Conversation(smtplib.SMTP):
     """``unanswered``: the server has the whole message, and has not answered yet."""
 
@@ -30,6 +37,15 @@ class Conversation(smtplib.SMTP):
         self.last_code, text = super().getreply()
         self.unanswered = False
         return self.last_code, text
+
+    def auth(
+        self, mechanism: str, authobject: Callable[..., str | None], *, initial_response_ok: bool = True
+    ) -> tuple[int, bytes]:
+        def answer(challenge: bytes | None = None) -> Any:  # the stubs tell calls with and without a challenge apart
+            said = authobject(challenge)
+            return None if said is None else Utf8(said)
+
+        return super().auth(mechanism, answer, initial_response_ok=initial_response_ok)
 
 
 class TlsConversation(Conversation, smtplib.SMTP_SSL):
@@ -70,7 +86,12 @@ class SmtpBackend(smtp.EmailBackend):
             ) from e
         except smtplib.SMTPAuthenticationError as e:
             self.drop()
-            raise ReceiverAway(f"{where} refuses the login: check EMAIL_HOST_USER and its password: {reply(e)}") from e
+            sent_as = (
+                "" if (self.username + self.password).isascii() else " (which have more than ASCII: sent as UTF-8)"
+            )
+            raise ReceiverAway(
+                f"{where} refuses the login: check EMAIL_HOST_USER and its password{sent_as}: {reply(e)}"
+            ) from e
         except (OSError, ValueError) as e:  # SMTPException is an OSError
             self.drop()
             raise ReceiverAway(f"{where}: {self.words(e)}") from e
@@ -88,7 +109,7 @@ class SmtpBackend(smtp.EmailBackend):
         if self.use_tls:
             self.connection.starttls(context=self.ssl_context)
         if self.username and self.password:
-            self.connection.login(self.username, self.password)
+            self.connection.login(Utf8(self.username), Utf8(self.password))
 
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
         """Send the messages over one connection. Return their number.
@@ -113,6 +134,12 @@ class SmtpBackend(smtp.EmailBackend):
             raise ReceiverAway(f"the mail server refuses the sender {e.sender}: check EMAIL_FROM: {reply(e)}") from e
         except smtplib.SMTPResponseException as e:
             raise error_of_reply(e.smtp_code, e.smtp_error) from e
+        except ValueError as e:  # of an address or a header, before anything of it is sent
+            words = " ".join(str(e).split())
+            raise PermanentFailure(
+                f"this mail cannot be written ({words}): correct the address {', '.join(message.to)!r} or EMAIL_FROM; "
+                "if these are right, the name or text that it quotes"
+            ) from e
         except OSError as e:
             self.drop()
             kind = Unanswered if conversation.unanswered else ReceiverAway
@@ -124,6 +151,8 @@ class SmtpBackend(smtp.EmailBackend):
             return f"no answer within EMAIL_TIMEOUT ({self.timeout} s)"
         if isinstance(error, smtplib.SMTPResponseException):
             return reply(error)
+        if isinstance(error, ValueError):
+            return f"what it answers cannot be read ({error}): does a mail server listen there?"
         return str(error) or type(error).__name__
 
     @contextmanager

@@ -1,5 +1,6 @@
 """Addresses in settings: spelt as browsers spell them, or refused with a sentence, on every way a process starts."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,42 +12,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.test import override_settings
 
-from runners.errors import SettingsError
-from runners.reporting.address import read_address
 from speedtrack import origins
 from speedtrack.devstack import BASE_DIR
 
-GOOD = {
-    "https://speed.example.org": "https://speed.example.org",
-    "HTTPS://Speed.Example.org/": "https://speed.example.org",
-    "https://speed.example.org:443": "https://speed.example.org",
-    "http://speed.example.org:443": "http://speed.example.org:443",
-    "http://LOCALHOST:8000": "http://localhost:8000",
-    "http://127.0.0.1:80/": "http://127.0.0.1",
-    "http://[::1]:8000": "http://[::1]:8000",
-    "https://[2001:db8::1]": "https://[2001:db8::1]",
-    "https://größe.example": "https://xn--gre-6ka8i.example",
-}
-BAD = {
-    "speed.example.org": "does not begin with https:// or http://",
-    "speed.example.org:8000": "does not begin with https:// or http://",
-    "//speed.example.org": "does not begin with https:// or http://",
-    "https:/speed.example.org": "does not begin with https:// or http://",
-    "ftp://speed.example.org": "does not begin with https:// or http://",
-    "file:///etc/passwd": "does not begin with https:// or http://",
-    "https://speed.example.org/tracker": "path",
-    "https://speed.example.org/tracker/": "path",
-    "https://speed.example.org?x=1": "?",
-    "https://speed.example.org/?": "?",
-    "https://speed.example.org#top": "#",
-    "https://me:planted@speed.example.org": "password",
-    "https://speed.example.org\n.evil.example": "a line break",
-    "https://speed example.org": "a blank",
-    "https:\\\\speed.example.org": "backslash",
-    "https://speed.example.org:port": "",
-    "https://speed.example.org:65536": "",
-    "https://[::1": "",
-}
+#: Also read by the tests of the runner: addresses with their spelling, and what is none with a word of the sentence.
+KNOWN = json.loads((BASE_DIR / "speedtrack/tests/server_addresses.json").read_text())
 #: Of the address under which the server is reached, the server asks for more than its callers do.
 WORSE = {
     "https://": "no name of a host",
@@ -68,19 +38,18 @@ WORSE = {
 }
 
 
-@pytest.mark.parametrize("text", GOOD)
+@pytest.mark.parametrize("text", KNOWN["spelt"])
 def test_an_address_is_spelt_as_browsers_do(text: str) -> None:
-    assert str(origins.read_origin("SPEEDTRACK_URL", text)) == GOOD[text] == read_address("SPEEDTRACK_URL", text)
+    assert str(origins.read_origin("SPEEDTRACK_URL", text)) == KNOWN["spelt"][text]
 
 
-@pytest.mark.parametrize("text", BAD)
-def test_server_and_runner_refuse_what_is_no_address(text: str) -> None:
-    for read, error in ((origins.read_origin, ImproperlyConfigured), (read_address, SettingsError)):
-        with pytest.raises(error) as refusal:
-            read("SPEEDTRACK_URL", text)
-        sentence = str(refusal.value)
-        assert sentence.startswith("SPEEDTRACK_URL") and BAD[text] in sentence, sentence
-        assert "planted" not in sentence and "\n" not in sentence
+@pytest.mark.parametrize("text", KNOWN["refused"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ImproperlyConfigured) as refusal:
+        origins.read_origin("SPEEDTRACK_URL", text)
+    sentence = str(refusal.value)
+    assert sentence.startswith("SPEEDTRACK_URL: ") and KNOWN["refused"][text] in sentence, sentence
+    assert "planted" not in sentence and "\n" not in sentence
 
 
 @pytest.mark.parametrize("text", WORSE)

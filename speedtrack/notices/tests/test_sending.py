@@ -1,5 +1,6 @@
 """The outbox against real mail servers: good ones, and ones that refuse, hang or lie."""
 
+import hmac
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +15,7 @@ from django.utils import timezone
 from speedtrack import pgsession
 from speedtrack.notices import sending
 from speedtrack.notices.models import MAIL_LANE, Outbox
-from speedtrack.notices.smtp import SmtpBackend
+from speedtrack.notices.smtp import Conversation, SmtpBackend, Utf8
 from speedtrack.notices.tests.servers import Mailbox, Misbehaving, certificate, knows, serving, use
 from speedtrack.runs.models import MachineEvent
 from speedtrack.tests import builders
@@ -103,6 +104,44 @@ def test_a_refused_login_waits_for_the_operator(rows: list[Outbox], settings: An
         settings.EMAIL_HOST_PASSWORD = "s3cret"
         make_due()
         assert sending.send_due() == 3 == len(mailbox.messages)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "LOGIN"])
+def test_a_login_may_have_any_characters(rows: list[Outbox], settings: Any, tmp_path: Path, mechanism: str) -> None:
+    """RFC 4616: what is sent is UTF-8."""
+    context, settings.EMAIL_CA_FILE = certificate(tmp_path)
+    name, password = "trücker", "pässwörd€ 密码"
+    settings.EMAIL_USE_TLS, settings.EMAIL_HOST_USER, settings.EMAIL_HOST_PASSWORD = True, name, password
+    options = {
+        "tls_context": context,
+        "auth_required": True,
+        "auth_exclude_mechanism": {"PLAIN", "LOGIN"} - {mechanism},
+    }
+    with serving(Mailbox(), settings, authenticator=knows(name.encode(), password.encode()), **options) as mailbox:
+        assert sending.send_due() == 3 == len(mailbox.messages)
+    make_due()
+    Outbox.objects.update(sent_at=None)
+    with serving(Mailbox(), settings, authenticator=knows(b"another", b"one"), **options):
+        assert sending.send_due() == 0
+    rows[0].refresh_from_db()
+    assert "sent as UTF-8" in rows[0].error and "codec" not in rows[0].error
+
+
+def test_the_challenge_of_a_server_is_answered_in_utf_8() -> None:
+    """CRAM-MD5 (RFC 2195), which the mail server of these tests does not have."""
+    conversation = Conversation()
+    conversation.user, conversation.password = Utf8("trücker"), Utf8("pässwörd")
+    answer = conversation.auth_cram_md5(b"<1@example.org>")
+    assert answer == f"trücker {hmac.new('pässwörd'.encode(), b'<1@example.org>', 'md5').hexdigest()}"
+
+
+def test_a_mail_that_cannot_be_written_is_given_up_alone(db: None, mailbox: Mailbox, settings: Any) -> None:
+    rows = waiting(f"a@{'x' * 64}.example.org", "a@example.org\nBcc: b@example.org", "c@example.org")
+    assert sending.send_due() == 1 and recipients(mailbox) == ["c@example.org"]
+    for row in rows[:2]:
+        row.refresh_from_db()
+        assert row.given_up_at and row.error.startswith("this mail cannot be written ("), row.error
+        assert "correct the address" in row.error and "defect" not in row.error and "\n" not in row.error
 
 
 def test_a_recipient_refused_for_good_is_given_up_and_the_others_get_theirs(
