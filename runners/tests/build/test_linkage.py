@@ -130,5 +130,5 @@ def test_a_name_without_end_and_a_list_without_end_are_damage(tmp_path: Path) ->
     content = program.read_bytes()
     place = content.index(found.interpreter.encode())
     program.write_bytes(content[:place] + b"x" * (len(content) - place))
-    with pytest.raises(Damaged, match="does not end|address|bytes"):
+    with pytest.raises(Damaged, match=r"does not end|address|bytes"):
         linkage(program)
