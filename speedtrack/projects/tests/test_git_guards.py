@@ -241,6 +241,9 @@ def test_a_lock_that_a_killed_git_left_behind_is_broken_when_it_is_old(
 
 
 def test_a_mirror_is_removed_however_many_parts_a_branch_has(mirror: Path) -> None:
-    os.makedirs(mirror / "refs" / "heads" / ("a/" * 1_800))
+    branch = mirror / "refs" / "heads"
+    for _ in range(1_800):
+        branch /= "a"
+        branch.mkdir()
     git.remove_mirror("kvd")
     assert not mirror.exists()
