@@ -20,7 +20,8 @@ _NAME = re.compile(r"(c?fn)=\((\d+)\)(?: (.*))?")
 _COST = re.compile(r"[+*\d-]\S* (\d{1,18})")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")  # of code without a symbol: another one in each build
 UNKNOWN = "(unknown)"
-PARTS_LIMIT_BYTES = 16 << 20  # of one load: a server may write there, too
+# Of one load: a server may write there, too.
+PARTS_LIMIT_BYTES, MOST_STACKS, MOST_FRAMES = 32 << 20, 50_000, 200
 
 
 def stack_costs(lines: Iterable[str]) -> Counter[Stack]:
@@ -38,6 +39,8 @@ def stack_costs(lines: Iterable[str]) -> Counter[Stack]:
             kind, number, name = match.groups()
             if name:
                 stacks[number] = stack_of(name)
+                if len(stacks) > MOST_STACKS:
+                    raise UnusableFile(f"it has more than {MOST_STACKS} stacks")
             if kind == "fn":
                 stack = stacks.get(number, (UNKNOWN,))
         elif line.startswith("calls="):
@@ -49,7 +52,7 @@ def stack_costs(lines: Iterable[str]) -> Counter[Stack]:
 
 
 def stack_of(name: str) -> Stack:
-    frames = (one for one in reversed(name.split("'")) if not one.isdecimal())
+    frames = (one for one in reversed(name.split("'", MOST_FRAMES)[:MOST_FRAMES]) if not one.isdecimal())
     return tuple(UNKNOWN if _ADDRESS.fullmatch(one) else one for one in frames) or (UNKNOWN,)
 
 
@@ -78,8 +81,9 @@ def cost_of_parts(parts: Iterable[Path]) -> Counter[Stack]:
     left = PARTS_LIMIT_BYTES
     try:
         for part in parts:
-            left -= part.lstat().st_size
-            total.update(stack_costs(read_lines(part, max(0, left + part.lstat().st_size))))
+            size = part.lstat().st_size
+            total.update(stack_costs(read_lines(part, max(0, left))))
+            left -= size
     except UnusableFile as error:
         raise BenchmarkFailed(f"callgrind's report cannot be read: {error}") from error
     return total

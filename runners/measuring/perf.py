@@ -106,7 +106,7 @@ class Profiler:
         kernel = copied_kernel_symbols(room)
         script = self._command([perf, *SCRIPT, *kernel, "-i", str(data)], room)
         # It reads the symbols and unwind tables of the build's programs, which may be made to take it over.
-        seen = tuple(file for file in (data, room / KALLSYMS) if file.exists())
+        seen = tuple(file for file in (Path(perf), data, room / KALLSYMS) if file.exists())
         script = replace(script, view=SandboxView(room / "tmp", (), (*seen, *process.programs)), directory=Path("/"))
         with (room / "perf.out").open("wb") as output, (room / "perf.err").open("wb") as errors:
             status = self.processes.run(script, control, SCRIPT_TIMEOUT_S, output, errors)

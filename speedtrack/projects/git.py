@@ -1,8 +1,9 @@
 """The bare mirror of each project: what git knows of it, and what it lists of remotes. ``gitprocess`` runs git."""
 
+import contextlib
 import logging
+import os
 import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -83,7 +84,7 @@ def make_mirror(slug: str) -> Path:
     """The path of the project's bare mirror, which is created if it is missing."""
     mirror = mirror_of(slug)
     if not has_mirror(slug):
-        shutil.rmtree(mirror, ignore_errors=True)
+        remove_directory(mirror)
         mirror.parent.mkdir(parents=True, exist_ok=True)
         run_git("init", "--bare", "--quiet", "--initial-branch=main", "--", str(mirror))
     # A build needs the files of the commit, also those that the repository keeps out of its release archives.
@@ -96,8 +97,23 @@ def make_mirror(slug: str) -> Path:
 
 def remove_mirror(slug: str) -> None:
     """Delete the project's mirror and the mirrors of its submodules."""
-    shutil.rmtree(mirror_of(slug), ignore_errors=True)
-    shutil.rmtree(Path(settings.MIRRORS) / f"{slug}.modules", ignore_errors=True)
+    remove_directory(mirror_of(slug))
+    remove_directory(Path(settings.MIRRORS) / f"{slug}.modules")
+
+
+def remove_directory(path: Path) -> None:
+    """Delete a directory as far as possible: a branch may have 2,000 parts, more than ``shutil.rmtree`` can enter."""
+    directories = [path]
+    for directory in directories:  # grows while it is walked
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(Path(entry.path))
+                else:
+                    Path(entry.path).unlink(missing_ok=True)
+    for directory in reversed(directories):
+        with contextlib.suppress(OSError):
+            directory.rmdir()
 
 
 def remote_refs(remote: Remote, timeout_s: float | None = None) -> dict[str, str]:

@@ -1,13 +1,14 @@
 """Real builds by a real compiler: equal programs, the cache, and every way in which a build goes wrong."""
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from runners.build import Build, CommitSource
+from runners.build import Build, CommitSource, CompilerCache
 from runners.build.builders import CachedBuilder
 from runners.build.output import LOG_LIMIT_BYTES
 from runners.build.store import ArtifactStore, StoreLimits
@@ -18,6 +19,7 @@ from runners.processes.children import Processes
 from runners.processes.control import Control
 from runners.tests.api import Api
 from runners.tests.conftest import SHA, TREE, make_builder, marked, running
+from runners.work.space import Space
 
 PROGRAM = {
     "Makefile": "tiny: tiny.c\n\t$(CC) -O2 -o $@ $<\n",
@@ -214,3 +216,77 @@ def test_a_broken_tar_is_transient(builder: CachedBuilder) -> None:
 
 def test_the_test_server_builds(room: Room) -> None:
     assert room.build("make -j{cores}", tree=TREE).succeeded
+
+
+@contextlib.contextmanager
+def less_memory_than(most_bytes: int) -> Iterator[None]:
+    """The peak of this process in the block, which begins with what it has before."""
+    Path("/proc/self/clear_refs").write_text("5")  # man 5 proc: resets the peak
+    before = peak_bytes()
+    yield
+    assert peak_bytes() - before < most_bytes
+
+
+def peak_bytes() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+
+
+NOT_REGULAR = "ccache.statistics is not a regular file"
+NEST = "mkdir -p $(printf 'd/%.0s' $(seq 1500))"
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("make; rm -f ../ccache.statistics; mkfifo ../ccache.statistics", NOT_REGULAR),
+        ("make; ln -sf /dev/zero ../ccache.statistics", NOT_REGULAR),
+        ("make; ln -sf /proc/self/environ ../ccache.statistics", NOT_REGULAR),
+        ("make; rm -f ../ccache.statistics; mkdir ../ccache.statistics", NOT_REGULAR),
+        ("make; truncate -s 15G ../ccache.statistics", "ccache.statistics is larger than 64 MB"),
+        ("truncate -s 15G tiny; chmod +x tiny", "the artifact tiny is larger than 4096 MB"),
+        ("ln -s /proc/self/exe tiny", "tiny lies outside the source tree"),
+        ("mkfifo -m 755 tiny", "tiny is not a regular file"),
+        ("cd ..; mv source other; ln -s other source; cd other; make", "replaced its source tree by a link"),
+    ],
+)
+def test_what_a_build_replaced_by_something_else_fails_the_build(room: Room, command: str, error: str) -> None:
+    room.build("make", sha="c" * 40)
+    with less_memory_than(100 << 20):
+        build = room.build(command)
+    assert build.error is not None and error in build.error
+    assert room.build("make", sha="d" * 40).succeeded
+
+
+def test_a_large_artifact_is_stored_without_reading_it_into_memory(room: Room) -> None:
+    with less_memory_than(100 << 20):
+        build = room.build("truncate -s 600M tiny; chmod +x tiny")
+    assert build.artifacts["tiny"].size_bytes == 600 << 20
+
+
+def test_a_large_list_of_statistics_is_counted_without_reading_it_into_memory(room: Room) -> None:
+    with less_memory_than(100 << 20):
+        build = room.build("make; (yes 'a a a a' | head -c 20M; echo; echo cache_miss) > ../ccache.statistics")
+    assert build.succeeded and build.ccache == CompilerCache(0, 1)
+
+
+def test_what_a_build_leaves_costs_no_later_build(room: Room, home: Path) -> None:
+    left = "mkdir -p a/b; touch a/b/c; chmod 0 a/b a"
+    for number, command in enumerate((f"make; {NEST}", f"make; {left}", f"{left}; false", "make")):
+        build = room.build(command, sha=str(number) * 40)
+        assert build.succeeded == ("false" not in command), build.error
+        assert not (home / "build").exists() and not list(home.glob("*.removed-*"))
+
+
+def test_what_cannot_be_removed_fails_its_build_and_no_other(
+    room: Room, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A removal that has no time stands for a file that cannot be removed."""
+    monkeypatch.setattr("runners.removal.LIMIT_S", -1.0)
+    build = room.build("make; mkdir a; touch a/b")
+    assert build.error is not None and "cannot be removed" in build.error and "remove it by hand" in build.error
+    assert list(home.glob("build.removed-*")) and not (home / "build").exists()
+    monkeypatch.undo()
+    assert room.build("make; true").succeeded
+    Space(home, 0).make_room()
+    assert not list(home.glob("build.removed-*"))

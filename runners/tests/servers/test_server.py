@@ -5,6 +5,7 @@ import random
 import socket
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -223,3 +224,23 @@ def test_a_server_is_greeted_in_its_protocol(tmp_path: Path, protocol: str, answ
         assert greet(Address("unix", 0, tmp_path / "s"), protocol) == greeting
         server.join()
     assert asked == [{"resp": b"*1\r\n$4\r\nPING\r\n", "memcached": b"version\r\n"}[protocol]]
+
+
+HOSTILE = {
+    "mkdir -p $(printf 'd/%.0s' $(seq 1500)); mkdir -p a/b; chmod 0 a": "it printed nothing",
+    "head -c 300000000 /dev/zero; echo; echo the end": "the end",
+    "truncate -s 100G /proc/self/fd/1; echo the end >> /proc/self/fd/1": "the end",
+}
+
+
+@pytest.mark.parametrize(("script", "end"), HOSTILE.items())
+def test_what_a_server_leaves_ends_its_trial_alone(home: Path, processes: Processes, script: str, end: str) -> None:
+    launcher = Launcher(processes, home, CPUS)
+    hostile = replace(recipe(), command=f'/bin/sh -c "cd {{data}}; {script}; exit 3"')
+    with (
+        pytest.raises(BenchmarkFailed, match=f"exit status 3.*{end}") as error,
+        launcher.running(ServerSpec(hostile, "unix", {}), random.Random(1), Control()),
+    ):
+        pass
+    assert len(str(error.value)) < 100_000
+    assert not (home / "trial-0").exists() and launcher.clean() == ""

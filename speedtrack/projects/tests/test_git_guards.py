@@ -238,3 +238,12 @@ def test_a_lock_that_a_killed_git_left_behind_is_broken_when_it_is_old(
     os.utime(lock, (lock.stat().st_mtime - 2 * settings.GIT_TIMEOUT_S,) * 2)
     fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
     assert git.resolve_revision("kvd", "main") == sha
+
+
+def test_a_mirror_is_removed_however_many_parts_a_branch_has(mirror: Path) -> None:
+    branch = mirror / "refs" / "heads"
+    for _ in range(1_800):
+        branch /= "a"
+        branch.mkdir()
+    git.remove_mirror("kvd")
+    assert not mirror.exists()
