@@ -60,7 +60,7 @@ def visible(caller: Caller) -> ProjectQuerySet:
 
 
 class KnownProject(NamedTuple):
-    """A project that is private, or in which a caller has a role."""
+    """A project that is private, in which a caller has a role, or that the caller names."""
 
     slug: str
     is_public: bool
@@ -73,11 +73,12 @@ Rows = TypeVar("Rows", bound=QuerySet[Any])
 class Access:
     """What a person at a page, or anybody, sees and may do. It is read with one statement, and kept for one request.
 
-    Of tokens, which may be for one project only, ask ``visible`` and ``may``.
+    Of tokens, which may be for one project only, ask ``visible`` and ``may``. ``slug``: of the project that the caller
+    names, if any; the same statement reads whether there is one.
     """
 
-    def __init__(self, caller: Caller) -> None:
-        self.caller = caller
+    def __init__(self, caller: Caller, slug: str | None = None) -> None:
+        self.caller, self.slug = caller, slug
 
     @property
     def is_operator(self) -> bool:
@@ -85,7 +86,7 @@ class Access:
 
     @cached_property
     def known(self) -> dict[int, KnownProject]:
-        """By project id: the private projects, and those in which the caller has a role.
+        """By project id: the private projects, those in which the caller has a role, and the one that is named.
 
         Empty for an operator, who needs none.
         """
@@ -93,7 +94,8 @@ class Access:
             return {}
         mine = Q(memberships__user=self.caller.user if self.caller.user and self.caller.user.is_active else None)
         projects = Project.objects.annotate(mine=FilteredRelation("memberships", condition=mine))
-        rows = projects.filter(Q(is_public=False) | Q(mine__isnull=False))
+        named = Q(slug=self.slug) if self.slug is not None else Q()
+        rows = projects.filter(Q(is_public=False) | Q(mine__isnull=False) | named)
         columns = rows.values_list("pk", "slug", "is_public", "mine__role")
         return {
             pk: KnownProject(slug, is_public, Role(role) if role else None) for pk, slug, is_public, role in columns
@@ -104,9 +106,12 @@ class Access:
         """The private projects of others: for this caller they do not exist."""
         return frozenset(pk for pk, one in self.known.items() if not one.is_public and one.role is None)
 
-    @cached_property
-    def hidden_slugs(self) -> frozenset[str]:
-        return frozenset(self.known[pk].slug for pk in self.hidden)
+    @property
+    def sees_named(self) -> bool:
+        """Return whether the named project exists, and the caller sees it."""
+        if self.is_operator:
+            return Project.objects.filter(slug=self.slug).exists()
+        return any(one.slug == self.slug and (one.is_public or one.role) for one in self.known.values())
 
     def sees(self, project_id: int) -> bool:
         return project_id not in self.hidden

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
 
+from speedtrack.accounts.models import Membership
 from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.text import storable
 
 Status = Alert.Status
 Kind = AlertEvent.Kind
@@ -18,6 +21,10 @@ WHY = (Status.EXPECTED, Status.INVALID)  #: statuses that need a note, for whoev
 
 class Stale(Exception):
     """Somebody else decided meanwhile; the message says what."""
+
+
+class NotAssignable(ValueError):
+    """An alert cannot be assigned to this name; the message says to whom it can."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,26 @@ def decide(alert: Alert, decision: Decision, who: User) -> bool:
         note=note,
     )
     return True
+
+
+def assignable(alert: Alert) -> QuerySet[User]:
+    """The people to whom an alert may be assigned: members of its project, operators, and whoever has it now."""
+    members = Membership.objects.filter(project=alert.project_id).values("user")
+    fitting = Q(is_active=True) & (Q(is_superuser=True) | Q(pk__in=members))
+    return User.objects.filter(fitting | Q(pk=alert.assignee_id)).order_by("username")
+
+
+def assignee_named(alert: Alert, name: str) -> User | None:
+    """The person of this name among those of ``assignable``; None for an empty name.
+
+    Raises NotAssignable, with the same sentence for a name that nobody has: it does not tell who has an account.
+    """
+    if not name:
+        return None
+    found = assignable(alert).filter(username=storable(name)).first()
+    if found is None:
+        raise NotAssignable(f"{name[:150]!r} is no member of {alert.project}: name one, or an operator")
+    return found
 
 
 def take(alert: Alert, seen: str, note: str, who: User) -> bool:

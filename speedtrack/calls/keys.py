@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -38,11 +39,24 @@ def check(key: str) -> str:
     return found
 
 
+@dataclass(frozen=True)
+class Work:
+    """What a request does. ``rights``: those that it has asked for, once it is done, as JSON.
+
+    ``check``: raises unless the caller has such rights still.
+    """
+
+    do: Callable[[], Answer]
+    rights: Callable[[], list[Any]]
+    check: Callable[[list[Any]], None]
+
+
 @transaction.atomic
-def answer_once(token_id: int, key: str, request: bytes, work: Callable[[], Answer]) -> tuple[Answer, bool]:
+def answer_once(token_id: int, key: str, request: bytes, work: Work) -> tuple[Answer, bool]:
     """The answer of ``work``, or the kept one of an equal request; and whether it was kept. Raises UsedKey and KeyBusy.
 
-    What ``work`` changes and its answer are committed together; if it raises, neither is, and the key is free.
+    What ``work`` changes and its answer are committed together; if it raises, neither is, and the key is free. A kept
+    answer is for those who may do still what was done: for others ``work.check`` raises.
     """
     with connection.cursor() as cursor:
         cursor.execute(LOCKED, [f"{token_id} {key}"])
@@ -53,7 +67,17 @@ def answer_once(token_id: int, key: str, request: bytes, work: Callable[[], Answ
     if kept := KeptAnswer.objects.filter(token=token_id, key=key).first():
         if kept.request_digest != digest:
             raise UsedKey("this key came with another request before: make a new key for a new request")
+        if kept.rights is None:
+            raise UsedKey("an older version of the server has answered: look at what it did, and make a new key")
+        work.check(kept.rights)
         return (kept.status, kept.document), True
-    status, document = work()
-    KeptAnswer.objects.create(token_id=token_id, key=key, request_digest=digest, status=status, document=document)
+    status, document = work.do()
+    KeptAnswer.objects.create(
+        token_id=token_id,
+        key=key,
+        request_digest=digest,
+        status=status,
+        document=document,
+        rights=work.rights(),
+    )
     return (status, document), False

@@ -16,6 +16,7 @@ class KeptAnswer(models.Model):
     request_digest = models.CharField(max_length=64, help_text="of method, address and body")
     status = models.SmallIntegerField()
     document = models.JSONField(null=True)
+    rights = models.JSONField(null=True, help_text="what the request needed; null: an older version kept the answer")
     created = models.DateTimeField(db_default=Now())
 
     class Meta:

@@ -13,6 +13,10 @@ class NoSuchCommit(RepositoryError):
     """The repository has no such commit."""
 
 
+class NotFetched(RepositoryError):
+    """The repository was not fetched yet, or never will be, as of a project that was imported from a file."""
+
+
 class NoSuchBranch(RepositoryError):
     """The repository has no such branch that can be tracked."""
 

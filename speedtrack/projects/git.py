@@ -165,7 +165,7 @@ def remote_default_branch(remote: Remote) -> str | None:
 
 
 def resolve_revision(slug: str, name: str) -> str:
-    """The commit id of a name. Raises NoSuchCommit, or another RepositoryError if git failed or the name has two meanings.
+    """The commit id of a name. Raises NoSuchCommit, or another RepositoryError if git failed or it has two meanings.
 
     git itself would read the digits of a commit id as the name of a branch or tag, if there is one called so.
     """

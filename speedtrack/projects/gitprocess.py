@@ -6,6 +6,7 @@ stop configuration from running commands, and the list of protocols stops ``ext:
 """
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -17,8 +18,17 @@ from pathlib import Path
 
 from django.conf import settings
 
-from speedtrack.projects.errors import GitFailed, Interrupted, NoSuchCommit, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.errors import (
+    GitFailed,
+    Interrupted,
+    NoSuchCommit,
+    NotFetched,
+    RepositoryError,
+    RepositoryUnreachable,
+)
 from speedtrack.projects.ways import Way
+
+log = logging.getLogger(__name__)
 
 GUARDS = {
     "core.hooksPath": "/dev/null",
@@ -111,6 +121,11 @@ def run_git(
     """
     if any("\0" in argument for argument in arguments):
         raise NoSuchCommit(f"git {arguments[0]}: a name contains a zero byte: check the spelling")
+    if directory is not None and not directory.is_dir():
+        raise NotFetched(
+            f"the repository of {directory.stem} is not on this server: it comes with the next look at it; a project "
+            "that was imported has none, until its repository is tracked"
+        )
     words = git_command(list(arguments), directory, way)
     limit_s = timeout_s or settings.GIT_TIMEOUT_S
     if way.protocol != NO_PROTOCOL:
@@ -128,6 +143,9 @@ def run_git(
         lines = [line.strip() for line in said.split("\n")]
         faults = [line for line in lines if line.startswith(COMPLAINTS)] or lines[-1:]
         words_of_git = "; ".join(filter(None, faults[:3])) or f"exit code {returncode}"
+        if directory is not None:  # which path it has here is for the log, which has all of it
+            log.warning("git %s in %s: %s", arguments[0], directory, said)
+            words_of_git = words_of_git.replace(str(directory), "its mirror")
         raise GitFailed(f"git {arguments[0]}: {words_of_git}", returncode, said)
     return out.decode("utf-8", "replace")
 

@@ -1,8 +1,9 @@
 """Pull requests are measured once a maintainer approves a head: in pairs against its merge base.
 
-Building a head runs code of whoever wrote it on the measuring machines, so an approval is for one whole commit id: a new
-push needs a new one. (Two commits whose ids begin with the same 12 digits are made in seconds.) The repository's own reference of the pull request is fetched, never the author's repository. What is
-measured are pairs, which are no points of any line.
+Building a head runs code of whoever wrote it on the measuring machines, so an approval is for one whole commit id: a
+new push needs a new one. (Two commits whose ids begin with the same 12 digits are made in seconds.) The repository's
+own reference of the pull request is fetched, never the author's repository. What is measured are pairs, which are no
+points of any line.
 """
 
 import logging

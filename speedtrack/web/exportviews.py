@@ -4,17 +4,12 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.views.decorators.http import require_safe
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 
-from speedtrack.accounts import access, tokens
-from speedtrack.accounts.models import Scope
-from speedtrack.accounts.tokens import UnknownToken
-from speedtrack.clientaddress import client_address
-from speedtrack.projects.models import Project
-from speedtrack.text import UNSTORABLE
+from speedtrack.web import scope
 from speedtrack.web.pages import exports
 from speedtrack.web.requests.formats import csv_response, format_or_404
 
@@ -27,11 +22,7 @@ def to_programs(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResp
     @require_safe
     @wraps(view)
     def checked(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponseBase:
-        try:
-            response = view(request, *arguments, **named)
-        except UnknownToken as e:
-            response = HttpResponse(f"{e}\n", status=401, content_type="text/plain; charset=utf-8")
-            response.headers["WWW-Authenticate"] = 'Bearer realm="SpeedTrack"'
+        response = view(request, *arguments, **named)
         patch_vary_headers(response, ["Authorization", "Cookie"])
         if "Authorization" in request.headers or request.user.is_authenticated:
             patch_cache_control(response, private=True)
@@ -40,26 +31,11 @@ def to_programs(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResp
     return checked
 
 
-def project_seen(request: HttpRequest, slug: str) -> Project:
-    """The project, if the caller may read it. Raises Http404 and UnknownToken."""
-    kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() != "bearer":  # such as a password that is for a proxy
-        caller = access.person(request.user)
-    elif UNSTORABLE.search(token):
-        raise UnknownToken("the header must be `Authorization: Bearer stpt_...`, with a token of your settings")
-    else:
-        caller = tokens.find(token.strip(), client_address(request))
-    found = access.visible(caller).filter(slug=slug).first() if Scope.READ in caller.scopes else None
-    if found is None:
-        raise Http404(f"There is no project {slug!r}.")
-    return found
-
-
 @to_programs
 def export(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     """All points of a branch, or those that the query chooses."""
     format_or_404(form, "an export", FORMS)
-    filters = exports.filters_of(project_seen(request, slug), request.GET)
+    filters = exports.filters_of(scope.project_or_404(slug), request.GET)
     if form == "csv":
         return csv_response(f"{slug}-points", exports.csv_rows(filters))
     if form == "json":
@@ -76,5 +52,5 @@ def attachment(pieces: Iterator[str], kind: str, name: str) -> StreamingHttpResp
 @to_programs
 def openmetrics(request: HttpRequest, slug: str) -> HttpResponse:
     """The newest value of each series."""
-    filters = exports.filters_of(project_seen(request, slug), request.GET)
+    filters = exports.filters_of(scope.project_or_404(slug), request.GET)
     return HttpResponse(exports.openmetrics(filters), content_type=CONTENT_TYPE_LATEST)

@@ -8,7 +8,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from speedtrack.accounts.access import seers
 from speedtrack.alerts import triage
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.runs import quarantine, tracking
@@ -106,13 +105,11 @@ def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
     """Save a person's decision on an alert."""
     assert isinstance(request.user, User)
     found = alert_page.alert_or_404(pk)
-    assignee = User.objects.filter(is_active=True, username=request.POST.get("assignee", "")).first()
-    if assignee and not seers(found.project, [assignee.pk]):
-        assignee = None
     words = request.POST.get("note", "")[:NOTE_LENGTH]
-    decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, words)
     before = {"status": found.status, "assignee": found.assignee}
     try:
+        assignee = triage.assignee_named(found, request.POST.get("assignee", ""))
+        decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, words)
         changed = triage.decide(found, decision, request.user)
         if changed:
             after = {"status": decision.status, "assignee": assignee}

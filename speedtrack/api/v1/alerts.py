@@ -13,7 +13,7 @@ from speedtrack.accounts.models import Role, Scope
 from speedtrack.alerts import muting, triage
 from speedtrack.alerts.models import Alert, ChangePoint, Mute
 from speedtrack.alerts.muting import MuteRequest
-from speedtrack.alerts.triage import Decision
+from speedtrack.alerts.triage import Decision, NotAssignable
 from speedtrack.api.v1.documents.alerts import (
     AlertDecision,
     AlertDetails,
@@ -99,7 +99,7 @@ def decide(request: ApiRequest, alert_id: Path[Id], decision: AlertDecision) -> 
     """Give an alert a status or an assignee, or leave a note. Needs the scope `triage` and the role triager."""
     found = alert_or_404(request, alert_id)
     require(request, Role.TRIAGER, found.project, Scope.TRIAGE)
-    assignee = found.assignee if decision.assignee is None else user_named(decision.assignee)
+    assignee = found.assignee if decision.assignee is None else assignee_of(found, decision.assignee)
     status = decision.status or decision.seen
     before = (found.status, found.assignee)
     try:
@@ -114,14 +114,12 @@ def decide(request: ApiRequest, alert_id: Path[Id], decision: AlertDecision) -> 
     return OK, AlertDetails.of(alert_or_404(request, alert_id))
 
 
-def user_named(name: str) -> User | None:
-    """The user with this name; None for an empty name. Raises Invalid."""
-    if not name:
-        return None
-    found = User.objects.filter(username=name, is_active=True).first()
-    if found is None:
-        raise Invalid(f"there is no user {name!r}", field="assignee")
-    return found
+def assignee_of(alert: Alert, name: str) -> User | None:
+    """The person to whom an alert is to be assigned; None for an empty name. Raises Invalid."""
+    try:
+        return triage.assignee_named(alert, name)
+    except NotAssignable as e:
+        raise Invalid(str(e), field="assignee") from None
 
 
 class ChangePointFilters(SeriesFilters):

@@ -14,7 +14,7 @@ from speedtrack.accounts.models import Role, Scope
 from speedtrack.api.v1.documents.common import Id
 from speedtrack.api.v1.documents.projects import AnnotationChange, AnnotationDocument, AnnotationOrder
 from speedtrack.api.v1.revisions import commit_given
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, require_operator, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Invalid
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
@@ -62,7 +62,7 @@ def changeable(request: ApiRequest, annotation_id: int) -> Annotation:
     if found.project:
         require(request, Role.TRIAGER, found.project, Scope.TRIAGE)
     else:
-        access.require_operator(request.auth)
+        require_operator(request)
     return found
 
 

@@ -26,7 +26,7 @@ from speedtrack.api.v1.documents.operating import (
     WindowsOrder,
 )
 from speedtrack.api.v1.measuring import machine_or_404
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, require_operator, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import HEADER, OK, Answer, write
@@ -69,7 +69,7 @@ def done(
 
 def machine_to_change(request: ApiRequest, name: str) -> Machine:
     """The machine. Raises Refused unless the caller is an operator with the scope `settings`."""
-    access.require_operator(request.auth)
+    require_operator(request)
     if Scope.SETTINGS not in request.auth.scopes:
         raise access.Refused("this token has no scope `settings`: make one that has it in your settings")
     return machine_or_404(name)

@@ -24,7 +24,7 @@ from speedtrack.api.v1.documents.projects import (
     projects_of,
 )
 from speedtrack.api.v1.revisions import branch_given, commit_named, position_given
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require_operator
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import CREATED, HEADER, OK, Answer, write
@@ -71,7 +71,7 @@ def track(request: ApiRequest, order: TrackOrder) -> Answer:
     with their keys, and a secret is not kept in the clear. Of a dry run the answer is 200. It reads the newest commits
     at once, and is refused if they take too long.
     """
-    access.require_operator(request.auth)
+    require_operator(request)
     if Scope.SETTINGS not in request.auth.scopes:
         raise access.Refused("this token has no scope `settings`: make one that has it in your settings")
     wanted = TrackingRequest(order.repository, order.suite, order.branch, order.last, order.name)

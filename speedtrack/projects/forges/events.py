@@ -13,8 +13,8 @@ OPEN, CLOSED, MERGED = "open", "closed", "merged"
 class PullReport:
     """A pull or merge request as a forge describes it.
 
-    ``head_sha`` may be abbreviated (Bitbucket Cloud): ``heads.complete`` finds the rest. ``from_fork``: its commits lie in another repository, or in one
-    that the forge does not name.
+    ``head_sha`` may be abbreviated (Bitbucket Cloud): ``heads.complete`` finds the rest. ``from_fork``: its commits lie
+    in another repository, or in one that the forge does not name.
     """
 
     number: int

@@ -10,8 +10,7 @@ from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
 from django.http import Http404
 
-from speedtrack.accounts.models import Membership
-from speedtrack.alerts import counts, floors, lines, muting, pairing
+from speedtrack.alerts import counts, floors, lines, muting, pairing, triage
 from speedtrack.alerts.counts import FunctionTable
 from speedtrack.alerts.headlines import DirectionSummary, headline, summaries_of
 from speedtrack.alerts.lines import LinePoint
@@ -19,7 +18,7 @@ from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, Noise
 from speedtrack.alerts.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
 from speedtrack.alerts.triage import CHOICES
 from speedtrack.benchmarks import numbers
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Reason, Run
 from speedtrack.web.drawing.excerpts import Excerpt
 from speedtrack.web.drawing.plots import Forest, Whisker
@@ -169,16 +168,9 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
         which_moved=counts.which_moved(points),
         function_tables=counts.function_tables(points),
         narrowing=narrowed(alert, path, worst) if worst else None,
-        people=list(people_of(alert.project)[:200]) if can_decide else [],
+        people=list(triage.assignable(alert)[:200]) if can_decide else [],
         merge_targets=merge_targets_of(alert) if can_decide else [],
     )
-
-
-def people_of(project: Project) -> QuerySet[User]:
-    """The users to whom an alert may be assigned: those who see its project."""
-    active = User.objects.filter(is_active=True).order_by("username")
-    members = Membership.objects.filter(project=project).values("user")
-    return active if project.is_public else active.filter(Q(is_superuser=True) | Q(pk__in=members))
 
 
 def narrowed(alert: Alert, path: Sequence[PathRow], worst: Evidence) -> Narrowing | None:

@@ -1,4 +1,4 @@
-"""Logging in, with a limit on failures: django-axes counts them per user name and address."""
+"""Logging in, with a limit on failures: django-axes counts them per account and address, however it is named."""
 
 import math
 import unicodedata
@@ -6,6 +6,7 @@ from typing import Any
 
 from allauth.account.adapter import get_adapter
 from allauth.account.forms import LoginForm as AccountLoginForm
+from allauth.account.internal.userkit import filter_users_by_email, get_user_by_username
 from axes.helpers import get_client_username
 from axes.models import AccessAttempt
 from django.conf import settings
@@ -16,6 +17,7 @@ from django.utils import timezone
 from speedtrack.accounts.hashing import LONGEST as LONGEST_PASSWORD
 from speedtrack.benchmarks import numbers
 from speedtrack.clientaddress import client_address
+from speedtrack.text import UNSTORABLE
 from speedtrack.web.requests import errors
 
 LONGEST_NAME = 254  # of a mail address; the column that counts failures holds 255
@@ -36,10 +38,29 @@ class LoginForm(AccountLoginForm):
 
 
 def name_of(request: HttpRequest | None, credentials: dict[str, Any] | None = None) -> str:
-    """The name for which failures are counted: the same for all spellings that find the same account."""
+    """The name for which failures are counted: the user name of the account that the given name finds.
+
+    So the user name and all mail addresses of an account are one name. What finds none counts for itself.
+    """
     given = credentials or (request.POST if request else {})
-    name = str(given.get("username") or given.get("email") or given.get("login") or "")
+    name = str(given.get("username") or given.get("email") or given.get("login") or "").strip()[:LONGEST_NAME]
+    return spelled_plainly(account_name(name) or account_name(spelled_plainly(name)) or name)
+
+
+def spelled_plainly(name: str) -> str:
     return unicodedata.normalize("NFKC", name).strip().upper().lower()[:LONGEST_NAME]
+
+
+def account_name(name: str) -> str:
+    """The user name of the account that a login with this name is for, as django-allauth finds it; empty without one.
+
+    Both searches are made for each name, so that the time tells nothing.
+    """
+    if UNSTORABLE.search(name):
+        return ""
+    by_mail, by_name = filter_users_by_email(name), get_user_by_username(name)
+    found = sorted([*by_mail, *([by_name] if by_name else [])], key=lambda user: user.pk)
+    return found[0].get_username() if found else ""
 
 
 def too_many(request: HttpRequest, response: HttpResponse | None, credentials: dict[str, Any] | None) -> HttpResponse:

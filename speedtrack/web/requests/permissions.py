@@ -21,11 +21,12 @@ from django.utils.cache import patch_cache_control
 from speedtrack.accounts import audit
 from speedtrack.accounts.access import Access, person, reaches
 from speedtrack.accounts.models import Role
+from speedtrack.accounts.tokens import UnknownToken
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.retention import policies
 from speedtrack.runs.models import Profile, Run
-from speedtrack.web.requests import errors
+from speedtrack.web.requests import errors, programs
 
 LONGEST_VALUE = 200
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -35,7 +36,7 @@ View = Callable[..., HttpResponseBase]
 class Need(StrEnum):
     """What a request needs if it does not need a role in a project."""
 
-    NOTHING = "nothing"  #: answered without a look at who asks, or the view itself checks a token
+    NOTHING = "nothing"  #: answered without a look at who asks, or the token in the address is the key
     SIGHT = "sight"  #: everybody who sees the project; lists leave out what the caller does not see
     PERSON = "person"  #: whoever is logged in
     OPERATOR = "operator"  #: an operator of this installation
@@ -55,7 +56,7 @@ class Rule:
 
     ``whole``: a change and its entry in the audit log are one transaction. Not where the view talks to other servers
     or looks into repositories meanwhile: there the verbs have transactions of their own.
-    ``takes_tokens``: the view checks the token of a request that has one.
+    ``takes_tokens``: programs may read it with a token in the header Authorization.
     """
 
     read: Need | Role = Need.SIGHT
@@ -115,15 +116,8 @@ RULES: dict[str, Rule] = {
     "bisection": Rule(of=BISECTION),
     "bisection-stop": all_of(Role.MAINTAINER, BISECTION),
     **rules(all_of(Role.MAINTAINER), "policies", "deliveries", "delivery"),
-    **rules(
-        all_of(Role.MAINTAINER, whole=False),
-        "pull-approve",
-        "measure",
-        "channels",
-        "channel-add",
-        "channel",
-        "channel-act",
-    ),
+    **rules(all_of(Role.MAINTAINER, whole=False), "pull-approve", "measure"),
+    **rules(all_of(Role.MAINTAINER, whole=False), "channels", "channel-add", "channel", "channel-act"),
     **rules(all_of(Role.MAINTAINER, whole=False), "project-settings", "project-access"),
     **rules(all_of(Role.MAINTAINER), "project-secret", "project-act"),
     **rules(all_of(Role.MAINTAINER), "project-audit", "project-audit-values"),
@@ -160,7 +154,7 @@ class Permit:
 
     @cached_property
     def access(self) -> Access:
-        return Access(person(self.request.user))
+        return Access(person(self.request.user), self.slug)
 
     @cached_property
     def row(self) -> tuple[int | None] | None:
@@ -170,16 +164,15 @@ class Permit:
         return rows.values_list(self.rule.of.path).first()
 
     @property
-    def is_hidden(self) -> bool:
-        """Return whether the address belongs to a private project that the caller may not see.
-
-        Without private projects this makes no further query.
-        """
-        if not self.access.hidden:
-            return False
+    def is_absent(self) -> bool:
+        """Return whether what the address names does not exist, or belongs to a private project of others."""
+        if self.slug is not None and self.rule.takes_tokens and programs.has_token(self.request):
+            return not programs.reads(programs.caller_of(self.request), self.slug)
         if self.slug is not None:
-            return self.slug in self.access.hidden_slugs
-        return self.pk is not None and self.row is not None and self.row[0] in self.access.hidden
+            return not self.access.sees_named
+        if self.pk is not None:
+            return self.row is None or self.row[0] in self.access.hidden
+        return False
 
     def has(self, needed: Role) -> bool:
         if self.access.is_operator:
@@ -209,15 +202,16 @@ class Permit:
         return self.access.is_operator
 
     def check(self, need: Need | Role) -> HttpResponseBase | None:
-        """A refusal, or None if the request is allowed.
+        """A refusal, or None if the request is allowed. Raises UnknownToken.
 
-        Raises Http404 for what does not exist, or belongs to a private project of others.
+        Raises Http404 for what does not exist, or belongs to a private project of others: before anything else is
+        looked at, such as the method, the format or the fields, since each of them would tell of the project.
         """
         if need is Need.NOTHING:
             return None
         if need is not Need.SIGHT and self.access.caller.user is None:
             return redirect_to_login(self.request.get_full_path())  # said of any address: it tells of no project
-        if self.is_hidden:
+        if self.is_absent:
             raise Http404(self.absence())
         if need is Need.OPERATOR and not self.operate:
             return errors.refused(self.request, "This needs an operator of this installation.")
@@ -226,10 +220,6 @@ class Permit:
     def check_role(self, needed: Role) -> HttpResponseBase | None:
         if self.has(needed):
             return None
-        if self.pk is not None and self.row is None:
-            raise Http404(self.absence())
-        if self.slug is not None and not Project.objects.filter(slug=self.slug).exists():
-            raise Http404(self.absence())
         if self.pk is not None and self.row == (None,):
             return errors.refused(
                 self.request, "This concerns all projects: it needs an operator of this installation."
@@ -314,26 +304,18 @@ def guard(view: View, rule: Rule) -> View:
         permit = Permit(request, rule, named)
         request.permit = permit  # type: ignore[attr-defined]
         need = rule.read if request.method in SAFE else rule.change
-        if rule.takes_tokens and "Authorization" in request.headers:
-            need = Need.NOTHING
-        if refusal := permit.check(need):
+        try:
+            refusal = permit.check(need)
+        except UnknownToken as e:
+            refusal = programs.refused(e)
+        if refusal:
             return refusal
         is_change = request.method not in SAFE and rule.whole
-        try:
-            with transaction.atomic() if is_change else nullcontext():
-                response = view(request, *arguments, **named)
-        except Http404:
-            say_the_same(permit)
-            raise
+        with transaction.atomic() if is_change else nullcontext():
+            response = view(request, *arguments, **named)
         is_kept = "no-store" not in response.headers.get("Cache-Control", "")
         if need is not Need.NOTHING and is_kept and permit.access.caller.user is not None:
             patch_cache_control(response, private=True)  # what one person sees, no cache shows to another
         return response
 
     return checked
-
-
-def say_the_same(permit: Permit) -> None:
-    """Give all addresses of a project that does not exist the same answer, since private ones get it, too."""
-    if permit.slug is not None and permit.rule.of is None and not Project.objects.filter(slug=permit.slug).exists():
-        raise Http404(permit.absence())

@@ -309,6 +309,30 @@ def test_spellings_of_a_name_are_one_name_for_the_limit(ada: User, client: Clien
     assert log_in(client, "ada").status_code == 429
 
 
+def test_names_of_an_account_are_one_name_for_the_limit(ada: User, client: Client) -> None:
+    """Its user name, its mail addresses, confirmed or not, and what is said again for a sensitive page."""
+    EmailAddress.objects.create(user=ada, email="countess@example.com")
+    log_in(client)
+    names = ["ada@example.org", "ADA", "Countess@Example.com", "ada"]
+    assert {log_in(Client(), name, "wrong").status_code for name in names} == {200}
+    answer = client.post("/accounts/reauthenticate/", {"password": "wrong"})
+    assert (answer.status_code, AccessAttempt.objects.get().username) == (429, "ada")
+    for name in names:
+        assert log_in(Client(), name).status_code == 429
+    people.add("bob", "bob@example.org", PASSWORD)
+    assert log_in(Client(), "bob@example.org").status_code == 302
+
+
+def test_names_that_nobody_has_are_limited_as_those_of_accounts(ada: User) -> None:
+    def statuses(names: list[str]) -> list[tuple[int, bytes]]:
+        answers = [log_in(Client(), name, "wrong") for name in names]
+        return [(one.status_code, re.sub(rb'value="[^"]*"', b"", one.content)) for one in answers]
+
+    known = statuses(["ada@example.org"] * 4 + ["ADA@EXAMPLE.ORG"])
+    unknown = statuses(["eve@example.org"] * 4 + ["EVE@EXAMPLE.ORG"])
+    assert known == unknown and known[-1][0] == 429
+
+
 # The second step
 
 

@@ -16,8 +16,8 @@ from django.test import Client
 from django.urls import get_resolver, reverse
 from django.utils import timezone
 
-from speedtrack.accounts import members
-from speedtrack.accounts.models import Role
+from speedtrack.accounts import members, tokens
+from speedtrack.accounts.models import Role, Scope
 from speedtrack.alerts import muting
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
@@ -225,6 +225,63 @@ def test_what_is_said_of_a_private_project_is_said_of_one_that_is_none(den: Den)
             assert of.absent(pk).split(".")[0] in text.replace("&#x27;", "'"), name
             other = text_of(eve.get(address.replace(str(pk), absent)))
             assert other.replace(absent, str(pk)) == text, name
+
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
+VARYING = ("Content-Length", "X-Request-ID", "Date")  # the length is that of the name, which the body shows
+
+
+def answer_to(client: Client, method: str, address: str, hidden: str, header: dict[str, str]) -> tuple[Any, ...]:
+    """Status, headers and body of an answer, without the part of the address that tells which project it is."""
+    answer = client.generic(method, address, headers=header)
+    headers = {name: value for name, value in answer.items() if name not in VARYING}
+    return answer.status_code, str(headers).replace(hidden, "HIDDEN"), text_of(answer).replace(hidden, "HIDDEN")
+
+
+def telling(den: Den, client: Client, methods: tuple[str, ...], header: dict[str, str]) -> list[str]:
+    """The addresses and methods that answer otherwise for the private project than for one that is none."""
+    absent_pk, found = str(10**15), []
+    for name, address, is_private in den.addresses():
+        if not is_private:
+            continue
+        pk = str(den.parts.get(f"{name} pk", ""))
+        part, other = SLUG, "absent"
+        if RULES[name].of:
+            part = address[: address.index(f"/{pk}") + len(pk) + 1]
+            other = part.replace(f"/{pk}", f"/{absent_pk}")
+        forms = ("json", "svg", "csv", "atom", "png", "txt", "x") if "form" in address_parts(name) else ("",)
+        for form in forms:
+            hidden = address.rpartition(".")[0] + f".{form}" if form else address
+            for method in methods:
+                one = answer_to(client, method, hidden, part, header)
+                two = answer_to(client, method, hidden.replace(part, other, 1), other, header)
+                one, two = (plain_of(each, pk, absent_pk) for each in (one, two))
+                if one != two:
+                    found.append(f"{method} {hidden} {header}: {one[:2]} is not {two[:2]}")
+    return found
+
+
+def plain_of(answer: tuple[Any, ...], pk: str, absent: str) -> tuple[Any, ...]:
+    """The answer without the number that its sentence names."""
+    numbers = re.compile(rf"\b({absent}|{pk})\b") if pk else None
+    return (*answer[:2], numbers.sub("N", answer[2]) if numbers else answer[2])
+
+
+def address_parts(name: str) -> list[str]:
+    return [part for possible in get_resolver().reverse_dict.getlist(name) for part in possible[0][0][1]]
+
+
+def test_no_method_format_or_token_tells_a_private_project_from_none(den: Den) -> None:
+    """What comes before the check of sight tells: the method, the format, a token, or the header itself."""
+    eve = den.client("eve")
+    faults = telling(den, Client(), METHODS, {}) + telling(den, eve, METHODS, {})
+    faults += telling(den, Client(enforce_csrf_checks=True), ("POST",), {})
+    den.client("rita", Role.READER)
+    _, strange = tokens.issue(User.objects.get(username="eve"), "ci", tuple(Scope), days=None)
+    _, unscoped = tokens.issue(User.objects.get(username="rita"), "ci", [Scope.RESULTS], days=None)
+    for header in ("Basic eDp5", "Bearer wrong", "Nonsense", "", f"Bearer {strange}", f"Bearer {unscoped}"):
+        faults += telling(den, Client(), ("GET", "POST", "OPTIONS"), {"Authorization": header})
+    assert not faults, "\n".join(faults)
 
 
 def test_members_see_it_and_what_they_see_is_kept_by_no_shared_cache(den: Den) -> None:

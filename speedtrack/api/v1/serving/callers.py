@@ -3,7 +3,7 @@
 Each caller has an allowance.
 """
 
-from typing import cast
+from typing import Any, cast
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -111,3 +111,29 @@ def user_of(call: ApiRequest) -> User:
 def require(call: ApiRequest, role: Role, project: Project, scope: Scope) -> None:
     """Raise Refused unless the caller has this role and scope."""
     access.require(call.auth, role, project, scope)
+    needed_rights(call).append([project.pk, role, scope])
+
+
+def require_operator(call: ApiRequest) -> None:
+    """Raise Refused unless the caller is an operator of this installation."""
+    access.require_operator(call.auth)
+    needed_rights(call).append([])
+
+
+def needed_rights(call: ApiRequest) -> list[Any]:
+    """What the request has needed so far: project, role and scope; nothing of these for an operator's right."""
+    found: list[Any] = call.__dict__.setdefault("needed_rights", [])
+    return found
+
+
+def check_rights(call: ApiRequest, rights: list[Any]) -> None:
+    """Raise Http404 or Refused, as the request itself does, unless the caller has all these rights."""
+    for right in rights:
+        if not right:
+            access.require_operator(call.auth)
+            continue
+        project, role, scope = right
+        found = access.visible(call.auth).filter(pk=project).first()
+        if found is None:
+            raise Http404("The project of this request is private, or there is no such project any more.")
+        access.require(call.auth, Role(role), found, Scope(scope))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
@@ -110,8 +111,15 @@ FIELDS: dict[type[Exception], tuple[str, ...]] = {
 
 def refusing(kind: Problem) -> Handler:
     return lambda request, error: refuse(
-        request, kind, f"{str(error)[:1].upper()}{str(error)[1:]}.", errors_of(request, error, kind)
+        request, kind, without_paths(f"{str(error)[:1].upper()}{str(error)[1:]}."), errors_of(request, error, kind)
     )
+
+
+def without_paths(sentence: str) -> str:
+    """A sentence for programs: where this server keeps its files is for its operators only."""
+    for path in (settings.MIRRORS, settings.HOME):
+        sentence = sentence.replace(f"{path}", "[the server's directory]")
+    return sentence
 
 
 def errors_of(request: HttpRequest, error: Exception, kind: Problem) -> Errors:
@@ -124,7 +132,7 @@ def errors_of(request: HttpRequest, error: Exception, kind: Problem) -> Errors:
         return []
     names = next((FIELDS[one] for one in type(error).__mro__ if one in FIELDS), ())
     stated = [name for name in names if isinstance(body, dict) and body.get(name) is not None]
-    return [{"pointer": f"/{name}", "detail": str(error)} for name in stated[:1]]
+    return [{"pointer": f"/{name}", "detail": without_paths(str(error))} for name in stated[:1]]
 
 
 def add_handlers(api: NinjaAPI) -> None:

@@ -1,7 +1,7 @@
 """Operations that write: in one transaction, for callers with a token, once per Idempotency-Key."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, cast
 
 from django.db import transaction
@@ -11,7 +11,7 @@ from ninja.responses import Status
 from ninja.utils import contribute_operation_args
 from pydantic import BaseModel
 
-from speedtrack.api.v1.serving.callers import ApiRequest
+from speedtrack.api.v1.serving.callers import ApiRequest, check_rights, needed_rights
 from speedtrack.api.v1.serving.refusals import Invalid
 from speedtrack.calls import keys
 
@@ -56,7 +56,8 @@ def once(request: ApiRequest, key: str, work: Callable[[], Answer]) -> keys.Answ
         status, document = work()
         return status, document.model_dump(mode="json")
 
-    answer, _ = keys.answer_once(request.auth.token_id, checked, fingerprint(request), kept)
+    work_once = keys.Work(kept, partial(needed_rights, request), partial(check_rights, request))
+    answer, _ = keys.answer_once(request.auth.token_id, checked, fingerprint(request), work_once)
     return answer
 
 

@@ -1,17 +1,23 @@
 """Everything that pages show is read by programs, in pages, with few queries, and by those only who may."""
 
+import re
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from speedtrack.accounts.models import Role, Scope
-from speedtrack.alerts.models import Alert
+from speedtrack.alerts import muting
+from speedtrack.alerts.models import Alert, Bisection, Mute
+from speedtrack.alerts.muting import MuteRequest
+from speedtrack.api.v1.pages import schema
 from speedtrack.api.v1.tests.conftest import Program, evidence_of, program
-from speedtrack.projects.models import Branch, Project, Tag
-from speedtrack.runs import packing
-from speedtrack.runs.models import Measurement, Result, Run
+from speedtrack.projects.models import Annotation, Branch, Project, Tag
+from speedtrack.runs import comparing, packing
+from speedtrack.runs.comparing import AskedComparison
+from speedtrack.runs.models import Import, Measurement, PairedComparison, Profile, Result, Run, Series
 from speedtrack.tests.latencies import encoded
 from speedtrack.web.tests.world import CPU, World, counted
 
@@ -206,6 +212,92 @@ def test_who_may_read(kvd: World, anybody: Program) -> None:
     assert browser.call("GET", "projects/kvd").status_code == 200
     assert browser.refused("POST", f"runs/{run.pk}/cancel")["status"] == 401
     assert member.read("")["user"] == "ada"
+
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
+NUMBERS = {  # by the parameter of an address: what it numbers
+    "run_id": Run,
+    "alert_id": Alert,
+    "mute_id": Mute,
+    "annotation_id": Annotation,
+    "bisection_id": Bisection,
+    "measurement_id": Measurement,
+    "series_id": Series,
+    "profile_id": Profile,
+    "import_id": Import,
+    "comparison_id": PairedComparison,
+}
+OTHER_PARTS = {"sha": "main", "name": "main", "revision": "main", "branch": "main", "number": "1", "role": "reader"}
+
+
+def both_addresses(path: str) -> tuple[str, str]:
+    """An address of a private project, and one of none, which is as long."""
+    hidden, absent = path.replace("{slug}", "kvd"), path.replace("{slug}", "non")
+    for name, model in NUMBERS.items():
+        row = model._default_manager.order_by("pk").first()
+        number = row.pk if row else 1
+        hidden = hidden.replace(f"{{{name}}}", str(number))
+        absent = absent.replace(f"{{{name}}}", str(number + 10**9))
+    for name in re.findall(r"\{(\w+)\}", hidden):
+        hidden, absent = (one.replace(f"{{{name}}}", OTHER_PARTS.get(name, "1")) for one in (hidden, absent))
+    return hidden, absent
+
+
+ORDERS: dict[str, list[dict[str, Any]]] = {  # by the end of an address: bodies that are right elsewhere
+    "bisections": [{"base": "main~1", "head": "main", "machine": "kvd-m1", "benchmarks": ["get-p1"]}],
+    "comparisons": [{"head": "main"}],
+    "{alert_id}": [{"seen": "confirmed", "status": "fixed"}, {"seen": "confirmed", "assignee": "bob"}],
+    "mutes": [{"benchmark": "get-p1", "reason": "noise", "days": 3}],
+    "runs": [{"branch": "main"}, {"branch": "main", "dry_run": True}, {"pull_request": 1, "head": "a" * 40}],
+    "annotations": [{"commit": "main", "text": "x"}],
+    "{annotation_id}": [{"text": "x"}],
+    "policies": [{"ignored_paths": ["*.md"]}],
+    "purge": [{"older_than_days": 1}],
+    "results": [{"schema": "speedtrack.points/1", "commit": "main", "machine": "ci", "tool": "x", "results": []}],
+    "files": [{"tool": "hyperfine", "name": "a.json", "content": "e30=", "commit": "main", "machine": "ci"}],
+}
+
+
+def bodies_of(path: str, operation: dict[str, Any]) -> list[Any]:
+    return [None, {}, *ORDERS.get(path.rpartition("/")[2], [])] if "requestBody" in operation else [None]
+
+
+def answer_to(caller: Program, method: str, address: str, body: Any) -> tuple[Any, ...]:
+    answer = caller.call(method, address, body)
+    text = b"".join(answer.streaming_content) if answer.streaming else answer.content
+    names = re.compile(r"non\b|kvd\b|\b1?0*\d{1,10}\b")
+    headers = {
+        name: value for name, value in answer.items() if not name.startswith("RateLimit") and name != "Content-Length"
+    }
+    return answer.status_code, headers, names.sub("N", text.decode())
+
+
+def test_no_operation_tells_a_private_project_from_none(slow: tuple[World, Alert], settings: Any) -> None:
+    settings.API_RATE = settings.API_RATE_ANONYMOUS = 0
+    made, _ = slow
+    evidence_of(made)
+    muting.mute(made.project, MuteRequest("set-p1", "", None, "noise", 1), User.objects.create_superuser("olga"))
+    Annotation.objects.create(project=made.project, moment=timezone.now(), text="moved")
+    comparing.ask(made.project, AskedComparison("main", made.shas[0]), None)
+    Project.objects.update(is_public=False)
+    callers = {
+        "nobody": Program(Client(raise_request_exception=False)),
+        "a stranger": program("bob"),
+        "a token without a scope": program("bob", Scope.RESULTS),
+        "no token": Program(Client(raise_request_exception=False), "nonsense"),
+    }
+    callers["a session"] = Program(Client(raise_request_exception=False))
+    callers["a session"].client.force_login(User.objects.get(username="bob"))
+    told = []
+    for path, operations in schema()["paths"].items():
+        hidden, absent = both_addresses(path)
+        for method in METHODS if hidden != absent else ():
+            for body in bodies_of(path, operations.get(method.lower(), {})):
+                for name, caller in callers.items():
+                    one, two = (answer_to(caller, method, address, body) for address in (hidden, absent))
+                    if one != two:
+                        told.append(f"{name}: {method} {hidden} {body}: {one} is not {two}")
+    assert not told, "\n".join(told)
 
 
 def test_queries_do_not_grow_with_rows(slow: tuple[World, Alert], anybody: Program) -> None:

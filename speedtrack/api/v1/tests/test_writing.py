@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import re
 import threading
 from datetime import timedelta
 from typing import Any
@@ -12,13 +13,15 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
 
-from speedtrack.accounts.models import AuditEntry, PersonToken, Role, Scope
+from speedtrack.accounts.models import AuditEntry, Membership, PersonToken, Role, Scope
+from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert, Mute
 from speedtrack.api.v1.tests.conftest import Program, program
 from speedtrack.calls import keys
 from speedtrack.calls.models import KeptAnswer
 from speedtrack.outside.readers.tests.samples import content_of
 from speedtrack.outside.tests.test_files_of_tools import NAMED
+from speedtrack.projects import git
 from speedtrack.projects.models import Annotation, Project, PullRequest
 from speedtrack.runs import comparing, pushes
 from speedtrack.runs.models import Approval, PairedComparison, Reason, Run
@@ -195,6 +198,83 @@ def test_a_request_that_is_sent_again(kvd: World) -> None:
     assert maintainer.write("POST", path, order, 201, **{KEY: "8e03978e"})["runs"] != first["runs"]
 
 
+def test_a_kept_answer_is_for_those_who_may_do_still_what_was_done(kvd: World) -> None:
+    Project.objects.update(is_public=False)
+    maintainer = program("ada", Scope.READ, Scope.RUNS, Scope.TRIAGE, project=kvd.project, role=Role.MAINTAINER)
+    path, order = "projects/kvd/runs", {"branch": "main"}
+    first = maintainer.write("POST", path, order, 201, **{KEY: "one"})
+    mute = maintainer.write("POST", "projects/kvd/mutes", {"benchmark": "get-p1", "reason": "x", "days": 1}, 201)
+    ended = maintainer.write("DELETE", f"mutes/{mute['id']}", **{KEY: "two"})
+    assert maintainer.write("DELETE", f"mutes/{mute['id']}", **{KEY: "two"}) == ended
+
+    for role, status in ((Role.READER, 403), (None, 404)):
+        members = Membership.objects.filter(project=kvd.project)
+        members.update(role=role) if role else members.delete()
+        for key in ("one", "new"):
+            assert maintainer.refused("POST", path, order, **{KEY: key})["status"] == status
+        assert maintainer.refused("DELETE", f"mutes/{mute['id']}", **{KEY: "two"})["status"] == status
+    members.create(project=kvd.project, user=User.objects.get(username="ada"), role=Role.MAINTAINER)
+    assert maintainer.write("POST", path, order, 201, **{KEY: "one"}) == first
+    KeptAnswer.objects.update(rights=None)
+    assert "an older version" in str(maintainer.refused("POST", path, order, **{KEY: "one"})).lower()
+
+    operator = program("olga", Scope.SETTINGS)
+    User.objects.filter(username="olga").update(is_superuser=True)
+    word: dict[str, str] = {}
+    paused = operator.write("POST", "machines/kvd-m1/pause", word, **{KEY: "three"})
+    assert operator.write("POST", "machines/kvd-m1/pause", word, **{KEY: "three"}) == paused
+    User.objects.filter(username="olga").update(is_superuser=False)
+    assert operator.refused("POST", "machines/kvd-m1/pause", word, **{KEY: "three"})["status"] == 403
+
+
+def test_an_alert_is_assigned_to_members_and_operators_only(slow: tuple[World, Alert]) -> None:
+    """The answer is the same for a name that nobody has."""
+    made, alert = slow
+    triager = program("ada", Scope.READ, Scope.TRIAGE, project=made.project, role=Role.TRIAGER)
+    for name, more in (("eve", {}), ("mallory", {"is_active": False, "is_superuser": True})):
+        User.objects.create_user(name, f"{name}@example.org", **more)
+    User.objects.create_user("olga", is_superuser=True)
+    for is_public in (True, False):
+        Project.objects.update(is_public=is_public)
+        problems = [
+            str(triager.refused("PATCH", f"alerts/{alert.pk}", {"seen": "confirmed", "assignee": name}))
+            for name in ("eve", "zoe", "mallory", "eve@example.org")
+        ]
+        assert len({re.sub(r"'[^']*' is no member", "", one) for one in problems}) == 1, problems
+        assert "no member of kvd" in problems[0]
+    for name in ("olga", "ada"):
+        decided = triager.write("PATCH", f"alerts/{alert.pk}", {"seen": "confirmed", "assignee": name})
+        assert decided["assignee"] == name
+    Membership.objects.all().delete()
+    assert triage.assignee_named(Alert.objects.get(pk=alert.pk), "ada") is not None, "who has it may keep it"
+
+
+@pytest.mark.parametrize("state", ["imported", "without its mirror", "with a broken mirror"])
+def test_what_git_cannot_do_is_said_without_a_path(kvd: World, settings: Any, state: str) -> None:
+    maintainer = program("ada", project=kvd.project, role=Role.OWNER)
+    if state == "imported":
+        Project.objects.update(untracked_at=timezone.now())
+    if state == "with a broken mirror":
+        (git.mirror_of("kvd") / "HEAD").write_text("nonsense")
+    else:
+        git.remove_mirror("kvd")
+    sha, head = kvd.shas[0], {"commits": [kvd.shas[0][:12]]}
+    asked = {
+        "projects/kvd/runs": [head, {"range": f"{sha}..main"}, {"branch": "main"}, head | {"dry_run": True}],
+        "projects/kvd/comparisons": [{"head": "main", "base": sha}, {"head": sha[:7]}],
+        "projects/kvd/bisections": [{"base": sha, "head": "main"}],
+        "projects/kvd/results": [{"schema": "speedtrack.points/1", "commit": sha, "results": []}],
+    }
+    for path, orders in asked.items():
+        for order in orders:
+            answer = maintainer.call("POST", path, order)
+            text = answer.content.decode()
+            assert answer.status_code != 500 and str(settings.HOME) not in text, text
+            assert str(settings.MIRRORS) not in text and "Traceback" not in text, text
+            if path.endswith("runs") and state != "with a broken mirror":
+                assert answer.status_code == 422 and "is not on this server" in text, text
+
+
 @pytest.mark.django_db(transaction=True)
 def test_two_equal_requests_at_once() -> None:
     """The second is told that the first is under way; after it, it gets its answer."""
@@ -210,7 +290,7 @@ def test_two_equal_requests_at_once() -> None:
 
     def first() -> None:
         try:
-            answers.append(keys.answer_once(pk, "k", b"r", slow_work))
+            answers.append(keys.answer_once(pk, "k", b"r", keys.Work(slow_work, list, list)))
         finally:
             connection.close()
 
@@ -218,11 +298,11 @@ def test_two_equal_requests_at_once() -> None:
     thread.start()
     begun.wait(30)
     with pytest.raises(keys.KeyBusy):
-        keys.answer_once(pk, "k", b"r", slow_work)
+        keys.answer_once(pk, "k", b"r", keys.Work(slow_work, list, list))
     goes_on.set()
     thread.join()
     assert answers == [((201, {"a": 1}), False)]
-    assert keys.answer_once(pk, "k", b"r", slow_work) == ((201, {"a": 1}), True)
+    assert keys.answer_once(pk, "k", b"r", keys.Work(slow_work, list, list)) == ((201, {"a": 1}), True)
 
 
 def test_odd_requests_are_refused_in_words(kvd: World, anybody: Program) -> None:
