@@ -24,7 +24,7 @@ def ledger(db: None, settings: Any, tmp_path: Path) -> Ledger:
     for run in Run.objects.all():
         LogChunk.objects.create(attempt=run.attempts.get(), seq=0, phase="measure", text="measured\n")
     for number in ("1", "2"):
-        body = {"headers": {}, "packed_body": b"", "body_digest": number, "status": "processed"}
+        body: dict[str, Any] = {"headers": {}, "packed_body": b"", "body_digest": number, "status": "processed"}
         Delivery.objects.create(project=made.project, provider="github", delivery_id=number, event="push", **body)
         found.note("accepted", delivery=number)
     order_by_hand(made, found)
@@ -32,7 +32,7 @@ def ledger(db: None, settings: Any, tmp_path: Path) -> Ledger:
 
 
 def order_by_hand(made: World, ledger: Ledger) -> None:
-    first = Run.objects.order_by("pk").first()
+    first = Run.objects.earliest("pk")
     Run.objects.filter(pk=first.pk).update(reason="manual", round=ROUND)
     ledger.note("ordered", round=ROUND, runs=1)
 
@@ -43,7 +43,7 @@ def missed(ledger: Ledger) -> list[str]:
 
 
 def newest() -> Result:
-    return Result.objects.order_by("-pk").first()
+    return Result.objects.latest("pk")
 
 
 def lose_whole_result() -> None:
@@ -72,8 +72,8 @@ def lose_trial_with_its_document() -> None:
 
 
 def change_sample() -> None:
-    samples = Samples.objects.filter(measurement__n=5).first()
-    Samples.objects.filter(pk=samples.pk).update(values=[2 * value for value in samples.values])
+    samples = Samples.objects.filter(measurement__n=5).earliest("pk")
+    Samples.objects.filter(pk=samples.pk).update(values=[5e9] * 5)
 
 
 LOSSES: dict[str, tuple[Callable[[], object], str]] = {
@@ -82,7 +82,10 @@ LOSSES: dict[str, tuple[Callable[[], object], str]] = {
     "a metric": (lose_metric, "lacks throughput_rps"),
     "samples beside the headline": (lose_samples_beside_the_headline, "only 1 of 2 metrics have samples"),
     "a run by hand": (lose_order, "1 runs of round 3 were ordered, and there are 0"),
-    "a delivery": (lambda: Delivery.objects.first().delete(), "2 deliveries were accepted and 0 were not, but 1 are"),
+    "a delivery": (
+        lambda: Delivery.objects.earliest("pk").delete(),
+        "2 deliveries were accepted and 0 were not, but 1 are",
+    ),
     "all logs": (lambda: LogChunk.objects.all().delete(), "has no log"),
     "a trial": (lambda: Trial.objects.filter(result=newest(), number=4).delete(), "has 4 of 5 trials"),
     "all trials and their documents": (lose_trial_with_its_document, "has 0 of 5 trials"),
