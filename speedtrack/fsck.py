@@ -91,6 +91,47 @@ CROSS JOIN LATERAL unnest(s.values) WITH ORDINALITY AS u (value, place)
 """
 
 
+# Of a range of attempts that ended well: each benchmark and side of the set of the run of which the result, the
+# build, all measurements, or the samples of only some measurements are missing. Retention deletes either all of an
+# attempt or none of it, and samples of all metrics of a benchmark.
+INCOMPLETE = """
+    SELECT r.id, a.id, b.name, sides.side, each.has_result, each.has_build, each.metrics, each.sampled
+      FROM runs_attempt a
+      JOIN runs_run r ON r.id = a.run_id AND r.lease_token = a.token
+      JOIN benchmarks_setmember own ON own.benchmark_set_id = r.benchmark_set_id
+      JOIN benchmarks_benchmark b ON b.id = own.benchmark_id
+CROSS JOIN (VALUES ('head'), ('base')) AS sides (side)
+CROSS JOIN LATERAL (
+        SELECT EXISTS (SELECT FROM runs_result x
+                        WHERE x.attempt_id = a.id AND x.benchmark_id = b.id AND x.side = sides.side) AS has_result,
+               EXISTS (SELECT FROM runs_build x WHERE x.attempt_id = a.id AND x.side = sides.side) AS has_build,
+               count(*) AS metrics, count(s.measurement_id) AS sampled
+          FROM runs_measurement m
+          JOIN runs_series line ON line.id = m.series_id AND line.benchmark_id = b.id
+     LEFT JOIN runs_samples s ON s.measurement_id = m.id
+         WHERE m.attempt_id = a.id AND m.side = sides.side) each
+     WHERE a.id BETWEEN %(first)s AND %(last)s AND a.outcome = 'succeeded' AND r.status = 'succeeded'
+       AND r.linked_id IS NULL AND r.imported_id IS NULL AND r.reason <> 'profile'
+       AND (sides.side = 'head' OR r.base_id IS NOT NULL)
+       AND NOT jsonb_exists(a.postponed, b.name) AND NOT jsonb_exists(a.out_of_reach, b.name)
+       AND (EXISTS (SELECT FROM runs_result x WHERE x.attempt_id = a.id)
+            OR EXISTS (SELECT FROM runs_measurement x WHERE x.attempt_id = a.id))
+       AND (NOT each.has_result OR NOT each.has_build OR each.metrics = 0
+            OR (each.sampled > 0 AND each.sampled < each.metrics))
+  ORDER BY a.id, b.name, sides.side
+"""
+# Of a range of attempts: those whose log has a gap. A piece that never arrived leaves none: its number is not used.
+LOGS = """
+    SELECT a.run_id, a.id, count(c.id), min(c.seq), max(c.seq)
+      FROM runs_attempt a
+      JOIN runs_logchunk c ON c.attempt_id = a.id
+     WHERE a.id BETWEEN %(first)s AND %(last)s AND a.outcome = 'succeeded'
+  GROUP BY a.run_id, a.id
+    HAVING count(c.id) <> max(c.seq) - min(c.seq) + 1
+  ORDER BY a.id
+"""
+
+
 @dataclass
 class Check:
     """One check: ``what`` it looks at, and how many rows it has seen so far."""
@@ -269,6 +310,36 @@ def find_wrong_trials(check: Check) -> Iterator[str]:
                 )
 
 
+def find_incomplete_runs(check: Check) -> Iterator[str]:
+    for ids in chunks(Attempt):
+        check.seen += Attempt.objects.filter(pk__range=tuple(ids.values()), outcome=Status.SUCCEEDED).count()
+        for run, attempt, benchmark, side, *stored in rows_of(INCOMPLETE, ids):
+            yield (
+                f"run {run} succeeded, but {missing_part(*stored)} of {benchmark}, side {side}, attempt {attempt}: "
+                "restore it from a backup, or measure the commit again"
+            )
+
+
+def missing_part(has_result: bool, has_build: bool, metrics: int, sampled: int) -> str:
+    if not has_result:
+        return "there is no result"
+    if not metrics:
+        return "there are no measurements"
+    if not has_build:
+        return "there is no build"
+    return f"only {sampled} of {metrics} metrics have samples"
+
+
+def find_broken_logs(check: Check) -> Iterator[str]:
+    for ids in chunks(Attempt):
+        check.seen += Attempt.objects.filter(pk__range=tuple(ids.values()), outcome=Status.SUCCEEDED).count()
+        for run, attempt, count, first, last in rows_of(LOGS, ids):
+            yield (
+                f"run {run}: the log of attempt {attempt} has {count} of the pieces {first} to {last}: restore the "
+                "others from a backup; the run itself is whole"
+            )
+
+
 def wrong_documents(result: Result, trials: list[int]) -> str:
     """How the documents of a result contradict its trials; empty if they do not, or if retention has deleted those."""
     try:
@@ -330,6 +401,8 @@ def checks() -> dict[str, Check]:
         "canaries": Check("runs of canaries, whose measurements are never shown", find_shown_canaries),
         "summaries": Check("measurements against their samples", find_wrong_summaries),
         "trials": Check("results against the documents, trials and samples of them", find_wrong_trials),
+        "results": Check("runs that succeeded against the benchmarks of their sets", find_incomplete_runs),
+        "logs": Check("runs that succeeded against the numbers of the pieces of their logs", find_broken_logs),
         "changes": Check("open change points and alerts against the branches", find_lost_changes),
         "artifacts": Check("canaries in use against what was frozen", find_lost_artifacts),
     }

@@ -4,13 +4,14 @@ from collections import Counter
 from pathlib import Path
 
 import psutil
-from django.db.models import Count, Q
+from django.db.models import Count, Q, Sum
 
+from research.chaos.ledger import Ledger
 from research.chaos.world import BROKEN, COMMITS, MACHINES, World, marked
 from speedtrack import fsck
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.projects.models import Delivery, Position
-from speedtrack.runs.models import Measurement, Reason, Result, Run, RunEvent, Samples, Series, Status
+from speedtrack.runs.models import LogChunk, Measurement, Reason, Result, Run, RunEvent, Samples, Series, Status
 
 ENDS = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
@@ -42,9 +43,58 @@ def settled_rows(made: World) -> list[str]:
     return found
 
 
-def rows() -> list[str]:
-    """What contradicts the promises in the rows."""
-    return [*wrong_plans(), *wrong_ends(), *wrong_samples(), *fsck_faults()]
+def rows(ledger: Ledger) -> list[str]:
+    """What contradicts the promises in the rows, or what was answered."""
+    of_ledger = [*lost_deliveries(ledger), *lost_orders(ledger)]
+    return [*wrong_plans(), *wrong_ends(), *wrong_samples(), *lost_parts(), *of_ledger, *fsck_faults()]
+
+
+def lost_deliveries(ledger: Ledger) -> list[str]:
+    """Each accepted delivery is stored as often as it was accepted; those without an answer may be stored as well.
+
+    Equal bodies that wait at the same time are one row, so their ids may be missing.
+    """
+    accepted = ledger.accepted().total()
+    stored = Delivery.objects.aggregate(all=Sum("copies"))["all"] or 0
+    if accepted <= stored <= accepted + ledger.unanswered():
+        return []
+    return [f"{accepted} deliveries were accepted and {ledger.unanswered()} were not, but {stored} are stored"]
+
+
+def lost_orders(ledger: Ledger) -> list[str]:
+    """Each round of runs by hand has as many runs as were ordered."""
+    stored = Counter(Run.objects.filter(reason=Reason.MANUAL).values_list("round", flat=True))
+    return [
+        f"{count} runs of round {number} were ordered, and there are {stored[number]}"
+        for number, count in ledger.ordered().items()
+        if stored[number] != count
+    ]
+
+
+def lost_parts() -> list[str]:
+    """Each run that succeeded and measured has all trials that it was planned with, all metrics, and a log."""
+    succeeded = Run.objects.filter(status=Status.SUCCEEDED, linked=None, imported=None).exclude(reason=Reason.PROFILE)
+    metrics = {run.pk: frozenset(shown_metrics(run)) for run in succeeded if not run.paired}
+    usual = frozenset().union(*metrics.values())
+    found = [f"run {pk} lacks {', '.join(sorted(usual - own))}" for pk, own in metrics.items() if usual - own]
+    for run in succeeded.select_related("commit", "machine", "benchmark_set"):
+        results = Result.objects.filter(attempt__run=run, attempt__token=run.lease_token)
+        due = len(run.benchmark_set.names) * (2 if run.paired else 1)
+        if (count := results.count()) != due:
+            found.append(f"{run} has {count} of {due} results")
+        for result in results.annotate(measured=Count("trials")):
+            if result.measured != run.trials:
+                found.append(f"{run} has {result.measured} of {run.trials} trials on side {result.side}")
+        if not LogChunk.objects.filter(attempt__run=run, attempt__token=run.lease_token).exists():
+            found.append(f"{run} has no log")
+    return found
+
+
+def shown_metrics(run: Run) -> set[str]:
+    """Those of the run's own benchmarks: what building took is measured as well, but not of a build that was reused."""
+    own = run.benchmark_set.benchmarks.all()
+    shown = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark__in=own)
+    return set(shown.values_list("series__metric", flat=True))
 
 
 def wrong_plans() -> list[str]:

