@@ -54,7 +54,12 @@ def run(words: Sequence[str]) -> int:
 def ended(printer: Printer, message: str, code: Exit) -> int:
     tell(message, code)
     if printer.as_json:
-        printer.json({"error": {"kind": code.name.lower(), "message": message}, "exit_code": int(code)})
+        try:
+            with written():
+                printer.json({"error": {"kind": code.name.lower(), "message": message}, "exit_code": int(code)})
+                sys.stdout.flush()
+        except OutputLost:
+            discard_output()  # the failure and its code are said already
     return code
 
 

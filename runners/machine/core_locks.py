@@ -92,7 +92,8 @@ class CoreLocks:
     def _wait(self, stack: ExitStack, name: str, stopping: threading.Event) -> bool:
         """Takes a lock until the stack is closed."""
         began = time.monotonic()
-        log_after_s, logged_holder = LOG_AFTER_S, None
+        log_after_s = LOG_AFTER_S
+        logged_holder: Holder | None = None
         while (descriptor := self._try(name)) is None:
             waited_s = time.monotonic() - began
             holder = holder_of(self._file(name))

@@ -17,7 +17,7 @@ from speedtrack.runs.progress import Progress, progress_of
 OF_MACHINE = (*states.OF_MACHINE, "last_seen_at")
 SHOWN = (
     *(*states.OF_RUN, "machine_id", "benchmark_set_id", "lease_token", "reason", "project_id"),
-    *(f"machine__{name}" for name in OF_MACHINE),
+    *(f"machine__{name}" for name in OF_MACHINE if name != "pk"),
 )
 expected: dict[int, DurationEstimate | None] = {}
 

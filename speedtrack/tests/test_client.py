@@ -201,7 +201,7 @@ def test_what_the_action_asks(tmp_path: Path, more: dict[str, str], sides: str |
     of_action |= {"GITHUB_REPOSITORY": "redis/kvd", "HEAD_REPOSITORY": "redis/kvd", "ACTOR": "ada"} | more
     (script,) = steps_of_action()
     done = checkout.run("bash", "-eo", "pipefail", "-c", script, **of_action)
-    assert done.returncode == (1 if sides is None else 0), (done.stdout, done.stderr)
+    assert done.returncode == (4 if sides is None else 0), (done.stdout, done.stderr)
     assert said in done.stdout and (said or done.stdout.split() == (sides or "").split())
 
 

@@ -19,7 +19,7 @@ from django.test import Client
 
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import AuditEntry, Membership, Role, Scope
-from speedtrack.outside import commits, document, importing
+from speedtrack.outside import commits, document
 from speedtrack.outside.tests.conftest import document_of, row
 from speedtrack.projects import sync
 from speedtrack.projects.models import Commit, Project
@@ -290,7 +290,7 @@ def test_files_are_imported_whole_or_named_with_what_is_wrong(
     with pytest.raises(CommandError, match="1 results were not stored") as some:
         imported(wrong)
     assert some.value.returncode == 1
-    monkeypatch.setattr(importing, "MOST_RESULTS", 1)  # of a batch: the next file is several
+    monkeypatch.setattr(document, "MOST_RESULTS", 1)  # of a batch: the next file is several
     several = tmp_path / "several.json"
     several.write_text(json.dumps([{"name": name, "unit": "hops", "value": 2} for name in ("sort", "search")]))
     said = (several, wrong, "--commit", shas[2], "--machine", "ci", "--option", "better=lower")

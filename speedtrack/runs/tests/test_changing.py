@@ -67,7 +67,7 @@ def test_an_untracked_project_keeps_its_results_and_gets_no_work(
     tracked: Tracked, machine: Machine, repository: Repository, client: Client
 ) -> None:
     builders.work(machine, lambda sha, name, trial: 5000.0, until=1)
-    hook = changing.hook_url(tracked.project)
+    hook = tracking.hook_url(tracked.project)
     assert changing.untrack(tracked.project) == Run.objects.filter(status=Status.CANCELLED).count() > 0
     assert Run.objects.filter(status=Status.SUCCEEDED).count() == 1
     repository.commit()

@@ -18,7 +18,7 @@ def test_tracking_mirrors_the_history_and_queues_the_newest(machine: Machine, re
     tracked = builders.track(repository, last=2)
     assert (tracked.commits, tracked.queued) == (5, 2)
     assert set(Run.objects.values_list("commit__sha", "reason")) == {(s, Reason.BACKFILL) for s in shas[-2:]}
-    assert tracked.hook_url.endswith(f"/hooks/{tracked.project.hook_id}")
+    assert tracked.hook.url.endswith(f"/hooks/{tracked.project.hook_id}")
 
 
 def test_tracking_twice_is_harmless(machine: Machine, repository: Repository) -> None:

@@ -22,6 +22,7 @@ from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
 SOME_REFUSED, UNREADABLE = 1, 2
+BROKEN_OFF = 3  #: some batches are stored, later ones are not
 LISTED = 50  # reasons
 
 
@@ -69,7 +70,7 @@ class Command(PlainCommand):
         try:
             outcomes = store_all(project, read, options["all_or_nothing"])
         except Unfinished as e:
-            raise CommandError(unfinished_in_words(e, options["all_or_nothing"]), returncode=UNREADABLE) from e
+            raise CommandError(unfinished_in_words(e, options["all_or_nothing"]), returncode=BROKEN_OFF) from e
         for path, outcome in outcomes.items():
             self.say(path, outcome, read[path].left_out)
         refused = sum(len(outcome.refused) for outcome in outcomes.values())
