@@ -26,6 +26,7 @@ from speedtrack.alerts import (
     causes,
     common_mode,
     drift,
+    driftreview,
     history,
     pairing,
     raising,
@@ -62,6 +63,7 @@ def step() -> None:
     open_brackets()
     judge_finished()
     narrow_confirmed()
+    driftreview.review_drifts()
     raising.raise_alerts()
     resolving.resolve_alerts()
     failpoints.reach("confirm.before_commit")
