@@ -112,7 +112,10 @@ def resolve_alert(alert: Alert) -> bool:
 
 
 def restoration_of(alert: Alert) -> Restoration:
-    """Which of the series that got worse are back on the level before the alert's range."""
+    """Which of the series that got worse are back on the level before the alert's range.
+
+    Empty if nothing is known to have undone anything: the lines are read, and the others listed, only then.
+    """
     worse = [cp for cp in members_of(alert) if cp.is_slowdown]
     by_changes = {cp.pk: found for cp in worse if (found := later_return(cp))}
     undone_by = {found.commit.pk: found.commit for found in by_changes.values()}
@@ -121,7 +124,7 @@ def restoration_of(alert: Alert) -> Restoration:
     back: dict[str, Return] = {}
     not_back: list[str] = []
     unmeasured: list[str] = []
-    for cp in worse:
+    for cp in worse if undone_by else ():
         name = series_in_words(cp.series, worse)
         if found := by_changes.get(cp.pk) or shown_return(cp, list(undone_by.values())):
             back.setdefault(name, found)

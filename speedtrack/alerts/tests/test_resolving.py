@@ -10,6 +10,7 @@ from speedtrack.alerts import confirm, resolving, triage
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.resolving import restoration_in_words
 from speedtrack.alerts.triage import Decision
+from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox
 from speedtrack.projects import git
@@ -18,6 +19,8 @@ from speedtrack.runs.models import Environment, Machine, Series
 from speedtrack.tests import builders
 
 from .conftest import World
+
+INSTRUCTIONS = "counted_instructions_per_request"
 
 
 def slowed(world: World) -> Alert:
@@ -81,7 +84,14 @@ def of_series(alert: Alert, metric: str) -> ChangePoint:
 
 def worse(alert: Alert, benchmark: str, metric: str, ratio: float) -> ChangePoint:
     """Another confirmed change of the alert, whose line shows nothing of it."""
-    series = Series.objects.get(project=alert.project, benchmark__name=benchmark, metric=metric)
+    of_cpu = Series.objects.get(project=alert.project, benchmark__name=benchmark, metric="server_cpu_ns_per_request")
+    series, _ = Series.objects.get_or_create(
+        project=of_cpu.project,
+        benchmark=of_cpu.benchmark,
+        metric=metric,
+        machine=of_cpu.machine,
+        environment=of_cpu.environment,
+    )
     return ChangePoint.objects.create(
         series=series,
         branch=alert.branch,
@@ -131,11 +141,11 @@ def test_one_series_that_is_not_back_keeps_the_alert_open_and_every_face_says_so
 
 def test_an_alert_is_not_fixed_while_its_instructions_stay(world: World) -> None:
     alert = slowed(world)
-    stays = worse(alert, "get-p1", "bytes_per_key", 5.69)
+    stays = worse(alert, "get-p1", INSTRUCTIONS, 5.69)
     push(world, "Make it fast again", 1 / 1.3, more=9)
     alert.refresh_from_db()
     assert alert.status == "confirmed"
-    assert "Memory per key is not" in restoration_in_words(list(alert.events.order_by("pk")))
+    assert f"get-p1, {METRICS[INSTRUCTIONS].title} is not" in restoration_in_words(list(alert.events.order_by("pk")))
     stays.delete()
     confirm.step()
     alert.refresh_from_db()
@@ -164,7 +174,7 @@ def test_a_series_that_joins_a_fixed_alert_and_is_not_back_reopens_it(world: Wor
     push(world, "Make it fast again", 1 / 1.3, more=9)
     alert.refresh_from_db()
     assert alert.status == "fixed"
-    joined = worse(alert, "set-p1", "server_cpu_ns_per_request", 1.2)
+    joined = worse(alert, "get-p1", INSTRUCTIONS, 5.69)
     ChangePoint.objects.filter(pk=joined.pk).update(alert=None)
     confirm.step()
     alert.refresh_from_db()

@@ -142,6 +142,7 @@ def sample_document(project: Any) -> EventDocument:
             "status": "confirmed",
             "direction": "slower",
             "created": "2026-01-01T00:00:00+00:00",
+            "restoration": "",
         },
         "range": {"before": "0" * 40, "commit": "1" * 40, "count": 1, "branches": [project.default_branch]},
         "commits": [
