@@ -56,7 +56,7 @@ def review(cp: ChangePoint) -> None:
     verdict = verdicts.verdict_on_ends(cp, run, answer, found)
     was_explained = cp.status == Status.REFUTED
     size = numbers.size(found.ratio, found.low, found.high)
-    note = f"measured again over {verdict.pairs} pairs: {size}{WITHOUT}{words}" if words else f"{size}"
+    note = f"measured again over {verdict.pairs} pairs: {size}{WITHOUT}{words}" if words else size
     cp.status = Status.CONFIRMED if is_left else Status.REFUTED
     cp.ratio, cp.low, cp.high, cp.note = found.ratio, found.low, found.high, note if is_left else EXPLAINED + note
     cp.save(update_fields=["status", "ratio", "low", "high", "note"])

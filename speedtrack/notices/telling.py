@@ -75,7 +75,7 @@ def first_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) 
     If it is raised again, because it now has changes of both directions, those who know of it are notified once more:
     the mail they have says only what got better, or only what got worse.
     """
-    informed = {} if is_first_slowdown(event) else earlier
+    informed: dict[int, Notice] = {} if is_first_slowdown(event) else earlier
     new = [interest for interest in interests_in(event.alert) if interest.subscriber.pk not in informed]
     notices = [notice_of(event, w.subscriber, w.pace, now, subscription=w.subscription, own=w.is_own) for w in new]
     if event.kind != AlertEvent.Kind.RAISED:
