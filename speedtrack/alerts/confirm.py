@@ -26,6 +26,7 @@ from speedtrack.alerts import (
     causes,
     common_mode,
     drift,
+    driftreview,
     history,
     pairing,
     raising,
@@ -62,6 +63,7 @@ def step() -> None:
     open_brackets()
     judge_finished()
     narrow_confirmed()
+    driftreview.review_drifts()
     raising.raise_alerts()
     resolving.resolve_alerts()
     failpoints.reach("confirm.before_commit")
@@ -233,8 +235,8 @@ def left_to_another(cp: ChangePoint, found: Verdict) -> bool:
 
 
 def pairs_in_words(found: Verdict) -> str:
-    change = f"{found.ratio - 1:+.1%} [{found.low - 1:+.1%}, {found.high - 1:+.1%}]"
-    return f"measured again over {found.pairs} pairs: {change}, p = {found.p:.2g}"
+    size = numbers.size(found.ratio, found.low, found.high)
+    return f"measured again over {found.pairs} pairs: {size}, p = {found.p:.2g}"
 
 
 def conclude(cp: ChangePoint, found: Verdict) -> bool:

@@ -15,18 +15,22 @@ from typing import Any
 from django.db import connection
 from django.db.models import Q
 
-from speedtrack.alerts import lines
+from speedtrack.alerts import lines, sizes
 from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.known import PlacedStep, steps_on
 from speedtrack.alerts.lines import TrialPoint
-from speedtrack.alerts.models import BestLevel, ChangePoint
+from speedtrack.alerts.models import Alert, BestLevel, ChangePoint, Verdict
+from speedtrack.alerts.pairing import measured_runs, sample_pairs
 from speedtrack.alerts.windows import BEFORE, Window
-from speedtrack.benchmarks.metrics import METRICS, Direction
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Direction
+from speedtrack.runs.models import Series
 from speedtrack.stats import drift
 from speedtrack.stats.drift import LEVEL, Drift
 
 AGES = [30, 90]  # days
+THROUGHPUT = "throughput_rps"
 REACH = 1000  # commits of a branch in which the points of a reference must lie
 
 Kind = ChangePoint.Kind
@@ -304,13 +308,82 @@ def has_grown_since(line: Heading, reference: Reference, examined: ChangePoint, 
 
 
 def steps_in(cp: ChangePoint) -> list[PlacedStep]:
-    """The steps between the ends of a drift that are, or may be, real."""
+    """The steps between the ends of a drift that are, or may be, real, each with its size in the drift's series.
+
+    Those of the series itself; and those that another metric of the benchmark shows at other commits, as far as it is
+    known what they did to the series. Steps that a person has called invalid are none.
+    """
     ends = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     if len(ends) < 2:
         return []
     first, last = ends[cp.before_id], ends[cp.commit_id]
-    steps = steps_on(cp.series, cp.branch).placed
-    return [step for step in steps if first < step.last <= last and step.status in LEFT_STANDING]
+    placed = [step for step in steps_on(cp.series, cp.branch).placed if first < step.last <= last]
+    standing = [step for step in placed if step.status in LEFT_STANDING]
+    invalid = set(
+        ChangePoint.objects.filter(
+            pk__in=[step.id for step in standing], alert__status=Alert.Status.INVALID
+        ).values_list("pk", flat=True)
+    )
+    own = [step for step in standing if step.id not in invalid]
+    return own + steps_beside(cp, own, first, last)
+
+
+def steps_beside(cp: ChangePoint, own: Sequence[PlacedStep], first: int, last: int) -> list[PlacedStep]:
+    """Steps of other metrics of a drift's benchmark, at commits of ``first`` to ``last`` without a step of its own.
+
+    Metrics that moved with one commit have one cause, of which one step is taken: confirmed ones first, then the
+    headline.
+    """
+    others = ChangePoint.objects.filter(
+        series__benchmark=cp.series.benchmark_id,
+        series__machine=cp.series.machine_id,
+        kind=Kind.STEP,
+        status__in=(Status.CONFIRMED, Status.HISTORY, *ChangePoint.OPEN),
+        commit__positions__branch=cp.branch_id,
+        commit__positions__number__range=(first + 1, last),
+        ratio__gt=0,
+    )
+    found = list(
+        others.exclude(series=cp.series_id)
+        .exclude(alert__status=Alert.Status.INVALID)
+        .select_related("series")
+        .distinct()
+    )
+    places = positions_of(cp.branch, [commit for one in found for commit in (one.before_id, one.commit_id)])
+    steps: list[PlacedStep] = []
+    for one in sorted(found, key=lambda one: (one.status != Status.CONFIRMED, one.series.metric != HEADLINE, one.pk)):
+        begin, end = places.get(one.before_id), places[one.commit_id]
+        taken = any(begin is None or shares_place(step, begin, end) for step in (*own, *steps))
+        if not taken and (ratio := ratio_in(one, cp.series)):
+            steps.append(PlacedStep(one.pk, one.status, ratio, begin, end))
+    return steps
+
+
+def shares_place(step: PlacedStep, begin: int, end: int) -> bool:
+    """Return whether a commit of a step's range is among those after ``begin`` and up to ``end``."""
+    return (step.last - 1 if step.first is None else step.first) < end and begin < step.last
+
+
+def ratio_in(step: ChangePoint, series: Series) -> float | None:
+    """What a step of another metric of the benchmark did to a series: the median of the pairs that measured both.
+
+    Without such pairs, CPU time per request and throughput are taken for reciprocals; other metrics are not known.
+    """
+    pairs = [(base, head) for base, head in pairs_of_step(step, series) if base > 0 and head > 0]
+    if pairs:
+        return median(head / base for base, head in pairs)
+    if {step.series.metric, series.metric} == {HEADLINE, THROUGHPUT}:
+        return 1 / step.ratio
+    return None
+
+
+def pairs_of_step(step: ChangePoint, series: Series) -> list[tuple[float, float]]:
+    """The pairs of a series in the runs of another series' step: of its commit, or else of its bracket."""
+    named = sample_pairs(measured_runs(step, step.before_id, step.commit_id), series)
+    bracket = step.verdicts.filter(answer=Verdict.Answer.DIFFERENT).order_by("-id").first()
+    if named or bracket is None or sizes.is_part_of(step, bracket):
+        return named
+    return sample_pairs(measured_runs(step, bracket.base_id, bracket.commit_id), series)
 
 
 def product(steps: Iterable[PlacedStep]) -> float:
@@ -337,7 +410,6 @@ def drift_in_words(cp: ChangePoint) -> str:
     """The sentence of an alert about a drift."""
     places = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     ago = places.get(cp.commit_id, 0) - places.get(cp.before_id, 0)
-    low, high = sorted((cp.low - 1, cp.high - 1))
     moved = "slower" if cp.is_slowdown else "faster"
-    size = f"{cp.ratio - 1:+.1%} [{low:+.1%}, {high:+.1%}]"
+    size = numbers.size(cp.ratio, cp.low, cp.high)
     return f"{moved}: {size} since {cp.reference} ({ago} commits ago), without a single step"

@@ -136,9 +136,17 @@ def join_alert(alert: Alert, cp: ChangePoint, has_event: bool) -> None:
     change = {"before": before, "after": alert.status} if alert.status != before else {}
     if becomes_work(alert, cp):
         write_event(alert, Kind.RAISED, f"{what} got worse with {cp.commit.short}", past=cp.past, after=alert.status)
+    elif not has_event and is_first_improvement(alert, cp):
+        write_event(alert, Kind.RAISED, f"{what} got better with {cp.commit.short}", past=cp.past, after=alert.status)
     elif change or not has_event:
         write_event(alert, Kind.GREW, addition_in_words(cp, what), past=cp.past, **change)
     follow_narrowest(alert, cp, has_event)
+
+
+def is_first_improvement(alert: Alert, cp: ChangePoint) -> bool:
+    """Return whether this is the first improvement beside slowdowns: what was told of the alert is half of it."""
+    others = alert.change_points.exclude(pk=cp.pk).select_related("series")
+    return not cp.is_slowdown and all(other.is_slowdown for other in others)
 
 
 def becomes_work(alert: Alert, cp: ChangePoint) -> bool:

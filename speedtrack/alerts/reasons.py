@@ -6,6 +6,7 @@ from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.muting import mute_of
 from speedtrack.alerts.windows import points_around
+from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.stats import explain
@@ -101,7 +102,7 @@ def steps_of(cp: ChangePoint) -> list[str]:
 
 def verdict_in_words(verdict: Verdict) -> str:
     measured = f"{verdict.pairs} pairs of {verdict.base.short} and {verdict.commit.short}"
-    change = f"{verdict.ratio - 1:+.1%} [{verdict.low - 1:+.1%}, {verdict.high - 1:+.1%}]"
+    change = numbers.size(verdict.ratio, verdict.low, verdict.high)
     p = f", p = {verdict.p:.2g}" if verdict.p is not None else ""
     level = " level" if verdict.answer in (Verdict.Answer.OLD, Verdict.Answer.NEW) else ""
     return f"{measured}: {change}{p}: {verdict.answer}{level}"

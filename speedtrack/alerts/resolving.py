@@ -1,33 +1,47 @@
-"""Detect that an alert is fixed: a later commit has restored the old level, and measurements show it.
+"""Detect that an alert is fixed: later commits have restored the level of each of its series, and measurements show it.
 
-1. A later confirmed change of the same series undoes the alert's change: what remains of both together is within
-   their intervals, and less than half of the change.
-2. A commit's message says that it reverts a commit of the range. That is noted, and then it is enough that the newest
-   clean points of the line since that commit are on the old level, even before the detector suspects anything.
+A series (benchmark, metric, machine, environment) that got worse is back if
 
-An alert is fixed when each benchmark and machine on which something got worse shows it. What a person decided stays.
+1. later confirmed changes of it undo the alert's change; or
+2. a later commit is known to undo it (another series of the alert is back with it, or its message says that it reverts
+   a commit of the range), and the newest clean points of the line since then are on the old level, even before the
+   detector suspects anything.
+
+Back means: what remains is less than the smallest effect that matters or than the noise, and never more than a part of
+the change. The alert is fixed when every series that got worse is back. Until then it stays open, and says which ones
+are back and which are not; a series that is measured no more cannot show anything, so a person decides about it. What
+got better and is lost again is no part of this: it is a change of its own. What a person decided stays. An alert that
+SpeedTrack has marked as fixed is reopened if a further series joins that is not back.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef, QuerySet, Subquery
 
 from speedtrack.alerts import lines
 from speedtrack.alerts.brackets import positions_of
+from speedtrack.alerts.effects import smallest_effect
+from speedtrack.alerts.history import why_not_measurable
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.raising import lock_project, write_event
 from speedtrack.alerts.trouble import isolated
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.models import SetMember
 from speedtrack.projects.models import Branch, Commit, Position
-from speedtrack.runs.models import Series
+from speedtrack.runs.models import Measurement, Run, Series
 
 Kind = AlertEvent.Kind
-BACK = 0.5  # what may remain of a change that was undone, as a share of it
-NEAR = 0.25  # how far from the old level a line may be to show a revert, as a share of the change
-AFTER_REVERT = 3  # clean points since a revert that show its level
+BACK = 0.5  # what may remain of a change that was undone, at most, as a share of it
+NEAR = 0.25  # the same, where only the line shows it
+AFTER_REVERT = 3  # clean points since a commit that undoes a change, which show its level
 BEFORE = 10  # clean points before a change that show the old level
+NEWEST_RUNS = 10  # of a machine, which show what it measures now
+NOT_FIXED = "not fixed yet: "  # begins the note of an event that says which series are back
 
 
 @dataclass(frozen=True)
@@ -38,42 +52,160 @@ class Return:
     words: str
 
 
+@dataclass(frozen=True)
+class Restoration:
+    """The series of an alert that got worse: those that are ``back``, and the others, in words."""
+
+    back: dict[str, Return]
+    not_back: list[str]
+    unmeasured: list[str]
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.back) and not self.not_back and not self.unmeasured
+
+    @property
+    def sentence(self) -> str:
+        """Which series are back, and which are not."""
+        parts = [f"{', '.join(self.back)} {is_or_are(len(self.back))} back on the old level"]
+        if self.not_back:
+            parts.append(f"{', '.join(self.not_back)} {is_or_are(len(self.not_back))} not")
+        if self.unmeasured:
+            verb = is_or_are(len(self.unmeasured))
+            parts.append(f"{', '.join(self.unmeasured)} {verb} measured no more, so a person has to decide about it")
+        return "; ".join(parts)
+
+
+def is_or_are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
 def resolve_alerts() -> int:
-    """Mark fixed alerts, and note reverts that wait for their measurement. Return the number of fixed alerts."""
+    """Mark fixed alerts, reopen those that are not fixed any more, and note reverts that wait for their measurement.
+
+    Return the number of fixed alerts.
+    """
     fixed = 0
-    for alert in Alert.objects.work().select_related("project", "branch", "before", "commit").order_by("id"):
-        series = Series.objects.filter(change_points__alert=alert).distinct()
-        with isolated(*series):
+    related = ("project", "branch", "before", "commit")
+    for alert in Alert.objects.work().select_related(*related).order_by("id"):
+        with isolated(*series_of(alert)):
             fixed += resolve_alert(alert)
+    for alert in grown_since_fixed().select_related(*related).order_by("id"):
+        with isolated(*series_of(alert)):
+            check_fixed(alert)
     return fixed
 
 
+def series_of(alert: Alert) -> list[Series]:
+    return list(Series.objects.filter(change_points__alert=alert).distinct())
+
+
 def resolve_alert(alert: Alert) -> bool:
-    worse = [cp for cp in members_of(alert) if cp.is_slowdown]
     if alert.reverted_by_id is None:
         note_revert(alert)
-    returns: dict[tuple[int, int], Return] = {}
-    for cp in worse:
-        if found := later_return(cp) or measured_revert(alert, cp):
-            returns.setdefault((cp.series.benchmark_id, cp.series.machine_id), found)
-    needed = {(cp.series.benchmark_id, cp.series.machine_id) for cp in worse}
-    return bool(needed) and needed == returns.keys() and mark_fixed(alert, list(returns.values()))
+    found = restoration_of(alert)
+    if found.is_complete:
+        return mark_fixed(alert, list(found.back.values()))
+    if found.back:
+        note_restoration(alert, found)
+    return False
+
+
+def restoration_of(alert: Alert) -> Restoration:
+    """Which of the series that got worse are back on the level before the alert's range.
+
+    Empty if nothing is known to have undone anything: the lines are read, and the others listed, only then.
+    """
+    worse = [cp for cp in members_of(alert) if cp.is_slowdown]
+    by_changes = {cp.pk: found for cp in worse if (found := later_return(cp))}
+    undone_by = {found.commit.pk: found.commit for found in by_changes.values()}
+    if alert.reverted_by:
+        undone_by[alert.reverted_by.pk] = alert.reverted_by
+    back: dict[str, Return] = {}
+    not_back: list[str] = []
+    unmeasured: list[str] = []
+    for cp in worse if undone_by else ():
+        name = series_in_words(cp.series, worse)
+        if found := by_changes.get(cp.pk) or shown_return(cp, list(undone_by.values())):
+            back.setdefault(name, found)
+        else:
+            (unmeasured if is_measured_no_more(cp.series) else not_back).append(name)
+    lost = {*not_back, *unmeasured}
+    return Restoration(
+        {name: found for name, found in back.items() if name not in lost},
+        list(dict.fromkeys(not_back)),
+        list(dict.fromkeys(unmeasured)),
+    )
+
+
+def series_in_words(series: Series, changes: Sequence[ChangePoint]) -> str:
+    """Benchmark and metric; also the machine and the environment where the changes are of several."""
+    words = f"{series.benchmark.name}, {METRICS[series.metric].title}"
+    if len({cp.series.machine_id for cp in changes}) > 1:
+        words += f" on {series.machine}"
+    alike = {
+        cp.series_id
+        for cp in changes
+        if (cp.series.benchmark.name, cp.series.metric, cp.series.machine_id)
+        == (series.benchmark.name, series.metric, series.machine_id)
+    }
+    return f"{words} (series {series.pk})" if len(alike) > 1 else words
+
+
+def is_measured_no_more(series: Series) -> bool:
+    """Return whether new points of the series cannot come.
+
+    Its machine is gone; its benchmark was removed; or the definition or the environment has changed, so that the points
+    belong to another series.
+    """
+    if series.machine.retired_at is not None:
+        return True
+    if not series.machine.outside and why_not_measurable(series):
+        return True
+    points = Measurement.objects.filter(paired=False)
+    newest = points.filter(series=series).order_by("-id").values_list("pk", flat=True).first() or 0
+    alike = points.filter(
+        series__project=series.project_id,
+        series__machine=series.machine_id,
+        series__metric=series.metric,
+        series__benchmark__name=series.benchmark.name,
+    )
+    return alike.filter(pk__gt=newest).exclude(series=series).exists() or is_removed(series)
+
+
+def is_removed(series: Series) -> bool:
+    """Return whether the newest runs of the series' machine no longer measure its benchmark."""
+    runs = Run.objects.own().filter(project=series.project_id, machine=series.machine_id).order_by("-id")
+    newest = runs.values_list("benchmark_set", flat=True)[:NEWEST_RUNS]
+    names = set(SetMember.objects.filter(benchmark_set__in=list(newest)).values_list("benchmark__name", flat=True))
+    return bool(names) and series.benchmark.name not in names
 
 
 def members_of(alert: Alert) -> list[ChangePoint]:
-    related = ("series__benchmark", "series__machine", "branch", "before", "commit")
+    related = ("series__benchmark", "series__machine", "series__project", "branch", "before", "commit")
     return list(alert.change_points.select_related(*related).order_by("id"))
+
+
+def tolerance(cp: ChangePoint, noise: float, share: float) -> float:
+    """The logarithm of what may remain of a change that was undone.
+
+    That is the smallest effect that matters or the ``noise``, whichever is more; at most this share of the change.
+    """
+    return min(max(math.log1p(smallest_effect(cp.series)), noise), share * abs(math.log(cp.ratio)))
 
 
 def later_return(cp: ChangePoint) -> Return | None:
     """The later confirmed change of the series that restored the old level, on a branch with both changes."""
+    if cp.ratio <= 0:
+        return None
     left, error = math.log(cp.ratio), log_half_width(cp) ** 2
     for later in later_changes(cp):
         left += math.log(later.ratio)
         error += log_half_width(later) ** 2
         remains = left if cp.ratio > 1 else -left
-        if remains <= min(math.sqrt(error), BACK * abs(math.log(cp.ratio))):
-            return Return(later.commit, f"{later.series.benchmark.name}, {later.metric.title} {later.ratio - 1:+.1%}")
+        if remains <= tolerance(cp, math.sqrt(error), BACK):
+            change = numbers.change(later.ratio)
+            return Return(later.commit, f"{later.series.benchmark.name}, {later.metric.title} {change}")
     return None
 
 
@@ -120,30 +252,65 @@ def note_revert(alert: Alert) -> None:
             return
 
 
-def measured_revert(alert: Alert, cp: ChangePoint) -> Return | None:
-    """The revert, if the line of the series shows the old level since then; otherwise None."""
-    if alert.reverted_by is None or cp.ratio <= 0:
+def shown_return(cp: ChangePoint, commits: Sequence[Commit]) -> Return | None:
+    """The first of these commits since which the line of the series shows the old level; otherwise None."""
+    return next((found for commit in commits if (found := measured_return(cp, commit))), None)
+
+
+def measured_return(cp: ChangePoint, commit: Commit) -> Return | None:
+    """The commit, if the line of the series shows the old level since then; otherwise None."""
+    if cp.ratio <= 0:
         return None
-    before, after = levels_around(cp, alert.reverted_by)
+    before, after = levels_around(cp, commit)
     if not before or len(after) < AFTER_REVERT:
         return None
     left = (median(after) - median(before)) * (1 if cp.ratio > 1 else -1)
-    if left > NEAR * abs(math.log(cp.ratio)):
+    if left > tolerance(cp, noise_of_levels(before, after), NEAR):
         return None
-    level = f"{math.exp(median(after) - median(before)) - 1:+.1%} against before the change"
-    return Return(alert.reverted_by, f"{cp.series.benchmark.name}, {cp.metric.title} over {len(after)} commits {level}")
+    level = f"{numbers.change(math.exp(median(after) - median(before)))} against before the change"
+    return Return(commit, f"{cp.series.benchmark.name}, {cp.metric.title} over {len(after)} commits {level}")
 
 
-def levels_around(cp: ChangePoint, revert: Commit) -> tuple[list[float], list[float]]:
-    """The logarithms of the points before a change, and of the newest points since its revert."""
+def noise_of_levels(before: Sequence[float], after: Sequence[float]) -> float:
+    """Half the width of the 95% interval of the difference of two medians of logarithms.
+
+    Their points are taken to be normal; 1.4826 median deviations are a standard deviation (Rousseeuw and Croux, 1993),
+    and the standard error of a median is 1.2533 times that of a mean.
+    """
+    deviations = [abs(value - median(side)) for side in (before, after) for value in side]
+    return 1.96 * 1.2533 * 1.4826 * median(deviations) * math.sqrt(1 / len(before) + 1 / len(after))
+
+
+def levels_around(cp: ChangePoint, commit: Commit) -> tuple[list[float], list[float]]:
+    """The logarithms of the points before a change, and of the newest points since a commit that undoes it."""
     for branch in branches_of(cp):
-        numbers = positions_of(branch, [revert.pk, cp.before_id])
-        if len(numbers) == 2:
-            old, new = numbers[cp.before_id], numbers[revert.pk]
+        numbers = positions_of(branch, [commit.pk, cp.before_id, cp.commit_id])
+        if len(numbers) == 3 and numbers[commit.pk] > numbers[cp.commit_id]:
+            old, new = numbers[cp.before_id], numbers[commit.pk]
             points = lines.points([cp.series_id], branch, max(0, old - 5 * BEFORE))
             clean = [(p.position, math.log(p.value)) for p in points if not p.flags and p.value > 0]
             return [v for at, v in clean if at <= old][-BEFORE:], [v for at, v in clean if at >= new][-BEFORE:]
     return [], []
+
+
+def restoration_in_words(events: Sequence[AlertEvent]) -> str:
+    """The newest sentence about which series of an open alert are back; empty without one. ``events``: all, in order.
+
+    Pages, the API and mails show it.
+    """
+    for event in reversed(events):
+        if event.who_id is None and event.note.startswith(NOT_FIXED):
+            return event.note
+        if event.after:  # a status from which it counts anew
+            return ""
+    return ""
+
+
+def note_restoration(alert: Alert, found: Restoration) -> None:
+    """Note which series are back, if that is not the newest note about it."""
+    note = NOT_FIXED + found.sentence
+    if restoration_in_words(list(alert.events.order_by("pk"))) != note:
+        write_event(alert, Kind.NOTED, note)
 
 
 @transaction.atomic
@@ -162,3 +329,32 @@ def mark_fixed(alert: Alert, returns: list[Return]) -> bool:
     note = f"{by.short} brought the old level back ({evidence}){where}"
     write_event(alert, Kind.FIXED, note, before=before, after=alert.status)
     return True
+
+
+def grown_since_fixed() -> QuerySet[Alert]:
+    """Alerts that SpeedTrack has marked as fixed, and that a further change has joined since."""
+    fixed = AlertEvent.objects.filter(alert=OuterRef(OuterRef("pk")), after=Alert.Status.FIXED).order_by("-pk")
+    grown = AlertEvent.objects.filter(
+        alert=OuterRef("pk"), who=None, kind__in=(Kind.NOTED, Kind.GREW), pk__gt=Subquery(fixed.values("pk")[:1])
+    )
+    by_itself = Alert.objects.standing().filter(status=Alert.Status.FIXED).exclude(fixed_by=None)
+    return by_itself.filter(Exists(grown))
+
+
+@transaction.atomic
+def check_fixed(alert: Alert) -> None:
+    """Reopen a fixed alert if one of its series is not back, unless another open alert covers its commits."""
+    lock_project(alert.project)
+    found = restoration_of(alert)
+    if found.is_complete or not (found.not_back or found.unmeasured):
+        return
+    standing = Alert.objects.standing().filter(pk=alert.pk, status=Alert.Status.FIXED)
+    try:
+        with transaction.atomic():
+            if standing.update(status=Alert.Status.CONFIRMED, fixed_by=None) != 1:
+                return
+    except IntegrityError:
+        return
+    before, alert.status, alert.fixed_by = alert.status, Alert.Status.CONFIRMED, None
+    what = NOT_FIXED + found.sentence if found.back else "a change that joined it is not back on the old level"
+    write_event(alert, Kind.REOPENED, what, before=before, after=alert.status)

@@ -44,6 +44,11 @@ def bracket_verdict(cp: ChangePoint) -> Verdict:
     return cp.verdicts.filter(answer=Answer.DIFFERENT).latest("id")
 
 
+def is_part_of(cp: ChangePoint, bracket: Verdict) -> bool:
+    """Return whether the change got a size of its own, which is not that of its bracket's pairs."""
+    return not math.isclose(cp.ratio, bracket.ratio)
+
+
 def size_left(cp: ChangePoint) -> Size | None:
     """The size between the ends of the range, by pairs that show its last commit; None if ratios have no meaning."""
     shown = cp.verdicts.filter(answer=Answer.NEW, commit=cp.commit).order_by("-id").first() or bracket_verdict(cp)

@@ -7,7 +7,6 @@ its own. Where the difference is clear, the change gets the size of its commit, 
 from speedtrack.alerts import verdicts
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.sizes import Size, bracket_verdict, size_between, size_left, size_of
-from speedtrack.benchmarks import numbers
 
 Answer = Verdict.Answer
 
@@ -23,9 +22,14 @@ def split_off_rest(cp: ChangePoint) -> None:
     is_placed = cp.before_id == bracket.base_id or cp.verdicts.filter(answer=Answer.OLD, commit=cp.before_id).exists()
     suspect(cp, bracket.base_id, cp.before_id, earlier if is_placed else rest)
     suspect(cp, cp.commit_id, bracket.commit_id, rest.by(earlier) if is_placed else rest)
-    cp.note += f"; {numbers.change(cp.ratio)} with another change that lies beside it"
+    cp.note = own_size_in_words(cp.note)
     cp.ratio, (cp.low, cp.high) = own.ratio, own.interval
     cp.save(update_fields=["ratio", "low", "high", "note"])
+
+
+def own_size_in_words(note: str) -> str:
+    """The note of a change that got the size of its own commit. ``note``: about the pairs of the whole bracket."""
+    return f"its own size, by the pairs on the way to its commit; before splitting, with a change beside it: {note}"
 
 
 def suspect(cp: ChangePoint, before_id: int, commit_id: int, size: Size) -> None:

@@ -122,6 +122,11 @@ def change_interval(low: float, high: float) -> str:
     return f"{change(low)} to {change(high)}"
 
 
+def size(ratio: float, low: float, high: float) -> str:
+    """A ratio with its interval, such as ``+5.2% [+4.7%, +5.7%]``."""
+    return f"{change(ratio)} [{change(low)}, {change(high)}]"
+
+
 def duration(seconds: float) -> str:
     """A time span in the two largest fitting units."""
     if seconds < 1:

@@ -10,6 +10,7 @@ from PIL import Image
 from speedtrack.alerts import lines, pairing
 from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.sizes import bracket_verdict, is_part_of
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Position
 
@@ -97,15 +98,21 @@ def points_after(points: Sequence[LinePoint], places: list[int]) -> list[LinePoi
 
 
 def draw_pairs(axes: "Axes", change_point: ChangePoint, pairs: Sequence[float]) -> None:
-    """Draw a dot for each pair in the order of measuring, their median as a line, the confirmed interval as a band."""
+    """Draw a dot for each pair in the order of measuring, their median as a line, its interval as a band.
+
+    Pairs of a range with two changes show both together: the title then says so.
+    """
+    bracket = bracket_verdict(change_point)
+    is_part = is_part_of(change_point, bracket)
+    beside = f"with a change beside it, alone {numbers.change(change_point.ratio)}" if is_part else ""
     colour = colour_of(change_point)
     percent = [100 * (ratio - 1) for ratio in pairs]
-    axes.axvspan(100 * (change_point.low - 1), 100 * (change_point.high - 1), color=colour, alpha=0.16, lw=0)
-    axes.axvline(100 * (change_point.ratio - 1), color=colour, lw=1.4)
+    axes.axvspan(100 * (bracket.low - 1), 100 * (bracket.high - 1), color=colour, alpha=0.16, lw=0)
+    axes.axvline(100 * (bracket.ratio - 1), color=colour, lw=1.4)
     axes.axvline(0, color=SOFT, lw=1, ls=(0, (4, 3)))
     axes.plot(percent, range(len(percent), 0, -1), "o", ms=3.2, color=INK, alpha=0.75)
     axes.set_title(
-        f"{len(pairs)} pairs measured again: after against before; median and 95% interval",
+        f"{len(pairs)} pairs measured again: after against before; {beside or 'median and 95% interval'}",
         loc="left",
         fontsize=9,
         color=INK,

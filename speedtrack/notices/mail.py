@@ -15,6 +15,7 @@ from django.urls import reverse
 from speedtrack.alerts import counts
 from speedtrack.alerts.headlines import Change, DirectionSummary, headline, summaries_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.alerts.resolving import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.notices import seeing, subscribing
 from speedtrack.notices.errors import PermanentFailure
@@ -69,7 +70,8 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         "changes": found,
         "summaries": summaries_of(found),
         "pictures": [(cp, cid_of(cp)) for cp in found if cp.pk in pictures],
-        "happened": [n.event for n in notices if n.event.kind not in ("raised", "grew")],
+        "happened": [n.event for n in notices if is_shown(n.event, row)],
+        "restoration": restoration_in_words(list(alert.events.order_by("pk"))),
         "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
         "branches": alert.branch_names(),
         "which_moved": counts.which_moved(found),
@@ -95,6 +97,12 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         if cp.pk in pictures:
             mail.attach(inline_image(pictures[cp.pk], cid_of(cp)))
     return mail
+
+
+def is_shown(event: AlertEvent, row: Outbox) -> bool:
+    """Return whether a mail says that an event happened: not of the first one, whose changes it lists."""
+    is_again = event.kind == AlertEvent.Kind.RAISED and row.event != AlertEvent.Kind.RAISED
+    return is_again or event.kind not in (AlertEvent.Kind.RAISED, AlertEvent.Kind.GREW)
 
 
 def digest_message(row: Outbox) -> EmailMultiAlternatives:

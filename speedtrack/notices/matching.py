@@ -1,6 +1,7 @@
 """Find out who is notified of an alert, by which subscription, and how soon."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -67,16 +68,40 @@ def interests_in(alert: Alert) -> list[Interest]:
     """
     facts = facts_of(alert)
     found: dict[int, Interest] = {}
-    subscriptions = Subscription.objects.filter(Q(project=alert.project_id) | Q(project=None))
-    for s in subscriptions.select_related("subscriber").order_by("id"):
+    about = Subscription.objects.filter(Q(project=alert.project_id) | Q(project=None))
+    subscriptions = list(about.select_related("subscriber").order_by("id"))
+    for s in subscriptions:
         known = found.get(s.subscriber_id)
         if matches(s, facts) and (known is None or SOONEST[Pace(s.pace)] < SOONEST[Pace(known.pace)]):
             found[s.subscriber_id] = Interest(s.subscriber, s, s.pace)
-    if any(change.is_slowdown for change in facts.changes):
-        authors = Subscriber.objects.alias(address=Lower("email")).filter(own_commits=True, address__in=facts.authors)
-        found |= {author.pk: Interest(author, None, Pace.NOW) for author in authors}
+    found |= {author.pk: Interest(author, None, Pace.NOW) for author in authors_to_notify(facts, subscriptions)}
     seeing = who_see(alert.project, (one.subscriber for one in found.values()))
     return [one for one in found.values() if one.subscriber.pk in seeing]
+
+
+def authors_to_notify(facts: AlertFacts, subscriptions: Sequence[Subscription]) -> list[Subscriber]:
+    """The authors of the commits who are to be notified, because something got worse that counts for them.
+
+    An author with subscriptions to the project has said by them which changes count. Which branches and benchmarks they
+    name does not matter: these are the author's own commits.
+    """
+    authors = Subscriber.objects.alias(address=Lower("email")).filter(own_commits=True, address__in=facts.authors)
+    slowdowns = [change for change in facts.changes if change.is_slowdown]
+    limits: dict[int, list[Subscription]] = defaultdict(list)
+    for subscription in subscriptions:
+        limits[subscription.subscriber_id].append(subscription)
+    return [author for author in authors if any(counts_for(limits[author.pk], change) for change in slowdowns)]
+
+
+def counts_for(limits: Sequence[Subscription], change: MatchedChange) -> bool:
+    """Return whether a change counts for a receiver with these subscriptions; all do without any."""
+    return not limits or any(is_counted(subscription, change) for subscription in limits)
+
+
+def is_counted(subscription: Subscription, change: MatchedChange) -> bool:
+    """Return whether a change is large enough for a subscription, and of a kind that it asks for."""
+    is_skipped = subscription.skip_same_instructions and change.same_instructions
+    return change.percent >= subscription.smallest_percent and not is_skipped
 
 
 def matches(subscription: Subscription, facts: AlertFacts) -> bool:
@@ -84,9 +109,8 @@ def matches(subscription: Subscription, facts: AlertFacts) -> bool:
     both = subscription.direction == Subscription.Direction.BOTH
     return any(fits_globs(branch, subscription.branches) for branch in facts.branches) and any(
         fits_globs(change.benchmark, subscription.benchmarks)
-        and change.percent >= subscription.smallest_percent
         and (both or change.is_slowdown)
-        and not (subscription.skip_same_instructions and change.same_instructions)
+        and is_counted(subscription, change)
         for change in facts.changes
     )
 

@@ -24,8 +24,9 @@ log = logging.getLogger(__name__)
 #: Kinds that notify subscribers who do not know of the alert yet; GREW, since the joining change may match them.
 FIRST = ("raised", "grew")
 #: Kinds that notify those who already know of the alert.
-FOLLOW_UPS = ("narrowed", "moved", "decided", "noted", "fixed")
+FOLLOW_UPS = ("narrowed", "moved", "decided", "noted", "fixed", "reopened")
 TOKEN_WARNING = timedelta(days=7)  # before a token expires, its person is told
+FIRST_MAIL = "raised"  # the value of ``event`` in the outbox row of the first mail about an alert
 BURST = 5  # more alerts than this at once are one mail with a table
 
 
@@ -53,8 +54,11 @@ def note_events(now: datetime) -> None:
 def is_follow_up(event: AlertEvent) -> bool:
     """Return whether the event is sent to those who know of the alert.
 
-    Notes by a person are; notes by SpeedTrack are only shown with the alert.
+    Notes by a person are; notes by SpeedTrack are only shown with the alert. A merge by SpeedTrack is: it says that a
+    drift was none.
     """
+    if event.kind == AlertEvent.Kind.MERGED:
+        return event.who_id is None
     return event.kind in FOLLOW_UPS and (event.kind != AlertEvent.Kind.NOTED or event.who_id is not None)
 
 
@@ -66,17 +70,30 @@ def earlier_notices(alert: Alert) -> dict[int, Notice]:
 
 
 def first_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) -> list[Notice]:
-    new = [interest for interest in interests_in(event.alert) if interest.subscriber.pk not in earlier]
-    is_past = event.past
-    return [
-        notice_of(event, w.subscriber, pace, now, subscription=w.subscription, own=w.is_own)
-        for w in new
-        for pace in [Pace.DAILY if is_past and w.pace == Pace.NOW else w.pace]
-    ]
+    """Notices for those to whom the alert is news.
+
+    If it is raised again, because it now has changes of both directions, those who know of it are notified once more:
+    the mail they have says only what got better, or only what got worse.
+    """
+    informed: dict[int, Notice] = {} if is_first_slowdown(event) else earlier
+    new = [interest for interest in interests_in(event.alert) if interest.subscriber.pk not in informed]
+    notices = [notice_of(event, w.subscriber, w.pace, now, subscription=w.subscription, own=w.is_own) for w in new]
+    if event.kind != AlertEvent.Kind.RAISED:
+        return notices
+    subscribers = {interest.subscriber.pk for interest in new}
+    others = {pk: notice for pk, notice in earlier.items() if pk not in subscribers}
+    return notices + follow_up_notices(event, others, now)
+
+
+def is_first_slowdown(event: AlertEvent) -> bool:
+    """Return whether an alert that was an improvement is raised again, because something got worse."""
+    if event.kind != AlertEvent.Kind.RAISED or event.improvement:
+        return False
+    return not event.alert.events.filter(pk__lt=event.pk, improvement=False).exists()
 
 
 def follow_up_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) -> list[Notice]:
-    """Notices for those who know of the alert and may still see it, at their pace.
+    """Notices for those who know of the alert, want to know more of it and may still see it, at their pace.
 
     The person who caused the event gets none.
     """
@@ -92,6 +109,7 @@ def follow_up_notices(event: AlertEvent, earlier: dict[int, Notice], now: dateti
 
 def notice_of(event: AlertEvent, subscriber: Subscriber, pace: str, now: datetime, **why: Any) -> Notice:
     hours = subscriber.hours
+    pace = Pace.DAILY if event.past and pace == Pace.NOW else pace
     due = hours.after_quiet(now) if pace == Pace.NOW else hours.digest(now, weekly=pace == Pace.WEEKLY)
     return Notice(event=event, subscriber=subscriber, pace=pace, not_before=due, **why)
 
@@ -118,9 +136,7 @@ def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
         return
     plan = plan_mails(due, subscriber.most_per_day - mails_since(subscriber, subscriber.hours.midnight(now)))
     for alert, notices in plan.single:
-        first = notices[0].event
-        event = "raised" if first.kind == "raised" else f"{first.kind} {first.pk}"
-        queue_mail(subscriber, notices, alert=alert, event=event)
+        queue_mail(subscriber, notices, alert=alert, event=mail_key(subscriber, notices[0].event))
     if plan.table:
         queue_mail(subscriber, plan.table, digest=True, event=f"digest {plan.table[0].pk}")
     tomorrow = subscriber.hours.digest(subscriber.hours.midnight(now) + timedelta(days=1, seconds=-1))
@@ -170,6 +186,19 @@ def by_alert(notices: list[Notice]) -> list[tuple[Alert, list[Notice]]]:
 
 def mails_since(subscriber: Subscriber, moment: datetime) -> int:
     return Outbox.objects.filter(notices__subscriber=subscriber, created__gte=moment).distinct().count()
+
+
+def mail_key(subscriber: Subscriber, event: AlertEvent) -> str:
+    """The value of ``event`` in the outbox row of a mail about an alert.
+
+    An alert that is raised again shares the mail of the first time if nobody has tried to send that yet: mails are
+    written when they are sent, so it will have the changes of both directions.
+    """
+    if event.kind != AlertEvent.Kind.RAISED:
+        return f"{event.kind} {event.pk}"
+    mails = Outbox.objects.filter(recipient=subscriber.email, alert=event.alert_id, event=FIRST_MAIL)
+    untried = mails.filter(attempts=0, sent_at=None, given_up_at=None).select_for_update(skip_locked=True)
+    return f"{event.kind} {event.pk}" if mails.exists() and not untried.first() else FIRST_MAIL
 
 
 def queue_mail(subscriber: Subscriber, notices: list[Notice], **about: Any) -> None:

@@ -1,6 +1,7 @@
 """Atom feeds: the alerts of one project or of all, by status as on their page; a project's changes and releases."""
 
 import hashlib
+from collections import defaultdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from django.views.decorators.http import condition, require_safe
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.alerts.resolving import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Project
 from speedtrack.text import plain
@@ -63,8 +65,9 @@ class AlertsFeed(FeedOfAlerts):
 
     def items(self) -> list[ListedAlert]:
         found = list_alerts(self.project, self.status, self.access)
-        events = AlertEvent.objects.filter(alert__in=[row.alert for row in found])
-        self.updated = dict(events.values_list("alert").annotate(Max("at")).order_by())
+        self.events: dict[int, list[AlertEvent]] = defaultdict(list)
+        for event in AlertEvent.objects.filter(alert__in=[row.alert for row in found]).order_by("pk"):
+            self.events[event.alert_id].append(event)
         return found
 
     def item_title(self, item: ListedAlert) -> str:
@@ -76,7 +79,9 @@ class AlertsFeed(FeedOfAlerts):
         alert = item.alert
         one = not alert.drift and alert.width == 1
         commit = f" {alert.commit.subject} by {alert.commit.author_name}" if one else ""
-        return escape(xml_text(f"{alert.cause}{commit}, on {', '.join(alert.branch_names())}"))
+        restoration = restoration_in_words(self.events[alert.pk])
+        words = f"{alert.cause}{commit}, on {', '.join(alert.branch_names())}"
+        return escape(xml_text("; ".join(filter(None, (words, restoration)))))
 
     def item_link(self, item: ListedAlert) -> str:
         return settings.URL + reverse("alert", args=[item.alert.pk])
@@ -88,7 +93,7 @@ class AlertsFeed(FeedOfAlerts):
         return item.alert.created
 
     def item_updateddate(self, item: ListedAlert) -> datetime:
-        return self.updated.get(item.alert.pk) or item.alert.created
+        return max((event.at for event in self.events[item.alert.pk]), default=item.alert.created)
 
     def item_categories(self, item: ListedAlert) -> tuple[str, ...]:
         return (item.alert.status, item.alert.project.slug)

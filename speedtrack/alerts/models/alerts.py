@@ -62,7 +62,7 @@ class Alert(models.Model):
         CONFIRMED = "confirmed"  #: measuring again showed it, or a person said so
         EXPECTED = "expected"  #: true and intended
         INVALID = "invalid"  #: a person found it to be false
-        FIXED = "fixed"  #: a later commit restored the old level
+        FIXED = "fixed"  #: later commits restored the old level of each series that got worse
 
     OPEN = (Status.SUSPECTED, Status.CONFIRMED)
 
@@ -173,7 +173,7 @@ class AlertEvent(models.Model):
     """
 
     class Kind(models.TextChoices):
-        RAISED = "raised"  #: its change was confirmed; again when the first slowdown joins improvements
+        RAISED = "raised"  #: its change was confirmed; again when the first change of the other direction joins
         GREW = "grew"  #: another change of the same commits was confirmed
         NARROWED = "narrowed"  #: fewer commits may be the cause
         DECIDED = "decided"  #: a person gave it a status or an assignee
@@ -182,7 +182,7 @@ class AlertEvent(models.Model):
         SPLIT = "split"  #: some of its change points became another alert, or it is that other alert
         MERGED = "merged"  #: another alert was merged into it, or it into another one
         FIXED = "fixed"  #: a later commit restored the old level
-        REOPENED = "reopened"  #: a person reopened it
+        REOPENED = "reopened"  #: a person reopened it, or SpeedTrack, because it is not fixed
 
     alert = models.ForeignKey(Alert, models.CASCADE, related_name="events")
     kind = models.CharField(max_length=20, choices=Kind)

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 import pytest
+from django.test import Client
 
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.sizes import bracket_verdict, is_part_of
 from speedtrack.projects.models import Commit
 from speedtrack.runs import jobs
 from speedtrack.runs.models import Reason, Run, Series
@@ -97,3 +99,13 @@ def test_what_lies_beside_a_named_commit_is_measured_on_both_sides_of_it(countin
     counting.until_quiet()
     times = ChangePoint.objects.filter(status=Status.CONFIRMED, series__metric=METRIC)
     assert {cp.commit.sha: round(cp.ratio, 1) for cp in times.select_related("commit")} == {shas[7]: 1.3, shas[9]: 1.3}
+    for cp in times:
+        # What the pairs of both changes together show is named as such, in the note and on the page.
+        whole = cp.verdicts.filter(answer="different").latest("id")
+        assert whole.ratio == pytest.approx(1.69, abs=0.1) or not is_part_of(cp, whole)
+        is_named = "before splitting, with a change beside it: measured again over" in cp.note
+        assert is_named == is_part_of(cp, whole)
+        page = " ".join(Client().get(f"/alerts/{cp.alert_id}/").content.decode().split())
+        members = cp.alert.change_points.all() if cp.alert else []
+        assert ("before splitting" in page) == any(is_part_of(one, bracket_verdict(one)) for one in members)
+    assert any("before splitting" in cp.note for cp in times)

@@ -314,7 +314,8 @@ def test_half_a_per_cent_more_instructions_by_the_counter_is_confirmed_on_a_stea
 
 
 @pytest.mark.parametrize(
-    ("instructions", "mailed"), [(1.0, {"all@example.org"}), (1.3, {"all@example.org", "source@example.org"})]
+    ("instructions", "mailed"),
+    [(1.0, {"all@example.org"}), (1.3, {"all@example.org", "source@example.org", "ada@example.org"})],
 )
 def test_a_subscription_can_leave_out_what_takes_longer_with_the_same_instructions(
     counting: Counting, instructions: float, mailed: set[str]
@@ -324,6 +325,7 @@ def test_a_subscription_can_leave_out_what_takes_longer_with_the_same_instructio
     builders.track(counting.world.repository, pushed=True)
     subscribed("all@example.org")
     subscribed("source@example.org", skip_same_instructions=True)
+    subscribed("ada@example.org", skip_same_instructions=True, person={"own_commits": True})  # the author
     counting.until_quiet()
     assert Alert.objects.count() == 1
     assert set(Outbox.objects.values_list("recipient", flat=True)) == mailed

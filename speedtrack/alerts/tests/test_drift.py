@@ -3,15 +3,16 @@ from datetime import timedelta
 
 import pytest
 
-from speedtrack.alerts import confirm, detection, drift
+from speedtrack.alerts import confirm, detection, drift, triage
 from speedtrack.alerts.lines import TrialPoint
 from speedtrack.alerts.models import Alert, AlertEvent, BestLevel, ChangePoint
+from speedtrack.alerts.triage import Decision
 from speedtrack.alerts.windows import Window
 from speedtrack.notices.mail import alert_message
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.projects.models import Commit, Tag
-from speedtrack.runs.models import Reason, Run
+from speedtrack.runs.models import Reason, Run, Series
 from speedtrack.stats.drift import Drift
 from speedtrack.tests import builders
 from speedtrack.tests.histories import BEGUN, History
@@ -102,6 +103,92 @@ def test_a_confirmed_step_is_no_drift(world: World) -> None:
     assert suspicion.status == Status.REFUTED
     found = suspicion.verdicts.latest("id")
     assert found.low < 1 < found.high
+
+
+def drift_beside_a_step(world: World, metric: str) -> tuple[ChangePoint, list[int]]:
+    """A confirmed drift that is mailed, and the ids of the steps that explain it: they count as open meanwhile.
+
+    Only CPU time has steps.
+    """
+    world.shas += world.repository.commits(2)
+    world.factors = {world.shas[6]: 1.1}
+    builders.track(world.repository, pushed=True, emails=["dev@example.org"])
+    world.until_quiet()
+    assert Alert.objects.get().commit.sha == world.shas[6]
+    ChangePoint.objects.exclude(series__metric="server_cpu_ns_per_request").delete()
+    step = ChangePoint.objects.get(status=Status.CONFIRMED)
+    ChangePoint.objects.filter(pk=step.pk).update(status=Status.UNSETTLED)
+    series = Series.objects.get(metric=metric, benchmark__name="get-p1")
+    ends = {"before": Commit.objects.get(sha=world.shas[2]), "commit": Commit.objects.get(sha=world.shas[-1])}
+    ratio = 1.1 if series == step.series else 1 / 1.1
+    sizes = {"ratio": ratio, "low": ratio - 0.02, "high": ratio + 0.02, "score": 2.0}
+    suspicion = ChangePoint.objects.create(
+        series=series, branch=step.branch, kind=Kind.DRIFT, reference="7.4.0", **sizes, **ends
+    )
+    world.until_quiet()
+    suspicion.refresh_from_db()
+    assert suspicion.status == Status.CONFIRMED and suspicion.alert
+    return suspicion, [step.pk]
+
+
+@pytest.mark.parametrize("metric", ["server_cpu_ns_per_request", "throughput_rps"])
+def test_a_confirmed_drift_joins_the_steps_that_are_confirmed_later_and_explain_it(
+    world: World, metric: str, django_user_model: type
+) -> None:
+    cp, steps = drift_beside_a_step(world, metric)
+    alert = cp.alert
+    assert alert is not None
+    steps_alert = Alert.objects.exclude(pk=alert.pk).get()
+    mails = Outbox.objects.filter(alert=alert)
+    assert mails.count() == 1
+    ChangePoint.objects.filter(pk__in=steps).update(status=Status.CONFIRMED)
+    for _ in range(2):
+        confirm.step()
+        tell_subscribers()
+    cp.refresh_from_db()
+    alert.refresh_from_db()
+    assert (cp.status, alert.merged_into) == (Status.REFUTED, steps_alert)
+    assert cp.ratio == pytest.approx(1, abs=0.02)
+    event = alert.events.latest("id")
+    assert event.kind == AlertEvent.Kind.MERGED
+    assert f"explained by the steps of {world.shas[6][:10]} (" in event.note
+    assert mails.count() == 2, "one sentence in its thread"
+    answer = alert_message(mails.latest("id"))
+    assert answer.subject.startswith("Re: ") and "explained by the steps of" in " ".join(str(answer.body).split())
+    # What a person calls invalid explains nothing: the drift is back, with its size.
+    ada = django_user_model.objects.create(username="ada")  # type: ignore[attr-defined]
+    triage.decide(steps_alert, Decision("confirmed", "invalid", None, "the machine"), ada)
+    for _ in range(2):
+        confirm.step()
+        tell_subscribers()
+    cp.refresh_from_db()
+    alert.refresh_from_db()
+    assert (cp.status, alert.status, alert.merged_into) == (Status.CONFIRMED, "confirmed", None)
+    assert abs(cp.ratio - 1) == pytest.approx(0.1, abs=0.03)
+    assert alert.events.latest("id").kind == AlertEvent.Kind.REOPENED
+
+
+def test_what_steps_leave_of_a_confirmed_drift_gets_its_own_size(world: World) -> None:
+    cp, steps = drift_beside_a_step(world, "server_cpu_ns_per_request")
+    before = cp.ratio
+    ChangePoint.objects.filter(pk__in=steps).update(status=Status.CONFIRMED, ratio=1.04)
+    for _ in range(2):
+        confirm.step()
+    cp.refresh_from_db()
+    assert cp.status == Status.CONFIRMED and cp.ratio == pytest.approx(before / 1.04)
+    assert cp.low < cp.ratio < cp.high
+    assert cp.note.endswith(f"without the steps of {world.shas[6][:10]} (+4.0%)") and f"{cp.ratio - 1:+.1%}" in cp.note
+    assert cp.alert and cp.alert.events.filter(kind=AlertEvent.Kind.NOTED).count() == 1
+
+
+def test_a_drift_whose_steps_have_no_alert_is_closed_with_a_sentence(world: World) -> None:
+    cp, steps = drift_beside_a_step(world, "server_cpu_ns_per_request")
+    ChangePoint.objects.filter(pk__in=steps).update(status=Status.HISTORY, alert=None)
+    confirm.step()
+    assert cp.alert
+    alert = Alert.objects.get(pk=cp.alert.pk)
+    assert (alert.status, alert.merged_into) == ("invalid", None)
+    assert "no drift since 7.4.0" in alert.events.latest("id").note
 
 
 def test_a_fresh_step_is_not_taken_for_a_drift(history: History) -> None:

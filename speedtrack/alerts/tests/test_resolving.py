@@ -1,15 +1,26 @@
 """An alert is fixed when the series shows it; what a message says is only noted."""
 
-import pytest
+import re
 
-from speedtrack.alerts import resolving, triage
-from speedtrack.alerts.models import Alert
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from speedtrack.alerts import confirm, resolving, triage
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.resolving import restoration_in_words
 from speedtrack.alerts.triage import Decision
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.notices import mail
+from speedtrack.notices.models import Outbox
 from speedtrack.projects import git
 from speedtrack.runs import pushes
+from speedtrack.runs.models import Environment, Machine, Series
 from speedtrack.tests import builders
 
 from .conftest import World
+
+INSTRUCTIONS = "counted_instructions_per_request"
 
 
 def slowed(world: World) -> Alert:
@@ -65,6 +76,140 @@ def test_a_revert_whose_measurements_show_the_old_level_is_a_fix(world: World) -
     sha = push(world, f"Go back\n\nThis reverts commit {world.shas[7][:9]}.", 1 / 1.3, more=4)
     alert.refresh_from_db()
     assert (alert.status, alert.fixed_by.sha if alert.fixed_by else "") == ("fixed", sha)
+
+
+def of_series(alert: Alert, metric: str) -> ChangePoint:
+    return alert.change_points.get(series__metric=metric, series__benchmark__name="get-p1")
+
+
+def worse(alert: Alert, benchmark: str, metric: str, ratio: float) -> ChangePoint:
+    """Another confirmed change of the alert, whose line shows nothing of it."""
+    of_cpu = Series.objects.get(project=alert.project, benchmark__name=benchmark, metric="server_cpu_ns_per_request")
+    series, _ = Series.objects.get_or_create(
+        project=of_cpu.project,
+        benchmark=of_cpu.benchmark,
+        metric=metric,
+        machine=of_cpu.machine,
+        environment=of_cpu.environment,
+    )
+    return ChangePoint.objects.create(
+        series=series,
+        branch=alert.branch,
+        before=alert.before,
+        commit=alert.commit,
+        alert=alert,
+        status="confirmed",
+        ratio=ratio,
+        low=ratio,
+        high=ratio,
+        score=3,
+    )
+
+
+def test_one_series_that_is_not_back_keeps_the_alert_open_and_every_face_says_so(
+    world: World,
+) -> None:
+    """A later commit restores one benchmark, and another one of the alert stays slower for good."""
+    both = {"get-p1": (7, 12), "set-p1": (7, 99)}
+
+    def speed(sha: str, benchmark: str, trial: int) -> float:
+        begin, end = both[benchmark]
+        return 5000 * (1.3 if begin <= world.shas.index(sha) < end else 1) * world.rng.gauss(1, world.noise)
+
+    builders.track(world.repository, pushed=True, emails=["dev@example.org"])
+    world.until_quiet(speed)
+    world.shas += world.repository.commits(10)
+    alert = Alert.objects.get()
+    pushes.sync_and_plan(alert.project)
+    world.until_quiet(speed)
+    alert.refresh_from_db()
+    assert (alert.status, alert.fixed_by) == ("confirmed", None)
+    sentence = restoration_in_words(list(alert.events.order_by("pk")))
+    assert sentence.startswith("not fixed yet: get-p1, Server CPU per request")
+    assert re.search(r"on the old level; set-p1, Server CPU per request\b.* (is|are) not$", sentence)
+    client = Client()
+    words = f"{sentence[0].upper()}{sentence[1:]}."
+    assert words in client.get(f"/alerts/{alert.pk}/").content.decode()
+    assert client.get(f"/alerts/{alert.pk}.json").json()["restoration"] == sentence
+    assert client.get(f"/api/v1/alerts/{alert.pk}").json()["restoration"] == sentence
+    assert sentence in client.get("/alerts.atom").content.decode()
+    assert words in " ".join(str(mail.message_of(Outbox.objects.filter(alert=alert)[0]).body).split())
+    before = alert.events.count()
+    confirm.step()
+    assert alert.events.count() == before, "it is noted once"
+
+
+def test_an_alert_is_not_fixed_while_its_instructions_stay(world: World) -> None:
+    alert = slowed(world)
+    stays = worse(alert, "get-p1", INSTRUCTIONS, 5.69)
+    push(world, "Make it fast again", 1 / 1.3, more=9)
+    alert.refresh_from_db()
+    assert alert.status == "confirmed"
+    assert f"get-p1, {METRICS[INSTRUCTIONS].title} is not" in restoration_in_words(list(alert.events.order_by("pk")))
+    stays.delete()
+    confirm.step()
+    alert.refresh_from_db()
+    assert alert.status == "fixed"
+
+
+def test_a_series_that_is_measured_no_more_is_left_to_a_person(world: World) -> None:
+    alert = slowed(world)
+    old = of_series(alert, "server_cpu_ns_per_request").series
+    gone = Machine.objects.create(name="gone", retired_at=timezone.now(), paused=True)
+    environment = Environment.objects.create(machine=gone, digest="gone", facts={})
+    series = Series.objects.create(
+        project=alert.project, benchmark=old.benchmark, metric=old.metric, machine=gone, environment=environment
+    )
+    other = worse(alert, "set-p1", old.metric, 1.3)
+    ChangePoint.objects.filter(pk=other.pk).update(series=series)
+    push(world, "Make it fast again", 1 / 1.3, more=9)
+    alert.refresh_from_db()
+    assert alert.status == "confirmed"
+    sentence = restoration_in_words(list(alert.events.order_by("pk")))
+    assert sentence.endswith("on gone is measured no more, so a person has to decide about it")
+
+
+def test_a_series_that_joins_a_fixed_alert_and_is_not_back_reopens_it(world: World, django_user_model: type) -> None:
+    alert = slowed(world)
+    push(world, "Make it fast again", 1 / 1.3, more=9)
+    alert.refresh_from_db()
+    assert alert.status == "fixed"
+    joined = worse(alert, "get-p1", INSTRUCTIONS, 5.69)
+    ChangePoint.objects.filter(pk=joined.pk).update(alert=None)
+    confirm.step()
+    alert.refresh_from_db()
+    event = alert.events.latest("id")
+    assert (alert.status, alert.fixed_by, event.kind, event.before) == ("confirmed", None, "reopened", "fixed")
+    assert event.note == restoration_in_words([event])
+    confirm.step()
+    assert alert.events.latest("id") == event
+    ada = django_user_model.objects.create(username="ada")  # type: ignore[attr-defined]
+    triage.decide(alert, Decision("confirmed", "fixed", None, "by hand"), ada)
+    late = worse(alert, "set-p1", "throughput_rps", 0.8)
+    ChangePoint.objects.filter(pk=late.pk).update(alert=None)
+    confirm.step()
+    alert.refresh_from_db()
+    assert alert.status == "fixed", "what a person settled stays"
+
+
+def test_what_got_better_and_is_lost_again_does_not_keep_an_alert_open(world: World) -> None:
+    alert = slowed(world)
+    worse(alert, "set-p1", "server_cpu_ns_per_request", 0.8)
+    push(world, "Make it fast again", 1 / 1.3, more=9)
+    alert.refresh_from_db()
+    assert alert.status == "fixed"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "noise", "share", "most"),
+    [(1.3, 0.0, 0.5, 0.01), (1.3, 0.03, 0.5, 0.03), (1.3, 0.9, 0.5, 0.131), (1.012, 0.0, 0.5, 0.006)],
+)
+def test_how_much_of_a_change_may_remain(world: World, ratio: float, noise: float, share: float, most: float) -> None:
+    """The smallest effect or the noise, but never more than a part of the change."""
+    alert = slowed(world)
+    cp = of_series(alert, "server_cpu_ns_per_request")
+    cp.ratio = ratio
+    assert resolving.tolerance(cp, noise, share) == pytest.approx(most, abs=0.0006)
 
 
 def test_a_fix_names_the_branches_that_lack_it(world: World) -> None:

@@ -12,6 +12,7 @@ from django.urls import reverse
 from speedtrack.alerts import counts
 from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
+from speedtrack.alerts.resolving import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Commit
 from speedtrack.text import plain, plain_values
@@ -44,6 +45,7 @@ def alert_document(event: AlertEvent, delivery: str) -> EventDocument:
                 "status": alert.status,
                 "direction": "slower" if not found or found[0].is_slowdown else "faster",
                 "created": alert.created.isoformat(),
+                "restoration": restoration_in_words(list(alert.events.order_by("pk"))),
             },
             "range": {
                 "before": alert.before.sha,
@@ -140,6 +142,7 @@ def sample_document(project: Any) -> EventDocument:
             "status": "confirmed",
             "direction": "slower",
             "created": "2026-01-01T00:00:00+00:00",
+            "restoration": "",
         },
         "range": {"before": "0" * 40, "commit": "1" * 40, "count": 1, "branches": [project.default_branch]},
         "commits": [

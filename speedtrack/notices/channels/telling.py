@@ -1,6 +1,6 @@
 """Which channels get an event of an alert."""
 
-from speedtrack.alerts.models import AlertEvent
+from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.channels.document import worst_first
 from speedtrack.notices.channels.sending import event_key
@@ -26,8 +26,14 @@ def queue_messages(event: AlertEvent) -> None:
     )
 
 
+def has_message(channel: Channel, alert: Alert) -> bool:
+    return Outbox.objects.filter(channel=channel, alert=alert).exists()
+
+
 def wants_event(channel: Channel, event: AlertEvent) -> bool:
     if channel.kind != Channel.Kind.WEBHOOK and event.kind not in CHATTED:
         return False
+    if event.kind == AlertEvent.Kind.RAISED and not channel.improvements and has_message(channel, event.alert):
+        return False  # it reported what got worse; what joined got better
     found = worst_first(event.alert)
     return channel.improvements or not found or found[0].is_slowdown

@@ -10,8 +10,9 @@ from django.db import IntegrityError, transaction
 
 from speedtrack.accounts.models import Scope
 from speedtrack.accounts.tokens import issue
-from speedtrack.alerts.models import AlertEvent
-from speedtrack.notices import subscribing, telling
+from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.alerts.raising import join_alert
+from speedtrack.notices import mail, subscribing, telling
 from speedtrack.notices.models import Notice, Outbox, Subscriber, Subscription
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import History, subscribed
@@ -147,6 +148,74 @@ def test_faster_by_ones_own_commit_is_no_reason(history: History) -> None:
     Subscriber.objects.create(email="ada@example.org")
     history.alert(ratio=0.9)
     assert told() == {}
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_told"),
+    [
+        ({}, True),
+        ({"benchmarks": "set-*", "branches": "7.*"}, True),  # the author's own commit, whatever these name
+        ({"smallest_percent": 5.5}, False),
+        ({"smallest_percent": 5.0}, True),
+    ],
+)
+def test_an_author_is_told_of_what_counts_by_the_authors_subscriptions(
+    history: History, limits: dict[str, Any], is_told: bool
+) -> None:
+    subscribed("ada@example.org", history.project, pace="weekly", person={"own_commits": True}, **limits)
+    subscribed("ada@example.org", History("valkey").project)
+    history.alert(1.052)
+    assert told() == ({"ada@example.org": 1} if is_told else {})
+
+
+def test_an_author_with_several_subscriptions_is_told_of_what_counts_for_one(history: History) -> None:
+    subscribed("ada@example.org", history.project, smallest_percent=50, person={"own_commits": True})
+    Subscription.objects.create(subscriber=Subscriber.objects.get(), project=None, smallest_percent=3)
+    alert = history.alert(1.052)
+    Subscription.objects.filter(project=None).update(benchmarks="set-*")
+    assert told() == {"ada@example.org": 1}
+    assert Notice.objects.get(event__alert=alert).own
+
+
+def deliver() -> None:
+    Outbox.objects.filter(attempts=0).update(attempts=1, sent_at=NOON)
+
+
+@pytest.mark.parametrize("first", ["faster", "slower"])
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_better_here_and_worse_there_is_one_mail_or_one_answer_to_it_that_says_both(
+    history: History, first: str, is_sent: bool
+) -> None:
+    """Whatever was confirmed first: who knows only half of it is told the rest below that mail, once."""
+    sizes = {"faster": ("get-p1", 0.5), "slower": ("set-p1", 1.05)}
+    subscribed("both@example.org", history.project, direction="both")
+    subscribed("once@example.org", history.project, direction="both", person={"follow_ups": False})
+    subscribed("slower@example.org", history.project)
+    Subscriber.objects.create(email="ada@example.org")
+    alert = history.alert(sizes[first][1], benchmarks=[sizes[first][0]])
+    Alert.objects.filter(pk=alert.pk).update(improvement=first == "faster")
+    alert.events.update(improvement=first == "faster")
+    told()
+    if is_sent:
+        deliver()
+    benchmark, ratio = sizes["slower" if first == "faster" else "faster"]
+    joined = history.grow(alert, ratio, benchmark)
+    alert.refresh_from_db()
+    join_alert(alert, joined, has_event=False)
+    history.grow(alert, 0.9, "other")
+    history.happen(alert, "grew")
+    counts = told()
+    said = "slower +5.0%: set-p1; faster -50.0%: get-p1 and 1 more"
+    answered = {("faster", True): {"both", "once"}, ("slower", True): {"both", "slower", "ada"}}.get(
+        (first, is_sent), set()
+    )
+    names = ("both", "once", "slower", "ada")
+    assert counts == {f"{name}@example.org": 1 + (name in answered) for name in names}
+    for row in Outbox.objects.filter(attempts=0):
+        message = mail.message_of(row)
+        again = "Re: " if row.recipient.split("@")[0] in answered else ""
+        assert message.subject.startswith(f"{again}[redis] {said}")
+        assert bool(again) == ("What happened since" in str(message.body))
 
 
 def test_99_alerts_at_once_are_one_mail(history: History) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from speedtrack.alerts.counts import FunctionTable
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
+from speedtrack.alerts.resolving import restoration_in_words
 from speedtrack.benchmarks import numbers
 
 Status = Alert.Status
@@ -34,6 +35,8 @@ def what_to_do(
     if alert.status == Status.FIXED:
         missing = f"Bring the fix to {', '.join(not_fixed_on)}." if not_fixed_on else ""
         return [missing or "Nothing: a later commit restored the speed."]
+    if found := restoration_in_words(events):
+        return [f"{found[0].upper()}{found[1:]}.", whose_turn(alert)]
     if alert.status in (Status.EXPECTED, Status.INVALID):
         return [closing_words(alert, events)]
     if alert.status == Status.SUSPECTED and by_history_alone(alert):

@@ -15,6 +15,8 @@ from speedtrack.alerts.counts import FunctionTable
 from speedtrack.alerts.headlines import DirectionSummary, headline, summaries_of
 from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
+from speedtrack.alerts.resolving import restoration_in_words
+from speedtrack.alerts.sizes import is_part_of
 from speedtrack.alerts.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
 from speedtrack.alerts.triage import CHOICES
 from speedtrack.benchmarks import numbers
@@ -53,6 +55,11 @@ class Evidence:
     floor: NoiseFloor | None
     mute: Mute | None
     excerpt: Excerpt | None
+
+    @property
+    def is_part(self) -> bool:
+        """Return whether the pairs show the change together with another one that lies beside it."""
+        return self.ends is not None and is_part_of(self.change_point, self.ends)
 
     @property
     def summary(self) -> str:
@@ -247,6 +254,7 @@ def alert_document(page: AlertPage) -> dict[str, Any]:
         "reverted_by": alert.reverted_by.sha if alert.reverted_by else None,
         "fixed_by": alert.fixed_by.sha if alert.fixed_by else None,
         "fixed_on": page.fixed_on,
+        "restoration": restoration_in_words(page.events),
         "changes": [change_document(one) for one in page.evidence],
         "events": [
             {

@@ -8,6 +8,7 @@ from pydantic import Field
 from speedtrack.alerts import counts
 from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute
+from speedtrack.alerts.resolving import restoration_in_words
 from speedtrack.alerts.triage import CHOICES
 from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time, Whole
 
@@ -163,16 +164,20 @@ class AlertDetails(AlertDocument):
         description="by benchmark whose instructions are known: `more instructions`, or `the same instructions, slower`"
     )
     function_tables: list[FunctionTableDocument] = Field(description="of counted changes that were counted again")
+    restoration: Text = Field(
+        description="of an open alert of which some series are back on the old level: which are, and which are not"
+    )
     history: list[AlertEventDocument] = Field(description="oldest first")
 
     @staticmethod
     def of(one: Alert) -> "AlertDetails":
-        events = one.events.select_related("who").order_by("pk")
+        events = list(one.events.select_related("who").order_by("pk"))
         changes = sorted(one.change_points.all(), key=lambda change: (change.rank, change.pk))
         return AlertDetails(
             **alert_fields(one),
             which_moved=counts.which_moved(changes),
             function_tables=[FunctionTableDocument(**asdict(table)) for table in counts.function_tables(changes)],
+            restoration=restoration_in_words(events),
             history=[AlertEventDocument.of(event) for event in events],
         )
 
