@@ -41,6 +41,7 @@ SURPLUS = (
 )
 SURPLUS_S = 2  # within which they must send a request
 RETRY_S = 10
+RESTING_S = 1  # without a byte in either direction, until a connection may be closed for another one
 OPEN_FILES = 4 * CONNECTIONS  # sockets, and the files that buffer large bodies
 HEADERS_S = 20  # from a request's first byte to the end of its headers
 BODY_S = 120  # from a request's first byte to its last
@@ -201,6 +202,10 @@ class ClientConnection(HTTPChannel):
         """Return whether a request or an answer is under way."""
         return bool(self.request or self.requests or self.total_outbufs_len)
 
+    def rests(self) -> bool:
+        """Return whether nothing is under way, nor may be on its way here."""
+        return not self.busy() and time.time() - self.last_activity > RESTING_S
+
     def overdue(self, now: float) -> bool:
         """Return whether the client took too long to send its request, or stopped reading a long answer."""
         request = self.request
@@ -241,7 +246,7 @@ class WebServer(TcpWSGIServer):
         others = list(self.connections_of(connection))
         if len(others) < self.per_address:
             return
-        if resting := [other for other in others if not other.busy()]:
+        if resting := [other for other in others if other.rests()]:
             min(resting, key=lambda other: other.last_activity).will_close = True
             return
         connection.is_surplus = True

@@ -23,7 +23,7 @@ from speedtrack.projects.models import Delivery, Project
 from speedtrack.sealed import Secret
 from speedtrack.tests.installation import server_environment
 from speedtrack.tests.ports import free_port
-from speedtrack.webserver import THREADS
+from speedtrack.webserver import RESTING_S, THREADS
 
 SLOW_CLIENTS = 201
 LINES = "Host: 127.0.0.1\r\nConnection: keep-alive\r\n"
@@ -273,6 +273,7 @@ def files_of(process_id: int) -> int:
 def test_connections_that_rest_give_way_to_new_ones(small: Server) -> None:
     clients = [from_address(small, "127.0.0.1") for _ in range(SHARE)]
     assert all(client.recv(1000).startswith(b"HTTP/1.1 200") for client in clients)
+    time.sleep(RESTING_S + 0.5)
     assert from_address(small, "127.0.0.1").recv(1000).startswith(b"HTTP/1.1 200")
 
 

@@ -1,5 +1,6 @@
 // Keeps the part of a page that changes up to date: the state of a run with the end of its log, or the queue.
 import { getPiece } from "../fragment";
+import { gap } from "../liveness";
 import { append, row, type LogDocument } from "../parts/loglines";
 import { listen } from "../parts/stream";
 
@@ -41,6 +42,8 @@ class Part {
   private loadedAt = Date.now();
   private saidAt = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
+  private failures = 0; // of loads
+  private behindSince: number | null = null; // a version that is not shown yet was told of then
   private readonly saying = document.getElementById("livesaid");
 
   constructor(private readonly root: HTMLElement) {}
@@ -56,6 +59,7 @@ class Part {
         log: (data) => this.addLines(data as LogDocument),
       },
       ask: () => this.load(),
+      behindSince: () => this.behindSince,
     });
     const fresh = setInterval(() => {
       if (!this.isGoing) {
@@ -86,7 +90,9 @@ class Part {
       shown.querySelector(".soft")!.textContent = `${told.done} of ${told.total}: ${told.now}`;
       if (Object.keys(state.progress).length === 1) this.say(told.said);
     }
-    if (state.version !== this.version) this.loadSoon();
+    if (state.version === this.version) return;
+    this.behindSince ??= Date.now();
+    this.loadSoon();
   }
 
   private say(sentence: string): void {
@@ -98,16 +104,22 @@ class Part {
   /** At most once in REST_MS, so that a page costs no more than one that asks. */
   private loadSoon(): void {
     if (this.timer !== undefined) return;
-    const wait = Math.max(0, this.loadedAt + REST_MS - Date.now());
+    const rest = this.failures ? Math.max(REST_MS, gap(this.failures, Math.random())) : REST_MS;
+    const wait = Math.max(0, this.loadedAt + rest - Date.now());
     this.timer = setTimeout(() => {
       this.timer = undefined;
-      this.load().catch(() => this.loadSoon());
+      this.load().catch(() => {
+        this.failures += 1;
+        this.loadSoon();
+      });
     }, wait);
   }
 
   private async load(): Promise<void> {
     this.loadedAt = Date.now();
     replace(this.root, await getPiece(this.root.dataset["live"]!));
+    this.failures = 0;
+    this.behindSince = null;
   }
 
   private addLines(found: LogDocument): void {

@@ -1,4 +1,5 @@
 // The log of a run: new lines as they come, more lines where the reader asks for them, links to ranges of lines.
+import { PATIENCE_MS } from "../fragment";
 import { clicked, formatRange, parseRange, type LineRange } from "../lines";
 import { element } from "../parts/dom";
 import { append, numberOf, row, type LogDocument, type LogPhase } from "../parts/loglines";
@@ -72,7 +73,8 @@ class LogView {
   }
 
   private async get(query: string): Promise<LogDocument> {
-    const answer = await fetch(`${this.root.dataset["lines"]}?${query}`);
+    const address = `${this.root.dataset["lines"]}?${query}`;
+    const answer = await fetch(address, { signal: AbortSignal.timeout(PATIENCE_MS) });
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     return (await answer.json()) as LogDocument;
   }

@@ -1,7 +1,9 @@
-// Hears of what changes: by a stream of the server, or by asking again and again where there is none.
+// Hears of what changes: by a stream of the server, or by asking again and again while there is none. Says when neither
+// is heard of, and tries again by itself.
+import { ASK_MS, gap, isLost, LOST_MS } from "../liveness";
+import { Notice } from "./notice";
 
-const EVERY_MS = 3000;
-const AGAIN_MS = 15000; // until a stream that the server has refused is tried again
+const TICK_MS = 1000;
 
 export interface Listener {
   /** Where the stream is; "" without one. */
@@ -12,61 +14,124 @@ export interface Listener {
   heard: Record<string, (data: unknown) => void>;
   /** What to do instead every few seconds while there is no stream. */
   ask: () => Promise<void>;
+  /** Since when something is known to be newer than what is shown, if so. */
+  behindSince?: () => number | null;
 }
 
 /** Listens while the page is visible; returns what ends it. One stream per page: browsers allow six of a server. */
 export function listen(to: Listener): () => void {
-  let source: EventSource | undefined;
-  let asking: ReturnType<typeof setInterval> | undefined;
-  let again: ReturnType<typeof setTimeout> | undefined;
-  let ended = false;
+  const connection = new Connection(to);
+  connection.begin();
+  return () => connection.end();
+}
 
-  const ask = () => void to.ask().catch(() => undefined); // the next interval tries again
-  const beginAsking = () => {
-    asking ??= setInterval(ask, EVERY_MS);
-  };
-  const stopAsking = () => {
-    clearInterval(asking);
-    asking = undefined;
-  };
-  const close = () => {
-    source?.close();
-    source = undefined;
-    clearTimeout(again);
-    stopAsking();
-  };
-  const open = () => {
-    if (ended || document.hidden || source) return;
-    if (!to.address) {
-      beginAsking();
-      return;
-    }
-    const stream = new EventSource(`${to.address}?at=${encodeURIComponent(to.at())}`);
-    source = stream;
-    stream.onopen = stopAsking;
+class Connection {
+  private source: EventSource | undefined;
+  private again: ReturnType<typeof setTimeout> | undefined;
+  private asking: ReturnType<typeof setTimeout> | undefined;
+  private heardAt = Date.now(); // the page itself is as new
+  private askedAt = 0;
+  private shownAt = Date.now();
+  private openedAt = Date.now();
+  private failures = 0; // of the stream
+  private unanswered = 0; // questions
+  private readonly notice = new Notice();
+  private readonly ticking = setInterval(() => this.tick(), TICK_MS);
+  private readonly turned = () => (document.hidden ? this.rest() : this.wake());
+
+  constructor(private readonly to: Listener) {}
+
+  begin(): void {
+    document.addEventListener("visibilitychange", this.turned);
+    if (document.hidden) return;
+    if (this.to.address) this.open();
+    else this.askIn(ASK_MS);
+  }
+
+  end(): void {
+    document.removeEventListener("visibilitychange", this.turned);
+    clearInterval(this.ticking);
+    this.rest();
+    this.notice.remove();
+  }
+
+  private rest(): void {
+    this.source?.close();
+    this.source = undefined;
+    clearTimeout(this.again);
+    this.stopAsking();
+  }
+
+  private wake(): void {
+    this.shownAt = Date.now();
+    this.failures = 0;
+    this.rest();
+    this.askIn(0); // what has changed meanwhile
+    if (this.to.address) this.open();
+  }
+
+  private tick(): void {
+    if (document.hidden) return;
+    const now = Date.now();
+    if (this.source && isLost(now, this.heardAt, this.openedAt)) this.fail(); // it ended without a word
+    const behind = this.to.behindSince?.() ?? null;
+    if (behind !== null && now - behind > LOST_MS) this.notice.lost(behind, 0);
+    else if (isLost(now, this.heardAt, this.shownAt)) this.notice.lost(this.heardAt, this.askedAt);
+    else if (now - this.heardAt <= LOST_MS) this.notice.live();
+  }
+
+  private open(): void {
+    const stream = new EventSource(`${this.to.address}?at=${encodeURIComponent(this.to.at())}`);
+    this.source = stream;
+    this.openedAt = Date.now();
     stream.onerror = () => {
-      beginAsking();
-      if (stream.readyState !== EventSource.CLOSED || source !== stream) return; // else it connects again by itself
-      source = undefined;
-      again = setTimeout(open, AGAIN_MS);
+      if (this.source === stream) this.fail();
     };
-    for (const [kind, call] of Object.entries(to.heard)) {
-      stream.addEventListener(kind, (event) => call(JSON.parse((event as MessageEvent<string>).data)));
+    stream.addEventListener("ping", () => this.hear());
+    for (const [kind, call] of Object.entries(this.to.heard)) {
+      stream.addEventListener(kind, (event) => {
+        this.hear();
+        call(JSON.parse((event as MessageEvent<string>).data));
+      });
     }
-  };
-  const turned = () => {
-    if (document.hidden) {
-      close();
-    } else {
-      ask(); // what has changed meanwhile
-      open();
+  }
+
+  private hear(): void {
+    this.heardAt = Date.now();
+    this.failures = 0;
+    this.stopAsking();
+  }
+
+  private fail(): void {
+    this.source?.close();
+    this.source = undefined;
+    clearTimeout(this.again);
+    this.again = setTimeout(() => this.open(), gap(this.failures++, Math.random()));
+    if (this.asking === undefined) this.askIn(ASK_MS);
+  }
+
+  private askIn(wait: number): void {
+    clearTimeout(this.asking);
+    this.asking = setTimeout(() => void this.ask(), wait);
+  }
+
+  private stopAsking(): void {
+    clearTimeout(this.asking);
+    this.asking = undefined;
+  }
+
+  private async ask(): Promise<void> {
+    const asking = this.asking;
+    try {
+      await this.to.ask();
+      this.askedAt = Date.now();
+      if (!this.to.address) this.heardAt = this.askedAt;
+      this.unanswered = 0;
+    } catch {
+      this.unanswered += 1;
     }
-  };
-  document.addEventListener("visibilitychange", turned);
-  open();
-  return () => {
-    ended = true;
-    document.removeEventListener("visibilitychange", turned);
-    close();
-  };
+    if (this.asking !== asking) return; // no longer wanted
+    if (this.source && !this.failures) this.stopAsking();
+    else this.askIn(Math.max(ASK_MS, gap(this.unanswered, Math.random())));
+  }
 }

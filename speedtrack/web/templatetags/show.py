@@ -59,12 +59,12 @@ def interval(metric: Metric, low: float, high: float) -> str:
 
 @register.simple_tag
 def ago(at: datetime | None) -> SafeString | str:
-    """How long ago a moment was; its title has the moment itself."""
+    """How long ago a moment was, which a script keeps true; its title has the moment itself."""
     if at is None:
         return "never"
     exact, words = at.isoformat(timespec="seconds"), numbers.ago((timezone.now() - at).total_seconds())
     title = f"{at:%Y-%m-%d %H:%M:%S} UTC"
-    return mark_safe(f'<time datetime="{exact}" title="{title}">{words}</time>')  # noqa: S308 (numbers and words)
+    return mark_safe(f'<time class="ago" datetime="{exact}" title="{title}">{words}</time>')  # noqa: S308 (numbers and words)
 
 
 @register.simple_tag

@@ -1,14 +1,16 @@
 """Live pages in a real browser: a log that grows, also across a kill of the process of streams, and without it."""
 
+import re
+import signal
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from speedtrack.runs import queue
 from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
-from speedtrack.runs.models import Run
+from speedtrack.runs.models import Machine, Run
 from speedtrack.tests import builders
 from speedtrack.tests.ports import free_port
 from speedtrack.tests.test_live import Live
@@ -178,3 +180,74 @@ def test_lines_are_linked_and_loaded_where_they_are_asked_for(
     page.get_by_role("link", name="2999", exact=True).click()
     page.locator("#L2999.chosen").wait_for()
     assert complaints == []
+
+
+def notice(page: Page) -> Locator:
+    return page.get_by_role("status").filter(has_text=re.compile("Not live since|Live again"))
+
+
+@pytest.mark.parametrize("path", ["/queue/", "/runs/{}/", "/runs/{}/log/"])
+def test_a_page_says_that_it_is_not_live_and_that_it_is_again(
+    run: Run,
+    live: Live,
+    live_server: Any,
+    chromium: Browser,  # noqa: F811
+    path: str,
+) -> None:
+    send(run, 0, "one\n")
+    page = watched(chromium, 390, [])
+    with page.expect_response(lambda answer: "/live/" in answer.url and answer.ok):
+        page.goto(live_server.url + path.format(run.pk))
+    expect(notice(page)).to_have_count(0)
+    live.kill()
+    expect(notice(page)).to_have_text(re.compile(r"^Not live since \d\d:\d\d, trying again\. Meanwhile"), timeout=10_000)
+    live.start()
+    expect(notice(page)).to_have_text("Live again.", timeout=60_000)
+    expect(notice(page)).to_have_count(0, timeout=10_000)
+
+
+def test_a_stream_that_falls_silent_is_noticed_without_its_end(
+    run: Run,
+    live: Live,
+    live_server: Any,
+    chromium: Browser,  # noqa: F811
+) -> None:
+    page = watched(chromium, 1280, [])
+    page.goto(f"{live_server.url}/queue/")
+    page.wait_for_timeout(1000)
+    assert live.process
+    live.process.send_signal(signal.SIGSTOP)
+    expect(notice(page)).to_have_text(re.compile("^Not live since"), timeout=11_000)
+    live.process.send_signal(signal.SIGCONT)
+    expect(notice(page)).to_have_text("Live again.", timeout=60_000)
+
+
+def test_while_the_web_server_is_away_the_page_says_so_too(
+    run: Run, live: Live, live_server: Any, chromium: Browser
+) -> None:  # noqa: F811
+    page = watched(chromium, 1280, [])
+    page.goto(f"{live_server.url}/queue/")
+    page.route("**/queue/?part=live", lambda route: route.abort())
+    Machine.objects.update(paused=True)
+    expect(notice(page)).to_have_text(re.compile(r"^Not live since .*, trying again\.$"), timeout=15_000)
+    page.unroute("**/queue/?part=live")
+    expect(notice(page)).to_have_text("Live again.", timeout=60_000)
+
+
+def test_without_streams_a_page_says_that_nothing_answers(run: Run, live_server: Any, chromium: Browser) -> None:  # noqa: F811
+    page = watched(chromium, 1280, [])
+    page.goto(f"{live_server.url}/queue/")
+    page.route("**/queue/?part=live", lambda route: route.abort())
+    expect(notice(page)).to_have_text(re.compile(r"^Not live since .*, trying again\.$"), timeout=10_000)
+    page.unroute("**/queue/?part=live")
+    expect(notice(page)).to_have_text("Live again.", timeout=60_000)
+
+
+def test_relative_times_tick_without_the_server(run: Run, live_server: Any, chromium: Browser) -> None:  # noqa: F811
+    page = watched(chromium, 1280, [])
+    page.clock.install()
+    page.goto(f"{live_server.url}/machines/{run.machine.name}/")
+    shown = page.locator("time.ago").first
+    expect(shown).to_have_text(re.compile("just now|seconds? ago"))
+    page.clock.run_for(3 * 3600 * 1000)
+    expect(shown).to_have_text("3 hours ago")
