@@ -36,9 +36,7 @@ from speedtrack.clientaddress import named_by_proxy, network_of
 THREADS = 8
 CONNECTIONS = 1000
 PER_ADDRESS = CONNECTIONS // 4
-SURPLUS = (
-    50  # connections beyond the share of their address that are told so, at once; others are closed without a word
-)
+SURPLUS = 1 / 20  # of all connections may be beyond the shares of their addresses, open to be refused
 SURPLUS_S = 2  # within which they must send a request
 RETRY_S = 10
 RESTING_S = 1  # without a byte in either direction, until a connection may be closed for another one
@@ -250,7 +248,7 @@ class WebServer(TcpWSGIServer):
             min(resting, key=lambda other: other.last_activity).will_close = True
             return
         connection.is_surplus = True
-        if sum(other.is_surplus for other in self.active_channels.values()) > SURPLUS:
+        if sum(other.is_surplus for other in self.active_channels.values()) > SURPLUS * self.adj.connection_limit:
             connection.handle_close()
 
     def maintenance(self, now: float) -> None:

@@ -200,7 +200,8 @@ def test_a_page_says_that_it_is_not_live_and_that_it_is_again(
         page.goto(live_server.url + path.format(run.pk))
     expect(notice(page)).to_have_count(0)
     live.kill()
-    expect(notice(page)).to_have_text(re.compile(r"^Not live since \d\d:\d\d, trying again\. Meanwhile"), timeout=10_000)
+    away = re.compile(r"^Not live since \d\d:\d\d, trying again\. Meanwhile")
+    expect(notice(page)).to_have_text(away, timeout=10_000)
     live.start()
     expect(notice(page)).to_have_text("Live again.", timeout=60_000)
     expect(notice(page)).to_have_count(0, timeout=10_000)
@@ -223,8 +224,11 @@ def test_a_stream_that_falls_silent_is_noticed_without_its_end(
 
 
 def test_while_the_web_server_is_away_the_page_says_so_too(
-    run: Run, live: Live, live_server: Any, chromium: Browser
-) -> None:  # noqa: F811
+    run: Run,
+    live: Live,
+    live_server: Any,
+    chromium: Browser,  # noqa: F811
+) -> None:
     page = watched(chromium, 1280, [])
     page.goto(f"{live_server.url}/queue/")
     page.route("**/queue/?part=live", lambda route: route.abort())
