@@ -38,7 +38,7 @@ def begin(request: HttpRequest, user: User) -> None:
 
 
 def agent_of(request: HttpRequest) -> str:
-    return request.META.get("HTTP_USER_AGENT", "")[:LONGEST_AGENT]
+    return str(request.META.get("HTTP_USER_AGENT", ""))[:LONGEST_AGENT]
 
 
 def is_listed(request: HttpRequest) -> bool:
