@@ -15,6 +15,7 @@ from speedtrack.stats.arrays import Array
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
 FEWEST = 7  # pairs before anything is known: six equal signs come by chance once in 64 times, so never at 1%
+FEWEST_UNDIRECTED = FEWEST + 1  # where a change in either direction is asked for: each has half of the level
 CLIP = 2.5  # standard deviations to which outliers are clipped
 BOLDNESS = 0.8  # of the mean so far that is bet on where it exceeds the effect
 STAKE = 1.5  # standard deviations to which steps are clipped in bets: a single outlier must not decide

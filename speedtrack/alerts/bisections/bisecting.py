@@ -212,7 +212,9 @@ def wanted_next(bisection: Bisection, searches: Sequence[Search]) -> dict[int, W
 def pairs_for_ends(bisection: Bisection, search: Search) -> int:
     pairs = search.pairs.get(bisection.commit_id, [])
     smallest = SmallestEffects(bisection.project_id).of(bisection.metric_name)
-    more = compare.pairs_to_settle(pairs, smallest_effect=smallest, level=LEVEL) if pairs else sequential.FEWEST
+    more = sequential.FEWEST_UNDIRECTED
+    if pairs:
+        more = compare.pairs_to_settle(pairs, smallest_effect=smallest, level=LEVEL)
     return max(1, min(more, MOST_PAIRS - len(pairs)))
 
 
