@@ -69,6 +69,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         "alert": alert,
         "changes": found,
         "summaries": summaries_of(found),
+        "headline": headline(found),
         "pictures": [(cp, cid_of(cp)) for cp in found if cp.pk in pictures],
         "happened": [n.event for n in notices if is_shown(n.event, row)],
         "restoration": restoration_in_words(list(alert.events.order_by("pk"))),

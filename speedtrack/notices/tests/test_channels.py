@@ -63,6 +63,7 @@ def test_a_webhook_gets_the_alert_as_a_signed_document(world: World, project: Pr
         "status": "confirmed",
         "direction": "slower",
         "created": alert.created.isoformat(),
+        "restoration": "",
     }
     assert document["range"]["commit"] == world.shas[8] and document["range"]["branches"] == ["main"]
     assert document["change_count"] == len(document["changes"]) == alert.change_points.count()
