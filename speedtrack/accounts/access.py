@@ -10,11 +10,12 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
-from django.db.models import FilteredRelation, Q, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, FilteredRelation, Q, QuerySet
 
 from speedtrack.accounts.models import Membership, Role, Scope
 from speedtrack.projects.models import Project, ProjectQuerySet
 
+NONE = Q(pk__in=[])
 RANK = {role: rank for rank, role in enumerate(Role)}
 
 
@@ -65,6 +66,7 @@ class KnownProject(NamedTuple):
     slug: str
     is_public: bool
     role: Role | None
+    is_named: bool
 
 
 Rows = TypeVar("Rows", bound=QuerySet[Any])
@@ -73,12 +75,12 @@ Rows = TypeVar("Rows", bound=QuerySet[Any])
 class Access:
     """What a person at a page, or anybody, sees and may do. It is read with one statement, and kept for one request.
 
-    Of tokens, which may be for one project only, ask ``visible`` and ``may``. ``slug``: of the project that the caller
-    names, if any; the same statement reads whether there is one.
+    Of tokens, which may be for one project only, ask ``visible`` and ``may``. ``named``: the condition of the project
+    that the caller names, if any; the same statement reads whether there is one.
     """
 
-    def __init__(self, caller: Caller, slug: str | None = None) -> None:
-        self.caller, self.slug = caller, slug
+    def __init__(self, caller: Caller, named: Q = NONE) -> None:
+        self.caller, self.named = caller, named
 
     @property
     def is_operator(self) -> bool:
@@ -93,12 +95,15 @@ class Access:
         if self.is_operator:
             return {}
         mine = Q(memberships__user=self.caller.user if self.caller.user and self.caller.user.is_active else None)
-        projects = Project.objects.annotate(mine=FilteredRelation("memberships", condition=mine))
-        named = Q(slug=self.slug) if self.slug is not None else Q()
-        rows = projects.filter(Q(is_public=False) | Q(mine__isnull=False) | named)
-        columns = rows.values_list("pk", "slug", "is_public", "mine__role")
+        projects = Project.objects.annotate(
+            mine=FilteredRelation("memberships", condition=mine),
+            is_named=ExpressionWrapper(self.named, output_field=BooleanField()),
+        )
+        rows = projects.filter(Q(is_public=False) | Q(mine__isnull=False) | self.named)
+        columns = rows.values_list("pk", "slug", "is_public", "mine__role", "is_named")
         return {
-            pk: KnownProject(slug, is_public, Role(role) if role else None) for pk, slug, is_public, role in columns
+            pk: KnownProject(slug, is_public, Role(role) if role else None, is_named)
+            for pk, slug, is_public, role, is_named in columns
         }
 
     @cached_property
@@ -108,10 +113,11 @@ class Access:
 
     @property
     def sees_named(self) -> bool:
-        """Return whether the named project exists, and the caller sees it."""
-        if self.is_operator:
-            return Project.objects.filter(slug=self.slug).exists()
-        return any(one.slug == self.slug and (one.is_public or one.role) for one in self.known.values())
+        """Return whether the named project exists, and the caller sees it.
+
+        Operators see all; whether it exists is for them no secret that has to be asked for first.
+        """
+        return self.is_operator or any(one.is_named and (one.is_public or one.role) for one in self.known.values())
 
     def sees(self, project_id: int) -> bool:
         return project_id not in self.hidden

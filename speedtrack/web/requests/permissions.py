@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
-from django.db.models import Model
+from django.db.models import Model, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.urls import URLPattern
 from django.utils.cache import patch_cache_control
 
 from speedtrack.accounts import audit
-from speedtrack.accounts.access import Access, person, reaches
+from speedtrack.accounts.access import NONE, Access, person, reaches
 from speedtrack.accounts.models import Role
 from speedtrack.accounts.tokens import UnknownToken
 from speedtrack.alerts.models import Alert, Bisection
@@ -154,14 +154,26 @@ class Permit:
 
     @cached_property
     def access(self) -> Access:
-        return Access(person(self.request.user), self.slug)
+        return Access(person(self.request.user), self.named)
+
+    @property
+    def named(self) -> Q:
+        """The condition of the project of the address."""
+        if self.slug is not None:
+            return Q(slug=self.slug)
+        return Q(pk__in=self.rows.values(self.rule.of.path)) if self.rule.of and self.pk is not None else NONE
+
+    @property
+    def rows(self) -> QuerySet[Any]:
+        """The row that the address numbers."""
+        assert self.rule.of and self.pk is not None
+        return self.rule.of.model._default_manager.filter(pk=self.pk)
 
     @cached_property
     def row(self) -> tuple[int | None] | None:
         """The project id of the row that the address numbers, in a tuple; None if there is no such row."""
-        assert self.rule.of and self.pk is not None
-        rows = self.rule.of.model._default_manager.filter(pk=self.pk)
-        return rows.values_list(self.rule.of.path).first()
+        assert self.rule.of
+        return self.rows.values_list(self.rule.of.path).first()
 
     @property
     def is_absent(self) -> bool:
@@ -171,7 +183,7 @@ class Permit:
         if self.slug is not None:
             return not self.access.sees_named
         if self.pk is not None:
-            return self.row is None or self.row[0] in self.access.hidden
+            return not self.access.sees_named and self.row != (None,)
         return False
 
     def has(self, needed: Role) -> bool:
