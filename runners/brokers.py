@@ -1,18 +1,13 @@
-"""The broker: how its address is written and checked, how long each step of a connection may take, and what went wrong.
+"""The broker: how its address is written and checked, and how long each step of a connection may take.
 
-Server and runner read the same variables, so both use this module; it is all that the server takes from the runner.
-No text that it makes has a part of a password: what cannot be read is not repeated.
+Server and runner read the same variables, so both use this module. No text that it makes has a part of a password: what
+cannot be read is not repeated. The broker's libraries are not loaded here, as most processes only read the address.
 """
 
 import os
 import re
-import socket
 import ssl
-import threading
-import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import IPv6Address
@@ -20,17 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from amqp.exceptions import AccessRefused, AMQPError, NotAllowed, NotFound
-from kombu import Connection, Producer, Queue
-from kombu.exceptions import KombuError
-from kombu.transport import pyamqp
-from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError
-from redis.sentinel import MasterNotFoundError
-
 CONNECT_S, ANSWER_S = 3, 5
-LONGEST_ATTEMPT_S = 10.0  # of a probe as a whole: a resolver of names has time-outs of its own
 HEARTBEAT_S = 20
-KEPT_S = 30  # a probe's message, where the prober dies
 
 #: each scheme that may be written: Celery's, and whether it is TLS
 SCHEMES = {
@@ -58,9 +44,6 @@ REDIS_OPTIONS = {
     "global_keyprefix": "speedtrack:",
 }
 AMQP_OPTIONS = {"read_timeout": ANSWER_S, "write_timeout": ANSWER_S}
-ERRORS = (KombuError, RedisError, AMQPError, OSError)
-# A worker waits for the right password and virtual host, as it does for the broker: kombu would let it end.
-pyamqp.Transport.recoverable_connection_errors += (AccessRefused, NotAllowed)
 
 # The last "@" ends the password, so that it may have any character; a later "@" is written %40.
 LOGIN, REST = r"(?:(?P<login>.*)@)?", r"(?P<path>/[^@?#]*)?(?:\?(?P<options>[^@#]*))?"
@@ -71,14 +54,6 @@ NEXT_ADDRESS = re.compile(r";(?=[a-z+]+://)")
 
 class AddressError(ValueError):
     """The address of a broker cannot be used; the text says why, and what to write."""
-
-
-class Unavailable(Exception):
-    """The broker does not take messages; the text names it and says why."""
-
-
-class Refusing(Unavailable):
-    """The broker works, but takes no messages until a person does something."""
 
 
 @dataclass(frozen=True)
@@ -188,12 +163,6 @@ class Broker:
             "broker_connection_retry_on_startup": True,
             "broker_connection_max_retries": None,
         }
-
-    def connection(self) -> Connection:
-        """A connection that is opened at its first use; no step of it waits without end."""
-        return Connection(
-            self.url, ssl=self.tls or False, transport_options=self.transport_options, connect_timeout=CONNECT_S
-        )
 
     def without_secrets(self, text: str) -> str:
         """A text of a library, without passwords."""
@@ -317,154 +286,3 @@ def _check_files(broker: Broker) -> None:
             ssl.create_default_context(cafile=str(Path(ca)))
         except ssl.SSLError as e:
             raise AddressError(f"{ca} has no certificates: it is a PEM file of those that sign the broker's") from e
-
-
-REFUSED_LOGIN = "it refuses the user or the password: correct BROKER_URL"
-FULL = "its memory is full, so it takes no messages: raise its maxmemory, or empty it"
-NO_NAME = "its host name is not known: correct it, or look into this host's resolver"
-NOBODY_LISTENS = "nothing listens there: start it, or correct host and port"
-SILENT = "it is silent: look whether it works, and whether its port is for TLS as the scheme says"
-# The reason for an error of a library, or of one that caused it; the first that fits.
-CLASSES: tuple[tuple[type[BaseException], str], ...] = (
-    (MasterNotFoundError, "none of its sentinels knows a master of that name: correct master_name, or start them"),
-    (OutOfMemoryError, FULL),
-    (AuthenticationError, REFUSED_LOGIN),
-    (AccessRefused, REFUSED_LOGIN),
-    (NotAllowed, "it has no such virtual host, or its user may not use it: make it, or correct BROKER_URL"),
-    (socket.gaierror, NO_NAME),
-    (ConnectionRefusedError, NOBODY_LISTENS),
-)
-# The same by words, where a library keeps only the text.
-TEXTS = (
-    (r"WRONGPASS|NOAUTH|invalid username-password|Authentication required", REFUSED_LOGIN),
-    (r"OOM command not allowed", FULL),
-    (r"Name or service not known|name resolution|nodename nor servname", NO_NAME),
-    (r"Connection refused", NOBODY_LISTENS),
-    (r"(?i)wrong.version.number|record.layer.failure", "it speaks no TLS: use the scheme without TLS, or its TLS port"),
-    (
-        r"(?i)connection closed|closed connection|reset by peer|broken pipe|protocol error|socket closed|invalid frame",
-        "it ended the connection: look into its log, and whether its port is for TLS",
-    ),
-    (r"(?i)timeout|timed out|temporarily unavailable", SILENT),
-)
-
-
-def reason(error: BaseException) -> str:
-    """Why the broker cannot be used, from an error of its library: a clause with the remedy; empty if not known."""
-    chain = list(_chain(error))
-    for link in chain:
-        if isinstance(link, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted ({link.verify_message}): correct it, or set BROKER_CA_FILE"
-    for kind, words in CLASSES:
-        if any(isinstance(link, kind) for link in chain):
-            return words
-    text = " ".join(str(link) for link in chain)
-    for pattern, words in TEXTS:
-        if re.search(pattern, text):
-            return words
-    if any(isinstance(link, TimeoutError) for link in chain):
-        return SILENT
-    return ""
-
-
-def first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-@contextmanager
-def failures(broker: Broker) -> Iterator[None]:
-    """Turn the errors of libraries into Unavailable, which names the broker and the reason."""
-    try:
-        yield
-    except ERRORS as e:
-        words = reason(e) or broker.without_secrets(first_line(e))
-        raise (Refusing if words == FULL else Unavailable)(f"{broker}: {words}") from e
-
-
-def probe(broker: Broker, link: Connection | None = None) -> None:
-    """Send a message over a connection, and read it back: a broker that answers may yet take none.
-
-    Raises Unavailable, within LONGEST_ATTEMPT_S.
-    """
-    used = link or broker.connection()
-    _within(LONGEST_ATTEMPT_S, broker, lambda: _send_and_read(broker, used))
-
-
-def _send_and_read(broker: Broker, link: Connection) -> None:
-    def refuse(*_: object) -> None:
-        raise Refusing(f"{broker}: it has an alarm (memory or disk), so it takes no messages: look into its log")
-
-    if _is_amqp(link):
-        link.transport_options = {**(link.transport_options or {}), "on_blocked": refuse}
-    with failures(broker), link:
-        link.ensure_connection(max_retries=max(1, len(link.alt)), interval_start=0, interval_step=0, timeout=CONNECT_S)
-        try:
-            _exchange_message(broker, link)
-        except Refusing:
-            link.collect()  # without a farewell: a broker with an alarm reads nothing
-            raise
-
-
-def _exchange_message(broker: Broker, link: Connection) -> None:
-    name, text, channel = f"probe.{uuid.uuid4()}", str(uuid.uuid4()), link.channel()
-    queue = Queue(name, durable=False, exclusive=True, expires=KEPT_S, channel=channel)
-    queue.declare()
-    try:
-        Producer(channel).publish(text, routing_key=name, expiration=KEPT_S, delivery_mode=1)
-        _read_back(broker, queue, text)
-    finally:
-        if not _is_amqp(link):  # there it ends with the connection
-            queue.delete()
-
-
-def _is_amqp(link: Connection) -> bool:
-    return bool(link.transport.driver_type == "amqp")
-
-
-def _read_back(broker: Broker, queue: Queue, text: str) -> None:
-    until = time.monotonic() + ANSWER_S
-    while time.monotonic() < until:
-        message = queue.get(no_ack=True)
-        if message and message.payload == text:
-            return
-        time.sleep(0.05)
-    raise Refusing(f"{broker}: a message that it took did not come back: look into its log")
-
-
-def _within(seconds: float, broker: Broker, act: Callable[[], None]) -> None:
-    """Act in a thread, and give up after some seconds: nothing else bounds a look-up of a name."""
-    errors: list[Exception] = []
-
-    def attempt() -> None:
-        try:
-            act()
-        except Exception as e:
-            errors.append(e)
-
-    thread = threading.Thread(target=attempt, name="probe of the broker", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise Unavailable(f"{broker}: it is silent for {seconds:.0f} s: look whether it works, and the resolver")
-    if errors:
-        raise errors[0]
-
-
-def is_empty(link: Connection, queue: str) -> bool:
-    """Return whether no message waits in a queue. One that was never declared, or has vanished, is empty.
-
-    AMQP is asked passively, so that nothing has to be known of how the consumer declares the queue. The question has a
-    channel of its own, as AMQP closes one with the answer "not found".
-    """
-    passive = _is_amqp(link)  # kombu's Redis looks for the key without its prefix then
-    try:
-        with link.channel() as channel:
-            return bool(channel.queue_declare(queue, passive=passive).message_count == 0)
-    except NotFound:
-        return True

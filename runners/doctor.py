@@ -15,7 +15,7 @@ import httpx
 from docker.errors import DockerException
 
 import runners
-from runners import brokers
+from runners import probing
 from runners.errors import SettingsError
 from runners.machine import topology
 from runners.machine.core_locks import NOT_COVERED, lock_directory
@@ -133,8 +133,8 @@ def check_broker(environ: Environ) -> Answer:
     if not broker:
         return "note", "BROKER_URL is not set: start the runner with --poll"
     try:
-        brokers.probe(broker)
-    except brokers.Unavailable as error:
+        probing.probe(broker)
+    except probing.Unavailable as error:
         return "bad", f"{error}; or use --poll"
     if broker.is_encrypted and not broker.is_verified:
         return "note", "BROKER_URL has ssl_cert_reqs=none, which verifies nothing: set BROKER_CA_FILE instead"

@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import worker_before_create_process, worker_shutting_down
+from celery.signals import celeryd_init, worker_before_create_process, worker_shutting_down
 from django.conf import settings
 from kombu import Queue
 
@@ -49,6 +49,13 @@ app.conf.update(
     worker_soft_shutdown_timeout=30,
     worker_hijack_root_logger=False,
 )
+
+
+@celeryd_init.connect  # type: ignore[untyped-decorator]
+def wait_for_login(**event: Any) -> None:
+    from runners import probing  # not before: only a worker needs the broker's libraries
+
+    probing.let_workers_wait()
 
 
 @worker_before_create_process.connect  # type: ignore[untyped-decorator]

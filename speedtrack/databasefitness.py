@@ -51,6 +51,7 @@ REFUSALS = {
     "translate host name|resolve host": "correct the host in DATABASE_URL",
     "SSL|certificate": "correct sslmode and sslrootcert in DATABASE_URL",
 }
+SILENCE = re.compile("No such file or directory|Connection refused|timeout expired|closed the connection")
 
 
 def of_error(error: Exception, connection: BaseDatabaseWrapper) -> str:
@@ -59,6 +60,8 @@ def of_error(error: Exception, connection: BaseDatabaseWrapper) -> str:
     said = next((line for line in lines if "FATAL:" in line), lines[0])
     if getattr(error.__cause__, "sqlstate", None) == INSUFFICIENT_PRIVILEGE:
         return f"the role of DATABASE_URL may not do this ({said}): {take_over(connection)}"
+    if SILENCE.search(said):
+        return f"the database does not answer ({said}): check that PostgreSQL runs there, and DATABASE_URL"
     names = {"role": connection.settings_dict["USER"] or "USER", "database": connection.settings_dict["NAME"]}
     remedy = next((text for pattern, text in REFUSALS.items() if re.search(pattern, said)), "")
     remedy = remedy.format(**names) or "check DATABASE_URL, and that PostgreSQL runs there"

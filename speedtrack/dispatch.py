@@ -21,7 +21,7 @@ from django.db.models import Exists, OuterRef, QuerySet, TextField, Value
 from django.db.models.functions import Concat
 from kombu import Queue
 
-from runners import brokers
+from runners import probing
 from speedtrack import pgsession
 from speedtrack.alerts.models import AlertEvent, Bisection, ChangePoint
 from speedtrack.alerts.waiting import runs_with_due_floors, unasked_machines
@@ -118,7 +118,7 @@ def look(session: "Session", stopping: Callable[[], bool]) -> None:
             tick(question=session.question, upkeep=session.upkeep)
             session.life.beat()
         session.wait(stopping)
-    except brokers.Unavailable as e:
+    except probing.Unavailable as e:
         log.warning("the broker does not take nudges: they wait, nothing is lost (%s)", e)
         time.sleep(STOP_S)
     except DATABASE_ERRORS as e:
@@ -201,9 +201,9 @@ def tick(celery: Celery = app, question: Question | None = None, upkeep: Upkeep 
     if (upkeep or Upkeep()).do(found):
         found = duties_with_work(question)
     if nudges := nudges_for(found):
-        with brokers.failures(broker()), celery.connection_for_write() as link:
+        with probing.failures(broker()), celery.connection_for_write() as link:
             for name, task in nudges:
-                if brokers.is_empty(link, name):
+                if probing.is_empty(link, name):
                     celery.send_task(task, queue=Queue(name), connection=link, ignore_result=True)
 
 

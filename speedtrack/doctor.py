@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import NotSupportedError, OperationalError, ProgrammingError, connection
 from django.db.models import Max
 
-from runners import brokers
+from runners import probing
 from speedtrack import databasefitness, exposure, pgsession
 from speedtrack.benchmarks import definitions, suiteedits
 from speedtrack.benchmarks.suitefiles import load_suite, newest_edit, suite_names
@@ -105,8 +105,8 @@ def check_broker() -> tuple[str, str]:
     if not {"BROKER_URL", "BROKER_URL_FILE"} & os.environ.keys():
         return "note", "BROKER_URL is not set: `make serve` and `make demo` start an embedded one"
     try:
-        brokers.probe(broker(), app.connection_for_write())
-    except brokers.Unavailable as e:
+        probing.probe(broker(), app.connection_for_write())
+    except probing.Unavailable as e:
         return "bad", str(e)
     return "good", f"{broker()} takes messages"
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
-from runners import brokers
+from runners import brokers, probing
 from runners.brokers import Broker
 from speedtrack import devstack
 from speedtrack.devstack import BASE_DIR, Stack, StackError, running_broker
@@ -77,8 +77,8 @@ def wait_for_broker(url: str) -> None:
 def lack_of(broker: Broker) -> str:
     """Why a broker takes no messages; empty if it takes them."""
     try:
-        brokers.probe(broker)
-    except brokers.Unavailable as e:
+        probing.probe(broker)
+    except probing.Unavailable as e:
         return str(e)
     return ""
 

@@ -16,8 +16,9 @@ from kombu import Connection
 from kombu.exceptions import OperationalError
 from kombu.utils.url import parse_url
 
-from runners import brokers
-from runners.brokers import AddressError, Refusing, Unavailable
+from runners import brokers, probing
+from runners.brokers import AddressError
+from runners.probing import Refusing, Unavailable
 from runners.tests import broker_servers
 from runners.tests.broker_servers import Authority, RabbitMQ, free_port, redis_server
 
@@ -129,7 +130,7 @@ def test_a_silent_broker_is_given_up_within_seconds(address: str) -> None:
     with silent_server() as port:
         began = time.monotonic()
         with pytest.raises(Unavailable, match="silent"):
-            brokers.probe(brokers.read(address.format(f"127.0.0.1:{port}")))
+            probing.probe(brokers.read(address.format(f"127.0.0.1:{port}")))
     assert time.monotonic() - began < 30
 
 
@@ -139,16 +140,16 @@ def test_a_silent_broker_is_given_up_within_seconds(address: str) -> None:
 )
 def test_who_is_not_there_is_said(address: str, host: str, reason: str) -> None:
     with pytest.raises(Unavailable, match=reason) as said:
-        brokers.probe(brokers.read(address.format(host)))
+        probing.probe(brokers.read(address.format(host)))
     assert host in str(said.value) and "pw" not in str(said.value)
 
 
 def test_a_resolver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     hanging = threading.Event()
-    monkeypatch.setattr(brokers, "LONGEST_ATTEMPT_S", 0.2)
+    monkeypatch.setattr(probing, "LONGEST_ATTEMPT_S", 0.2)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: hanging.wait(60) and [])
     with pytest.raises(Unavailable, match="silent for"):
-        brokers.probe(brokers.read("redis://broker.example"))
+        probing.probe(brokers.read("redis://broker.example"))
     hanging.set()
 
 
@@ -156,12 +157,12 @@ def test_a_resolver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 def test_redis_takes_messages_with_any_password_and_names_its_refusals(room: Path) -> None:
     port, password = free_port(), "p/w#?[@%25:]"
     with redis_server(room, port, "--requirepass", "p/w#?[@%:]"):
-        brokers.probe(brokers.read(f"redis://:{password}@127.0.0.1:{port}/2"))
+        probing.probe(brokers.read(f"redis://:{password}@127.0.0.1:{port}/2"))
         for wrong in ("", ":w%r/ong@"):
             with pytest.raises(Unavailable, match="refuses the user or the password"):
-                brokers.probe(brokers.read(f"redis://{wrong}127.0.0.1:{port}"))
+                probing.probe(brokers.read(f"redis://{wrong}127.0.0.1:{port}"))
         with pytest.raises(Unavailable, match="for TLS as the scheme says"):
-            brokers.probe(brokers.read(f"rediss://:{password}@127.0.0.1:{port}"))
+            probing.probe(brokers.read(f"rediss://:{password}@127.0.0.1:{port}"))
 
 
 @pytest.mark.redis
@@ -170,7 +171,7 @@ def test_a_socket_with_a_password_and_a_blank_in_its_path(room: Path) -> None:
     path.parent.mkdir()
     with redis_server(room, free_port(), "--unixsocket", str(path), "--requirepass", "p/w"):
         for scheme in ("unix", "redis+socket", "valkey+socket"):
-            brokers.probe(brokers.read(f"{scheme}://:p/w@{path}?virtual_host=1"))
+            probing.probe(brokers.read(f"{scheme}://:p/w@{path}?virtual_host=1"))
 
 
 @pytest.mark.redis
@@ -181,7 +182,7 @@ def test_a_full_memory_refuses(room: Path) -> None:
         redis_server(room, port, "--maxmemory", "1mb", "--maxmemory-policy", "noeviction"),
         pytest.raises(Refusing, match="memory is full"),
     ):
-        brokers.probe(broker)
+        probing.probe(broker)
 
 
 @pytest.fixture(scope="module")
@@ -207,18 +208,18 @@ def test_the_certificate_of_a_broker_is_verified(
         address = f"rediss://127.0.0.1:{port}"
         for ca_file in ("", str(unknown.file)):
             with pytest.raises(Unavailable, match="certificate is not trusted"):
-                brokers.probe(brokers.read(address, ca_file))
+                probing.probe(brokers.read(address, ca_file))
         if reason:
             with pytest.raises(Unavailable, match=reason):
-                brokers.probe(brokers.read(address, str(known.file)))
+                probing.probe(brokers.read(address, str(known.file)))
         else:
-            brokers.probe(brokers.read(address, str(known.file)))
-            brokers.probe(brokers.read(f"{address}?ssl_ca_certs={known.file}"))
+            probing.probe(brokers.read(address, str(known.file)))
+            probing.probe(brokers.read(f"{address}?ssl_ca_certs={known.file}"))
         by_hand = brokers.read(f"{address}?ssl_cert_reqs=none")
-        brokers.probe(by_hand)
+        probing.probe(by_hand)
         assert not by_hand.is_verified
         with pytest.raises(Unavailable, match="its port is for TLS"):
-            brokers.probe(brokers.read(f"redis://127.0.0.1:{port}"))
+            probing.probe(brokers.read(f"redis://127.0.0.1:{port}"))
 
 
 @contextlib.contextmanager
@@ -248,9 +249,9 @@ def test_amqps_verifies_the_name_too(authorities: tuple[Authority, Authority], n
     known.certificate("amqp", names)
     with tls_server(known, "amqp") as port:
         with pytest.raises(Unavailable, match=reason):
-            brokers.probe(brokers.read(f"amqps://u:p@127.0.0.1:{port}", str(known.file)))
+            probing.probe(brokers.read(f"amqps://u:p@127.0.0.1:{port}", str(known.file)))
         with pytest.raises(Unavailable, match="is not trusted"):
-            brokers.probe(brokers.read(f"amqps://u:p@127.0.0.1:{port}", str(unknown.file)))
+            probing.probe(brokers.read(f"amqps://u:p@127.0.0.1:{port}", str(unknown.file)))
 
 
 @contextlib.contextmanager
@@ -277,15 +278,15 @@ def test_sentinels_lead_to_the_master_and_to_the_next_one(room: Path) -> None:
     ):
         address = ";".join(f"sentinel://:p/w@127.0.0.1:{port}" for port in ports)
         broker = brokers.read(f"{address}/1?master_name=main")
-        brokers.probe(broker)
+        probing.probe(broker)
         with pytest.raises(Unavailable, match="master of that name"):
-            brokers.probe(brokers.read(f"{address}?master_name=other"))
+            probing.probe(brokers.read(f"{address}?master_name=other"))
         broker_servers.until(lambda: second_is_known(ports[0]), "the sentinels know the replica")
         master.kill()
 
         def promoted() -> bool:
             try:
-                brokers.probe(broker)
+                probing.probe(broker)
             except Unavailable:
                 return False
             return True
@@ -305,24 +306,28 @@ def second_is_known(port: int) -> bool:
 def test_rabbitmq_takes_messages_and_an_alarm_is_said_within_seconds(rabbitmq: RabbitMQ) -> None:
     server = rabbitmq
     broker = brokers.read(server.url)
-    brokers.probe(broker)
-    with broker.connection() as link:
-        assert brokers.is_empty(link, "never.declared")
+    probing.probe(broker)
+    with probing.connection_to(broker) as link:
+        assert probing.is_empty(link, "never.declared")
     for address, reason in {
         server.url.replace(":guest@", ":wrong/#@"): "refuses the user or the password",
         server.url[:-1] + "none": "no such virtual host",
         server.url.replace("amqp:", "amqps:"): "speaks no TLS",
     }.items():
         with pytest.raises(Unavailable, match=reason):
-            brokers.probe(brokers.read(address))
+            probing.probe(brokers.read(address))
     wrong = brokers.read(server.url.replace(":guest@", ":wrong@"))
-    with pytest.raises(OperationalError), wrong.connection() as link:  # a worker tries it again, as it does others
+    probing.let_workers_wait()
+    with (
+        pytest.raises(OperationalError),
+        probing.connection_to(wrong) as link,
+    ):  # a worker tries it again, as it does others
         link.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
     server.ctl("set_vm_memory_high_watermark", "0.00001")
     broker_servers.until(lambda: refuses(broker), "the alarm is raised")
     began = time.monotonic()
     with pytest.raises(Refusing, match="alarm"):
-        brokers.probe(broker)
+        probing.probe(broker)
     assert time.monotonic() - began < 30
     server.ctl("set_vm_memory_high_watermark", "0.9")
     broker_servers.until(lambda: not refuses(broker), "the alarm has ended")
@@ -331,7 +336,7 @@ def test_rabbitmq_takes_messages_and_an_alarm_is_said_within_seconds(rabbitmq: R
 
 def refuses(broker: brokers.Broker) -> bool:
     try:
-        brokers.probe(broker)
+        probing.probe(broker)
     except Unavailable:
         return True
     return False

@@ -11,8 +11,9 @@ from celery import Celery, signals
 from celery.exceptions import WorkerShutdown
 from celery.worker.consumer import Consumer
 
-from runners.brokers import Broker, reason
+from runners.brokers import Broker
 from runners.errors import Unauthorized
+from runners.probing import let_workers_wait, reason
 
 TASK = "speedtrack.look_for_work"
 
@@ -72,6 +73,7 @@ def serve(look: Callable[[], None], source: NudgeSource, machine: str, stopping:
 
     Raises Unauthorized when the server no longer accepts the token of this machine.
     """
+    let_workers_wait()
     app = celery_app(source.broker, source.queue)
     refused: list[Unauthorized] = []
 

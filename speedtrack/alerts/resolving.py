@@ -25,6 +25,7 @@ from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from speedtrack.alerts import lines
 from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.effects import smallest_effect
+from speedtrack.alerts.headlines import NOT_FIXED, restoration_in_words
 from speedtrack.alerts.history import why_not_measurable
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.raising import lock_project, write_event
@@ -41,7 +42,6 @@ NEAR = 0.25  # the same, where only the line shows it
 AFTER_REVERT = 3  # clean points since a commit that undoes a change, which show its level
 BEFORE = 10  # clean points before a change that show the old level
 NEWEST_RUNS = 10  # of a machine, which show what it measures now
-NOT_FIXED = "not fixed yet: "  # begins the note of an event that says which series are back
 
 
 @dataclass(frozen=True)
@@ -291,19 +291,6 @@ def levels_around(cp: ChangePoint, commit: Commit) -> tuple[list[float], list[fl
             clean = [(p.position, math.log(p.value)) for p in points if not p.flags and p.value > 0]
             return [v for at, v in clean if at <= old][-BEFORE:], [v for at, v in clean if at >= new][-BEFORE:]
     return [], []
-
-
-def restoration_in_words(events: Sequence[AlertEvent]) -> str:
-    """The newest sentence about which series of an open alert are back; empty without one. ``events``: all, in order.
-
-    Pages, the API and mails show it.
-    """
-    for event in reversed(events):
-        if event.who_id is None and event.note.startswith(NOT_FIXED):
-            return event.note
-        if event.after:  # a status from which it counts anew
-            return ""
-    return ""
 
 
 def note_restoration(alert: Alert, found: Restoration) -> None:

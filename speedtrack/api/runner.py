@@ -13,7 +13,7 @@ from speedtrack.api.answers import BuildAnswer, Job, Known, Nothing, Renewed, Ru
 from speedtrack.api.described import DescribedAPI
 from speedtrack.clientaddress import client_address
 from speedtrack.projects import submodules
-from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.errors import GitFailed, NoSuchCommit, NotFetched, RepositoryError, RepositoryUnreachable
 from speedtrack.runs import (
     builds,
     enrolment,
@@ -191,6 +191,7 @@ ANSWERS: dict[type[Exception], int] = {
     RepositoryUnreachable: 503,  # git took too long or failed, which is not the commit's fault: the runner asks again
     GitFailed: 503,
     NoSuchCommit: 503,  # the run's row has it, and the mirror lacks it: after a restore it is cloned anew
+    NotFetched: 503,  # likewise
 }
 
 

@@ -13,7 +13,7 @@ from django.db import InterfaceError, OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
-from runners import brokers
+from runners import probing
 from speedtrack import databasefitness
 from speedtrack.celery import app, broker
 from speedtrack.monitoring import heartbeats
@@ -101,10 +101,10 @@ def check_broker() -> Finding:
     is there and takes nothing stays so until a person does something.
     """
     try:
-        brokers.probe(broker(), app.connection_for_write())
-    except brokers.Refusing as e:
+        probing.probe(broker(), app.connection_for_write())
+    except probing.Refusing as e:
         return Finding("broker", "bad", str(e))
-    except brokers.Unavailable as e:
+    except probing.Unavailable as e:
         return Finding("broker", "note", str(e))
     return Finding("broker", "good", "takes messages")
 

@@ -322,7 +322,8 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
 
 
 def claim(machine: Machine) -> Run:
-    """Claim the machine's next run, which must exist."""
+    """Claim the machine's next run, which must exist, as its runner does by a call."""
+    machine.note_call()
     run = queue.claim(machine)
     assert run is not None
     return run

@@ -97,8 +97,8 @@ def test_a_setting_of_the_wrong_kind(home: Path) -> None:
 def test_database_that_is_not_there(home: Path) -> None:
     fails_with(
         manage(home, "machine", "list", DATABASE_URL="postgresql://me@127.0.0.1:1/speedtrack"),
-        "the database cannot be used",
-        "check DATABASE_URL",
+        "the database does not answer",
+        "check that PostgreSQL runs there, and DATABASE_URL",
     )
 
 

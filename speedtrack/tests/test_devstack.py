@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from celery import Celery
 
-from runners import brokers
+from runners import brokers, probing
 from speedtrack import devstack
 from speedtrack.celery import BROKER_TRANSPORT
 from speedtrack.tests import builders
@@ -112,7 +112,7 @@ def test_a_home_may_have_any_name(short_path: Path, name: str, monkeypatch: pyte
     monkeypatch.setattr(devstack, "HOME", home)
     monkeypatch.delenv("BROKER_URL", raising=False)
     with devstack.running_broker() as broker:
-        brokers.probe(brokers.read(broker))
+        probing.probe(brokers.read(broker))
 
 
 HOLD_POSTGRESQL = """

@@ -19,6 +19,7 @@ def test_here(): ...
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     monkeypatch.delenv("TESTS_MUST_HAVE", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(CONFTEST.parent))
     pytester.makeconftest(CONFTEST.read_text())
     pytester.makepyfile(TESTS)
     return pytester

@@ -16,9 +16,8 @@ from django.utils.html import escape
 from django.views.decorators.http import condition, require_safe
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts.headlines import headline
+from speedtrack.alerts.headlines import headline, restoration_in_words
 from speedtrack.alerts.models import Alert, AlertEvent
-from speedtrack.alerts.resolving import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Project
 from speedtrack.text import plain

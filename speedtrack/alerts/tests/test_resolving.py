@@ -7,8 +7,8 @@ from django.test import Client
 from django.utils import timezone
 
 from speedtrack.alerts import confirm, resolving, triage
+from speedtrack.alerts.headlines import restoration_in_words
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.resolving import restoration_in_words
 from speedtrack.alerts.triage import Decision
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.notices import mail

@@ -10,9 +10,8 @@ from django.conf import settings
 from django.urls import reverse
 
 from speedtrack.alerts import counts
-from speedtrack.alerts.headlines import headline
+from speedtrack.alerts.headlines import headline, restoration_in_words
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
-from speedtrack.alerts.resolving import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Commit
 from speedtrack.text import plain, plain_values

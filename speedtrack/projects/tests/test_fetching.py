@@ -1,5 +1,6 @@
 """What is fetched; a bad object or an odd name at the remote affects only the references that need it."""
 
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -209,7 +210,7 @@ def test_a_git_that_fails_to_answer_does_not_delete_a_branch(
     new = repository.commit()
     wrapper = repository.path.parent / "bin" / "git"
     wrapper.parent.mkdir()
-    real = git.shutil.which("git")
+    real = shutil.which("git")
     for ending, limit_s in (("exit 128", 60), ("kill -9 $$", 60), ("sleep 60", 4)):
         wrapper.write_text(f'#!/bin/sh\ncase "$*" in *rev-parse*) {ending};; esac\nexec {real} "$@"\n')
         wrapper.chmod(0o755)

@@ -41,7 +41,7 @@ def test_a_run_that_builds_is_compared_with_earlier_builds(measured: Run, machin
     assert (found.part, found.percent, found.said) == ("build", 41, "build 41%, about 4 min left")
     began(run, 1000)
     found = report(run, 0, 10, f"build {run.commit.sha[:12]}")
-    assert (found.percent, found.said) == (99, "build 99%, about 10 s left")
+    assert (found.percent, found.said) == (99, "build 99%, late by 12 min")
 
 
 def test_a_run_that_measures_is_compared_with_earlier_trials(measured: Run, machine: Machine) -> None:

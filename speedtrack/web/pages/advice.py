@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from speedtrack.alerts.counts import FunctionTable
+from speedtrack.alerts.headlines import restoration_in_words
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
-from speedtrack.alerts.resolving import restoration_in_words
 from speedtrack.benchmarks import numbers
 
 Status = Alert.Status

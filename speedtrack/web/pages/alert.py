@@ -12,10 +12,9 @@ from django.http import Http404
 
 from speedtrack.alerts import counts, floors, lines, muting, pairing, triage
 from speedtrack.alerts.counts import FunctionTable
-from speedtrack.alerts.headlines import DirectionSummary, headline, summaries_of
+from speedtrack.alerts.headlines import DirectionSummary, headline, restoration_in_words, summaries_of
 from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
-from speedtrack.alerts.resolving import restoration_in_words
 from speedtrack.alerts.sizes import is_part_of
 from speedtrack.alerts.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
 from speedtrack.alerts.triage import CHOICES

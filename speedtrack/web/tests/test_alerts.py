@@ -24,7 +24,7 @@ def test_the_lists(client: Client, slow: Slow) -> None:
     for address in ("/alerts/", "/p/kvd/alerts/", "/alerts/?status=confirmed", "/alerts/?status=all"):
         page = html_of(client.get(address))
         assert f'href="/alerts/{alert.pk}/"' in page
-        assert "slower +20.0%" in page
+        assert "slower +20.1%" in page
     assert f'href="/alerts/{alert.pk}/"' not in html_of(client.get("/alerts/?status=fixed"))
 
 

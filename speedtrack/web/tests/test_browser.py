@@ -92,7 +92,7 @@ def test_from_home_to_a_commit(shown: tuple[World, Alert, str], chromium: Browse
         page.keyboard.press("ArrowLeft")
     said = page.locator("#said").text_content() or ""
     assert made.shas[5][:10] in said
-    assert "slower +20.0%" in said
+    assert "slower +20.1%" in said
     page.keyboard.press("Enter")
     page.locator("#pins a.sha").click()
     page.wait_for_url(f"**/c/{made.shas[5][:12]}/")

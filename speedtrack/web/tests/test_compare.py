@@ -298,7 +298,7 @@ def test_the_message_says_when_it_will_be_done(person: Client, kvd: World) -> No
     assert "It will be done in about" in page and "UTC." in page
     Machine.objects.update(paused=True)
     Run.objects.filter(base__isnull=False).delete()
-    assert "takes no work now: paused" in ask(person, kvd, 0, 3, what="pair", benchmark=["get-p1"])
+    assert "Machine kvd-m1 is paused" in ask(person, kvd, 0, 3, what="pair", benchmark=["get-p1"])
 
 
 def test_measuring_a_commit_that_was_not_measured_queues_it_once(person: Client, kvd: World) -> None:

@@ -31,7 +31,7 @@ def test_an_alert_is_an_entry_of_its_project_and_of_all(slow: tuple[World, Alert
         [entry] = entries(client, address)
         assert entry.findtext(f"{ATOM}id") == f"tag:127.0.0.1,2026:speedtrack/alert/{alert.pk}"
         title = entry.findtext(f"{ATOM}title") or ""
-        assert "slower +20.0%" in title and "(confirmed)" in title
+        assert "slower +20.1%" in title and "(confirmed)" in title
         link = entry.find(f"{ATOM}link")
         assert link is not None and link.get("href") == f"http://127.0.0.1:8000/alerts/{alert.pk}/"
 

@@ -39,7 +39,7 @@ def test_an_unmeasured_project(client: Client, db: None, settings: Any, tmp_path
 def test_it_shows_open_alerts_and_changes(client: Client, slow: tuple[World, Alert]) -> None:
     page = html_of(client.get("/"))
     assert "1 open alert" in page
-    assert "slower +20.0%" in page
+    assert "slower +20.1%" in page
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 

@@ -21,7 +21,7 @@ def test_the_text_says_the_finding_first(slow: tuple[World, Alert]) -> None:
     made, alert = slow
     text, _ = bodies(alert)
     first = text.splitlines()[0]
-    assert first.startswith("Slower +20.0% (")
+    assert first.startswith("Slower +20.1% (")
     assert "get-p1" in first or "set-p1" in first
     assert made.shas[5] in text
     assert '<script>alert(1)</script> & "quotes"' in text
@@ -35,7 +35,7 @@ def test_the_text_says_the_finding_first(slow: tuple[World, Alert]) -> None:
 def test_the_html_is_escaped_and_says_the_same(slow: tuple[World, Alert]) -> None:
     _, alert = slow
     html = " ".join(bodies(alert)[1].split())
-    assert "Slower +20.0%" in html
+    assert "Slower +20.1%" in html
     assert "&lt;script&gt;" in html
     assert "<script" not in html
     assert "http" in html
@@ -44,7 +44,7 @@ def test_the_html_is_escaped_and_says_the_same(slow: tuple[World, Alert]) -> Non
 
 def test_the_subject_says_what_the_change_is(slow: tuple[World, Alert]) -> None:
     _, alert = slow
-    assert mail.subject_of(alert).startswith("[kvd] slower +20.0%: ")
+    assert mail.subject_of(alert).startswith("[kvd] slower +20.1%: ")
     Series.objects.filter(pk=mail.changes_of(alert)[0].series_id).update(metric="peak_rss_bytes")
     assert mail.subject_of(alert).startswith("[kvd] more memory +20.0%: ")
     assert "<title>kvd: more memory +20.0%: " in bodies(alert)[1]

@@ -74,6 +74,9 @@ def test_the_first_repository_is_tracked(newcomer: tuple[Page, list[str]], tmp_p
     page.get_by_text("Nothing was done. It would be: kvd: main of").wait_for()
     assert page.locator("select[name=suite]").input_value() == "tiny" and page.evaluate(OVERFLOW) <= 0
     page.get_by_role("button", name="Track it").click()
+    page.get_by_text("Copy it now").wait_for()
+    assert page.evaluate(OVERFLOW) <= 0
+    page.get_by_role("link", name="The project's page").click()
     page.get_by_text("No machine measures yet").wait_for()
     page.get_by_role("link", name="Add one").click()
     page.locator("#name").fill("bench-1")
@@ -84,5 +87,5 @@ def test_the_first_repository_is_tracked(newcomer: tuple[Page, list[str]], tmp_p
     pushes.look_at_each(lambda: Project.objects.due(0), pushes.look_for_news)
     page.goto(page.url.partition("/settings/")[0] + f"/p/{project.slug}/")
     page.get_by_text("2 runs were queued").wait_for()
-    page.get_by_text("bench-1 has not called yet").wait_for()
+    page.get_by_text("Machine bench-1 has never called").wait_for()
     assert complaints == []

@@ -51,7 +51,7 @@ def test_a_series_whose_changes_cannot_be_looked_for_says_so(client: Client, kvd
 
 def test_the_page_says_in_words_what_the_chart_shows(client: Client, slow: tuple[World, Alert]) -> None:
     page = html_of(client.get(LINE))
-    assert "slower +20.0%" in page
+    assert "slower +20.1%" in page
     assert f'data-values="{LINE}.json?"' in page
     assert 'role="img"' in page
     assert 'data-part="?part=values"' in page
@@ -62,7 +62,7 @@ def test_the_table_of_values_comes_when_it_is_opened(client: Client, slow: tuple
     made, _ = slow
     page = html_of(client.get(f"{LINE}?part=values"))
     assert page.count('<th scope="row">') == 8
-    assert f'href="/p/kvd/c/{made.shas[5]}/"' in page and "confirmed +20.0%" in page
+    assert f'href="/p/kvd/c/{made.shas[5]}/"' in page and "confirmed +20.1%" in page
     assert "&lt;script&gt;alert" in page and "<script>alert" not in page and "<html" not in page
 
 

@@ -119,7 +119,7 @@ def test_the_chart_is_explored(shown: tuple[World, Alert, str], chromium: Browse
     tip = page.locator(".tip").inner_text()
     assert "<script>alert(1)</script>" in tip and "Ada Example, 2023-11-" in tip and "n = 5)" in tip
     assert "+20" in tip and "against the commit before" in tip
-    assert f"slower +20.0%, confirmed, alert {alert.pk}" in tip
+    assert f"slower +20.1%, confirmed, alert {alert.pk}" in tip
 
     # A click pins it, a second one compares.
     page.mouse.click(*slow)

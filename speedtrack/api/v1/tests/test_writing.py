@@ -404,7 +404,15 @@ def test_a_file_of_a_tool(kvd: World) -> None:
 
     good = "BenchmarkGet-2 1000 812 ns/op\n"
     first = maintainer.write("POST", path, order(good), **{KEY: "one"})
-    assert first == {"taken": 1, "unchanged": 0, "refused": [], "left_out": []}
+    assert {**first, "commits": []} == {
+        "taken": 1,
+        "unchanged": 0,
+        "refused": [],
+        "left_out": [],
+        "benchmarks": ["Get-2"],
+        "commits": [],
+    }
+    assert [commit["sha"] for commit in first["commits"]] == kvd.shas[-1:]
     assert maintainer.write("POST", path, order(good), **{KEY: "one"}) == first
     assert maintainer.write("POST", path, order(good))["unchanged"] == 1
     assert actions() == ["results.import"]
