@@ -5,33 +5,22 @@ it waits, a full disk) it sends with its heartbeat, and ``hear`` stores it with 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connection
+from django.db.models import Exists, Max, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils import timezone
 
 from speedtrack.benchmarks import numbers
 from speedtrack.runs import versions, windows
-from speedtrack.runs.models import Machine, Run, Status
+from speedtrack.runs.models import ACTIVE, Machine, MachineEvent, Run, Status
 from speedtrack.runs.order import PRIORITY
 
 SILENT = timedelta(minutes=3)  # an idle runner calls once a minute
 LATE = timedelta(minutes=1)  # a nudge and the claim that follows take seconds
-# Of each machine: whether it measures, the first run that may start now, and when the machine became free.
-STANDING = """
-SELECT m.id, EXISTS (SELECT FROM runs_run WHERE machine_id = m.id AND status IN ('leased', 'running')),
-       due.at, coalesce(due.priority, 0),
-       GREATEST((SELECT max(ended_at) FROM runs_run WHERE machine_id = m.id AND ended_at IS NOT NULL),
-                (SELECT max(at) FROM runs_machineevent
-                  WHERE machine_id = m.id AND kind IN ('resumed', 'lifted', 'returned')))
-  FROM unnest(%s::bigint[]) m(id)
-  LEFT JOIN LATERAL (
-       SELECT GREATEST(created, not_before) AS at, priority FROM runs_run
-        WHERE machine_id = m.id AND status = 'queued' AND not_before <= now()
-     ORDER BY priority DESC, rank DESC, id LIMIT 1) due ON true
-"""
+FREEING = (MachineEvent.Kind.RESUMED, MachineEvent.Kind.LIFTED, MachineEvent.Kind.RETURNED)
 
 
 @dataclass(frozen=True)
@@ -42,6 +31,11 @@ class Work:
     due_at: datetime | None = None
     priority: int = 0
     free_since: datetime | None = None
+
+    @classmethod
+    def of(cls, machine: Machine) -> "Work":
+        """What ``with_work`` read."""
+        return cls(*(getattr(machine, f"work_{one.name}") for one in fields(cls)))
 
 
 @dataclass(frozen=True)
@@ -90,13 +84,26 @@ def of_machine(machine: Machine) -> Standing:
 
 
 def of_machines(machines: Iterable[Machine]) -> dict[int, Standing]:
-    """By machine id, in one statement however many machines there are."""
-    rows, now, found = list(machines), timezone.now(), {}
-    with connection.cursor() as cursor:
-        cursor.execute(STANDING, [[one.pk for one in rows]])
-        for pk, *columns in cursor:
-            found[pk] = Work(*columns)
-    return {one.pk: standing_of(one, found.get(one.pk, Work()), now) for one in rows}
+    """By machine id. Those that were not read ``with_work`` cost one statement, however many they are."""
+    rows, now = list(machines), timezone.now()
+    unread = [one.pk for one in rows if not hasattr(one, "work_measures")]
+    read = with_work(Machine.objects.filter(pk__in=unread).only("pk")) if unread else []
+    works = {one.pk: Work.of(one) for one in (*rows, *read) if hasattr(one, "work_measures")}
+    return {one.pk: standing_of(one, works.get(one.pk, Work()), now) for one in rows}
+
+
+def with_work(machines: QuerySet[Machine]) -> QuerySet[Machine]:
+    """Machines with what their ``Standing`` needs of their runs (``Work``), read in the same statement."""
+    own = Run.objects.filter(machine=OuterRef("pk"))
+    due = own.filter(status=Status.QUEUED, not_before__lte=Now()).order_by("-priority", "-rank", "pk")
+    ended = own.filter(ended_at__isnull=False).order_by("-ended_at").values("ended_at")
+    freed = MachineEvent.objects.filter(machine=OuterRef("pk"), kind__in=FREEING).order_by().values("machine")
+    return machines.annotate(
+        work_measures=Exists(own.filter(status__in=ACTIVE)),
+        work_due_at=Subquery(due.annotate(at=Greatest("created", "not_before")).values("at")[:1]),
+        work_priority=Coalesce(Subquery(due.values("priority")[:1]), 0),
+        work_free_since=Greatest(Subquery(ended[:1]), Subquery(freed.annotate(at=Max("at")).values("at"))),
+    )
 
 
 def standing_of(machine: Machine, work: Work, now: datetime) -> Standing:

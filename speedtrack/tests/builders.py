@@ -307,6 +307,7 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
     ``speed(sha, benchmark, trial)`` is the server CPU in ns per request that a trial shows.
     """
     done: list[Run] = []
+    machine.note_call()
     while len(done) < until and (run := queue.claim(machine)):
         for side, commit in sides_of(run):
             send_build(run, commit, side=side)

@@ -135,7 +135,7 @@ def machine_or_404(name: str) -> Machine:
     machines = Machine.objects.annotate(
         queued=queue.waiting_count(), requeued=Case(When(quarantined_at__isnull=False, then=counted))
     )
-    machine = machines.filter(name=name).first()
+    machine = standing.with_work(machines).filter(name=name).first()
     if machine is None:
         raise Http404(f"There is no machine {name!r}.")
     return machine

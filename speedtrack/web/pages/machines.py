@@ -45,7 +45,7 @@ class Health:
 
 
 def health(access: Access) -> Health:
-    machines = list(Machine.objects.filter(IN_SERVICE).defer("facts").order_by("name"))
+    machines = list(standing.with_work(Machine.objects.filter(IN_SERVICE).defer("facts").order_by("name")))
     keep_secret(machines, access)
     states = Counter(one.state for one in standing.of_machines(machines).values())
     quarantined: list[Machine] = [machine for machine in machines if machine.quarantined_at]

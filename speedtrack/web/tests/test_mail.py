@@ -46,5 +46,5 @@ def test_the_subject_says_what_the_change_is(slow: tuple[World, Alert]) -> None:
     _, alert = slow
     assert mail.subject_of(alert).startswith("[kvd] slower +20.1%: ")
     Series.objects.filter(pk=mail.changes_of(alert)[0].series_id).update(metric="peak_rss_bytes")
-    assert mail.subject_of(alert).startswith("[kvd] more memory +20.0%: ")
-    assert "<title>kvd: more memory +20.0%: " in bodies(alert)[1]
+    assert mail.subject_of(alert).startswith("[kvd] more memory +20.1%: ")
+    assert "<title>kvd: more memory +20.1%: " in bodies(alert)[1]
