@@ -138,7 +138,7 @@ def waiting_count() -> Coalesce:
 def counted_work(access: Access) -> list[MachineWork]:
     """The state of each machine, and how many runs wait for it."""
     running = {run.machine_id: run for run in active_runs()}
-    machines = standing.with_work(Machine.objects.defer("facts").annotate(queued=waiting_count())).order_by("name")
+    machines = standing.with_work(Machine.objects.defer("facts")).annotate(queued=waiting_count()).order_by("name")
     standings = standing.of_machines(machines)
     found = [MachineWork(one, None, standings[one.pk], running.get(one.pk), queued=one.queued) for one in machines]
     for work in found:
