@@ -200,9 +200,7 @@ def read_side(cp: ChangePoint) -> Verdict | None:
         pairs = measured_pairs(cp, base_id, commit_id)
         if not pairs:
             continue
-        found = narrow.place_commit(
-            pairs, ratio=ratio_to_place(cp), error=error_per_step(cp), fewest=fewest_to_place(cp)
-        )
+        found = narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
         answer = Answer(found.side)
         if base_id != cp.before_id and answer != Answer.NEW:
             continue
@@ -237,7 +235,7 @@ def shows_change(cp: ChangePoint) -> bool:
     pairs = measured_pairs(cp, cp.before_id, cp.commit_id)
     if not pairs:
         return False
-    found = narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp), fewest=fewest_to_place(cp))
+    found = narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
     said = {"answer": Answer(found.side), "ratio": found.ratio, "low": found.low, "high": found.high}
     return write_verdict(cp, (cp.before_id, cp.commit_id), found.n, said).answer == Answer.NEW
 
@@ -259,11 +257,7 @@ def pairs_to_place(cp: ChangePoint) -> int:
     pairs = measured_pairs(cp, bracket.base_id, bracket.commit_id)
     if not pairs:
         return narrow.MOST
-    return narrow.pairs_needed(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp), fewest=fewest_to_place(cp))
-
-
-def fewest_to_place(cp: ChangePoint) -> int:
-    return COUNTS.first if cp.metric.counted else narrow.FEWEST
+    return narrow.pairs_needed(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
 
 
 def trials_spent(cp: ChangePoint, base_id: int, commit_id: int) -> int:

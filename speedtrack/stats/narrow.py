@@ -1,4 +1,4 @@
-"""On which side of a confirmed change is a commit? A sequential test of pairs against half of the change."""
+"""On which side of a confirmed change is a commit? Two sequential tests of its pairs, against each level."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import numpy as np
 from speedtrack.stats.arrays import Array, steps_of
 from speedtrack.stats.confirmed import Z95
 from speedtrack.stats.scale import Scale
-from speedtrack.stats.sequential import CLIP, level_evidence, step_noise
+from speedtrack.stats.sequential import CLIP, change_evidence, step_noise
 
-FEWEST = 5  # pairs needed to know their noise
 MOST = 160  # pairs of one commit; if they do not decide, the change stays a range
 ROOM = 1.3  # factor on the expected number of pairs, so that one round usually decides
 
@@ -38,16 +37,14 @@ class CommitPlacement:
     n: int
 
 
-def place_commit(
-    pairs: Sequence[tuple[float, float]], *, ratio: float, error: float, fewest: int = FEWEST
-) -> CommitPlacement:
+def place_commit(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> CommitPlacement:
     """Does a commit, measured in (base, commit) pairs, run on the level of its base or on that of the change?
 
-    ``ratio`` is the confirmed change, new level / old level; ``error`` the accepted probability of the wrong side. The
-    test is Wald's sequential probability ratio test (1945) of a mean shift of 0 against the whole change, for normal
-    noise that is estimated from the pairs. Pairs are clipped to CLIP standard deviations from half of the change, and
-    the noise is raised while there are few pairs, so the test may be made after any number of pairs. Unknown with fewer
-    than ``fewest`` pairs, and if the pairs are near half of the change.
+    ``ratio`` is the confirmed change, new level / old level; ``error`` the accepted probability of the wrong side,
+    however often one looks. A commit is on the new level if its steps are no noise around the old one, and on the old
+    level if they are none around the new one. Both are bets on signs (``sequential.change_evidence``), so this holds
+    for noise of any kind and for slots that differ by more than the change. Unknown as long as neither is shown, which
+    takes ``fewest_pairs`` at least, and where both are: such a commit lies between the levels.
     """
     if ratio == 1:
         raise ValueError("a change to the old level itself has no halves")
@@ -58,7 +55,12 @@ def place_commit(
     centre = float(np.mean(np.clip(steps - np.median(steps), -CLIP * sigma, CLIP * sigma)) + np.median(steps))
     reach = 1.96 * sigma / math.sqrt(len(steps))
     low, middle, high = (scale.ratio(centre + sign * reach) for sign in (-1, 0, 1))
-    return CommitPlacement(_side(steps, change, error, fewest), middle, low, high, len(steps))
+    return CommitPlacement(_side(steps, change, error), middle, low, high, len(steps))
+
+
+def fewest_pairs(error: float) -> int:
+    """So many equal signs come by chance with at most the probability ``error``."""
+    return math.ceil(math.log2(1 / error))
 
 
 def _steps(pairs: Sequence[tuple[float, float]], ratio: float) -> tuple[Scale, Array, float]:
@@ -84,17 +86,17 @@ def cautious_ratio(ratio: float, low: float, high: float) -> float:
     return ratio - math.copysign(reach / Z95, ratio - 1)
 
 
-def _side(steps: Array, change: float, error: float, fewest: int) -> CommitLevel:
-    if len(steps) < fewest:
+def _side(steps: Array, change: float, error: float) -> CommitLevel:
+    upwards = math.copysign(1.0, change) * steps
+    rows = np.stack([upwards, abs(change) - upwards])  # from the old level to the new one, and the other way round
+    is_new, is_old = change_evidence(rows, abs(change)) >= math.log(1 / error)
+    if is_new == is_old:
         return CommitLevel.UNKNOWN
-    sign = math.copysign(1.0, change)
-    evidence = float(level_evidence(sign * steps[None, :], abs(change))[0])
-    limit = math.log((1 - error) / error)
-    return CommitLevel.NEW if evidence >= limit else CommitLevel.OLD if evidence <= -limit else CommitLevel.UNKNOWN
+    return CommitLevel.NEW if is_new else CommitLevel.OLD
 
 
-def pairs_needed(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float, fewest: int = FEWEST) -> int:
+def pairs_needed(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> int:
     """The number of pairs that usually place a commit, by the noise of pairs measured before."""
     _, steps, change = _steps(pairs, ratio)
-    expected = 2 * math.log((1 - error) / error) * (float(step_noise(steps)) / change) ** 2
-    return max(fewest, min(MOST // 3, math.ceil(ROOM * expected)))
+    expected = 2 * math.log(1 / error) * (float(step_noise(steps)) / change) ** 2
+    return max(fewest_pairs(error), min(MOST // 3, math.ceil(ROOM * expected)))

@@ -117,7 +117,7 @@ def test_a_change_to_zero_is_found_settled_and_narrowed() -> None:
     ratio = narrow.cautious_ratio(change.ratio, change.low, change.high)
     sides = [narrow.place_commit([(5.0, head)] * 10, ratio=ratio, error=0.005).side for head in (5.0, 0.0)]
     assert sides == ["old", "new"]
-    assert narrow.pairs_needed([(5.0, 0.0)] * 10, ratio=ratio, error=0.005) == narrow.FEWEST
+    assert narrow.pairs_needed([(5.0, 0.0)] * 10, ratio=ratio, error=0.005) == narrow.fewest_pairs(0.005)
 
 
 def test_a_step_to_zero_explains_no_drift_between_positive_levels() -> None:

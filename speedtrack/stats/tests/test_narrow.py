@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from speedtrack.stats.narrow import FEWEST, MOST, CommitLevel, cautious_ratio, pairs_needed, place_commit
+from speedtrack.stats.narrow import MOST, CommitLevel, cautious_ratio, fewest_pairs, pairs_needed, place_commit
 
 Pairs = list[tuple[float, float]]
+FEWEST = fewest_pairs(0.005)
 
 
 def pairs(rng: np.random.Generator, shift: float, n: int, noise: float, wild: float = 0.0) -> Pairs:
@@ -37,6 +38,21 @@ def test_the_wrong_side_is_as_rare_as_stated_however_often_one_looks(effect: flo
     wrong = sum(decide(rng, 0, ratio, 0.017, wild) == CommitLevel.NEW for _ in range(tries))
     wrong += sum(decide(rng, math.log(ratio), ratio, 0.017, wild) == CommitLevel.OLD for _ in range(tries))
     assert binomtest(wrong, 2 * tries, 0.01, alternative="greater").pvalue > 0.001
+
+
+@pytest.mark.parametrize("slots", [0.5, 1.0, 2.0])
+def test_slots_that_differ_by_as_much_as_the_change_place_nothing_wrongly(slots: float) -> None:
+    """The noise is a twentieth of the change, and the order within a pair moves each step up or down by ``slots``."""
+    rng = np.random.default_rng(7)
+    change, error, tries, wrong = math.log(1.05), 0.005, 200, 0
+    for shift, other in ((0.0, CommitLevel.NEW), (change, CommitLevel.OLD)):
+        for _ in range(tries):
+            steps = shift + slots * change * rng.choice([-1, 1], MOST) + rng.normal(0, change / 20, MOST)
+            measured = [(100.0, 100 * math.exp(step)) for step in steps]
+            counts = (FEWEST, 20, 40, 80, MOST)
+            sides = (place_commit(measured[:count], ratio=1.05, error=error).side for count in counts)
+            wrong += next((side for side in sides if side != CommitLevel.UNKNOWN), None) == other
+    assert binomtest(wrong, 2 * tries, error, alternative="greater").pvalue > 0.001
 
 
 def test_an_overstated_change_is_placed_by_its_cautious_end() -> None:
@@ -76,9 +92,9 @@ def test_the_number_of_pairs_follows_noise_and_effect() -> None:
 
 
 def test_values_without_noise_are_placed_by_the_fewest_pairs() -> None:
-    assert place_commit([(100.0, 110.0)] * FEWEST, ratio=1.1, error=0.001).side == CommitLevel.NEW
-    assert place_commit([(100.0, 100.0)] * FEWEST, ratio=1.1, error=0.001).side == CommitLevel.OLD
-    assert place_commit([(100.0, 110.0)] * (FEWEST - 1), ratio=1.1, error=0.001).side == CommitLevel.UNKNOWN
+    assert place_commit([(100.0, 110.0)] * FEWEST, ratio=1.1, error=0.005).side == CommitLevel.NEW
+    assert place_commit([(100.0, 100.0)] * FEWEST, ratio=1.1, error=0.005).side == CommitLevel.OLD
+    assert place_commit([(100.0, 110.0)] * (FEWEST - 1), ratio=1.1, error=0.005).side == CommitLevel.UNKNOWN
 
 
 def test_values_of_zero_are_placed_on_a_linear_scale() -> None:
