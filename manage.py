@@ -17,7 +17,8 @@ def main() -> None:
         from django.core.management import execute_from_command_line
     except ImportError:
         sys.exit("Django is not installed here: run `make setup`, then use .venv/bin/python manage.py")
-    from speedtrack import devstack, origins
+    from speedtrack.http import origins
+    from speedtrack.processes import devstack
 
     run(lambda: origins.spell_in_environment(os.environ))
     command = sys.argv[1] if len(sys.argv) > 1 else "help"
@@ -34,7 +35,7 @@ def run(command: Callable[[], None]) -> None:
     from django.core.exceptions import ImproperlyConfigured
     from django.db import NotSupportedError, OperationalError, ProgrammingError, connection
 
-    from speedtrack import databasefitness
+    from speedtrack.ground.postgres import databasefitness
 
     try:
         command()

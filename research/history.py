@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from speedtrack.devstack import Stack
+    from speedtrack.processes.devstack import Stack
     from speedtrack.projects.models import Project
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,7 +67,7 @@ def set_up(home: Path, servers: Mapping[str, str], counts: bool) -> None:
         "SUITES": str(suites),
         "DJANGO_SETTINGS_MODULE": "speedtrack.settings",
     }
-    from speedtrack import devstack
+    from speedtrack.processes import devstack
 
     devstack.use_own_port()
     devstack.keep_off_measured_cores()
@@ -110,7 +110,7 @@ def main() -> None:
     set_up(options.home.resolve(), servers, options.counts)
     from django.conf import settings
 
-    from speedtrack import demo, serving
+    from speedtrack.processes import demo, serving
 
     console = Console(soft_wrap=True, highlight=False)
 

@@ -19,7 +19,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "speedtrack.settings")
 
 import django
 
-from speedtrack import devstack
+from speedtrack.processes import devstack
 
 if TYPE_CHECKING:
     from speedtrack.runs.models import Run

@@ -1,6 +1,6 @@
 """``python -m speedtrack web|live|dispatcher|worker|notify|git [OPTION ...]``: become one process of the server.
 
-For containers and service units. Options go to speedtrack.webserver (web), speedtrack.live (live) or celery (workers).
+For containers and service units. Options go to ``http.webserver`` (web), ``processes.live`` (live) or celery (workers).
 WEB_ADDRESS and LIVE_ADDRESS say where the first two listen, unless there is a --bind.
 
 ``python -m speedtrack broker SOCKET`` becomes the embedded broker, which listens there and stores nothing;
@@ -13,8 +13,9 @@ import sys
 
 from django.core.exceptions import ImproperlyConfigured
 
-from speedtrack import devstack, origins
-from speedtrack.devstack import BASE_DIR, PROCESSES
+from speedtrack.http import origins
+from speedtrack.processes import devstack
+from speedtrack.processes.devstack import BASE_DIR, PROCESSES
 
 NEEDED = {
     "DATABASE_URL": "postgresql://user:password@host/name",
@@ -31,7 +32,9 @@ def main(arguments: list[str]) -> None:
     except ImproperlyConfigured as e:
         sys.exit(f"error: {e}")
     if arguments == ["up"]:
-        from speedtrack import supervisor  # here: all others become another program at once, and need none of it
+        from speedtrack.processes import (
+            supervisor,  # here: all others become another program at once, and need none of it
+        )
 
         return supervisor.main()
     if not arguments or arguments[0] not in PROCESSES:

@@ -9,9 +9,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from runners import brokers
-from speedtrack import bodylimits, databases, logs, origins, privatefiles, traces
-from speedtrack.addresses import is_loopback
-from speedtrack.variables import (
+from speedtrack.ground.observing import logs, traces
+from speedtrack.ground.observing.variables import (
     MOST_DAYS,
     SHORTEST_KEY,
     env_bool,
@@ -28,6 +27,10 @@ from speedtrack.variables import (
     env_together,
     env_words,
 )
+from speedtrack.ground.postgres import databases
+from speedtrack.ground.secrets import privatefiles
+from speedtrack.ground.secrets.addresses import is_loopback
+from speedtrack.http import bodylimits, origins
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -144,10 +147,10 @@ SECURE_CSP = {
 X_FRAME_OPTIONS = "DENY"
 CSRF_FAILURE_VIEW = "speedtrack.web.requests.errors.forbidden"
 ROOT_URLCONF = "speedtrack.urls"
-WSGI_APPLICATION = "speedtrack.wsgi.application"
+WSGI_APPLICATION = "speedtrack.http.wsgi.application"
 TEMPLATES = [
     {
-        "BACKEND": "speedtrack.plaintemplates.PlainTemplates",
+        "BACKEND": "speedtrack.ground.texts.plaintemplates.PlainTemplates",
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -270,7 +273,7 @@ CACHES = {
 # Failed logins are counted for a user name together with an address: nobody can lock out somebody elsewhere.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_USERNAME_CALLABLE = "speedtrack.web.requests.login.name_of"
-AXES_CLIENT_IP_CALLABLE = "speedtrack.clientaddress.client_address"
+AXES_CLIENT_IP_CALLABLE = "speedtrack.http.clientaddress.client_address"
 AXES_LOCKOUT_CALLABLE = "speedtrack.web.requests.login.too_many"
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)

@@ -56,7 +56,7 @@ def set_up(home: Path) -> None:
         "POLL_EVERY_S": "20",
         "LOG_LEVEL": "WARNING",
     }
-    from speedtrack import devstack
+    from speedtrack.processes import devstack
 
     os.environ["DATABASE_URL"] = devstack.postgresql(home / "postgresql")
     import django

@@ -8,10 +8,10 @@ from django.db.models import Count, Q, Sum
 
 from research.chaos.ledger import Ledger
 from research.chaos.world import BROKEN, COMMITS, MACHINES, World, marked
-from speedtrack import fsck
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.projects.models import Delivery, Position
 from speedtrack.runs.models import LogChunk, Measurement, Reason, Result, Run, RunEvent, Samples, Series, Status
+from speedtrack.upkeep import fsck
 
 #: Whether short trials have these depends on the kernel's clock ticks.
 NOT_ALWAYS = {"server_system_ns_per_request", "server_user_ns_per_request"}

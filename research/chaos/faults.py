@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from research.chaos.world import MACHINES, World, send
-from speedtrack import failpoints
+from speedtrack.ground.observing import failpoints
 from speedtrack.tests.builders import redis_client
 from speedtrack.tests.proxy import Condition
 

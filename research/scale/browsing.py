@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 from research.scale.marks import write_part
 from research.scale.pages import newest, to
 from speedtrack.alerts.models import Alert
-from speedtrack.devstack import BASE_DIR, PROCESSES
+from speedtrack.processes.devstack import BASE_DIR, PROCESSES
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Machine, Run, Series
 from speedtrack.tests.ports import free_port

@@ -27,7 +27,7 @@ CLAIM = {"version": __version__, "protocol": PROTOCOL}
 def web_server() -> Iterator[tuple[int, int]]:
     """The port and the process id of a web server on this database."""
     port = free_port()
-    command = [sys.executable, "-m", "speedtrack.webserver", "--bind", f"127.0.0.1:{port}"]
+    command = [sys.executable, "-m", "speedtrack.http.webserver", "--bind", f"127.0.0.1:{port}"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(port)

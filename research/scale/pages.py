@@ -14,10 +14,10 @@ from django.test import Client
 from django.urls import reverse
 
 from research.scale.meter import Cost, cost_of
-from speedtrack import webserver
 from speedtrack.alerts.models import Alert
 from speedtrack.api.v1.measuring import MOST_POINTS
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.http import webserver
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Commit, Delivery, Project
 from speedtrack.runs.models import Machine, Profile, Result, Run, Series, Status

@@ -133,7 +133,7 @@ def live_server() -> Iterator[tuple[int, int]]:
     """The port and the process id of a process of streams on this database."""
     port = free_port()
     bind = ["--bind", f"127.0.0.1:{port}", "--per-address", str(1000)]  # all viewers of a measurement come from here
-    command = [sys.executable, "-m", "speedtrack.live", *bind]
+    command = [sys.executable, "-m", "speedtrack.processes.live", *bind]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(port, "/live/healthz")

@@ -17,10 +17,10 @@ from django.test import Client
 from research.scale import claimers, viewers, webhooks
 from research.scale.meter import Cost, cost_of, together
 from research.scale.world import METRICS, golden
-from speedtrack import dispatch
 from speedtrack.accounts import tokens as person_tokens
 from speedtrack.accounts.models import Scope
 from speedtrack.alerts import detection
+from speedtrack.processes import dispatch
 from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.runs import planning, tokens
 from speedtrack.runs.models import Attempt, Environment, Machine, Reason, Series

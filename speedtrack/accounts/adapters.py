@@ -19,7 +19,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from speedtrack.accounts import mailing, outgoing, second_step, sessions, signup
-from speedtrack.sealed import Secret
+from speedtrack.ground.secrets.sealed import Secret
 
 MISMATCH = "User name and password do not match."
 

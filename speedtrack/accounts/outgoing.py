@@ -11,7 +11,7 @@ import requests
 from django.conf import settings
 from requests.adapters import HTTPAdapter
 
-from speedtrack import addresses
+from speedtrack.ground.secrets import addresses
 
 LOOK_UP_S = 5.0
 ALL = (ip_network("0.0.0.0/0"), ip_network("::/0"))

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from speedtrack.accounts import sessions
-from speedtrack.sealed import Secret
+from speedtrack.ground.secrets.sealed import Secret
 
 
 def is_required(user: User) -> bool:

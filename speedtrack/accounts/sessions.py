@@ -14,7 +14,7 @@ from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
-from speedtrack.clientaddress import client_address
+from speedtrack.http.clientaddress import client_address
 
 NO_ADDRESS = "0.0.0.0"  # noqa: S104 (of a request through a unix socket; nothing listens there)
 SEEN_EVERY = timedelta(minutes=5)

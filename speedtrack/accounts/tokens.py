@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from speedtrack.accounts.access import Caller
 from speedtrack.accounts.models import PersonToken, Scope
+from speedtrack.ground.secrets.tokentexts import PERSON, NotAToken, TokenText
 from speedtrack.projects.models import Project
-from speedtrack.tokentexts import PERSON, NotAToken, TokenText
 
 MOST = 100  # valid ones of one person
 ENDED_SHOWN = 20

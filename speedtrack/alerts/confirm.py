@@ -20,7 +20,6 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack import failpoints
 from speedtrack.alerts import (
     brackets,
     causes,
@@ -40,6 +39,7 @@ from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairing import Pair
 from speedtrack.alerts.trouble import isolated
 from speedtrack.benchmarks import numbers
+from speedtrack.ground.observing import failpoints
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import SETTLING, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from django.db import transaction
 from django.db.models import QuerySet
 
-from speedtrack import failpoints
 from speedtrack.alerts import comparisons, drift, history, sensitivity
 from speedtrack.alerts.effects import EffectsOfProjects
 from speedtrack.alerts.known import KnownChange, known_lines, near_in, unfounded_suspicions
@@ -17,6 +16,7 @@ from speedtrack.alerts.spreads import spreads_of
 from speedtrack.alerts.trouble import DATABASE_AWAY, clear_trouble, isolated
 from speedtrack.alerts.windows import Window, windows_since
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.ground.observing import failpoints
 from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import DEFAULT, Point, Shift, suspect_shifts
 from speedtrack.stats.history import HistoryVerdict, history_verdicts

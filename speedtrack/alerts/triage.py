@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 
 from speedtrack.accounts.models import Membership
 from speedtrack.alerts.models import Alert, AlertEvent
-from speedtrack.text import storable
+from speedtrack.ground.texts.text import storable
 
 Status = Alert.Status
 Kind = AlertEvent.Kind

@@ -19,14 +19,14 @@ from speedtrack.accounts.tokens import UnknownToken
 from speedtrack.api.v1.serving.callers import ApiRequest, allow
 from speedtrack.api.v1.serving.refusals import TooMany
 from speedtrack.calls.rates import Standing
-from speedtrack.clientaddress import client_address
+from speedtrack.ground.texts.text import UNSTORABLE
+from speedtrack.http.clientaddress import client_address
 from speedtrack.outside import codespeed, document, taking
 from speedtrack.outside.codespeed import BadResult
 from speedtrack.outside.document import DocumentError, Refusal
 from speedtrack.outside.taking import Sender
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Import
-from speedtrack.text import UNSTORABLE
 
 PLAIN = "text/plain; charset=utf-8"
 MOST_FAULTS = 100  # that an answer lists

@@ -8,7 +8,7 @@ from ninja.openapi.schema import OpenAPISchema
 from ninja.operation import Operation
 from pydantic import BaseModel
 
-from speedtrack import problems
+from speedtrack.http import problems
 
 
 class DescribedAPI(NinjaAPI):

@@ -8,10 +8,10 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import HttpBearer
 
 import speedtrack
-from speedtrack import failpoints
 from speedtrack.api.answers import BuildAnswer, Job, Known, Nothing, Renewed, RunnerRefusal, Turn, Whose
 from speedtrack.api.described import DescribedAPI
-from speedtrack.clientaddress import client_address
+from speedtrack.ground.observing import failpoints
+from speedtrack.http.clientaddress import client_address
 from speedtrack.projects import submodules
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, NotFetched, RepositoryError, RepositoryUnreachable
 from speedtrack.runs import (

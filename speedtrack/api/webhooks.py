@@ -12,13 +12,13 @@ from django.views.decorators.http import require_POST
 from structlog.contextvars import bind_contextvars
 
 from speedtrack.calls import rates
+from speedtrack.ground.secrets.sealed import KeyLost
 from speedtrack.monitoring.counters import DELIVERIES
 from speedtrack.projects import intake
 from speedtrack.projects.forges.bodies import Body
 from speedtrack.projects.forges.providers import provider_of
 from speedtrack.projects.forges.signing import BadSignature, HookCall
 from speedtrack.projects.models import Project
-from speedtrack.sealed import KeyLost
 
 log = logging.getLogger(__name__)
 

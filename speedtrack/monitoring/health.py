@@ -14,8 +14,8 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from runners import probing
-from speedtrack import databasefitness
 from speedtrack.celery import app, broker
+from speedtrack.ground.postgres import databasefitness
 from speedtrack.monitoring import heartbeats
 from speedtrack.monitoring.heartbeats import DISPATCHER
 from speedtrack.monitoring.remembered import Remembered, StillComputing

@@ -14,7 +14,7 @@ from celery.signals import task_postrun, task_prerun
 from django.db import Error, connection
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from speedtrack import traces
+from speedtrack.ground.observing import traces
 from speedtrack.monitoring.models import TaskTime
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.core.mail.backends.base import BaseEmailBackend
 
-from speedtrack import privatefiles
+from speedtrack.ground.secrets import privatefiles
 from speedtrack.notices.errors import ReceiverAway
 
 

@@ -13,11 +13,11 @@ from django.db.models.functions import Lower, Now
 
 from speedtrack.accounts.models import PersonToken
 from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.ground.postgres.wakeups import Wakes
+from speedtrack.ground.secrets.sealed import SealedField, Secret
 from speedtrack.notices.hours import Hours
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import Alarm, MachineEvent
-from speedtrack.sealed import SealedField, Secret
-from speedtrack.wakeups import Wakes
 
 MAIL_LANE = 0
 DEFAULT_MOST_PER_DAY = 20

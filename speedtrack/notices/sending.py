@@ -15,7 +15,8 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Greatest, Now
 
-from speedtrack import failpoints, pgsession
+from speedtrack.ground.observing import failpoints
+from speedtrack.ground.postgres import pgsession
 from speedtrack.notices.channels.sending import deliver
 from speedtrack.notices.errors import PermanentFailure, ReceiverAway, TemporaryFailure, Unanswered
 from speedtrack.notices.mail import message_of

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.ground.texts.text import UNSTORABLE, storable
 from speedtrack.outside import names
 from speedtrack.outside.document import SCHEMA
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Series
-from speedtrack.text import UNSTORABLE, storable
 
 REQUIRED = ("commitid", "branch", "project", "executable", "benchmark", "environment", "result_value")
 DESCRIBING = ("units", "units_title", "lessisbetter")  # of a benchmark; often sent with its first result only

@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from django.db import transaction
 
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.projects import remotes
 from speedtrack.projects.models import Credential, Project
 from speedtrack.projects.remotes import Place
-from speedtrack.sealed import Secret
 
 USUAL_USER = "git"  # any name goes with a token of GitHub, GitLab, Gitea and Forgejo
 HOST_KEY = re.compile(

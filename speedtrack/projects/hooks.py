@@ -12,9 +12,9 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.projects.forges.signing import KEY_PREFIX, BadSignature, HookCall
 from speedtrack.projects.models import Project, Refusal, new_hook_id, new_hook_secret
-from speedtrack.sealed import Secret
 
 FORMER_DAYS = 7  # for which a replaced secret stays valid
 MOST_DAYS = 90

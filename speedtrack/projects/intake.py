@@ -13,7 +13,8 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.datastructures import CaseInsensitiveMapping
 
-from speedtrack import pgvalues
+from speedtrack.ground.postgres import pgvalues
+from speedtrack.ground.texts.text import storable
 from speedtrack.projects import hooks
 from speedtrack.projects.forges.bodies import Body
 from speedtrack.projects.forges.events import Meaning, PullReport
@@ -21,7 +22,6 @@ from speedtrack.projects.forges.provider import Provider
 from speedtrack.projects.forges.providers import provider_of
 from speedtrack.projects.forges.signing import BadSignature, HookCall, matching_secret
 from speedtrack.projects.models import Delivery, Project, PullRequest
-from speedtrack.text import storable
 
 CONTENTS = (
     *("provider", "event", "summary", "headers", "size", "packed_body", "body_digest"),

@@ -13,10 +13,10 @@ from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Least, Now, Power
 
+from speedtrack.ground.postgres.wakeups import Wakes
+from speedtrack.ground.secrets.sealed import SealedField, Secret
 from speedtrack.projects.forges.events import CLOSED, MERGED, OPEN
 from speedtrack.projects.forges.signing import KEY_PREFIX, SignatureFault
-from speedtrack.sealed import SealedField, Secret
-from speedtrack.wakeups import Wakes
 
 SYNC_LOCK = 0x5337  # class of the advisory lock that a look at a repository holds; its object is the project
 # Pauses after a failed look at a repository; they double with every further failure.

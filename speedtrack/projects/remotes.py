@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
 
-from speedtrack.addresses import Address, NotPublic, Unresolved, is_host, is_public, look_up
+from speedtrack.ground.secrets.addresses import Address, NotPublic, Unresolved, is_host, is_public, look_up
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
 from speedtrack.projects.models import Credential, Project
 

@@ -12,7 +12,8 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack import failpoints, pgsession
+from speedtrack.ground.observing import failpoints
+from speedtrack.ground.postgres import pgsession
 from speedtrack.projects import fetching, git, heads
 from speedtrack.projects.fetching import FetchResult, head_ref
 from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag

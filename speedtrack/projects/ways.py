@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 
+from speedtrack.ground.secrets.sealed import DOTS, KeyLost
 from speedtrack.projects import remotes
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Credential
 from speedtrack.projects.remotes import Place, Remote
-from speedtrack.sealed import DOTS, KeyLost
 
 # Nothing of the user's own configuration, agent or keys; the host key must be among those that were entered.
 SSH = {

@@ -15,7 +15,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.db.models import Count, F, Func, IntegerField, Min, Sum, Value
 from django.db.models.functions import Coalesce, Greatest, Now
 
-from speedtrack import pgsession
+from speedtrack.ground.postgres import pgsession
 from speedtrack.retention.models import Pruning
 from speedtrack.retention.policies import Policy, PolicyPart, Rows
 

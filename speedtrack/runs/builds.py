@@ -2,11 +2,11 @@
 
 from django.db import transaction
 
-from speedtrack import failpoints
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.digests import build_meaning, json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.ground.observing import failpoints
 from speedtrack.projects import submodules
 from speedtrack.projects.models import Commit
 from speedtrack.runs import canary, fence, quarantine, results

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.text import UNSTORABLE, storable
+from speedtrack.ground.texts.text import UNSTORABLE, storable
 
 LARGEST_INTEGER = 2**31 - 1
 LARGEST_TOKEN = 2**63 - 1

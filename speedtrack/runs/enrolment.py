@@ -10,11 +10,11 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from speedtrack.ground.secrets.tokentexts import TokenText
 from speedtrack.runs import naming, pools, registering, tokens
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import EnrolmentCode, Machine, MachineEvent, MachineToken, WrongCode
 from speedtrack.runs.quarantine import record_event
-from speedtrack.tokentexts import TokenText
 
 VALID = timedelta(minutes=10)
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # without those that look alike

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from django.db import connection
 from django.db.models import F, Func, IntegerField
 
-from speedtrack.ansi import spans
+from speedtrack.ground.texts.ansi import spans
+from speedtrack.ground.texts.text import plain
 from speedtrack.runs.models import LogChunk
-from speedtrack.text import plain
 
 LINES = 500  # that are read at once
 READ_BYTES = 1024 * 1024  # of pieces that are read at once, if there are several

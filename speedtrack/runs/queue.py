@@ -15,8 +15,8 @@ from django.db import transaction
 from django.db.models import F, Func, IntegerField, Max, Sum
 from django.db.models.functions import Least, Now
 
-from speedtrack import failpoints
 from speedtrack.benchmarks import definitions
+from speedtrack.ground.observing import failpoints
 from speedtrack.runs import alarms, canary, leasing, order, standing
 from speedtrack.runs.documents import Failure, LogPiece, Renewal
 from speedtrack.runs.fence import attempt_of, held_run

@@ -9,9 +9,9 @@ from typing import Any
 from django.db import connection, models, transaction
 from psycopg.types.json import Jsonb
 
-from speedtrack import failpoints
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.ground.observing import failpoints
 from speedtrack.projects.models import Commit
 from speedtrack.runs import fence, packing
 from speedtrack.runs.documents import ProfileReport, ReportedEnvironment, ReportedTrial, ResultDocument

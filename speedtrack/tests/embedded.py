@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg
 
-from speedtrack import devstack
+from speedtrack.processes import devstack
 
 
 def suit_tests(url: str) -> None:

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
-from speedtrack import devstack
+from speedtrack.processes import devstack
 from speedtrack.tests.ports import free_port
 
 PATIENCE_S = 300

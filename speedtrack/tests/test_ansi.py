@@ -1,6 +1,6 @@
 import pytest
 
-from speedtrack.ansi import spans
+from speedtrack.ground.texts.ansi import spans
 
 
 @pytest.mark.parametrize(

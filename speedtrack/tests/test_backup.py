@@ -17,17 +17,18 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
-from speedtrack import __version__, backup
-from speedtrack.backup import BackupError, back_up, restore
+from speedtrack import __version__
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation
 from speedtrack.runs import machines, queue
 from speedtrack.runs.models import Measurement, Run
 from speedtrack.runs.versions import PROTOCOL
-from speedtrack.sealed import Secret
 from speedtrack.tests import builders
 from speedtrack.tests.clusters import DebianServer, databases, debian_server
 from speedtrack.tests.test_fsck import run_fsck
+from speedtrack.upkeep import backup
+from speedtrack.upkeep.backup import BackupError, back_up, restore
 from speedtrack.web.tests.world import World, slowed
 
 VERSION = {"version": __version__, "protocol": PROTOCOL}

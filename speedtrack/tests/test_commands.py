@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speedtrack.devstack import BASE_DIR
+from speedtrack.processes.devstack import BASE_DIR
 from speedtrack.tests import builders
 
 

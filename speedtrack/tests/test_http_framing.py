@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from speedtrack import webserver
+from speedtrack.http import webserver
 from speedtrack.runs.models import Run
 from speedtrack.tests.installation import server_environment
 from speedtrack.tests.test_live import Live, live  # noqa: F401 - a fixture

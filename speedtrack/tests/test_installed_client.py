@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from speedtrack import devstack
+from speedtrack.processes import devstack
 from speedtrack.tests.test_installed_runner import INSTALL_S, PIP, install
 
 PACKAGE = devstack.BASE_DIR / "client"

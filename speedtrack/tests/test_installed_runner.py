@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from speedtrack import devstack
+from speedtrack.processes import devstack
 from speedtrack.runs import registering, tracking
 from speedtrack.runs.models import Measurement, Run
 from speedtrack.runs.tracking import TrackingRequest

@@ -16,8 +16,8 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connection
 
-from speedtrack import devstack
-from speedtrack.live.__main__ import MORE_CONNECTIONS
+from speedtrack.processes import devstack
+from speedtrack.processes.live.__main__ import MORE_CONNECTIONS
 from speedtrack.runs import queue
 from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run

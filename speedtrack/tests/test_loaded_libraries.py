@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from speedtrack import devstack
+from speedtrack.processes import devstack
 
 LARGE = ("django", "matplotlib", "numpy", "PIL", "pydantic", "scipy")
 SET_UP = "import django; django.setup()\n"
@@ -16,7 +16,7 @@ STARTS = {
         f"{SET_UP}from django.urls import get_resolver; get_resolver().url_patterns",
         {"django", "numpy", "PIL", "pydantic"},
     ),
-    "live": (f"{SET_UP}import speedtrack.live.__main__, speedtrack.live.app", {"django"}),
+    "live": (f"{SET_UP}import speedtrack.processes.live.__main__, speedtrack.processes.live.app", {"django"}),
     "dispatcher": (f"{SET_UP}import speedtrack.web.management.commands.dispatch", {"django", "pydantic"}),
     "worker": (f"{SET_UP}import speedtrack.tasks.worker", {"django", "numpy", "pydantic"}),
     "notify": (f"{SET_UP}import speedtrack.tasks.notify", {"django"}),

@@ -14,8 +14,8 @@ from django.conf import settings as live_settings
 from django.test import Client
 from structlog.contextvars import bound_contextvars, clear_contextvars
 
-from speedtrack import logs
-from speedtrack.logs import HIDDEN, LineFormatter, json_formatter, without_secrets
+from speedtrack.ground.observing import logs
+from speedtrack.ground.observing.logs import HIDDEN, LineFormatter, json_formatter, without_secrets
 
 GOLDEN = json.loads((live_settings.BASE_DIR / "runners/tests/golden/secrets-in-logs.json").read_text())
 PLANTED = GOLDEN["planted"]

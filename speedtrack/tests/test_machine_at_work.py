@@ -21,7 +21,7 @@ from django.core import mail
 from django.utils import timezone
 
 from speedtrack import __version__
-from speedtrack.devstack import BASE_DIR
+from speedtrack.processes.devstack import BASE_DIR
 from speedtrack.runs import enrolment, machines, queue, tracking, versions
 from speedtrack.runs.models import Alarm, Machine, MachineToken, Run
 from speedtrack.runs.tracking import TrackingRequest

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from speedtrack.markdown import ATTRIBUTES, TAGS, html_of, plain_of
+from speedtrack.ground.texts.markdown import ATTRIBUTES, TAGS, html_of, plain_of
 
 HOSTILE = [
     "<script>alert(1)</script>",

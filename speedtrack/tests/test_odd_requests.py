@@ -14,8 +14,8 @@ from django.http import HttpResponseBase
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from speedtrack import browserheaders
 from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.http import browserheaders
 from speedtrack.monitoring import heartbeats
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
 from speedtrack.monitoring.models import Heartbeat

@@ -12,8 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.test import override_settings
 
-from speedtrack import origins
-from speedtrack.devstack import BASE_DIR
+from speedtrack.http import origins
+from speedtrack.processes.devstack import BASE_DIR
 
 #: Also read by the tests of the runner: addresses with their spelling, and what is none with a word of the sentence.
 KNOWN = json.loads((BASE_DIR / "speedtrack/tests/server_addresses.json").read_text())

@@ -21,13 +21,13 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
-from speedtrack import devstack
 from speedtrack.accounts import tokens as person_tokens
 from speedtrack.accounts.models import Scope
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.models import Channel
+from speedtrack.processes import devstack
 from speedtrack.projects.models import Credential, Project
 from speedtrack.runs.models import MachineToken
-from speedtrack.sealed import Secret
 from speedtrack.tests import builders
 from speedtrack.tests.installation import Installation, server_environment
 from speedtrack.tests.upgrades.dump import dump

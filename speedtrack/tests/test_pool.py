@@ -11,12 +11,14 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 
-from speedtrack import dispatch, doctor, pgsession
+from speedtrack.ground.postgres import pgsession
+from speedtrack.processes import dispatch
 from speedtrack.projects.models import SYNC_LOCK, Project
 from speedtrack.projects.sync import project_lock
 from speedtrack.runs.models import LogChunk, Machine, Run
 from speedtrack.tests import builders
 from speedtrack.tests.clusters import databases, pool_before, until
+from speedtrack.upkeep import doctor
 from speedtrack.web.pages.log import whole_log
 
 pytestmark = [pytest.mark.pgbouncer, pytest.mark.django_db(transaction=True)]

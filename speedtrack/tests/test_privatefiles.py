@@ -12,17 +12,17 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.mail import EmailMessage
 
-from speedtrack import privatefiles
-from speedtrack.devstack import BASE_DIR
-from speedtrack.serving import machine_token
-from speedtrack.variables import env_secret
+from speedtrack.ground.observing.variables import env_secret
+from speedtrack.ground.secrets import privatefiles
+from speedtrack.processes.devstack import BASE_DIR
+from speedtrack.processes.serving import machine_token
 
 PROCESSES, SECRETS = 4, 200
 # Each process asks for all secrets, one after another, as soon as the file `go` is there.
 ASKING = """
 import sys
 from pathlib import Path
-from speedtrack.variables import env_secret
+from speedtrack.ground.observing.variables import env_secret
 home = Path(sys.argv[1])
 (home / f"ready-{sys.argv[2]}").touch()
 while not (home / "go").exists():

@@ -18,7 +18,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from speedtrack import bodylimits, browserheaders, devstack
+from speedtrack.http import bodylimits, browserheaders
+from speedtrack.processes import devstack
 from speedtrack.tests.ports import free_port
 from speedtrack.tests.test_webserver import HALF_BODY, HALF_HEADER, wait_for
 

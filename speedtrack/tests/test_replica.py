@@ -13,11 +13,11 @@ from django.db import InternalError, connections
 from django.http import HttpResponse
 from django.test import Client
 
-from speedtrack import doctor
-from speedtrack.replica import base, watch
+from speedtrack.ground.postgres.replica import base, watch
 from speedtrack.runs.models import LogChunk, Machine
 from speedtrack.tests import builders
 from speedtrack.tests.clusters import Cluster, databases, until
+from speedtrack.upkeep import doctor
 from speedtrack.web.requests import reading
 
 pytestmark = pytest.mark.django_db(transaction=True)

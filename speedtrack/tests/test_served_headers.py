@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from speedtrack import __version__, devstack
-from speedtrack.browserheaders import WITHOUT_PAGE
+from speedtrack import __version__
+from speedtrack.http.browserheaders import WITHOUT_PAGE
+from speedtrack.processes import devstack
 from speedtrack.tests.ports import free_port
 from speedtrack.tests.test_live import Live
 from speedtrack.tests.test_webserver import MEGABYTE, Server, serving

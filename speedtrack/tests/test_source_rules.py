@@ -16,7 +16,7 @@ CALLERS = {"httpx", "httpcore", "requests", "urllib3", "aiohttp", "urllib.reques
 MAY_CALL = {
     "speedtrack.notices.channels.calls": "checks every address, connects to that address only, follows no redirect",
     "speedtrack.notices.smtp": "the mail server of the settings",
-    "speedtrack.demo": "the demo's own server on the loopback",
+    "speedtrack.processes.demo": "the demo's own server on the loopback",
     "speedtrack.accounts.outgoing": "the same, and what the operator has set to log in by",
     "speedtrack.accounts.adapters": "by the module above; it catches the errors",
     "speedtrack.web.accounts.logins": "the same",
@@ -61,7 +61,7 @@ def test_other_hosts_are_called_by_the_modules_that_check_addresses_only() -> No
     assert calling <= set(MAY_CALL)
     assert "speedtrack.notices.channels.calls" in calling
     connecting = {name for name, tree in modules() if {".create_connection", ".connect_ex"} & called(tree)}
-    assert connecting - {"speedtrack.notices.smtp"} <= {"speedtrack.devstack", "speedtrack.serving"}
+    assert connecting - {"speedtrack.notices.smtp"} <= {"speedtrack.processes.devstack", "speedtrack.processes.serving"}
 
 
 def test_no_archive_is_unpacked_and_no_text_executed() -> None:
@@ -81,9 +81,9 @@ def test_git_is_started_by_one_module() -> None:
     ]
     assert set(starting) <= {
         "speedtrack.projects.gitprocess",
-        "speedtrack.doctor",
-        "speedtrack.devstack",
-        "speedtrack.demo",
+        "speedtrack.upkeep.doctor",
+        "speedtrack.processes.devstack",
+        "speedtrack.processes.demo",
     }
 
 

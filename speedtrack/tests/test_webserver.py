@@ -18,12 +18,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from speedtrack import devstack, webserver
+from speedtrack.ground.secrets.sealed import Secret
+from speedtrack.http import webserver
+from speedtrack.http.webserver import RESTING_S, THREADS
+from speedtrack.processes import devstack
 from speedtrack.projects.models import Delivery, Project
-from speedtrack.sealed import Secret
 from speedtrack.tests.installation import server_environment
 from speedtrack.tests.ports import free_port
-from speedtrack.webserver import RESTING_S, THREADS
 
 SLOW_CLIENTS = 201
 LINES = "Host: 127.0.0.1\r\nConnection: keep-alive\r\n"

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from runners.tests.broker_servers import RabbitMQ
-from speedtrack import devstack
 from speedtrack.monitoring import heartbeats
 from speedtrack.monitoring.models import TaskTime
+from speedtrack.processes import devstack
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.runs.models import MachineEvent, Reason, Run, Series
 from speedtrack.tests import builders

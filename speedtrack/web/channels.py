@@ -12,11 +12,11 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from speedtrack.ground.secrets.sealed import KeyLost
 from speedtrack.notices.channels import managing
 from speedtrack.notices.channels.managing import ChannelSettings, Unfit
 from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.models import Channel
-from speedtrack.sealed import KeyLost
 from speedtrack.web import scope
 from speedtrack.web.requests.permissions import note
 

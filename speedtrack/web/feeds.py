@@ -19,8 +19,8 @@ from speedtrack.accounts.access import Access
 from speedtrack.alerts.headlines import headline, restoration_in_words
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.benchmarks import numbers
+from speedtrack.ground.texts.text import plain
 from speedtrack.projects.models import Project
-from speedtrack.text import plain
 from speedtrack.web import scope
 from speedtrack.web.addresses import commit_path
 from speedtrack.web.pages import changes, releaseentries

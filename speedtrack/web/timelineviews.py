@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import condition, require_safe
 
-from speedtrack.text import plain_values
+from speedtrack.ground.texts.text import plain_values
 from speedtrack.web import scope
 from speedtrack.web.drawing.timelines import timeline_svg
 from speedtrack.web.pages.timeline import page as timeline_page

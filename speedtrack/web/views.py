@@ -10,8 +10,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from speedtrack.alerts import triage
 from speedtrack.alerts.triage import Decision, Stale
+from speedtrack.ground.texts.text import plain, plain_values
 from speedtrack.runs import quarantine, tracking
-from speedtrack.text import plain, plain_values
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import annotations, beginning
 from speedtrack.web.pages import home as home_page

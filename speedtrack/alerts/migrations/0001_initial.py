@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import django.db.models.functions.datetime
-import speedtrack.wakeups
+import speedtrack.ground.postgres.wakeups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -190,7 +190,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='alertevent',
-            constraint=speedtrack.wakeups.Wakes(after='INSERT', name='an_event_of_an_alert_wakes', rows=''),
+            constraint=speedtrack.ground.postgres.wakeups.Wakes(after='INSERT', name='an_event_of_an_alert_wakes', rows=''),
         ),
         migrations.AddConstraint(
             model_name='bestlevel',

@@ -3,7 +3,7 @@
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
-import speedtrack.wakeups
+import speedtrack.ground.postgres.wakeups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -72,7 +72,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='bisection',
-            constraint=speedtrack.wakeups.Wakes(after='INSERT', name='a_new_bisection_wakes', rows=''),
+            constraint=speedtrack.ground.postgres.wakeups.Wakes(after='INSERT', name='a_new_bisection_wakes', rows=''),
         ),
         migrations.AddConstraint(
             model_name='bisectionanswer',

@@ -9,8 +9,8 @@ from django.db.models import Exists, F, OuterRef, Q, Subquery, Value
 from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils.functional import cached_property
 
+from speedtrack.ground.postgres.wakeups import Wakes
 from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.wakeups import Wakes
 
 
 class AlertQuerySet(models.QuerySet["Alert"]):

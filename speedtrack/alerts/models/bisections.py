@@ -10,9 +10,9 @@ from django.db.models.functions import Coalesce, Now
 
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
+from speedtrack.ground.postgres.wakeups import Wakes
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import Machine, Run
-from speedtrack.wakeups import Wakes
 
 
 class BisectionQuerySet(models.QuerySet["Bisection"]):

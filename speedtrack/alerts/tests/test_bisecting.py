@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from speedtrack import dispatch
 from speedtrack.alerts.bisections import bisecting, searches
 from speedtrack.alerts.bisections.remaining import remaining_time
 from speedtrack.alerts.bisections.searches import searches_of
 from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Alert, Bisection, BisectionAnswer, ChangePoint
+from speedtrack.processes import dispatch
 from speedtrack.projects.models import Commit
 from speedtrack.runs import byhand, changing, queue, registering
 from speedtrack.runs.documents import Failure

@@ -11,13 +11,13 @@ from django.core.management import call_command
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack import dispatch
 from speedtrack.alerts import floors
 from speedtrack.alerts.floors import AA_PAIRS
 from speedtrack.alerts.models import ChangePoint, NoiseFloor
 from speedtrack.alerts.verdicts import LEVEL, PAIRS
 from speedtrack.alerts.waiting import runs_with_due_floors
 from speedtrack.benchmarks.digests import json_digest
+from speedtrack.processes import dispatch
 from speedtrack.runs import planning, queue, results
 from speedtrack.runs.models import Attempt, Machine, Measurement, Reason, Run, Trial
 from speedtrack.stats.floor import standard_shift

@@ -11,8 +11,8 @@ from django.conf import settings as live_settings
 from django.http import HttpResponse
 from django.test import Client
 
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.projects.models import Delivery, Project
-from speedtrack.sealed import Secret
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 from pydantic_core import to_json
 
-from speedtrack import problems
 from speedtrack.accounts import access
 from speedtrack.api.v1.api import api
 from speedtrack.api.v1.reference import Schema, reference_of
+from speedtrack.http import problems
 
 
 @cache

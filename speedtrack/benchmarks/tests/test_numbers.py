@@ -10,7 +10,7 @@ from django.conf import settings
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
-from speedtrack.text import csv_cell, plain
+from speedtrack.ground.texts.text import csv_cell, plain
 
 GOLDEN: dict[str, Any] = json.loads(
     (Path(settings.BASE_DIR) / "frontend" / "src" / "units.golden.json").read_text(encoding="utf-8")

@@ -10,12 +10,12 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from speedtrack import devstack
 from speedtrack.celery import app
 from speedtrack.monitoring import health
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating, age_s
 from speedtrack.monitoring.models import Heartbeat
 from speedtrack.monitoring.remembered import Remembered, StillComputing
+from speedtrack.processes import devstack
 from speedtrack.tests.builders import redis_client
 from speedtrack.tests.clusters import databases
 

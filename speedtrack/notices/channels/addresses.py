@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from speedtrack.addresses import Address, NotPublic, Unresolved, is_host, is_public, look_up
+from speedtrack.ground.secrets.addresses import Address, NotPublic, Unresolved, is_host, is_public, look_up
 from speedtrack.notices.errors import PermanentFailure, ReceiverAway
 
 LONGEST_URL = 2000

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpcore
 
-from speedtrack.addresses import Address
+from speedtrack.ground.secrets.addresses import Address
 from speedtrack.notices.channels.addresses import allowed_addresses, destination
 from speedtrack.notices.errors import PermanentFailure, ReceiverAway, Unanswered
 

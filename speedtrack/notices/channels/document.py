@@ -13,8 +13,8 @@ from speedtrack.alerts import counts
 from speedtrack.alerts.headlines import headline, restoration_in_words
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
 from speedtrack.benchmarks import numbers
+from speedtrack.ground.texts.text import plain, plain_values
 from speedtrack.projects.models import Commit
-from speedtrack.text import plain, plain_values
 
 SCHEMA = "speedtrack.alert/1"
 MOST_COMMITS, MOST_CHANGES = 10, 50

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.channels.addresses import Refused, destination
 from speedtrack.notices.channels.document import sample_document
 from speedtrack.notices.channels.forges import Repository
 from speedtrack.notices.channels.sending import post
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Project
-from speedtrack.sealed import Secret
 
 SHORTEST_SECRET = 16  # of a webhook: the signature depends on it
 

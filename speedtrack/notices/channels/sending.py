@@ -11,13 +11,13 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from speedtrack.alerts.models import AlertEvent
+from speedtrack.ground.secrets.sealed import KeyLost, Secret
 from speedtrack.notices.channels import document, pulls
 from speedtrack.notices.channels.calls import Gone, OutgoingCall, Response, call, encoded, require_success
 from speedtrack.notices.channels.document import EventDocument
 from speedtrack.notices.channels.shapes import SHAPES
 from speedtrack.notices.errors import PermanentFailure, ReceiverAway, TemporaryFailure, Unanswered
 from speedtrack.notices.models import Channel, Outbox
-from speedtrack.sealed import KeyLost, Secret
 
 log = logging.getLogger(__name__)
 

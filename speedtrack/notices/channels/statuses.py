@@ -15,11 +15,11 @@ from django.urls import reverse
 
 from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.ground.texts.text import plain
 from speedtrack.notices.models import Channel, CommitStatus, Outbox
 from speedtrack.projects.models import Position
 from speedtrack.runs.models import Reason, Run, Series
 from speedtrack.runs.models import Status as RunStatus
-from speedtrack.text import plain
 
 HEADS = 10  # newest commits of a branch that get a status: forges limit the number of statuses
 AGAIN_S = 15  # between two checks of a commit that is not settled

@@ -3,8 +3,8 @@
 import django.db.models.deletion
 import django.db.models.functions.datetime
 import django.db.models.functions.text
-import speedtrack.sealed
-import speedtrack.wakeups
+import speedtrack.ground.secrets.sealed
+import speedtrack.ground.postgres.wakeups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -27,11 +27,11 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('kind', models.CharField(choices=[('webhook', 'Webhook'), ('slack', 'Slack'), ('matrix', 'Matrix'), ('teams', 'Microsoft Teams'), ('github', 'GitHub'), ('gitlab', 'GitLab'), ('gitea', 'Gitea or Forgejo')], max_length=20)),
                 ('name', models.CharField(max_length=100)),
-                ('url', speedtrack.sealed.SealedField()),
+                ('url', speedtrack.ground.secrets.sealed.SealedField()),
                 ('origin', models.CharField(max_length=300)),
                 ('place', models.CharField(default='', help_text='a Matrix room, or a repository of a forge', max_length=300)),
-                ('secret', speedtrack.sealed.SealedField(default=speedtrack.sealed.Secret)),
-                ('former_secret', speedtrack.sealed.SealedField(default=speedtrack.sealed.Secret)),
+                ('secret', speedtrack.ground.secrets.sealed.SealedField(default=speedtrack.ground.secrets.sealed.Secret)),
+                ('former_secret', speedtrack.ground.secrets.sealed.SealedField(default=speedtrack.ground.secrets.sealed.Secret)),
                 ('improvements', models.BooleanField(default=False, help_text='also reports improvements')),
                 ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('paused_at', models.DateTimeField(null=True)),
@@ -190,7 +190,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='outbox',
-            constraint=speedtrack.wakeups.Wakes(after='INSERT', name='a_mail_wakes', rows=''),
+            constraint=speedtrack.ground.postgres.wakeups.Wakes(after='INSERT', name='a_mail_wakes', rows=''),
         ),
         migrations.AddConstraint(
             model_name='pullcomment',

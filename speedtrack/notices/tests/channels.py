@@ -4,9 +4,9 @@ from typing import Any
 
 from django.db import connection
 
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Project
-from speedtrack.sealed import Secret
 
 SECRET = "a secret of the receiver and of us"
 

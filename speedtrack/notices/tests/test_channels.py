@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.tests.conftest import World
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.channels import sending as channel_sending
 from speedtrack.notices.models import Channel, Outbox
 from speedtrack.notices.sending import send_due
@@ -17,7 +18,6 @@ from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.channels import SECRET, channel, make_due
 from speedtrack.notices.tests.receivers import Receiver, serving
 from speedtrack.projects.models import Project
-from speedtrack.sealed import Secret
 from speedtrack.tests import builders
 
 

@@ -7,6 +7,7 @@ import pytest
 from speedtrack.alerts import confirm, detection, triage
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.tests.conftest import World
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.models import Channel, CommitStatus, Outbox, PullComment
 from speedtrack.notices.sending import send_due
@@ -17,7 +18,6 @@ from speedtrack.notices.tests.receivers import Receiver, serving
 from speedtrack.projects.models import Project
 from speedtrack.runs import pushes, queue
 from speedtrack.runs.documents import Failure
-from speedtrack.sealed import Secret
 from speedtrack.tests import builders
 
 CONTEXT = "speedtrack/tiny"

@@ -5,11 +5,11 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
 
-from speedtrack import doctor
 from speedtrack.notices.models import Outbox, Subscriber
 from speedtrack.notices.tests.history import subscribed
 from speedtrack.notices.tests.test_sending import waiting
 from speedtrack.tasks import notify
+from speedtrack.upkeep import doctor
 
 
 def test_what_was_given_up_is_listed_and_sent_again(db: None, capsys: pytest.CaptureFixture[str]) -> None:

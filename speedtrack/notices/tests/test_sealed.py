@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from speedtrack.ground.secrets.sealed import KeyLost, Secret, reseal
 from speedtrack.notices.models import Channel
-from speedtrack.sealed import KeyLost, Secret, reseal
 from speedtrack.tests import builders
 
 TEXT = "glpat-very-secret"

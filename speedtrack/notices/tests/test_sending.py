@@ -12,7 +12,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from speedtrack import pgsession
+from speedtrack.ground.postgres import pgsession
 from speedtrack.notices import sending
 from speedtrack.notices.models import MAIL_LANE, Outbox
 from speedtrack.notices.smtp import Conversation, SmtpBackend, Utf8

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs
 
+from speedtrack.ground.texts.text import storable
 from speedtrack.projects.forges.bodies import Body
-from speedtrack.text import storable
 
 MOST_READ = 2_000_000  # bytes of a body that are read as JSON; a push of thousands of commits is longer
 MOST_FIELDS = 20  # of a form; GitHub's has one

@@ -4,7 +4,7 @@ import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
 import speedtrack.projects.models
-import speedtrack.wakeups
+import speedtrack.ground.postgres.wakeups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -147,7 +147,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='delivery',
-            constraint=speedtrack.wakeups.Wakes(after='INSERT OR UPDATE OF status', name='a_delivery_wakes', rows=''),
+            constraint=speedtrack.ground.postgres.wakeups.Wakes(after='INSERT OR UPDATE OF status', name='a_delivery_wakes', rows=''),
         ),
         migrations.AddIndex(
             model_name='commit',

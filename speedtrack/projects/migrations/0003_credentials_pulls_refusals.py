@@ -3,7 +3,7 @@
 import django.db.models.deletion
 import django.db.models.functions.datetime
 import speedtrack.projects.models
-import speedtrack.sealed
+import speedtrack.ground.secrets.sealed
 from django.db import migrations, models
 
 
@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
                 ('kind', models.CharField(choices=[('token', 'Access token (https)'), ('key', 'Deploy key (ssh)')], max_length=10)),
                 ('origin', models.CharField(help_text='the server it was entered for: scheme, host and port', max_length=300)),
                 ('user', models.CharField(default='', help_text='the name that goes with a token', max_length=100)),
-                ('secret', speedtrack.sealed.SealedField(help_text='the token, or the private key')),
+                ('secret', speedtrack.ground.secrets.sealed.SealedField(help_text='the token, or the private key')),
                 ('known_hosts', models.TextField(default='', help_text='lines of known_hosts that hold the keys of the ssh server')),
                 ('public_key', models.TextField(default='', help_text='the public part of a deploy key')),
                 ('changed', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
@@ -97,7 +97,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='project',
             name='former_hook_secret',
-            field=speedtrack.sealed.SealedField(default=speedtrack.sealed.Secret, help_text='also valid while the forge gets the new one'),
+            field=speedtrack.ground.secrets.sealed.SealedField(default=speedtrack.ground.secrets.sealed.Secret, help_text='also valid while the forge gets the new one'),
         ),
         migrations.AddField(
             model_name='project',
@@ -142,7 +142,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='project',
             name='hook_secret',
-            field=speedtrack.sealed.SealedField(default=speedtrack.projects.models.new_hook_secret),
+            field=speedtrack.ground.secrets.sealed.SealedField(default=speedtrack.projects.models.new_hook_secret),
         ),
         migrations.AddIndex(
             model_name='commit',

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db import migrations
 
-from speedtrack.sealed import Secret
+from speedtrack.ground.secrets.sealed import Secret
 
 
 def seal(apps: Any, schema_editor: Any) -> None:

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.projects.models import Branch, Project
-from speedtrack.sealed import Secret
 from speedtrack.tests.builders import Repository
 
 

@@ -12,12 +12,12 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.projects import hooks, intake
 from speedtrack.projects.forges.signing import BadSignature
 from speedtrack.projects.models import Delivery, Project, PullRequest, Refusal
 from speedtrack.projects.tests import calls
 from speedtrack.projects.tests.calls import CALLS, PULLS, SECRET, SampleCall
-from speedtrack.sealed import Secret
 
 PUSH, PULL = CALLS["github"], PULLS["github"]
 DEEP = b'{"ref":' + b"[" * 10_000 + b"]" * 10_000 + b"}"

@@ -6,13 +6,13 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.projects import deliveries, intake
 from speedtrack.projects.deliveries import NotPossible
 from speedtrack.projects.forges.signing import BadSignature
 from speedtrack.projects.models import Delivery, Project, PullRequest, Refusal
 from speedtrack.projects.tests import calls
 from speedtrack.projects.tests.calls import CALLS, PULLS, SECRET, SampleCall
-from speedtrack.sealed import Secret
 
 PUSH, PING = CALLS["github"], CALLS["github"].saying({}, **{"X-GitHub-Event": "ping", "X-GitHub-Delivery": "p"})
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.projects import intake
 from speedtrack.projects.forges.signing import BadSignature, SignatureFault
 from speedtrack.projects.models import Delivery, Project, PullRequest
 from speedtrack.projects.tests import calls
 from speedtrack.projects.tests.calls import CALLS, NEW, NONE, OLD, PULLS, SECRET, SampleCall
-from speedtrack.sealed import Secret
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from speedtrack.ground.secrets.sealed import Secret, reseal
 from speedtrack.projects import hooks, intake
 from speedtrack.projects.forges.signing import BadSignature
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.projects.tests.calls import CALLS, SECRET
-from speedtrack.sealed import Secret, reseal
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.projects import intake
 from speedtrack.projects.forges.signing import BadSignature
 from speedtrack.projects.models import Delivery, Project
-from speedtrack.sealed import Secret
 
 PUSH = json.dumps({"ref": "refs/heads/main", "before": "0" * 40, "after": "1" * 40}).encode()
 

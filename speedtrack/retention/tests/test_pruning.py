@@ -17,13 +17,13 @@ from django.conf import settings as django_settings
 from django.core.management import CommandError
 from django.db import connection, connections
 
-from speedtrack import doctor
-from speedtrack.dispatch import duties_with_work
+from speedtrack.processes.dispatch import duties_with_work
 from speedtrack.retention import nightly, pruning
 from speedtrack.retention.policies import POLICIES
 from speedtrack.retention.tests.ages import contents, kept_for_ever, let_pass, measure_fully, prune
 from speedtrack.runs.models import LogChunk
 from speedtrack.tests import builders
+from speedtrack.upkeep import doctor
 from speedtrack.web.tests.world import World, world
 
 LOGS = POLICIES["logs"]

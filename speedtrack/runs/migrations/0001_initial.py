@@ -3,7 +3,7 @@
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
-import speedtrack.wakeups
+import speedtrack.ground.postgres.wakeups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -296,7 +296,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='machine',
-            constraint=speedtrack.wakeups.Wakes(after='UPDATE OF paused, quarantined_at', name='a_resumed_machine_wakes', rows=''),
+            constraint=speedtrack.ground.postgres.wakeups.Wakes(after='UPDATE OF paused, quarantined_at', name='a_resumed_machine_wakes', rows=''),
         ),
         migrations.AddConstraint(
             model_name='environment',
@@ -312,7 +312,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='machineevent',
-            constraint=speedtrack.wakeups.Wakes(after='INSERT', name='an_untold_event_wakes', rows='NEW.untold'),
+            constraint=speedtrack.ground.postgres.wakeups.Wakes(after='INSERT', name='an_untold_event_wakes', rows='NEW.untold'),
         ),
         migrations.AddConstraint(
             model_name='profile',
@@ -396,11 +396,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=speedtrack.wakeups.Wakes(after='INSERT', name='a_new_run_wakes', rows=''),
+            constraint=speedtrack.ground.postgres.wakeups.Wakes(after='INSERT', name='a_new_run_wakes', rows=''),
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=speedtrack.wakeups.Wakes(after='UPDATE OF status', name='a_run_that_waits_or_has_ended_wakes', rows="NEW.status NOT IN ('leased', 'running')"),
+            constraint=speedtrack.ground.postgres.wakeups.Wakes(after='UPDATE OF status', name='a_run_that_waits_or_has_ended_wakes', rows="NEW.status NOT IN ('leased', 'running')"),
         ),
         migrations.AddIndex(
             model_name='attempt',
@@ -424,7 +424,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='series',
-            constraint=speedtrack.wakeups.Wakes(after='UPDATE OF undetected_since', name='new_measurements_wake', rows='NEW.undetected_since IS NOT NULL'),
+            constraint=speedtrack.ground.postgres.wakeups.Wakes(after='UPDATE OF undetected_since', name='new_measurements_wake', rows='NEW.undetected_since IS NOT NULL'),
         ),
         migrations.AddIndex(
             model_name='measurement',

@@ -5,7 +5,7 @@ import django.db.models.deletion
 import django.db.models.expressions
 import django.db.models.functions.datetime
 import django.db.models.functions.text
-import speedtrack.wakeups
+import speedtrack.ground.postgres.wakeups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -112,7 +112,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'indexes': [models.Index(condition=models.Q(('untold', True)), fields=['id'], name='alarms_untold'), models.Index(condition=models.Q(('ended_at', None)), fields=['began'], name='alarms_open')],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('kind', 'machine', 'branch'), name='one_open_alarm_of_a_kind', nulls_distinct=False), models.CheckConstraint(condition=models.Q(models.Q(('branch__isnull', False), ('kind', 'lag'), ('machine', None)), models.Q(models.Q(('kind', 'lag'), _negated=True), ('branch', None), ('machine__isnull', False)), _connector='OR'), name='an_alarm_is_of_a_machine_or_a_branch'), speedtrack.wakeups.Wakes(after='INSERT OR UPDATE', name='an_untold_alarm_wakes', rows='NEW.untold')],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('kind', 'machine', 'branch'), name='one_open_alarm_of_a_kind', nulls_distinct=False), models.CheckConstraint(condition=models.Q(models.Q(('branch__isnull', False), ('kind', 'lag'), ('machine', None)), models.Q(models.Q(('kind', 'lag'), _negated=True), ('branch', None), ('machine__isnull', False)), _connector='OR'), name='an_alarm_is_of_a_machine_or_a_branch'), speedtrack.ground.postgres.wakeups.Wakes(after='INSERT OR UPDATE', name='an_untold_alarm_wakes', rows='NEW.untold')],
             },
         ),
         migrations.CreateModel(
@@ -130,7 +130,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'indexes': [models.Index(condition=models.Q(('error', ''), ('planned_at', None)), fields=['id'], name='approvals_unplanned')],
-                'constraints': [models.UniqueConstraint(fields=('pull_request', 'head_sha'), name='an_approval_once_per_head'), speedtrack.wakeups.Wakes(after='INSERT OR UPDATE OF error', name='an_approval_wakes', rows='')],
+                'constraints': [models.UniqueConstraint(fields=('pull_request', 'head_sha'), name='an_approval_once_per_head'), speedtrack.ground.postgres.wakeups.Wakes(after='INSERT OR UPDATE OF error', name='an_approval_wakes', rows='')],
             },
         ),
         migrations.CreateModel(

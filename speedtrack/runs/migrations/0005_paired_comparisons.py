@@ -3,7 +3,7 @@
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
-import speedtrack.wakeups
+import speedtrack.ground.postgres.wakeups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -36,7 +36,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'indexes': [models.Index(fields=['project', 'id'], name='comparisons_of_a_project'), models.Index(condition=models.Q(('error', ''), ('planned_at', None)), fields=['id'], name='comparisons_unplanned')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('planned_at', None), models.Q(('head__isnull', False), ('base__isnull', False)), _connector='OR'), name='a_planned_comparison_has_its_commits'), speedtrack.wakeups.Wakes(after='INSERT', name='a_paired_comparison_wakes', rows='')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('planned_at', None), models.Q(('head__isnull', False), ('base__isnull', False)), _connector='OR'), name='a_planned_comparison_has_its_commits'), speedtrack.ground.postgres.wakeups.Wakes(after='INSERT', name='a_paired_comparison_wakes', rows='')],
             },
         ),
     ]

@@ -3,7 +3,7 @@
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
-import speedtrack.wakeups
+import speedtrack.ground.postgres.wakeups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -98,6 +98,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='import',
-            constraint=speedtrack.wakeups.Wakes(after='INSERT OR UPDATE OF unmarked', name='an_unmarked_import_wakes', rows="NEW.unmarked <> '{}'"),
+            constraint=speedtrack.ground.postgres.wakeups.Wakes(after='INSERT OR UPDATE OF unmarked', name='an_unmarked_import_wakes', rows="NEW.unmarked <> '{}'"),
         ),
     ]

@@ -6,9 +6,9 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from speedtrack.ground.postgres.wakeups import Wakes
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models.machines import Machine
-from speedtrack.wakeups import Wakes
 
 
 class AlarmQuerySet(models.QuerySet["Alarm"]):

@@ -7,8 +7,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from speedtrack.ground.postgres.wakeups import Wakes
 from speedtrack.projects.models import Commit, PullRequest
-from speedtrack.wakeups import Wakes
 
 
 class ApprovalQuerySet(models.QuerySet["Approval"]):

@@ -8,10 +8,10 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from speedtrack.ground.postgres.wakeups import Wakes
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models.machines import Machine
 from speedtrack.runs.models.runs import Run
-from speedtrack.wakeups import Wakes
 
 
 class PairedComparisonQuerySet(models.QuerySet["PairedComparison"]):

@@ -8,9 +8,9 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from speedtrack.ground.postgres.wakeups import Wakes
 from speedtrack.projects.models import Project
 from speedtrack.runs.models.measurements import Measurement
-from speedtrack.wakeups import Wakes
 
 
 class Import(models.Model):

@@ -10,8 +10,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from speedtrack.ground.postgres.wakeups import Wakes
 from speedtrack.projects.models import Project
-from speedtrack.wakeups import Wakes
 
 SEEN_EVERY = timedelta(seconds=5)
 

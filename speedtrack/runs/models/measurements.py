@@ -10,11 +10,11 @@ from django.db.models.functions import Now
 
 from speedtrack.benchmarks.metrics import LONGEST_KEY
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.ground.postgres.wakeups import Wakes
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import packing
 from speedtrack.runs.models.machines import Environment, Machine
 from speedtrack.runs.models.runs import Attempt, Side
-from speedtrack.wakeups import Wakes
 
 
 class Build(models.Model):

@@ -8,10 +8,10 @@ from django.db.models import Case, Exists, F, OuterRef, Q, Value, When
 from django.db.models.functions import Length, Now, Replace
 
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
+from speedtrack.ground.postgres.wakeups import Wakes
 from speedtrack.projects.models import Commit, Position, Project, Tag
 from speedtrack.runs.models.canaries import Canary
 from speedtrack.runs.models.machines import Machine
-from speedtrack.wakeups import Wakes
 
 
 class Status(models.TextChoices):

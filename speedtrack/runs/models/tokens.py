@@ -12,8 +12,8 @@ from django.db.models import ExpressionWrapper, F, Q
 from django.db.models.functions import Least, Now
 from django.utils import timezone
 
+from speedtrack.ground.secrets.tokentexts import MACHINE, NotAToken, TokenText
 from speedtrack.runs.models.machines import SEEN_EVERY, Machine
-from speedtrack.tokentexts import MACHINE, NotAToken, TokenText
 
 OVERLAP = timedelta(minutes=10)  # how long the token before stays valid once its successor was used
 FRESH_SHARE = 2 / 3  # of a token's life, after which its runner is asked to replace it

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.db.models import F
 from django.utils import timezone
 
-from speedtrack import dispatch
+from speedtrack.processes import dispatch
 from speedtrack.projects.models import Commit, Position
 from speedtrack.runs import changing, machines, planning, queue
 from speedtrack.runs.documents import Failure

@@ -7,7 +7,7 @@ from django.core import mail
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack.dispatch import duties_with_work
+from speedtrack.processes.dispatch import duties_with_work
 from speedtrack.projects.models import Branch, Project
 from speedtrack.runs import lag, pushes, rules
 from speedtrack.runs.models import Alarm, Machine

@@ -6,7 +6,7 @@ from django.db.models import F
 
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.models import ChangePoint, Verdict
-from speedtrack.dispatch import idle_machines_with_work
+from speedtrack.processes.dispatch import idle_machines_with_work
 from speedtrack.runs import byhand, machines, quarantine, queue
 from speedtrack.runs.models import (
     Canary,

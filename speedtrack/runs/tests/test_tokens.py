@@ -9,13 +9,13 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from speedtrack.devstack import BASE_DIR
+from speedtrack.ground.secrets.tokentexts import TOKEN
+from speedtrack.processes.devstack import BASE_DIR
 from speedtrack.runs import machines, registering, tokens, tracking
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
 from speedtrack.runs.models.tokens import OVERLAP
 from speedtrack.runs.tokens import WrongToken
 from speedtrack.tests import builders
-from speedtrack.tokentexts import TOKEN
 
 pytestmark = pytest.mark.django_db
 

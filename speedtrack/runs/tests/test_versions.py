@@ -3,7 +3,7 @@ import re
 import pytest
 
 import speedtrack
-from speedtrack.devstack import BASE_DIR
+from speedtrack.processes.devstack import BASE_DIR
 from speedtrack.runs import versions
 
 

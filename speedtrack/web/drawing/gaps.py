@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef, Q, Value
 
+from speedtrack.ground.texts.text import plain
 from speedtrack.runs.models import ACTIVE, Deferral, Machine, Run, Status
-from speedtrack.text import plain
 
 DEFERRED = "deferred"  # among the states of runs: the planner left the commit for later
 BEHIND_RUNS = 2**63 - 1  # where its row is read

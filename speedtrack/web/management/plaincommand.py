@@ -9,8 +9,8 @@ from django.core.management.base import BaseCommand, OutputWrapper
 from django.db import transaction
 
 from speedtrack.accounts import audit
+from speedtrack.ground.texts.text import plain
 from speedtrack.projects.models import Project
-from speedtrack.text import plain
 
 
 class PlainOutput(OutputWrapper):

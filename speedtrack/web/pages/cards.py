@@ -12,9 +12,9 @@ from speedtrack.alerts import linecolumns
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
+from speedtrack.ground.texts.text import visible
 from speedtrack.projects.models import Branch, Position
 from speedtrack.runs.models import Series
-from speedtrack.text import visible
 from speedtrack.web.drawing.cards import LinkPicture
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import changes, home

@@ -23,8 +23,8 @@ from pydantic_core import to_json
 
 from speedtrack.alerts.lines import END, sql
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.ground.texts.text import csv_cell, plain
 from speedtrack.projects.models import Branch, Project
-from speedtrack.text import csv_cell, plain
 from speedtrack.web.scope import named_or_default
 
 SCHEMA = "speedtrack.export/1"

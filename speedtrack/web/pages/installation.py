@@ -9,8 +9,8 @@ from typing import Any
 from django.conf import settings
 
 from speedtrack import celery
+from speedtrack.ground.secrets.sealed import DOTS
 from speedtrack.retention.policies import POLICIES, Policy
-from speedtrack.sealed import DOTS
 
 Value = Callable[[], object]
 NOT_SET = "not set"

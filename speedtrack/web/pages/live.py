@@ -1,4 +1,4 @@
-"""The addresses of the streams by which pages hear of changes (``speedtrack/live``)."""
+"""The addresses of the streams by which pages hear of changes (``speedtrack/processes/live``)."""
 
 from django.conf import settings
 

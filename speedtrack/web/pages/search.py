@@ -19,7 +19,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.models.alerts import AlertQuerySet
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.markdown import plain_of
+from speedtrack.ground.texts.markdown import plain_of
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Machine, Series
 from speedtrack.web.addresses import alert_path, commit_path, project_path, timeline_path

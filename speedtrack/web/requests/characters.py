@@ -8,7 +8,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 
-from speedtrack.text import UNSTORABLE
+from speedtrack.ground.texts.text import UNSTORABLE
 from speedtrack.web.requests.errors import is_program, program_response
 
 GetResponse = Callable[[HttpRequest], HttpResponse]

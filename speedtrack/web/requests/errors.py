@@ -8,7 +8,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
-from speedtrack import problems
+from speedtrack.http import problems
 
 log = logging.getLogger(__name__)
 

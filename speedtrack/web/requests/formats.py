@@ -9,7 +9,7 @@ from typing import Any
 
 from django.http import Http404, HttpResponseBase, JsonResponse, StreamingHttpResponse
 
-from speedtrack.text import csv_cell, plain_values
+from speedtrack.ground.texts.text import csv_cell, plain_values
 
 LINES_AT_ONCE = 500
 NUMBER = re.compile(r"[+-]?[0-9]{1,40}(\.[0-9]{1,40})?(e[+-]?[0-9]{1,3})?")

@@ -16,8 +16,8 @@ from django.utils import timezone
 
 from speedtrack.accounts.hashing import LONGEST as LONGEST_PASSWORD
 from speedtrack.benchmarks import numbers
-from speedtrack.clientaddress import client_address
-from speedtrack.text import UNSTORABLE
+from speedtrack.ground.texts.text import UNSTORABLE
+from speedtrack.http.clientaddress import client_address
 from speedtrack.web.requests import errors
 
 LONGEST_NAME = 254  # of a mail address; the column that counts failures holds 255

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
 
-from speedtrack import bodylimits, browserheaders, problems
+from speedtrack.http import bodylimits, browserheaders, problems
 from speedtrack.web.requests import errors
 
 GetResponse = Callable[[HttpRequest], HttpResponse]

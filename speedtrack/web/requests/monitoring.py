@@ -13,7 +13,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from speedtrack import traces
+from speedtrack.ground.observing import traces
 from speedtrack.monitoring.counters import REQUEST_SECONDS, REQUESTS, known_method
 
 log = logging.getLogger("speedtrack.access")

@@ -6,8 +6,8 @@ from speedtrack.accounts import access, tokens
 from speedtrack.accounts.access import Caller
 from speedtrack.accounts.models import Scope
 from speedtrack.accounts.tokens import UnknownToken
-from speedtrack.clientaddress import client_address
-from speedtrack.text import UNSTORABLE
+from speedtrack.ground.texts.text import UNSTORABLE
+from speedtrack.http.clientaddress import client_address
 
 
 def has_token(request: HttpRequest) -> bool:

@@ -16,8 +16,8 @@ from django.db import Error, OperationalError, connections
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
-from speedtrack.replica import watch
-from speedtrack.replica.watch import PRIMARY, REPLICA, ReplicaState, ReplicaWatch, Source
+from speedtrack.ground.postgres.replica import watch
+from speedtrack.ground.postgres.replica.watch import PRIMARY, REPLICA, ReplicaState, ReplicaWatch, Source
 from speedtrack.web.requests import errors
 
 Render = Callable[[], HttpResponseBase]

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from speedtrack.accounts import invitations, members, signup
 from speedtrack.accounts.models import Invitation, Membership
-from speedtrack.clientaddress import client_address
+from speedtrack.http.clientaddress import client_address
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.pages import members as page

@@ -6,7 +6,7 @@ from django import template
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
-from speedtrack.ansi import Span, spans
+from speedtrack.ground.texts.ansi import Span, spans
 from speedtrack.runs.logs import Line, Match
 from speedtrack.web.addresses import path_of_number
 

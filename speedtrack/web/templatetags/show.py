@@ -14,10 +14,10 @@ from django.utils.safestring import SafeString, mark_safe
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
-from speedtrack.markdown import html_of
+from speedtrack.ground.texts.markdown import html_of
+from speedtrack.ground.texts.text import plain
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Machine, Series
-from speedtrack.text import plain
 from speedtrack.web.addresses import timeline_path
 from speedtrack.web.drawing.linecharts import axis_label
 from speedtrack.web.drawing.sparkline import SIZES, Sparkline

@@ -15,16 +15,16 @@ from django.db.models.functions import Concat, Now
 from django.test import Client
 from rich.console import Console
 
-from speedtrack import demo
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
-from speedtrack.logs import LineFormatter
+from speedtrack.ground.observing.logs import LineFormatter
+from speedtrack.ground.texts.text import plain, plain_json
 from speedtrack.notices import mail as mails
 from speedtrack.notices.models import Outbox
+from speedtrack.processes import demo
 from speedtrack.projects.models import Branch, Commit, Project, Tag
 from speedtrack.runs.models import LogChunk, Machine, Run, RunEvent
 from speedtrack.settings import LOGGING
 from speedtrack.tests import builders
-from speedtrack.text import plain, plain_json
 from speedtrack.web.tests.world import CPU, World, html_of
 
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"

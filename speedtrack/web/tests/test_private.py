@@ -22,12 +22,12 @@ from speedtrack.alerts import muting
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.live.things import look
 from speedtrack.monitoring import collector
 from speedtrack.notices.matching import interests_in
 from speedtrack.notices.models import Channel, Notice, Subscriber, Subscription
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.channels import channel
+from speedtrack.processes.live.things import look
 from speedtrack.projects.models import Annotation, Commit, Delivery, Project, Tag
 from speedtrack.runs import tickets
 from speedtrack.runs.models import Alarm, Machine, MachineEvent, Profile, Run, Status

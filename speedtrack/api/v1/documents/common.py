@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
-from speedtrack.text import UNSTORABLE, plain
+from speedtrack.ground.texts.text import UNSTORABLE, plain
 
 Text = Annotated[str, BeforeValidator(plain)]  #: text of others, without what moves a terminal's cursor
 LARGEST_ID = 2**63 - 1

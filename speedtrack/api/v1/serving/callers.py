@@ -17,9 +17,9 @@ from speedtrack.accounts.tokens import UnknownToken
 from speedtrack.api.v1.serving.refusals import TooMany, WrongMediaType
 from speedtrack.calls import rates
 from speedtrack.calls.rates import Standing
-from speedtrack.clientaddress import client_address
+from speedtrack.ground.texts.text import UNSTORABLE
+from speedtrack.http.clientaddress import client_address
 from speedtrack.projects.models import Project
-from speedtrack.text import UNSTORABLE
 
 SAFE = ("GET", "HEAD")
 JSON = "application/json"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import get_conditional_response, patch_vary_headers
 
-from speedtrack import problems
+from speedtrack.http import problems
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 

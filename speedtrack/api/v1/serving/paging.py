@@ -12,7 +12,7 @@ from ninja import Schema
 from pydantic import BaseModel, ConfigDict, Field
 
 from speedtrack.api.v1.serving.refusals import Invalid
-from speedtrack.text import UNSTORABLE
+from speedtrack.ground.texts.text import UNSTORABLE
 
 MOST = 1000
 USUAL = 100

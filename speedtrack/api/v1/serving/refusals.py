@@ -9,13 +9,13 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from speedtrack import problems
 from speedtrack.accounts.access import Refused
 from speedtrack.accounts.tokens import UnknownToken
 from speedtrack.alerts.triage import Stale
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.calls.keys import KeyBusy, UsedKey
-from speedtrack.problems import Problem
+from speedtrack.http import problems
+from speedtrack.http.problems import Problem
 from speedtrack.projects.errors import (
     GitFailed,
     NoSuchBranch,

@@ -7,8 +7,8 @@ from typing import Any
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from speedtrack import demo, serving
-from speedtrack.devstack import Stack, StackError
+from speedtrack.processes import demo, serving
+from speedtrack.processes.devstack import Stack, StackError
 from speedtrack.web.management.plaincommand import PlainCommand
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from structlog.contextvars import bind_contextvars
 
-from speedtrack import dispatch
+from speedtrack.processes import dispatch
 from speedtrack.web.management.plaincommand import PlainCommand
 
 

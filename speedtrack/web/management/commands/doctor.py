@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any
 
-from speedtrack import doctor
+from speedtrack.upkeep import doctor
 from speedtrack.web.management.plaincommand import PlainCommand
 
 MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}

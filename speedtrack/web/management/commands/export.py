@@ -7,10 +7,10 @@ from typing import Any
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from speedtrack.archive import writing
-from speedtrack.archive.files import ArchiveError
 from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.upkeep.archive import writing
+from speedtrack.upkeep.archive.files import ArchiveError
 from speedtrack.web.management.plaincommand import PlainCommand
 
 

@@ -5,7 +5,7 @@ import time
 from argparse import ArgumentParser
 from typing import Any
 
-from speedtrack import fsck
+from speedtrack.upkeep import fsck
 from speedtrack.web.management.plaincommand import PlainCommand
 
 

@@ -11,14 +11,14 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from speedtrack.archive import reading
-from speedtrack.archive.files import ArchiveError, is_archive
 from speedtrack.outside import importing
 from speedtrack.outside.importing import Contents, ImportOutcome, Unfinished, Unreadable
 from speedtrack.outside.readers import Options
 from speedtrack.projects.models import Project
 from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.upkeep.archive import reading
+from speedtrack.upkeep.archive.files import ArchiveError, is_archive
 from speedtrack.web.management.plaincommand import PlainCommand
 
 SOME_REFUSED, UNREADABLE = 1, 2

@@ -6,7 +6,7 @@ from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import DatabaseError, connections
 
-from speedtrack import databasefitness
+from speedtrack.ground.postgres import databasefitness
 
 
 class Command(migrate.Command):

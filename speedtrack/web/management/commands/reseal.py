@@ -6,7 +6,7 @@ from django.core.management.base import CommandError
 from django.db import transaction
 
 from speedtrack.accounts import second_step
-from speedtrack.sealed import KeyLost, reseal
+from speedtrack.ground.secrets.sealed import KeyLost, reseal
 from speedtrack.web.management.plaincommand import PlainCommand
 
 

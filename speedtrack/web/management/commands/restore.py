@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from speedtrack import backup
+from speedtrack.upkeep import backup
 from speedtrack.web.management.plaincommand import PlainCommand
 
 

@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from speedtrack import serving
-from speedtrack.devstack import StackError
+from speedtrack.processes import serving
+from speedtrack.processes.devstack import StackError
 from speedtrack.web.management.plaincommand import PlainCommand
 
 

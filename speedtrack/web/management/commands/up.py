@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-from speedtrack.devstack import BASE_DIR, LEAN
+from speedtrack.processes.devstack import BASE_DIR, LEAN
 from speedtrack.web.management.plaincommand import PlainCommand
 
 

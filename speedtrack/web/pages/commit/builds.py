@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Case, OuterRef, Subquery, When
 
+from speedtrack.ground.texts.text import plain
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Build, LogChunk, Run
-from speedtrack.text import plain
 
 LOG_TAIL = 12_000  # characters of the build log that the page shows
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.http import QueryDict
 
-from speedtrack.text import plain
+from speedtrack.ground.texts.text import plain
 from speedtrack.web.addresses import timeline_path
 from speedtrack.web.pages.timeline.names import LineName
 from speedtrack.web.pages.timeline.overlay import Overlay, ShownLine

@@ -5,7 +5,7 @@ An annotation stands at the commit that it is about, or at the one that followed
 
 from typing import Any
 
-from speedtrack.markdown import plain_of
+from speedtrack.ground.texts.markdown import plain_of
 from speedtrack.web.pages.timeline.overlay import Overlay
 
 MOST = 500  # the newest

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from speedtrack.alerts.linecolumns import LineColumns
-from speedtrack.text import csv_cell
+from speedtrack.ground.texts.text import csv_cell
 from speedtrack.web.drawing.gaps import UNMEASURED, Gap
 from speedtrack.web.pages.timeline.breaks import find_breaks
 from speedtrack.web.pages.timeline.document import short_digest

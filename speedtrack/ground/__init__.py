@@ -1,0 +1,1 @@
+"""What knows nothing of what SpeedTrack does."""

@@ -1,0 +1,1 @@
+"""Logs, traces, fail points and environment variables."""

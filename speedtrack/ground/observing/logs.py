@@ -1,0 +1,104 @@
+"""Log lines: text for people, or JSON with what they are about. No secret is in either.
+
+Whoever begins to work on something binds it (``structlog.contextvars.bound_contextvars(run=7)``); each line of that
+thread then names it, whichever module writes it.
+"""
+
+import logging
+import re
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+import structlog
+from structlog.stdlib import ProcessorFormatter
+
+from speedtrack.ground.texts.text import plain
+
+HIDDEN = "…"
+WORDS = "authorization|cookie|token|secret|password|passwd|api_?key|dsn"
+NAMED = rf"[\w-]{{0,40}}(?:{WORDS})[\w-]{{0,40}}"
+# After a colon and a blank, as in `no token: set one`, only what does not look like prose.
+BETWEEN = r"(?:\s*=\s*|\s*:(?=\S)|\s*:\s+(?=['\"]|\S*\d|\S{12}))"
+SECRET_NAME = re.compile(rf"(?i){WORDS}")
+# In texts: the rest of a header's line; the user and password of an address; credentials behind the name of their kind,
+# or behind a name and = or :, as in queries and JSON; tokens of machines and people; and the parts of our own paths
+# that are secret.
+IN_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(?im)\b((?:set-)?cookie|(?:proxy-)?authorization)(['\"]?\s*[:=]\s*)[^\n]+"), rf"\1\2{HIDDEN}"),
+    (re.compile(r"(?<=://)[^\s/?#]*@"), f"{HIDDEN}@"),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {HIDDEN}"),
+    (re.compile(rf"(?i)\b({NAMED}['\"]?{BETWEEN}['\"]?)(?!{HIDDEN})[^\s'\"&,;)]+"), rf"\1{HIDDEN}"),
+    (re.compile(r"\bst(?:rn|pt)_\w+-?[\w-]*"), HIDDEN),
+    (re.compile(r"(/(?:hooks|unsubscribe|notifications|codespeed|invite|accounts/first)/)[^/\s'\"?]+"), rf"\1{HIDDEN}"),
+)
+# Of what callers attach to a record, only this: Django attaches whole requests.
+EXTRAS = frozenset({"access"})
+CLASSES = (bool, int, float, type(None))
+
+
+def without_secrets(text: str) -> str:
+    """The text with what looks like a secret replaced. It knows patterns only: no secret may be logged on purpose."""
+    for pattern, replacement in IN_TEXT:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def values_without_secrets(value: Any) -> Any:
+    """A copy of a document without secrets: those in its texts, and all values whose keys name a secret."""
+    if isinstance(value, Mapping):
+        return {
+            str(key): HIDDEN if SECRET_NAME.search(str(key)) else values_without_secrets(one)
+            for key, one in value.items()
+        }
+    if isinstance(value, list | tuple | set | frozenset):
+        return [values_without_secrets(one) for one in value]
+    return value if isinstance(value, CLASSES) else without_secrets(str(value))
+
+
+class LineFormatter(logging.Formatter):
+    """Lines for people, safe to show on a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(without_secrets(super().format(record)))
+
+
+def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    found: MutableMapping[str, Any] = values_without_secrets(event)
+    return found
+
+
+def json_formatter() -> ProcessorFormatter:
+    """One JSON object per line: time, level, logger, message, what the thread works on, and a traceback if any."""
+    return ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.ExtraAdder(allow=EXTRAS),
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        ],
+        processors=[
+            ProcessorFormatter.remove_processors_meta,
+            structlog.processors.StackInfoRenderer(),
+            structlog.processors.format_exc_info,
+            structlog.processors.EventRenamer("message"),
+            hide_secrets,
+            structlog.processors.JSONRenderer(),
+        ],
+    )
+
+
+def configuration(form: str, level: str, quiet: Mapping[str, str]) -> dict[str, Any]:
+    """The standard library's configuration: all to stderr, as ``line`` or ``json``; some loggers more quietly."""
+    formatters = {
+        "line": {"()": LineFormatter, "fmt": "{asctime} {levelname} {name}: {message}", "style": "{"},
+        "json": {"()": json_formatter},
+    }
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {form: formatters[form]},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": form}},
+        "loggers": {name: {"level": least} for name, least in quiet.items()},
+        "root": {"handlers": ["stderr"], "level": level},
+    }

@@ -1,0 +1,60 @@
+"""The databases, from environment variables: what Django's setting DATABASES is made of."""
+
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+from speedtrack.ground.observing.variables import env_secret_text
+
+# A server that has vanished from the network ends the connection within half a minute; else a call waits for hours.
+ANSWERS_OR_ENDS: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+# Pages do not wait long for a replica; a promoted one must not take what is meant for the primary.
+REPLICA_OPTIONS: dict[str, Any] = {
+    "connect_timeout": 2,
+    "tcp_user_timeout": 5_000,
+    "options": "-c default_transaction_read_only=on",
+}
+AS_DEFAULT_IN_TESTS = {"TEST": {"MIRROR": "default"}}
+
+
+def database(variable: str, default: str = "", **options: Any) -> dict[str, Any]:
+    """Django's settings of the libpq connection URL in a variable, with DATABASE_PASSWORD where the URL has none."""
+    try:
+        parts = conninfo_to_dict(env_secret_text(variable) or default)
+    except ProgrammingError:
+        raise ImproperlyConfigured(
+            f"{variable} is no PostgreSQL address such as postgresql://user:password@host/name: in a password, "
+            "write %2F for /, %3A for :, %40 for @, %23 for #, %3F for ? and %25 for %"
+        ) from None  # psycopg's words quote the address, and so the password
+    if password := env_secret_text("DATABASE_PASSWORD"):
+        parts.setdefault("password", password)
+    known = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        **{key: parts.pop(word, "") or "" for key, word in known.items()},
+        "CONN_MAX_AGE": 600,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": ANSWERS_OR_ENDS | options | parts,
+    }
+
+
+def from_environment() -> dict[str, dict[str, Any]]:
+    """The primary, and by their variables: PostgreSQL itself if DATABASE_URL is a pool's, and a replica for pages."""
+    found = {"default": database("DATABASE_URL", "postgresql:///speedtrack")}
+    if env_secret_text("DATABASE_SESSION_URL"):
+        found["session"] = database("DATABASE_SESSION_URL") | AS_DEFAULT_IN_TESTS
+    if env_secret_text("DATABASE_REPLICA_URL"):
+        found["replica"] = database("DATABASE_REPLICA_URL", **REPLICA_OPTIONS) | AS_DEFAULT_IN_TESTS
+        found["replica"]["ENGINE"] = "speedtrack.ground.postgres.replica"
+    if "session" in found:  # a pool gives each transaction another session, and a cursor belongs to one
+        for pooled in ("default", "replica"):
+            found.get(pooled, {})["DISABLE_SERVER_SIDE_CURSORS"] = True
+    return found

@@ -1,0 +1,1 @@
+"""Sealing, tokens, private files, and which addresses may be called."""

@@ -1,0 +1,1 @@
+"""Text, ANSI colours, Markdown and plain templates."""

@@ -1,0 +1,1 @@
+"""The web server: connections, limits of bodies, headers, problems."""

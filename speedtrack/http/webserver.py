@@ -1,0 +1,347 @@
+"""``python -m speedtrack.http.webserver --bind HOST:PORT``: the web server, waitress with deadlines and shares.
+
+One thread reads and writes all connections. A request gets one of the THREADS only once it has arrived completely, and
+its answer is buffered. So a client that sends or reads slowly occupies a connection and nothing else, until its time is
+up; and no client may occupy more than its share of the connections.
+"""
+
+import argparse
+import copy
+import ctypes
+import gc
+import json
+import re
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from types import FrameType
+from typing import Any, ClassVar
+
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from waitress.buffers import ReadOnlyFileBasedBuffer
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, ParsingError
+from waitress.server import TcpWSGIServer
+from waitress.task import ErrorTask
+from waitress.utilities import BadRequest, Error
+
+from speedtrack.http import bodylimits, browserheaders, problems
+from speedtrack.http.clientaddress import named_by_proxy, network_of
+
+THREADS = 8
+CONNECTIONS = 1000
+PER_ADDRESS = CONNECTIONS // 4
+SURPLUS = 1 / 20  # of all connections may be beyond the shares of their addresses, open to be refused
+SURPLUS_S = 2  # within which they must send a request
+RETRY_S = 10
+RESTING_S = 1  # without a byte in either direction, until a connection may be closed for another one
+OPEN_FILES = 4 * CONNECTIONS  # sockets, and the files that buffer large bodies
+HEADERS_S = 20  # from a request's first byte to the end of its headers
+BODY_S = 120  # from a request's first byte to its last
+IDLE_S = 60  # without a byte in either direction
+DRAIN_S = 5  # for requests under way when the server is told to stop
+HEADER_BYTES = 64 * 1024
+TRANSFER_CODINGS = re.compile(rb"^transfer-encoding:[ \t]*(.*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+M_MMAP_THRESHOLD = -3  # malloc.h
+LARGE_BLOCK = 1024 * 1024
+BUFFERED_BYTES = 64 * 1024 * 1024  # of an answer; for a longer one, the thread waits for the client
+
+
+class TooManyConnections(Error):
+    code, reason = 429, "Too Many Requests"
+
+
+class Request(HTTPRequestParser):
+    """A request that is arriving. Its path determines the limit of its body."""
+
+    adj: Adjustments
+
+    def __init__(self, adj: Adjustments, connection: "ClientConnection") -> None:
+        super().__init__(adj)
+        self.began = time.time()
+        self.connection = connection
+        self.start = b""
+        self.is_answered = False  #: the headers of the answer are on their way
+
+    @property
+    def is_head(self) -> bool:
+        """Known from the first bytes, since a request that cannot be parsed is answered as well."""
+        return self.start == b"HEAD "
+
+    def received(self, data: bytes) -> int:
+        self.start = (self.start + data).lstrip()[:5] if len(self.start) < 5 else self.start
+        had_headers = self.headers_finished
+        consumed: int = super().received(data)
+        if self.headers_finished and not had_headers and not self.error and not self.empty:
+            self.refuse(self.connection.refusal(self))
+        elif self.chunked and len(self.body_rcv.control_line) + len(self.body_rcv.trailer) > HEADER_BYTES:
+            self.refuse(BadRequest("A line between two chunks, or the trailer, is too long"))
+        if self.completed:
+            self.expect_continue = False  # waitress would ask for a body that nobody will send
+        return consumed
+
+    def refuse(self, error: Error | None) -> None:
+        if error is not None:
+            self.error, self.completed = error, True
+
+    def parse_header(self, header_plus: bytes) -> None:
+        try:
+            super().parse_header(header_plus)
+        except ValueError as e:  # of an address or a number that no library reads
+            raise ParsingError(str(e)) from e
+        self.check_framing(header_plus)
+        if (limit := bodylimits.limit_of(self.path)) != bodylimits.PAGES:
+            self.adj = copy.copy(self.adj)
+            self.adj.max_request_body_size = limit + 1
+
+    def check_framing(self, header_plus: bytes) -> None:
+        """Refuse a body whose end a proxy might see elsewhere: what follows it would be a request that nobody sent."""
+        codings = [coding.lower() for coding in TRANSFER_CODINGS.findall(header_plus)]
+        if codings and (not self.chunked or codings != [b"chunked"] or "CONTENT_LENGTH" in self.headers):
+            raise ParsingError("Transfer-Encoding must be chunked, in HTTP/1.1 and without Content-Length")
+
+
+class JsonRefusal(ErrorTask):
+    """The answer to an invalid request, as JSON like all errors outside of the pages."""
+
+    headers: ClassVar[list[tuple[str, str]]] = browserheaders.without_page(hsts_s=0)  #: `main` adds what is set
+
+    def execute(self) -> None:
+        error = self.request.error
+        sentence, path = f"{error.reason}: {error.body}", getattr(self.request, "path", "")
+        is_api = problems.is_api(path)
+        refusal = problems.document(problems.of_status(error.code), sentence, path)
+        document = refusal if is_api else {"error": sentence}
+        body = json.dumps(document).encode()
+        self.status = f"{error.code} {error.reason}"
+        media_type = problems.MEDIA_TYPE if is_api else "application/json"
+        self.response_headers += [("Content-Type", media_type), *self.headers]
+        if isinstance(error, TooManyConnections):
+            self.response_headers.append(("Retry-After", str(RETRY_S)))
+        self.request.headers["CONNECTION"] = "close"  # to HTTP/1.0, waitress would promise to keep the connection
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+class OnlyHeaders:
+    """What answers HEAD: of the body only the first piece is made, because the headers wait for it."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.pieces = pieces
+
+    def __iter__(self) -> Iterator[bytes]:
+        return islice(self.pieces, 1)
+
+    def close(self) -> None:
+        if hasattr(self.pieces, "close"):
+            self.pieces.close()
+
+
+def headers_for_head(application: Any) -> Any:
+    """The application, which makes no more for HEAD than its headers need."""
+
+    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        pieces: Iterable[bytes] = application(environ, start_response)
+        return OnlyHeaders(pieces) if environ["REQUEST_METHOD"] == "HEAD" else pieces
+
+    return answer
+
+
+class ClientConnection(HTTPChannel):
+    """One connection.
+
+    ``address``: whose it is. A proxy has connections for all its clients: each is the client's whose request is under
+    way on it.
+    """
+
+    server: "WebServer"
+    error_task_class = JsonRefusal
+    address: str | None = None
+    is_surplus = False  #: beyond the share of its address
+
+    def __init__(
+        self, server: "WebServer", sock: socket.socket, addr: tuple[Any, ...], adj: Adjustments, map: dict[int, Any]
+    ) -> None:
+        super().__init__(server, sock, addr, adj, map=map)
+        if not server.is_behind_proxy:
+            self.address = network_of(addr[0])
+            server.admit(self)
+
+    def parser_class(self, adj: Adjustments) -> Request:
+        return Request(adj, self)
+
+    def refusal(self, request: Request) -> Error | None:
+        """Why a request whose headers have arrived gets no other answer, if so."""
+        if self.server.is_behind_proxy:
+            self.address = named_by_proxy(request.headers.get("X_FORWARDED_FOR", ""))
+            others = (connection for connection in self.server.connections_of(self) if connection.busy())
+            self.is_surplus = sum(1 for _ in others) >= self.server.per_address
+        share = f"{self.server.per_address} connections of your address are open: close some, or wait"
+        return TooManyConnections(share) if self.is_surplus else None
+
+    def write_soon(self, data: Any) -> int:
+        """Pass on what a task writes: first its headers, in one piece, then a body, which HEAD must not get."""
+        request: Request = self.requests[0]
+        if request.is_head and request.is_answered:
+            if isinstance(data, ReadOnlyFileBasedBuffer):
+                data.close()
+            return 0
+        request.is_answered = True
+        written: int = super().write_soon(data)
+        return written
+
+    def busy(self) -> bool:
+        """Return whether a request or an answer is under way."""
+        return bool(self.request or self.requests or self.total_outbufs_len)
+
+    def rests(self) -> bool:
+        """Return whether nothing is under way, nor may be on its way here."""
+        return not self.busy() and time.time() - self.last_activity > RESTING_S
+
+    def overdue(self, now: float) -> bool:
+        """Return whether the client took too long to send its request, or stopped reading a long answer."""
+        request = self.request
+        if self.is_surplus and not self.requests:
+            return bool(now - self.creation_time > SURPLUS_S)
+        if request and not self.requests:
+            limit_s = self.server.body_s if request.headers_finished else self.server.headers_s
+            return bool(now - request.began > limit_s)
+        return bool(self.total_outbufs_len > BUFFERED_BYTES and now - self.last_activity > IDLE_S)
+
+
+class WebServer(TcpWSGIServer):
+    channel_class = ClientConnection
+    ending = False
+    active_channels: dict[int, ClientConnection]
+
+    def __init__(
+        self, application: Any, adj: Adjustments, limits: argparse.Namespace, is_behind_proxy: bool = False
+    ) -> None:
+        super().__init__(headers_for_head(application), adj=adj)
+        self.headers_s: float = limits.headers_s
+        self.body_s: float = limits.body_s
+        self.per_address: int = limits.per_address
+        self.is_behind_proxy = is_behind_proxy
+
+    def connections_of(self, connection: ClientConnection) -> Iterator[ClientConnection]:
+        """The other open connections of the same address."""
+        if connection.address is not None:
+            for other in self.active_channels.values():
+                if other.address == connection.address and other is not connection and not other.will_close:
+                    yield other
+
+    def admit(self, connection: ClientConnection) -> None:
+        """Keep addresses to their share: close a connection that rests for a new one, else let the new one be refused.
+
+        Clients open a new connection when a resting one is closed; no half request, and no answer, is lost.
+        """
+        others = list(self.connections_of(connection))
+        if len(others) < self.per_address:
+            return
+        if resting := [other for other in others if other.rests()]:
+            min(resting, key=lambda other: other.last_activity).will_close = True
+            return
+        connection.is_surplus = True
+        if sum(other.is_surplus for other in self.active_channels.values()) > SURPLUS * self.adj.connection_limit:
+            connection.handle_close()
+
+    def maintenance(self, now: float) -> None:
+        super().maintenance(now)
+        for channel in self.active_channels.values():
+            if channel.overdue(now):
+                channel.will_close = True
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, then finish the requests under way."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.end)
+        while not self.ending:
+            self.turn()
+        wasyncore.dispatcher.close(self)  # the listening socket only
+        deadline = time.monotonic() + DRAIN_S
+        while time.monotonic() < deadline and any(channel.busy() for channel in self.active_channels.values()):
+            self.turn()
+        self.task_dispatcher.shutdown(timeout=1)
+
+    def turn(self) -> None:
+        """Wait for connections that can be read or written, and serve each of them once."""
+        wasyncore.loop(timeout=1, use_poll=True, map=self._map, count=1)
+
+    def end(self, number: int, frame: FrameType | None) -> None:
+        self.ending = True
+        self.pull_trigger()
+
+
+def adjustments(bind: str, connections: int) -> Adjustments:
+    return Adjustments(
+        listen=bind,
+        threads=THREADS,
+        connection_limit=connections,
+        backlog=CONNECTIONS,
+        channel_timeout=IDLE_S,
+        cleanup_interval=1,
+        max_request_header_size=HEADER_BYTES,
+        max_request_body_size=bodylimits.PAGES + 1,  # waitress refuses a body of this size
+        outbuf_high_watermark=BUFFERED_BYTES,
+        clear_untrusted_proxy_headers=False,  # BEHIND_TLS_PROXY says whether they are trusted
+        ident=None,
+    )
+
+
+def give_memory_back() -> None:
+    """Let freed blocks of LARGE_BLOCK bytes and more return to the system.
+
+    glibc raises this limit to the largest block that was freed (mallopt(3), M_MMAP_THRESHOLD), and each thread then
+    keeps for ever what its largest request took.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # glibc
+        mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
+
+
+def load_pages() -> None:
+    """Load what the first request would load, and leave it out of garbage collections for ever.
+
+    A full collection that looks at all of it stops every request for 150 ms, about once in ten pages.
+    """
+    from django.urls import get_resolver
+
+    assert get_resolver().url_patterns
+    gc.collect()
+    gc.freeze()
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m speedtrack web", description=__doc__)
+    parser.add_argument("--bind", default="127.0.0.1:8000", metavar="HOST:PORT")
+    parser.add_argument("--headers-s", type=float, default=HEADERS_S, help="for the headers of a request")
+    parser.add_argument("--body-s", type=float, default=BODY_S, help="for a whole request")
+    parser.add_argument("--connections", type=int, default=CONNECTIONS, help="at once; more wait")
+    parser.add_argument("--per-address", type=int, default=PER_ADDRESS, help="of these connections; more are refused")
+    options = parser.parse_args(arguments)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    give_memory_back()
+    from django.conf import settings
+
+    from speedtrack.http.wsgi import application  # late: it loads Django
+
+    JsonRefusal.headers = browserheaders.without_page(settings.SECURE_HSTS_SECONDS)
+    try:
+        limits = adjustments(options.bind, options.connections)
+        server = WebServer(application, limits, options, is_behind_proxy=settings.BEHIND_TLS_PROXY)
+    except OSError as e:
+        sys.exit(f"error: {options.bind} cannot be served here ({e.strerror}): name another address with --bind")
+    load_pages()
+    server.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The processes of an installation: embedded servers, supervisor, dispatcher, demonstration."""

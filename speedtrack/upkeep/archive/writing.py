@@ -1,0 +1,94 @@
+"""Write everything of a project into a file."""
+
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from django.contrib.auth.models import User
+from django.db import connections, models, transaction
+from django.db.migrations.recorder import MigrationRecorder
+from psycopg import sql
+
+import speedtrack
+from speedtrack.ground.postgres import pgsession
+from speedtrack.projects.models import Project
+from speedtrack.upkeep.archive.files import MANIFEST, PEOPLE_FILE, ArchiveError, Content, LineFile, Manifest, columns_of
+from speedtrack.upkeep.archive.tables import PEOPLE, TABLES, Table
+from speedtrack.upkeep.backup import BackupError, complete_file
+
+Progress = Callable[[str, int], None]  #: is told the name of a table, and how many rows of it there are so far
+TOLD_EVERY = 10_000  # rows
+
+
+def write(project: Project, file: Path, progress: Progress = lambda *_: None) -> Manifest:
+    """Write the project as it is at one moment. The file is complete, or not written. Raises ArchiveError."""
+    if file.exists():
+        raise ArchiveError(f"{file} exists: name another file")
+    try:
+        with (
+            complete_file(file) as stream,
+            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive,
+        ):
+            return fill(archive, project, progress)
+    except BackupError as e:
+        raise ArchiveError(str(e)) from e
+
+
+def fill(archive: zipfile.ZipFile, project: Project, progress: Progress) -> Manifest:
+    alias = pgsession.session().alias
+    with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL TIME ZONE 'UTC'; SET LOCAL extra_float_digits = 1")
+        files = {table.file: write_table(archive, table, project, alias, progress) for table in TABLES}
+        files[PEOPLE_FILE] = write_people(archive, project, alias)
+        manifest = Manifest(
+            project=project.slug,
+            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            version=speedtrack.__version__,
+            migrations=sorted(map(list, MigrationRecorder(connections[alias]).applied_migrations())),
+            files=files,
+        )
+    archive.writestr(MANIFEST, manifest.text())
+    return manifest
+
+
+def write_table(archive: zipfile.ZipFile, table: Table, project: Project, alias: str, progress: Progress) -> Content:
+    with archive.open(table.file, "w", force_zip64=True) as stream:
+        file = LineFile(stream, columns_of(table))
+        for line in rows_as_json(table, project, alias):
+            file.write(line)
+            if file.rows % TOLD_EVERY == 0:
+                progress(table.name, file.rows)
+    progress(table.name, file.rows)
+    return file.content()
+
+
+def rows_as_json(table: Table, project: Project, alias: str) -> Iterator[str]:
+    """The rows of a project in the order of their keys, each as a line of JSON that PostgreSQL has made."""
+    keys = [one.attname for one in table.model._meta.pk_fields]
+    rows = table.model._default_manager.using(alias).filter(table.of(project)).order_by(*keys)
+    names = [one.attname for one in table.fields]
+    query, parameters = rows.values_list(*names).query.sql_with_params()
+    statement = sql.SQL("COPY (SELECT row_to_json(one) FROM ({}) AS one ({})) TO STDOUT").format(
+        sql.SQL(query), sql.SQL(", ").join(map(sql.Identifier, columns_of(table)))
+    )
+    with connections[alias].connection.cursor() as cursor, cursor.copy(statement, parameters) as copy:
+        for (line,) in copy.rows():
+            yield line
+
+
+def write_people(archive: zipfile.ZipFile, project: Project, alias: str) -> Content:
+    """Write the names of those people whom the rows refer to."""
+    found: set[int] = set()
+    for table in TABLES:
+        rows = table.model._default_manager.using(alias).filter(table.of(project))
+        for one in table.fields:
+            if isinstance(one, models.ForeignKey) and one.related_model is PEOPLE:
+                found |= set(rows.exclude(**{one.name: None}).values_list(one.attname, flat=True).distinct())
+    with archive.open(PEOPLE_FILE, "w") as stream:
+        file = LineFile(stream, ["id", "username"])
+        for pk, name in User.objects.using(alias).filter(pk__in=found).order_by("pk").values_list("pk", "username"):
+            file.write(json.dumps({"id": pk, "username": name}))
+    return file.content()

