@@ -13,7 +13,7 @@ from itertools import product
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from speedtrack.alerts import lines, sensitivity
@@ -161,11 +161,3 @@ def store_floor(run: Run, series: Series) -> None:
     else:
         floor = noise_floor(pairs, level=LEVEL, planned=AA_PAIRS, seed=series.pk)
     NoiseFloor.objects.filter(series=series, run=run).update(**vars(floor))
-
-
-def newest_floors(series: Iterable[int]) -> dict[int, NoiseFloor]:
-    """The current noise floor of each of these series, by id; absent if no A/A run had enough clean pairs."""
-    found = NoiseFloor.objects.filter(series__in=list(series), smallest__isnull=False)
-    related = found.select_related("run", "series__machine").defer("series__machine__facts")
-    rows = related.order_by("series", F("id").desc()).distinct("series")
-    return {floor.series_id: floor for floor in rows}

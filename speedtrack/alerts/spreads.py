@@ -1,12 +1,14 @@
 """How much the runs of a line differ. A young line does not show that itself, so related series are used instead."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from django.db import connection
+from django.db.models import F
 
-from speedtrack.alerts import floors, lines
+from speedtrack.alerts import lines
+from speedtrack.alerts.models import NoiseFloor
 from speedtrack.runs.models import Series
 from speedtrack.stats.levels import spread_between
 
@@ -56,7 +58,15 @@ def spreads_of_kin(smallest_effects: Mapping[int, float]) -> dict[int, float]:
         for pk, distance, values in cursor:
             if (spread := spread_between(values)) is not None:
                 known[pk].setdefault(distance, []).append(spread)
-    measured = floors.newest_floors([pk for pk, found in known.items() if not found])
+    measured = newest_floors([pk for pk, found in known.items() if not found])
     found = {pk: floor.deviation / math.sqrt(2) for pk, floor in measured.items() if floor.deviation}
     nearest = {pk: median(spreads[min(spreads)]) for pk, spreads in known.items() if spreads}
     return {**smallest_effects, **found, **nearest}
+
+
+def newest_floors(series: Iterable[int]) -> dict[int, NoiseFloor]:
+    """The current noise floor of each of these series, by id; absent if no A/A run had enough clean pairs."""
+    found = NoiseFloor.objects.filter(series__in=list(series), smallest__isnull=False)
+    related = found.select_related("run", "series__machine").defer("series__machine__facts")
+    rows = related.order_by("series", F("id").desc()).distinct("series")
+    return {floor.series_id: floor for floor in rows}

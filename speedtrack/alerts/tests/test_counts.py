@@ -11,7 +11,7 @@ from django.core.mail import EmailMultiAlternatives
 from django.core.management import call_command
 from django.test import Client
 
-from speedtrack.alerts import confirm, counts, detection, floors
+from speedtrack.alerts import confirm, counts, detection, floors, spreads
 from speedtrack.alerts.counts import FunctionCost
 from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.models import Alert, ChangePoint, Verdict
@@ -297,7 +297,7 @@ def test_counts_are_watched_from_the_difference_of_two_processes_of_one_build_on
     assert [run.trials for run in Run.objects.filter(reason=Reason.AA, metrics=COUNTED)] == [floors.AA_COUNTS]
     floors.store_due()
     assert smallest_effect(series) == pytest.approx(0.0024)
-    assert floors.newest_floors([series.pk])[series.pk].pairs == floors.AA_COUNTS
+    assert spreads.newest_floors([series.pk])[series.pk].pairs == floors.AA_COUNTS
     assert smallest_effect(Series.objects.get(metric=CPU, benchmark__name="get-p1")) == 0.03
 
 

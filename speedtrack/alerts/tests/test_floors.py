@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack.alerts import floors
+from speedtrack.alerts import floors, spreads
 from speedtrack.alerts.floors import AA_PAIRS
 from speedtrack.alerts.models import ChangePoint, NoiseFloor
 from speedtrack.alerts.verdicts import LEVEL, PAIRS
@@ -200,7 +200,7 @@ def test_a_finished_aa_run_gives_every_series_a_floor(measured: World) -> None:
     assert 0.002 < floor.deviation < 0.012  # sqrt(2) times 0.4%, from ten pairs
     assert floor.low < floor.ratio < floor.high
     assert floor.smallest == pytest.approx(floor.deviation * standard_shift(AA_PAIRS, LEVEL), rel=0.05)
-    assert floors.newest_floors([floor.series_id]) == {floor.series_id: floor}
+    assert spreads.newest_floors([floor.series_id]) == {floor.series_id: floor}
 
 
 def test_the_newest_floor_holds_and_the_old_ones_stay(measured: World) -> None:
@@ -210,7 +210,7 @@ def test_the_newest_floor_holds_and_the_old_ones_stay(measured: World) -> None:
         builders.work(measured.machine, measured.speed)
         floors.store_due()
     old, new = NoiseFloor.objects.filter(series__benchmark__name="get-p1", series__metric=CPU).order_by("id")
-    assert floors.newest_floors([old.series_id])[old.series_id] == new
+    assert spreads.newest_floors([old.series_id])[old.series_id] == new
 
 
 def test_pairs_that_are_not_clean_say_nothing(measured: World) -> None:
@@ -223,7 +223,7 @@ def test_pairs_that_are_not_clean_say_nothing(measured: World) -> None:
     queue.complete(run.machine, run.pk, run.lease_token)
     assert floors.store_due() == 1
     assert set(NoiseFloor.objects.values_list("pairs", "smallest")) == {(0, None)}
-    assert floors.newest_floors(NoiseFloor.objects.values_list("series", flat=True)) == {}
+    assert spreads.newest_floors(NoiseFloor.objects.values_list("series", flat=True)) == {}
 
 
 def test_two_commits_of_one_program_are_an_aa_run_for_nothing(world: World) -> None:

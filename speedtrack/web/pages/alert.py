@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
 from django.http import Http404
 
-from speedtrack.alerts import counts, floors, lines, muting, pairing, triage
+from speedtrack.alerts import counts, lines, muting, pairing, spreads, triage
 from speedtrack.alerts.counts import FunctionTable
 from speedtrack.alerts.headlines import DirectionSummary, headline, restoration_in_words, summaries_of
 from speedtrack.alerts.lines import LinePoint
@@ -228,7 +228,7 @@ def evidence_of(
     for verdict in answers.order_by("id"):
         verdicts[verdict.change_point_id].append(verdict)
     sides = pairing.samples_by_side(runs)
-    known = floors.newest_floors(cp.series_id for cp in points[:shown])
+    known = spreads.newest_floors(cp.series_id for cp in points[:shown])
     mutes = muting.mutes_of(points) if getattr(alert, "has_mutes", True) else {}
     found = []
     for place, (cp, whisker) in enumerate(zip(points, forest.rows, strict=True)):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from speedtrack.alerts import floors, muting, reasons
+from speedtrack.alerts import muting, reasons, spreads
 from speedtrack.alerts.models import Mute, NoiseFloor, SeriesSensitivity
 from speedtrack.alerts.reasons import Why
 from speedtrack.web.pages.timeline.view import View, position_of
@@ -10,7 +10,7 @@ from speedtrack.web.pages.timeline.view import View, position_of
 
 def floors_of(view: View) -> list[NoiseFloor]:
     """The noise floor of each machine of the view, from the newest A/A run of this benchmark and metric."""
-    found = sorted(floors.newest_floors(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
+    found = sorted(spreads.newest_floors(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
     return list({floor.series.machine_id: floor for floor in found}.values())
 
 
