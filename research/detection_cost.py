@@ -33,7 +33,7 @@ django.setup()
 from django.core.management import call_command  # noqa: E402 - models: only once Django is set up
 from django.db import connection  # noqa: E402
 
-from speedtrack.alerts import detection  # noqa: E402
+from speedtrack.alerts.detection import detection  # noqa: E402
 from speedtrack.runs.models import Series  # noqa: E402
 from speedtrack.tests.histories import History  # noqa: E402
 

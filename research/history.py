@@ -80,7 +80,7 @@ def set_up(home: Path, servers: Mapping[str, str], counts: bool) -> None:
 def track(server: str, repository: str, commits: int, releases: bool) -> "Project":
     """Track it and queue its commits and releases, unless that is done already."""
     from speedtrack.projects.models import Project
-    from speedtrack.runs import byhand, tracking
+    from speedtrack.runs.requests import byhand, tracking
 
     known = Project.objects.filter(name=server).first()
     if known:

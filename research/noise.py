@@ -48,7 +48,7 @@ COMMANDS = {
 }
 CPU, RATE = "server_cpu_ns_per_request", "throughput_rps"
 METRICS = {CPU: "CPU/request", RATE: "requests/s", "latency_us_p50": "p50", "latency_us_p99": "p99"}
-LEVEL, FIRST, MOST = 0.01, 6, 160  # as speedtrack.alerts.verdicts settles suspicions
+LEVEL, FIRST, MOST = 0.01, 6, 160  # as speedtrack.alerts.settling.verdicts settles suspicions
 SMALLEST = 0.01  # effect that matters, of CPU per request
 CALIBRATING = 20  # pairs
 NEVER = 10**9  # requests: each side runs the same code

@@ -22,9 +22,11 @@ from speedtrack.benchmarks.storing import store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.processes import devstack
 from speedtrack.projects.models import Project
-from speedtrack.runs import planning, registering, tracking
+from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Machine, Reason, Run
-from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.runs.planning import planning
+from speedtrack.runs.requests import tracking
+from speedtrack.runs.requests.tracking import TrackingRequest
 from speedtrack.tests.installation import Installation
 from speedtrack.tests.proxy import Network
 

@@ -57,7 +57,7 @@ class DetectionCost:
 def of_a_point(case: CostCase, seed: int) -> DetectionCost:
     """Called in a process of the pool. Each pass looks at one new point of every series."""
     from research.detection_eval import tracker
-    from speedtrack.alerts import detection
+    from speedtrack.alerts.detection import detection
     from speedtrack.runs.models import Series
 
     points = case.points

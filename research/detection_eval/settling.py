@@ -64,7 +64,7 @@ def draw(rng: np.random.Generator, count: int, case: Case, changed: bool = True)
 
 def confirm_once(case: Case, rng: np.random.Generator, suspected: float) -> tuple[Comparison, Pairs]:
     """The answer after all rounds that the workers would measure, and the pairs of those."""
-    from speedtrack.alerts.verdicts import LEVEL, PAIRS
+    from speedtrack.alerts.settling.verdicts import LEVEL, PAIRS
     from speedtrack.stats import compare
 
     pairs, count = Pairs(), PAIRS.first
@@ -110,7 +110,7 @@ def confirmed(case: Case, rng: np.random.Generator) -> tuple[float, Pairs]:
 
 def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
     """Narrow a range whose change is confirmed, as `confirm.narrow` does; how it ended, and with how many pairs."""
-    from speedtrack.alerts.verdicts import WRONG_COMMIT
+    from speedtrack.alerts.settling.verdicts import WRONG_COMMIT
     from speedtrack.stats import narrow
 
     first, last, spent = 0, RANGE, 0  # the change lies after ``first``, and up to ``last``

@@ -14,8 +14,9 @@ from django.db import connection
 
 from research.detection_eval.lines import Line
 from research.detection_eval.scores import MARGIN, Found, Record
-from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Branch, Commit, Position, Project

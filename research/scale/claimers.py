@@ -14,9 +14,9 @@ from django.db import connection, transaction
 
 from research.scale.meter import TICK_MS, Cost, stat_fields
 from speedtrack import __version__
-from speedtrack.runs import tokens
+from speedtrack.runs.fleet import tokens
 from speedtrack.runs.models import Attempt, Machine, MachineToken, Run, RunEvent, Status
-from speedtrack.runs.versions import PROTOCOL
+from speedtrack.runs.scheduling.versions import PROTOCOL
 from speedtrack.tests.ports import free_port
 
 CLAIMS = 100  # of each machine

@@ -11,8 +11,8 @@ from research.scale.copying import Ids
 from research.scale.measurements import MeasuredPart, Step
 from research.scale.shape import Shape
 from research.scale.world import Story, make_stories
-from speedtrack.alerts import sensitivity
-from speedtrack.alerts.effects import EffectsOfProjects
+from speedtrack.alerts.lines import sensitivity
+from speedtrack.alerts.lines.effects import EffectsOfProjects
 from speedtrack.runs.models import Attempt, Machine, Series
 
 CANARY_CHECKS = 60

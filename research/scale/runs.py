@@ -11,7 +11,7 @@ from research.scale.commits import EVERY, time_of
 from research.scale.copying import Array, Ids, copy_rows
 from research.scale.world import Story
 from speedtrack.runs.models import Machine
-from speedtrack.runs.order import PRIORITY
+from speedtrack.runs.scheduling.order import PRIORITY
 
 LASTS = timedelta(minutes=4)
 RUN_COLUMNS = (

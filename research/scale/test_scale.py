@@ -10,8 +10,8 @@ from django.urls import get_resolver
 from research.scale import filling, pages, work, world
 from research.scale.bench import MOST_QUERIES
 from research.scale.shape import shape_of
-from speedtrack.runs import latencies
 from speedtrack.runs.models import Attempt, Measurement, Result, Run, Samples, Series, Trial
+from speedtrack.runs.results import latencies
 from speedtrack.stats.summary import summarize
 
 ROWS = 2000

@@ -13,9 +13,9 @@ from django.db import connection
 
 from research.scale.claimers import Claimer, cpu_ms, queue_again, wait_for, web_server
 from research.scale.meter import Cost
-from speedtrack.runs import queue
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import LogChunk, Machine, MachineToken, Run
+from speedtrack.runs.queue import queue
 from speedtrack.tests.ports import free_port
 
 VIEWERS = 300

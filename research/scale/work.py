@@ -19,11 +19,12 @@ from research.scale.meter import Cost, cost_of, together
 from research.scale.world import METRICS, golden
 from speedtrack.accounts import tokens as person_tokens
 from speedtrack.accounts.models import Scope
-from speedtrack.alerts import detection
+from speedtrack.alerts.detection import detection
 from speedtrack.processes import dispatch
 from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.runs import planning, tokens
+from speedtrack.runs.fleet import tokens
 from speedtrack.runs.models import Attempt, Environment, Machine, Reason, Series
+from speedtrack.runs.planning import planning
 
 SAMPLES = 100_000
 COMMITS = 2048

@@ -18,7 +18,7 @@ from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import ladder_benchmarks, store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Branch, Project
-from speedtrack.runs import registering
+from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Environment, Machine, Series
 
 GOLDEN = Path(__file__).resolve().parents[2] / "runners" / "tests" / "golden" / "result.v1.json"

@@ -1,18 +1,15 @@
-"""The sentences about an alert that every face shows: its changes, and what of them is back.
+"""The one sentence about an alert's changes: the largest in each direction, slowdowns first.
 
-The first names the largest change in each direction, slowdowns first: ``slower +5.0%: get-p1 and 2 more; faster
-−50.0%: set-p1``. Mails, chats, commit statuses, feeds, lists, pages and the API read both here.
+Mails, chats, commit statuses, feeds, lists, pages and the API show it: ``slower +5.0%: get-p1 and 2 more; faster
+−50.0%: set-p1``.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from speedtrack.alerts.models import AlertEvent
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import INSTRUCTIONS, Metric
-
-NOT_FIXED = "not fixed yet: "  # begins the note of an event that says which series are back
 
 
 class Change(Protocol):
@@ -78,16 +75,3 @@ def summaries_of(changes: Sequence[Change]) -> list[DirectionSummary]:
 def headline(changes: Sequence[Change], longest_name: int | None = None) -> str:
     """The sentence; empty without changes. ``longest_name``: characters of a benchmark's name that are shown."""
     return "; ".join(summary.text(longest_name) for summary in summaries_of(changes))
-
-
-def restoration_in_words(events: Sequence[AlertEvent]) -> str:
-    """The newest sentence about which series of an open alert are back; empty without one. ``events``: all, in order.
-
-    Pages, the API and mails show it.
-    """
-    for event in reversed(events):
-        if event.who_id is None and event.note.startswith(NOT_FIXED):
-            return event.note
-        if event.after:  # a status from which it counts anew
-            return ""
-    return ""

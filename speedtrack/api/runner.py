@@ -14,19 +14,6 @@ from speedtrack.ground.observing import failpoints
 from speedtrack.http.clientaddress import client_address
 from speedtrack.projects import submodules
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, NotFetched, RepositoryError, RepositoryUnreachable
-from speedtrack.runs import (
-    builds,
-    enrolment,
-    fence,
-    jobs,
-    machines,
-    profiles,
-    queue,
-    results,
-    standing,
-    tokens,
-    versions,
-)
 from speedtrack.runs.documents import (
     Beat,
     BuildReport,
@@ -42,7 +29,11 @@ from speedtrack.runs.documents import (
     Succession,
 )
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.fleet import enrolment, machines, tokens
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
+from speedtrack.runs.queue import fence, jobs, queue
+from speedtrack.runs.results import builds, profiles, results
+from speedtrack.runs.scheduling import standing, versions
 
 Answer = dict[str, Any]
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from speedtrack.alerts import lines, pairing
-from speedtrack.alerts.lines import LinePoint
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.alerts.sizes import bracket_verdict, is_part_of
+from speedtrack.alerts.pairs import pairing
+from speedtrack.alerts.pairs.sizes import bracket_verdict, is_part_of
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Position
 

@@ -12,9 +12,10 @@ from django.db.models import Q
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from speedtrack.alerts import counts
-from speedtrack.alerts.headlines import Change, DirectionSummary, headline, restoration_in_words, summaries_of
+from speedtrack.alerts.headlines import Change, DirectionSummary, headline, summaries_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.alerts.pairs import counts
+from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.notices import seeing, subscribing
 from speedtrack.notices.errors import PermanentFailure

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from django.db.models import Q
 from django.db.models.functions import Lower
 
-from speedtrack.alerts.counts import same_instructions
 from speedtrack.alerts.models import Alert
+from speedtrack.alerts.pairs.counts import same_instructions
 from speedtrack.notices.models import Pace, Subscriber, Subscription
 from speedtrack.notices.seeing import who_see
 

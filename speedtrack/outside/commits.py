@@ -17,7 +17,7 @@ from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
 from speedtrack.projects.models import Branch, Project, Tag
 from speedtrack.projects.remotes import remote_of
 from speedtrack.projects.sync import project_lock, store_commits
-from speedtrack.runs import pushes
+from speedtrack.runs.planning import pushes
 
 FULL = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 ABBREVIATED = re.compile(r"[0-9a-f]{7,64}")

@@ -284,7 +284,7 @@ def store_sets(project: Project, sets: set[frozenset[int]]) -> dict[frozenset[in
 
 
 def mark_undetected(imported: Import, series: Iterable[int], since: datetime) -> None:
-    """Mark series for detection, as runs/queue.py does for what a runner has measured.
+    """Mark series for detection, as runs/queue/queue.py does for what a runner has measured.
 
     Detection holds the series that it looks at, perhaps for long after an import of years. Series that it holds are
     stored with the import, and marked when detection begins again: nobody waits for that.

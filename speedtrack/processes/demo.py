@@ -26,9 +26,9 @@ from speedtrack.notices.models import Outbox
 from speedtrack.processes.devstack import BASE_DIR, Stack
 from speedtrack.processes.dispatch import decisions_wanted
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import tracking
 from speedtrack.runs.models import Run, Series
-from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.runs.requests import tracking
+from speedtrack.runs.requests.tracking import TrackingRequest
 
 BEFORE_PUSH = 4  # commits of the repository when it is tracked; a push adds the others
 TRACKED = 2  # of these are measured

@@ -22,8 +22,8 @@ from django.db.models.functions import Concat
 from kombu import Queue
 
 from runners import probing
+from speedtrack.alerts.lines.waiting import runs_with_due_floors, unasked_machines
 from speedtrack.alerts.models import AlertEvent, Bisection, ChangePoint
-from speedtrack.alerts.waiting import runs_with_due_floors, unasked_machines
 from speedtrack.celery import app, broker
 from speedtrack.ground.postgres import pgsession
 from speedtrack.ground.postgres.wakeups import CHANNEL
@@ -34,8 +34,11 @@ from speedtrack.notices.channels import statuses
 from speedtrack.notices.models import CommitStatus, Notice, Outbox
 from speedtrack.projects.models import Project
 from speedtrack.retention import nightly
-from speedtrack.runs import canary, choosing, lag, order, pools, pushes, queue
+from speedtrack.runs.fleet import pools
 from speedtrack.runs.models import Alarm, Approval, Import, Machine, MachineEvent, PairedComparison, Run, Series
+from speedtrack.runs.planning import choosing, pushes
+from speedtrack.runs.queue import lag, queue
+from speedtrack.runs.scheduling import canary, order
 
 Question = tuple[str, tuple[Any, ...]]  # SQL and its parameters
 

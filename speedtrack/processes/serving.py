@@ -14,7 +14,7 @@ from speedtrack.accounts import firstowner
 from speedtrack.ground.secrets import privatefiles
 from speedtrack.processes.devstack import Stack, StackError, running_broker
 from speedtrack.processes.supervisor import end_by_signals, wait_for_broker
-from speedtrack.runs import machines, registering
+from speedtrack.runs.fleet import machines, registering
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
 
 MACHINE = "this-machine"

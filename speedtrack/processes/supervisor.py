@@ -23,7 +23,7 @@ from speedtrack.processes.devstack import BASE_DIR, Stack, StackError, running_b
 
 AGAIN_S = 3  # pause before a process that ended is started again, and before the broker is tried again
 REMIND_S = 30
-COMMON = ("speedtrack.celery", "speedtrack.runs.pushes")  # of most processes, besides Django's apps
+COMMON = ("speedtrack.celery", "speedtrack.runs.planning.pushes")  # of most processes, besides Django's apps
 
 
 def main() -> None:

@@ -6,7 +6,8 @@ from celery import shared_task
 from django.conf import settings
 
 from speedtrack.projects.models import Project
-from speedtrack.runs import comparing, pullrequests, pushes
+from speedtrack.runs.planning import pullrequests, pushes
+from speedtrack.runs.requests import comparing
 from speedtrack.tasks.steps import take_each
 
 

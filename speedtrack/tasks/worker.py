@@ -2,8 +2,10 @@
 
 from celery import shared_task
 
-from speedtrack.alerts import confirm, detection, floors, profiling
 from speedtrack.alerts.bisections import bisecting
+from speedtrack.alerts.detection import detection
+from speedtrack.alerts.settling import confirm, floors
+from speedtrack.alerts.triage import profiling
 from speedtrack.outside import storing
 from speedtrack.retention import nightly
 from speedtrack.tasks.steps import take_each

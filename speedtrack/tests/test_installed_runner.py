@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from speedtrack.processes import devstack
-from speedtrack.runs import registering, tracking
+from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Measurement, Run
-from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.runs.requests import tracking
+from speedtrack.runs.requests.tracking import TrackingRequest
 from speedtrack.tests import builders
 
 PACKAGE = devstack.BASE_DIR / "runners"

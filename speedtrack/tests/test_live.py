@@ -18,9 +18,9 @@ from django.db import connection
 
 from speedtrack.processes import devstack
 from speedtrack.processes.live.__main__ import MORE_CONNECTIONS
-from speedtrack.runs import queue
 from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 from speedtrack.tests.installation import database_url
 from speedtrack.tests.ports import free_port

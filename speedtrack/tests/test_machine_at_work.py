@@ -22,9 +22,12 @@ from django.utils import timezone
 
 from speedtrack import __version__
 from speedtrack.processes.devstack import BASE_DIR
-from speedtrack.runs import enrolment, machines, queue, tracking, versions
+from speedtrack.runs.fleet import enrolment, machines
 from speedtrack.runs.models import Alarm, Machine, MachineToken, Run
-from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import tracking
+from speedtrack.runs.requests.tracking import TrackingRequest
+from speedtrack.runs.scheduling import versions
 from speedtrack.tasks.notify import notify
 from speedtrack.tests import builders
 from speedtrack.tests.real_system import write_history

@@ -20,7 +20,7 @@ from speedtrack.monitoring import heartbeats
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
 from speedtrack.monitoring.models import Heartbeat
 from speedtrack.projects.models import Annotation, Branch, Project
-from speedtrack.runs import machines
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Machine, Run
 from speedtrack.web.tests.world import CPU, HOSTILE, World, slowed
 

@@ -14,8 +14,10 @@ from django.test import Client
 
 from speedtrack.benchmarks.definitions import BuildSection
 from speedtrack.processes.devstack import BASE_DIR
-from speedtrack.runs import byhand, registering, reproduce, tracking
+from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Result, Run, Status
+from speedtrack.runs.requests import byhand, tracking
+from speedtrack.runs.results import reproduce
 
 DRIVER = BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench"
 

@@ -22,8 +22,12 @@ from speedtrack.notices.models import Outbox
 from speedtrack.processes import devstack, dispatch
 from speedtrack.projects import intake
 from speedtrack.projects.models import Project
-from speedtrack.runs import byhand, machines, naming, quarantine, queue
+from speedtrack.runs import naming
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Machine, MachineEvent, Run
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import byhand
+from speedtrack.runs.scheduling import quarantine
 from speedtrack.tests import builders
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -139,7 +139,7 @@ def test_every_process_tells_how_it_fares(servers: Installation, tmp_path: Path)
     assert age_s is not None and age_s < heartbeats.LATE_S
     lines = [line for line in (tmp_path / "git.log").read_text().splitlines() if line.startswith("{")]
     about, *_ = [found for found in map(json.loads, lines) if found.get("project") == "gone"]
-    assert (about["task"], about["level"], about["logger"]) == ("poll", "warning", "speedtrack.runs.pushes")
+    assert (about["task"], about["level"], about["logger"]) == ("poll", "warning", "speedtrack.runs.planning.pushes")
 
 
 @pytest.mark.rabbitmq

@@ -16,9 +16,9 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_safe
 
 from speedtrack.accounts.models import Role
-from speedtrack.alerts import muting, regrouping, triage
 from speedtrack.alerts.models import Alert
-from speedtrack.alerts.triage import Stale
+from speedtrack.alerts.triage import muting, regrouping, triage
+from speedtrack.alerts.triage.triage import Stale
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.pages import alert as alert_page

@@ -9,8 +9,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from speedtrack.alerts.bisections import bisecting
-from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Bisection
+from speedtrack.alerts.triage.measuring import NotMeasurable
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.web.pages import bisection as bisection_page
 from speedtrack.web.requests.permissions import note

@@ -11,11 +11,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from speedtrack.accounts.models import Role
-from speedtrack.alerts import measuring
-from speedtrack.alerts.measuring import NotMeasurable, RequestedRun
+from speedtrack.alerts.triage import measuring
+from speedtrack.alerts.triage.measuring import NotMeasurable, RequestedRun
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.runs import estimates, standing
+from speedtrack.runs.queue import estimates
+from speedtrack.runs.scheduling import standing
 from speedtrack.web.pages import latency as latency_page
 from speedtrack.web.pages.compare import document
 from speedtrack.web.pages.compare import page as compare_page

@@ -16,8 +16,9 @@ from django.utils.html import escape
 from django.views.decorators.http import condition, require_safe
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts.headlines import headline, restoration_in_words
+from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.ground.texts.text import plain
 from speedtrack.projects.models import Project

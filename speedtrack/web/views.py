@@ -8,10 +8,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from speedtrack.alerts import triage
-from speedtrack.alerts.triage import Decision, Stale
+from speedtrack.alerts.triage import triage
+from speedtrack.alerts.triage.triage import Decision, Stale
 from speedtrack.ground.texts.text import plain, plain_values
-from speedtrack.runs import quarantine, tracking
+from speedtrack.runs.requests import tracking
+from speedtrack.runs.scheduling import quarantine
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import annotations, beginning
 from speedtrack.web.pages import home as home_page

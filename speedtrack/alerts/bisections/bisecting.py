@@ -20,7 +20,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models.functions import Now
 
-from speedtrack.alerts import pairing
 from speedtrack.alerts.bisections.remaining import remaining_time
 from speedtrack.alerts.bisections.searches import (
     LEVEL,
@@ -33,18 +32,20 @@ from speedtrack.alerts.bisections.searches import (
     searches_of,
     write_answers,
 )
-from speedtrack.alerts.effects import SmallestEffects
-from speedtrack.alerts.measuring import MOST_BENCHMARKS, NotMeasurable
+from speedtrack.alerts.lines.effects import SmallestEffects
+from speedtrack.alerts.lines.trouble import DATABASE_AWAY
 from speedtrack.alerts.models import Bisection
-from speedtrack.alerts.trouble import DATABASE_AWAY
+from speedtrack.alerts.pairs import pairing
+from speedtrack.alerts.triage.measuring import MOST_BENCHMARKS, NotMeasurable
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Commit, Position, Project
-from speedtrack.runs import planning, queue
 from speedtrack.runs.models import Machine, Reason, Run
-from speedtrack.runs.order import PRIORITY
+from speedtrack.runs.planning import planning
+from speedtrack.runs.queue import queue
+from speedtrack.runs.scheduling.order import PRIORITY
 from speedtrack.stats import bisect, compare, narrow, sequential
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from django.utils import timezone
 from speedtrack.alerts.bisections.searches import Search, is_open
 from speedtrack.alerts.models import Bisection
 from speedtrack.benchmarks.numbers import about
-from speedtrack.runs import estimates
 from speedtrack.runs.models import ACTIVE, Run, Status
+from speedtrack.runs.queue import estimates
 from speedtrack.stats import bisect
 
 

@@ -5,9 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from speedtrack.alerts import pairing
-from speedtrack.alerts.effects import SmallestEffects
+from speedtrack.alerts.lines.effects import SmallestEffects
 from speedtrack.alerts.models import Bisection, BisectionAnswer
+from speedtrack.alerts.pairs import pairing
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.runs.models import Run, Side, Status
 from speedtrack.stats import bisect, compare, narrow

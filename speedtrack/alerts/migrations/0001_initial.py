@@ -94,7 +94,7 @@ class Migration(migrations.Migration):
                 ('high', models.FloatField()),
                 ('score', models.FloatField(help_text='the shift in the history / the threshold that it had to exceed')),
                 ('note', models.TextField(default='')),
-                ('past', models.BooleanField(default=False, help_text='suspected in old history: alerts/past.py')),
+                ('past', models.BooleanField(default=False, help_text='suspected in old history: alerts/lines/past.py')),
                 ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('settled_at', models.DateTimeField(null=True)),
                 ('alert', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='change_points', to='alerts.alert')),

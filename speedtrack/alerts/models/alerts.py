@@ -168,7 +168,7 @@ class AlertEvent(models.Model):
     """What happened to an alert, and who did it. ``who`` is empty for what SpeedTrack did by itself.
 
     An event is ``untold`` until speedtrack.notices has notified its subscribers. Events of muted alerts notify
-    nobody. ``past``: its commits were there before anybody could be notified (alerts/past.py), so it belongs in
+    nobody. ``past``: its commits were there before anybody could be notified (alerts/lines/past.py), so it belongs in
     a digest. ``improvement``: the alert was an improvement at that time.
     """
 

@@ -131,7 +131,7 @@ class ChangePoint(models.Model):
     high = models.FloatField()
     score = models.FloatField(help_text="the shift in the history / the threshold that it had to exceed")
     note = models.TextField(default="")
-    past = models.BooleanField(default=False, help_text="suspected in old history: alerts/past.py")
+    past = models.BooleanField(default=False, help_text="suspected in old history: alerts/lines/past.py")
     created = models.DateTimeField(db_default=Now())
     settled_at = models.DateTimeField(null=True)
     runs = models.ManyToManyField(Run, related_name="change_points", help_text="the paired runs that settle it")

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.settling import confirm
 from speedtrack.notices.telling import tell_subscribers
-from speedtrack.runs import queue, results
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 
 

@@ -10,13 +10,15 @@ import pytest
 from speedtrack.alerts.bisections import bisecting, searches
 from speedtrack.alerts.bisections.remaining import remaining_time
 from speedtrack.alerts.bisections.searches import searches_of
-from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Alert, Bisection, BisectionAnswer, ChangePoint
+from speedtrack.alerts.triage.measuring import NotMeasurable
 from speedtrack.processes import dispatch
 from speedtrack.projects.models import Commit
-from speedtrack.runs import byhand, changing, queue, registering
 from speedtrack.runs.documents import Failure
+from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import byhand, changing
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 

@@ -6,10 +6,10 @@ import pytest
 from django.test import Client
 
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.sizes import bracket_verdict, is_part_of
+from speedtrack.alerts.pairs.sizes import bracket_verdict, is_part_of
 from speedtrack.projects.models import Commit
-from speedtrack.runs import jobs
 from speedtrack.runs.models import Reason, Run, Series
+from speedtrack.runs.queue import jobs
 from speedtrack.tests import builders
 
 from .conftest import World, paired_runs

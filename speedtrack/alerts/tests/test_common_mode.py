@@ -4,10 +4,11 @@ from typing import Any
 import pytest
 
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.verdicts import PAIRS
+from speedtrack.alerts.settling.verdicts import PAIRS
 from speedtrack.notices.models import Outbox
-from speedtrack.runs import queue, results
 from speedtrack.runs.models import Reason, Run
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 
 from .conftest import World

@@ -6,8 +6,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from speedtrack.alerts import comparisons, detection
-from speedtrack.alerts.effects import EffectsOfProjects
+from speedtrack.alerts.detection import detection
+from speedtrack.alerts.lines import comparisons
+from speedtrack.alerts.lines.effects import EffectsOfProjects
 from speedtrack.alerts.models import CommitComparison
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Samples, Series

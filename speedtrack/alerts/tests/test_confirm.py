@@ -1,11 +1,13 @@
 import pytest
 
-from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, ChangePoint, Verdict
+from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
 from speedtrack.notices.models import Outbox
-from speedtrack.runs import jobs, queue, results
 from speedtrack.runs.models import Reason, Run, Series, Side
+from speedtrack.runs.queue import jobs, queue
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 
 from .conftest import World, failure, finish, paired_runs

@@ -11,18 +11,23 @@ from django.core.mail import EmailMultiAlternatives
 from django.core.management import call_command
 from django.test import Client
 
-from speedtrack.alerts import confirm, counts, detection, floors, spreads
-from speedtrack.alerts.counts import FunctionCost
-from speedtrack.alerts.effects import smallest_effect
+from speedtrack.alerts.detection import detection
+from speedtrack.alerts.lines import spreads
+from speedtrack.alerts.lines.effects import smallest_effect
 from speedtrack.alerts.models import Alert, ChangePoint, Verdict
+from speedtrack.alerts.pairs import counts
+from speedtrack.alerts.pairs.counts import FunctionCost
+from speedtrack.alerts.settling import confirm, floors
 from speedtrack.benchmarks.metrics import COUNTED
 from speedtrack.notices import mail
 from speedtrack.notices.channels.document import alert_document
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import subscribed
-from speedtrack.runs import jobs, pushes, queue, results
 from speedtrack.runs.models import Reason, Run, Samples, Series
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.queue import jobs, queue
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 
 from .conftest import World

@@ -1,10 +1,13 @@
 import pytest
 
-from speedtrack.alerts import confirm, detection, windows
+from speedtrack.alerts.detection import detection
+from speedtrack.alerts.lines import windows
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.settling import confirm
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import byhand, pushes
 from speedtrack.runs.models import Reason, Run, Series
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.requests import byhand
 from speedtrack.tests import builders
 
 from .conftest import World

@@ -3,11 +3,13 @@ from datetime import timedelta
 
 import pytest
 
-from speedtrack.alerts import confirm, detection, drift, triage
-from speedtrack.alerts.lines import TrialPoint
+from speedtrack.alerts.detection import detection, drift
+from speedtrack.alerts.lines.lines import TrialPoint
+from speedtrack.alerts.lines.windows import Window
 from speedtrack.alerts.models import Alert, AlertEvent, BestLevel, ChangePoint
-from speedtrack.alerts.triage import Decision
-from speedtrack.alerts.windows import Window
+from speedtrack.alerts.settling import confirm
+from speedtrack.alerts.triage import triage
+from speedtrack.alerts.triage.triage import Decision
 from speedtrack.notices.mail import alert_message
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers

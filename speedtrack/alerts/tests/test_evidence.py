@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from django.db.models import Max
 
-from speedtrack.alerts import common_mode, detection
+from speedtrack.alerts.detection import common_mode, detection
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Reason, Run, Series

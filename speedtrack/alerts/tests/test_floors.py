@@ -11,15 +11,18 @@ from django.core.management import call_command
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack.alerts import floors, spreads
-from speedtrack.alerts.floors import AA_PAIRS
+from speedtrack.alerts.lines import spreads
+from speedtrack.alerts.lines.waiting import runs_with_due_floors
 from speedtrack.alerts.models import ChangePoint, NoiseFloor
-from speedtrack.alerts.verdicts import LEVEL, PAIRS
-from speedtrack.alerts.waiting import runs_with_due_floors
+from speedtrack.alerts.settling import floors
+from speedtrack.alerts.settling.floors import AA_PAIRS
+from speedtrack.alerts.settling.verdicts import LEVEL, PAIRS
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.processes import dispatch
-from speedtrack.runs import planning, queue, results
 from speedtrack.runs.models import Attempt, Machine, Measurement, Reason, Run, Trial
+from speedtrack.runs.planning import planning
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results import results
 from speedtrack.stats.floor import standard_shift
 from speedtrack.tests import builders
 from speedtrack.tests.plans import rows_read

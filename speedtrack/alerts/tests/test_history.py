@@ -3,16 +3,17 @@ from datetime import timedelta
 
 from django.db.models.functions import Now
 
-from speedtrack.alerts import confirm, detection
-from speedtrack.alerts.history import why_not_measurable
+from speedtrack.alerts.detection import detection
+from speedtrack.alerts.detection.history import why_not_measurable
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.alerts.settling import confirm
 from speedtrack.notices.mail import alert_message
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.projects.models import Project
-from speedtrack.runs import queue
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Run, Series
+from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 from speedtrack.tests.histories import History
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from speedtrack.alerts import linecolumns, lines
-from speedtrack.alerts.lines import Around, Stretch, TrialPoint
+from speedtrack.alerts.lines import linecolumns, lines
+from speedtrack.alerts.lines.lines import Around, Stretch, TrialPoint
 from speedtrack.runs.models import Measurement, Samples, Series
 from speedtrack.tests.histories import History
 

@@ -2,11 +2,12 @@
 
 from django.core.mail import EmailMessage
 
-from speedtrack.alerts import detection
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.notices.sending import send_due
-from speedtrack.runs import byhand, queue
 from speedtrack.runs.models import Reason, Run
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import byhand
 from speedtrack.tests import builders
 
 from .conftest import World, failure, finish, paired_runs

@@ -13,9 +13,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection, connections
 
-from speedtrack.alerts import confirm, detection, raising, regrouping
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.triage import Stale
+from speedtrack.alerts.settling import confirm
+from speedtrack.alerts.triage import raising, regrouping
+from speedtrack.alerts.triage.triage import Stale
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.runs.models import Series
@@ -31,15 +33,15 @@ TASKS = {"detect": detect, "notify": notify}
 
 #: Where a worker dies: which task, and before or after which call of it; in the order in which they are come to.
 POINTS = [
-    ("detect", "after", "speedtrack.alerts.detection", "raise_suspicion"),
-    ("detect", "before", "speedtrack.alerts.confirm", "step"),
-    ("detect", "after", "speedtrack.alerts.confirm", "settle_by"),
-    ("detect", "after", "speedtrack.alerts.confirm", "conclude"),
-    ("detect", "after", "speedtrack.alerts.confirm", "end_settling"),
-    ("detect", "before", "speedtrack.alerts.raising", "raise_alert"),
-    ("detect", "after", "speedtrack.alerts.raising", "make_alert"),
-    ("detect", "after", "speedtrack.alerts.resolving", "resolve_alerts"),
-    ("detect", "before", "speedtrack.alerts.floors", "store_due"),
+    ("detect", "after", "speedtrack.alerts.detection.detection", "raise_suspicion"),
+    ("detect", "before", "speedtrack.alerts.settling.confirm", "step"),
+    ("detect", "after", "speedtrack.alerts.settling.confirm", "settle_by"),
+    ("detect", "after", "speedtrack.alerts.settling.confirm", "conclude"),
+    ("detect", "after", "speedtrack.alerts.settling.confirm", "end_settling"),
+    ("detect", "before", "speedtrack.alerts.triage.raising", "raise_alert"),
+    ("detect", "after", "speedtrack.alerts.triage.raising", "make_alert"),
+    ("detect", "after", "speedtrack.alerts.triage.resolving", "resolve_alerts"),
+    ("detect", "before", "speedtrack.alerts.settling.floors", "store_due"),
     ("notify", "before", "speedtrack.tasks.notify", "tell_subscribers"),
     ("notify", "after", "speedtrack.notices.models", "Outbox.objects.bulk_create"),
     ("notify", "before", "speedtrack.tasks.notify", "send_due"),

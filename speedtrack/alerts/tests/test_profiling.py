@@ -4,10 +4,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 
-from speedtrack.alerts import profiling
 from speedtrack.alerts.models import Alert
-from speedtrack.runs import fence, jobs, planning, profiles, queue
+from speedtrack.alerts.triage import profiling
 from speedtrack.runs.models import Measurement, Profile, Reason, Run, Status
+from speedtrack.runs.planning import planning
+from speedtrack.runs.queue import fence, jobs, queue
+from speedtrack.runs.results import profiles
 from speedtrack.tests import builders
 
 from .conftest import World

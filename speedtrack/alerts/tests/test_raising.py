@@ -9,15 +9,18 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from speedtrack.alerts import confirm, detection, muting, raising, triage
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute
-from speedtrack.alerts.muting import MuteRequest
-from speedtrack.alerts.triage import Decision
+from speedtrack.alerts.settling import confirm
+from speedtrack.alerts.triage import muting, raising, triage
+from speedtrack.alerts.triage.muting import MuteRequest
+from speedtrack.alerts.triage.triage import Decision
 from speedtrack.notices import subscribing
 from speedtrack.notices.models import Outbox, Subscriber, Subscription
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import byhand, pushes
 from speedtrack.runs.models import Run, Series
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.requests import byhand
 from speedtrack.tests import builders
 
 from .conftest import World

@@ -4,9 +4,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
-from speedtrack.alerts import raising, regrouping, triage
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.triage import Decision, Stale
+from speedtrack.alerts.triage import raising, regrouping, triage
+from speedtrack.alerts.triage.triage import Decision, Stale
 from speedtrack.tests import builders
 
 from .conftest import World

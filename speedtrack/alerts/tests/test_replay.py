@@ -5,8 +5,8 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from speedtrack.alerts import reasons, replay
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.triage import reasons, replay
 from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import Run, Series

@@ -6,16 +6,17 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from speedtrack.alerts import confirm, resolving, triage
-from speedtrack.alerts.headlines import restoration_in_words
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.triage import Decision
+from speedtrack.alerts.settling import confirm
+from speedtrack.alerts.triage import resolving, triage
+from speedtrack.alerts.triage.restorations import restoration_in_words
+from speedtrack.alerts.triage.triage import Decision
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox
 from speedtrack.projects import git
-from speedtrack.runs import pushes
 from speedtrack.runs.models import Environment, Machine, Series
+from speedtrack.runs.planning import pushes
 from speedtrack.tests import builders
 
 from .conftest import World

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert
+from speedtrack.alerts.triage import triage
 from speedtrack.tests import builders
 
 from .conftest import World

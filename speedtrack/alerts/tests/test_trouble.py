@@ -2,7 +2,7 @@
 
 import math
 
-from speedtrack.alerts import detection
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.runs.models import Samples, Series
 from speedtrack.tests import builders

@@ -9,9 +9,11 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from speedtrack.alerts import detection, known, reasons, replay, windows
+from speedtrack.alerts.detection import detection
+from speedtrack.alerts.lines import known, windows
+from speedtrack.alerts.lines.spreads import spreads_of
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.spreads import spreads_of
+from speedtrack.alerts.triage import reasons, replay
 from speedtrack.projects.models import Commit, Position, Tag
 from speedtrack.runs.models import Attempt, Measurement, Samples, Series
 from speedtrack.stats.changepoint import Point, suspect_shifts

@@ -8,10 +8,10 @@ from django.http import HttpResponse
 from django.test import Client
 
 from speedtrack import __version__
-from speedtrack.runs import registering
+from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Machine, Run
-from speedtrack.runs.tracking import Tracked
-from speedtrack.runs.versions import PROTOCOL
+from speedtrack.runs.requests.tracking import Tracked
+from speedtrack.runs.scheduling.versions import PROTOCOL
 from speedtrack.tests import builders
 
 CLAIM = {"version": __version__, "protocol": PROTOCOL}

@@ -1,10 +1,10 @@
 """Charts and detection load the accepted attempt of a run, and no other."""
 
-from speedtrack.alerts import lines
+from speedtrack.alerts.lines import lines
 from speedtrack.projects.models import Commit
-from speedtrack.runs import queue
 from speedtrack.runs.models import Run, Series
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 
 from .conftest import Runner

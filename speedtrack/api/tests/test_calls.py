@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from speedtrack.runs import machines, queue, registering
+from speedtrack.runs.fleet import machines, registering
 from speedtrack.runs.models import Build, LogChunk, Machine, Measurement, Run, Status
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 
 from .conftest import CLAIM, Runner, error

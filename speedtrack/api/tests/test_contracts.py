@@ -28,14 +28,15 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from speedtrack.accounts.models import Role
-from speedtrack.alerts import muting
 from speedtrack.alerts.models import Alert, Bisection
+from speedtrack.alerts.triage import muting
 from speedtrack.api.runner import api as runner_api
 from speedtrack.api.v1.pages import schema as people_schema
 from speedtrack.api.v1.tests.conftest import evidence_of, program
 from speedtrack.projects.models import Annotation
-from speedtrack.runs import machines, queue
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Import, Measurement, PairedComparison, Profile, Run
+from speedtrack.runs.queue import queue
 from speedtrack.web.tests.world import World, world
 
 CHECKS = [

@@ -8,8 +8,9 @@ from django.db.models.functions import Now
 from django.test import Client
 
 from speedtrack import __version__
-from speedtrack.runs import enrolment, queue, tokens
+from speedtrack.runs.fleet import enrolment, tokens
 from speedtrack.runs.models import Alarm, MachineToken, Run
+from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 
 from .conftest import CLAIM, Runner, error

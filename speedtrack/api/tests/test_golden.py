@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
-from speedtrack.runs import planning
 from speedtrack.runs.models import Measurement, Reason, Run, Samples
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.planning import planning
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 
 from .conftest import Runner

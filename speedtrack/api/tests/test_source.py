@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from speedtrack.projects import git, sync
-from speedtrack.runs import registering
+from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Run
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.requests.tracking import Tracked
 
 from .conftest import Runner, error
 

@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 
 from speedtrack.api.tests.conftest import CLAIM, Runner
 from speedtrack.runs.models import Measurement, Run, Status
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 
 

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Role, Scope
-from speedtrack.alerts import muting, triage
 from speedtrack.alerts.models import Alert, ChangePoint, Mute
-from speedtrack.alerts.muting import MuteRequest
-from speedtrack.alerts.triage import Decision, NotAssignable
+from speedtrack.alerts.triage import muting, triage
+from speedtrack.alerts.triage.muting import MuteRequest
+from speedtrack.alerts.triage.triage import Decision, NotAssignable
 from speedtrack.api.v1.documents.alerts import (
     AlertDecision,
     AlertDetails,

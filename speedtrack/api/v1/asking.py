@@ -12,9 +12,10 @@ from speedtrack.api.v1.documents.runs import QueuedRuns, RunsOrder
 from speedtrack.api.v1.serving.callers import ApiRequest, user_of
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.projects.sync import store_commits
-from speedtrack.runs import byhand, pullrequests
-from speedtrack.runs.byhand import RunSelection, Thinning
 from speedtrack.runs.models import Reason, Run, Status
+from speedtrack.runs.planning import pullrequests
+from speedtrack.runs.requests import byhand
+from speedtrack.runs.requests.byhand import RunSelection, Thinning
 
 MOST_IDS = 1000
 

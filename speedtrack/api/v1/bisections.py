@@ -11,8 +11,8 @@ from speedtrack.accounts.models import Role, Scope
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.bisections.remaining import remaining_time
 from speedtrack.alerts.bisections.searches import stored_searches
-from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Bisection
+from speedtrack.alerts.triage.measuring import NotMeasurable
 from speedtrack.api.v1.documents.common import Id, Tried
 from speedtrack.api.v1.documents.evidence import (
     BisectionDetails,
@@ -29,8 +29,8 @@ from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import byhand
-from speedtrack.runs.outlook import outlook
+from speedtrack.runs.requests import byhand
+from speedtrack.runs.requests.outlook import outlook
 
 router = Router(tags=["Evidence"])
 

@@ -6,9 +6,10 @@ from django.db.models import Count
 from ninja import Query, Router, Schema
 from pydantic import Field
 
-from speedtrack.alerts import between, lines
-from speedtrack.alerts.between import CommitOnMachine
-from speedtrack.alerts.effects import SmallestEffects
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.effects import SmallestEffects
+from speedtrack.alerts.pairs import between
+from speedtrack.alerts.pairs.between import CommitOnMachine
 from speedtrack.api.v1.documents.comparing import ComparedDocument, ComparisonDocument, OneSided
 from speedtrack.api.v1.revisions import commit_given
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404

@@ -8,7 +8,7 @@ from ninja import Path, Query, Router, Schema
 from pydantic import Field
 
 from speedtrack.accounts import access
-from speedtrack.alerts import lines
+from speedtrack.alerts.lines import lines
 from speedtrack.alerts.models import SeriesSensitivity
 from speedtrack.api.v1.documents.common import Id
 from speedtrack.api.v1.documents.evidence import (
@@ -26,8 +26,8 @@ from speedtrack.api.v1.runs import run_or_404
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.benchmarks.metrics import HEADLINE
-from speedtrack.runs import latencies
 from speedtrack.runs.models import CanaryCheck, Import, Profile, Result
+from speedtrack.runs.results import latencies
 
 router = Router(tags=["Evidence"])
 

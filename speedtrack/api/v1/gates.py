@@ -9,7 +9,7 @@ from ninja import Path, Query, Router
 
 from speedtrack.accounts import audit
 from speedtrack.accounts.models import Role, Scope
-from speedtrack.alerts import pulls
+from speedtrack.alerts.pairs import pulls
 from speedtrack.api.v1.documents.common import Id
 from speedtrack.api.v1.documents.comparing import (
     PairedComparisonDocument,
@@ -20,9 +20,9 @@ from speedtrack.api.v1.documents.comparing import (
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.writing import ACCEPTED, Answer, write
-from speedtrack.runs import comparing
-from speedtrack.runs.comparing import AskedComparison
 from speedtrack.runs.models import PairedComparison, Run
+from speedtrack.runs.requests import comparing
+from speedtrack.runs.requests.comparing import AskedComparison
 
 router = Router(tags=["Comparisons"])
 

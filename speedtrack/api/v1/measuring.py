@@ -10,7 +10,7 @@ from ninja import Path, Query, Router, Schema
 from pydantic import Field
 
 from speedtrack.accounts import access
-from speedtrack.alerts import linecolumns, lines
+from speedtrack.alerts.lines import linecolumns, lines
 from speedtrack.api.v1.documents.common import Id
 from speedtrack.api.v1.documents.measuring import (
     BenchmarkDocument,

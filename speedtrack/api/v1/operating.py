@@ -32,13 +32,15 @@ from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import HEADER, OK, Answer, write
 from speedtrack.projects import deliveries, hooks
 from speedtrack.projects.models import Project
-from speedtrack.runs import changing, machines, naming, rules
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Machine
-from speedtrack.runs.order import BadShares
-from speedtrack.runs.outlook import outlook
-from speedtrack.runs.policies import BadPolicy
-from speedtrack.runs.windows import BadWindow
+from speedtrack.runs.planning.policies import BadPolicy
+from speedtrack.runs.requests import changing, rules
+from speedtrack.runs.requests.outlook import outlook
+from speedtrack.runs.scheduling.order import BadShares
+from speedtrack.runs.scheduling.windows import BadWindow
 
 router = Router(tags=["Operating"])
 

@@ -30,9 +30,9 @@ from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import CREATED, HEADER, OK, Answer, write
 from speedtrack.projects.models import Position, PullRequest
 from speedtrack.projects.releases import version_of
-from speedtrack.runs import changing, firstlook
-from speedtrack.runs.outlook import outlook
-from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.runs.requests import changing, firstlook
+from speedtrack.runs.requests.outlook import outlook
+from speedtrack.runs.requests.tracking import TrackingRequest
 
 router = Router(tags=["Projects"])
 

@@ -30,11 +30,13 @@ from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, requir
 from speedtrack.api.v1.serving.paging import LARGEST_KEY, Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import ACCEPTED, CREATED, OK, Answer, write
-from speedtrack.runs import byhand, logs, standing
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
-from speedtrack.runs.outlook import outlook
-from speedtrack.runs.standing import Standing
+from speedtrack.runs.requests import byhand
+from speedtrack.runs.requests.outlook import outlook
+from speedtrack.runs.results import logs
+from speedtrack.runs.scheduling import standing
+from speedtrack.runs.scheduling.standing import Standing
 
 router = Router(tags=["Runs"])
 

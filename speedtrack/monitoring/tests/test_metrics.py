@@ -21,9 +21,9 @@ from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
 from speedtrack.monitoring.models import TaskTime
 from speedtrack.notices.models import Outbox
 from speedtrack.projects import intake
-from speedtrack.runs import queue
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Measurement
+from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 from speedtrack.tests.clusters import databases
 from speedtrack.web.tests import world as worlds

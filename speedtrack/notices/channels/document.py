@@ -9,9 +9,10 @@ from typing import Any
 from django.conf import settings
 from django.urls import reverse
 
-from speedtrack.alerts import counts
-from speedtrack.alerts.headlines import headline, restoration_in_words
+from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
+from speedtrack.alerts.pairs import counts
+from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.ground.texts.text import plain, plain_values
 from speedtrack.projects.models import Commit

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.tests.conftest import World
+from speedtrack.alerts.triage import triage
 from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.channels import sending as channel_sending
 from speedtrack.notices.models import Channel, Outbox

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from speedtrack.alerts import confirm, detection, triage
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert
+from speedtrack.alerts.settling import confirm
 from speedtrack.alerts.tests.conftest import World
+from speedtrack.alerts.triage import triage
 from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.models import Channel, CommitStatus, Outbox, PullComment
@@ -16,8 +18,9 @@ from speedtrack.notices.tests.channels import channel, make_due
 from speedtrack.notices.tests.forge import Forge
 from speedtrack.notices.tests.receivers import Receiver, serving
 from speedtrack.projects.models import Project
-from speedtrack.runs import pushes, queue
 from speedtrack.runs.documents import Failure
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 
 CONTEXT = "speedtrack/tiny"

@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from speedtrack.accounts.models import Scope
 from speedtrack.accounts.tokens import issue
 from speedtrack.alerts.models import Alert, AlertEvent
-from speedtrack.alerts.raising import join_alert
+from speedtrack.alerts.triage.raising import join_alert
 from speedtrack.notices import mail, subscribing, telling
 from speedtrack.notices.models import Notice, Outbox, Subscriber, Subscription
 from speedtrack.notices.telling import tell_subscribers

@@ -10,8 +10,9 @@ from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.metrics import Direction, outside_key
 from speedtrack.outside import storing
 from speedtrack.outside.tests.conftest import row, send

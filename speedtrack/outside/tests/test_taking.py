@@ -6,15 +6,16 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from speedtrack.alerts import floors
+from speedtrack.alerts.settling import floors
 from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.outside import commits
 from speedtrack.outside.document import MOST_RESULTS
 from speedtrack.outside.tests.conftest import row, send
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import byhand, enrolment, machines, registering, tracking
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.fleet import enrolment, machines, registering
 from speedtrack.runs.models import Attempt, Environment, Import, Machine, Measurement, Origin, Reason, Run, Series
+from speedtrack.runs.requests import byhand, tracking
 from speedtrack.tests import builders
 
 

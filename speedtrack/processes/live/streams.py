@@ -13,7 +13,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError, connections
 
 from speedtrack.processes.live.things import LogWindow, State, look, window_of
-from speedtrack.runs.logs import LogIndex
+from speedtrack.runs.results.logs import LogIndex
 
 log = logging.getLogger(__name__)
 

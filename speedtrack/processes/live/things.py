@@ -8,11 +8,13 @@ from django.contrib.auth.models import User
 
 from speedtrack.accounts.models import Membership
 from speedtrack.projects.models import Project
-from speedtrack.runs import estimates, logs, states
-from speedtrack.runs.estimates import DurationEstimate
-from speedtrack.runs.logs import LogIndex
 from speedtrack.runs.models import ACTIVE, Machine, Run
-from speedtrack.runs.progress import Progress, progress_of
+from speedtrack.runs.queue import estimates
+from speedtrack.runs.queue.estimates import DurationEstimate
+from speedtrack.runs.queue.progress import Progress, progress_of
+from speedtrack.runs.results import logs
+from speedtrack.runs.results.logs import LogIndex
+from speedtrack.runs.scheduling import states
 
 OF_MACHINE = (*states.OF_MACHINE, "last_seen_at")
 SHOWN = (

@@ -18,7 +18,7 @@ from speedtrack.projects.models import Branch, Project
 from speedtrack.projects.remotes import Remote
 from speedtrack.projects.sync import sync
 from speedtrack.projects.tests.forge import Forge, allow, serving
-from speedtrack.runs import pushes
+from speedtrack.runs.planning import pushes
 from speedtrack.tests.builders import Repository
 from speedtrack.tests.ports import free_port
 

@@ -7,7 +7,6 @@ from django.core.management import call_command
 from django.db import connection
 
 from speedtrack.projects.models import Delivery
-from speedtrack.runs import queue, results
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import (
     LogChunk,
@@ -20,6 +19,8 @@ from speedtrack.runs.models import (
     Samples,
     Trial,
 )
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 
 TIMES = {

@@ -14,8 +14,6 @@ from speedtrack.retention import kept, pruning
 from speedtrack.retention.models import Pruning
 from speedtrack.retention.policies import POLICIES
 from speedtrack.retention.tests.ages import contents, kept_for_ever, let_pass, measure_fully, prune, raw_of
-from speedtrack.runs import canary, planning, rates
-from speedtrack.runs.canary import FrozenCommit
 from speedtrack.runs.models import (
     CanaryCheck,
     Machine,
@@ -26,6 +24,10 @@ from speedtrack.runs.models import (
     RunEvent,
     Series,
 )
+from speedtrack.runs.planning import planning
+from speedtrack.runs.queue import rates
+from speedtrack.runs.scheduling import canary
+from speedtrack.runs.scheduling.canary import FrozenCommit
 from speedtrack.runs.tests.canaries import LEVEL, measure_canary
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World

@@ -5,7 +5,6 @@ from typing import Any
 
 from django.db.models import F
 
-from speedtrack.runs import queue, results
 from speedtrack.runs.models import (
     Canary,
     CanaryCheck,
@@ -14,6 +13,8 @@ from speedtrack.runs.models import (
     Reason,
     Run,
 )
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results import results
 from speedtrack.stats.canary import IN_A_ROW
 from speedtrack.tests import builders
 

@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from speedtrack.runs import machines
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Canary, Machine
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.runs.tests.canaries import LEVEL, let_pass, measure_canary
-from speedtrack.runs.tracking import Tracked
 from speedtrack.stats.canary import FEWEST
 from speedtrack.tests import builders
 

@@ -6,7 +6,6 @@ import pytest
 from django.db import connection
 
 from speedtrack.benchmarks.digests import json_digest
-from speedtrack.runs import fence, queue, results
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import (
     Build,
@@ -20,7 +19,9 @@ from speedtrack.runs.models import (
     Series,
     Trial,
 )
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.queue import fence, queue
+from speedtrack.runs.requests.tracking import Tracked
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 
 EMPTY = json_digest({})

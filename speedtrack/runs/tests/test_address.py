@@ -9,8 +9,9 @@ from django.test import Client
 from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Project
-from speedtrack.runs import changing, pushes
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.requests import changing
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests.builders import Repository
 
 

@@ -6,10 +6,11 @@ import pytest
 
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.digests import build_meaning, json_digest
-from speedtrack.runs import quarantine, queue
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Samples, Series, Status
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests.tracking import Tracked
+from speedtrack.runs.scheduling import quarantine
 from speedtrack.tests import builders
 
 pytestmark = pytest.mark.django_db

@@ -5,10 +5,10 @@ import pytest
 
 from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import byhand
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine, Reason, Run
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.requests import byhand
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 

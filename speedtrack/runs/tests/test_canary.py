@@ -8,12 +8,12 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 
-from speedtrack.alerts import lines
+from speedtrack.alerts.lines import lines
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Commit
-from speedtrack.runs import canary, jobs, machines, naming, queue
-from speedtrack.runs.canary import FrozenCommit
+from speedtrack.runs import naming
 from speedtrack.runs.documents import Failure
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import (
     Canary,
     CanaryCheck,
@@ -25,7 +25,11 @@ from speedtrack.runs.models import (
     Series,
     Status,
 )
-from speedtrack.runs.results import ResultError
+from speedtrack.runs.queue import jobs, queue
+from speedtrack.runs.requests.tracking import Tracked
+from speedtrack.runs.results.results import ResultError
+from speedtrack.runs.scheduling import canary
+from speedtrack.runs.scheduling.canary import FrozenCommit
 from speedtrack.runs.tests.canaries import (
     LEVEL,
     canary_answers,
@@ -34,7 +38,6 @@ from speedtrack.runs.tests.canaries import (
     measure_work,
     quarantine_machine,
 )
-from speedtrack.runs.tracking import Tracked
 from speedtrack.stats.canary import FEWEST, IN_A_ROW
 from speedtrack.tests import builders
 

@@ -1,9 +1,9 @@
 import pytest
 
-from speedtrack.runs import queue
 from speedtrack.runs.documents import Failure, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run, Status
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 
 

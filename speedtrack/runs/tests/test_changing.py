@@ -10,10 +10,11 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Project
 from speedtrack.projects.remotes import Remote
-from speedtrack.runs import changing, pushes, tracking
-from speedtrack.runs.changing import Taken
 from speedtrack.runs.models import Machine, Run, Status
-from speedtrack.runs.tracking import Tracked, TrackingRequest
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.requests import changing, tracking
+from speedtrack.runs.requests.changing import Taken
+from speedtrack.runs.requests.tracking import Tracked, TrackingRequest
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 

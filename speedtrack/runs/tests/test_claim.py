@@ -8,9 +8,12 @@ from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack.runs import machines, naming, planning, queue
+from speedtrack.runs import naming
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Attempt, Machine, Run, Status
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.planning import planning
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 
 

@@ -26,7 +26,7 @@ from speedtrack.runs.models import (
     Status,
     Trial,
 )
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 
 

@@ -6,10 +6,12 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from speedtrack.runs import fence, planning, queue, results
 from speedtrack.runs.documents import Failure, Renewal
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Samples, Series, Status
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.planning import planning
+from speedtrack.runs.queue import fence, queue
+from speedtrack.runs.requests.tracking import Tracked
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 
 

@@ -10,9 +10,9 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from speedtrack.runs import enrolment, machines, registering, tokens
-from speedtrack.runs.enrolment import CodeRefused, TooManyCodes
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.fleet import enrolment, machines, registering, tokens
+from speedtrack.runs.fleet.enrolment import CodeRefused, TooManyCodes
 from speedtrack.runs.models import EnrolmentCode, Machine, MachineToken, UnknownToken, WrongCode
 
 HERE = "192.0.2.1"

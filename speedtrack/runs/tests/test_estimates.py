@@ -6,10 +6,11 @@ import pytest
 from django.utils import timezone
 
 from speedtrack.projects.models import Commit
-from speedtrack.runs import estimates, planning, pushes, queue
-from speedtrack.runs.estimates import DurationEstimate
 from speedtrack.runs.models import Machine, Reason, Run, Status
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.planning import planning, pushes
+from speedtrack.runs.queue import estimates, queue
+from speedtrack.runs.queue.estimates import DurationEstimate
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 from speedtrack.tests.plans import rows_read

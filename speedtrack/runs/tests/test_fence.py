@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from django.apps import apps
 
-from speedtrack.runs import fence, machines, queue, results
 from speedtrack.runs.documents import Failure, LogPiece, Renewal, ReportedProgress
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Machine, Run
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.queue import fence, queue
+from speedtrack.runs.requests.tracking import Tracked
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 
 CALLS: dict[str, Callable[[Machine, Run, int], Any]] = {

@@ -1,4 +1,4 @@
-from speedtrack.runs.gaps import halving, widest_first
+from speedtrack.runs.planning.gaps import halving, widest_first
 
 
 def test_each_is_from_the_middle_of_the_widest_gap() -> None:

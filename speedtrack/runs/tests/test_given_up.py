@@ -11,10 +11,13 @@ from django.utils import timezone
 
 from speedtrack.processes import dispatch
 from speedtrack.projects.models import Commit, Position
-from speedtrack.runs import changing, machines, planning, queue
 from speedtrack.runs.documents import Failure
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Machine, Reason, Run, Status
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.planning import planning
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import changing
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 
 

@@ -8,11 +8,13 @@ import pytest
 from django.db.models import F
 
 from speedtrack.projects.models import Project
-from speedtrack.runs import byhand, machines, pushes
 from speedtrack.runs.errors import NoSuchThing
-from speedtrack.runs.ladders import plan_ladders
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Canary, Machine, Reason, Run
-from speedtrack.runs.order import PRIORITY
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.planning.ladders import plan_ladders
+from speedtrack.runs.requests import byhand
+from speedtrack.runs.scheduling.order import PRIORITY
 from speedtrack.runs.tests.canaries import measure_work
 from speedtrack.tests import builders
 from speedtrack.tests.builders import SUITE, Repository

@@ -9,8 +9,10 @@ from django.db.models.functions import Now
 
 from speedtrack.processes.dispatch import duties_with_work
 from speedtrack.projects.models import Branch, Project
-from speedtrack.runs import lag, pushes, rules
 from speedtrack.runs.models import Alarm, Machine
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.queue import lag
+from speedtrack.runs.requests import rules
 from speedtrack.tasks.notify import notify
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository

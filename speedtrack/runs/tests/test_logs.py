@@ -6,11 +6,12 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from speedtrack.runs import logs, queue
 from speedtrack.runs.documents import LogPiece
-from speedtrack.runs.logs import LINE_CHARACTERS, LINES, READ_BYTES, Line, LogIndex
 from speedtrack.runs.models import LogChunk, Machine, Run
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests.tracking import Tracked
+from speedtrack.runs.results import logs
+from speedtrack.runs.results.logs import LINE_CHARACTERS, LINES, READ_BYTES, Line, LogIndex
 from speedtrack.tests import builders
 
 

@@ -16,8 +16,8 @@ from django.test import Client
 
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.projects.sync import project_lock
-from speedtrack.runs import pushes
 from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.planning import pushes
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 

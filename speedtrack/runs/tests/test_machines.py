@@ -2,12 +2,14 @@
 
 import pytest
 
-from speedtrack.runs import machines, queue, tracking
 from speedtrack.runs.errors import NoSuchThing
-from speedtrack.runs.fence import LeaseLost
-from speedtrack.runs.machines import NotPossible
+from speedtrack.runs.fleet import machines
+from speedtrack.runs.fleet.machines import NotPossible
 from speedtrack.runs.models import Machine, MachineEvent, MachineToken, Reason, Run, Status, UnknownToken
-from speedtrack.runs.tracking import Tracked, TrackingRequest
+from speedtrack.runs.queue import queue
+from speedtrack.runs.queue.fence import LeaseLost
+from speedtrack.runs.requests import tracking
+from speedtrack.runs.requests.tracking import Tracked, TrackingRequest
 from speedtrack.tests import builders
 
 

@@ -7,9 +7,10 @@ import pytest
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.benchmarks.storing import store_set
-from speedtrack.runs import jobs, planning
 from speedtrack.runs.models import Machine, Reason, Run, Status
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.planning import planning
+from speedtrack.runs.queue import jobs
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 
 NEWEST = ("window", "verify", "tracking", "resp3", "probe")  # keys of workloads that the older version did not have

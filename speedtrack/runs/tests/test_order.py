@@ -9,10 +9,12 @@ from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack.runs import order, planning, queue
 from speedtrack.runs.models import Machine, Reason, Run, Status
-from speedtrack.runs.order import PRIORITY
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.planning import planning
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests.tracking import Tracked
+from speedtrack.runs.scheduling import order
+from speedtrack.runs.scheduling.order import PRIORITY
 from speedtrack.tests import builders
 
 

@@ -10,10 +10,12 @@ from django.test.utils import CaptureQueriesContext
 
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import sync
-from speedtrack.runs import byhand, jobs, planning, pushes
 from speedtrack.runs.models import Machine, Reason, Run, Status
-from speedtrack.runs.planning import PRIORITY
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.planning import planning, pushes
+from speedtrack.runs.planning.planning import PRIORITY
+from speedtrack.runs.queue import jobs
+from speedtrack.runs.requests import byhand
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 

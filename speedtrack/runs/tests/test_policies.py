@@ -11,10 +11,13 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects import git
 from speedtrack.projects.models import Project
 from speedtrack.projects.sync import has_news
-from speedtrack.runs import byhand, changing, choosing, order, pushes, queue, rules
 from speedtrack.runs.models import Deferral, Machine, PlanningPolicy, Reason, Run, Status
-from speedtrack.runs.policies import BadPolicy
-from speedtrack.runs.rules import WantedPolicy
+from speedtrack.runs.planning import choosing, pushes
+from speedtrack.runs.planning.policies import BadPolicy
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import byhand, changing, rules
+from speedtrack.runs.requests.rules import WantedPolicy
+from speedtrack.runs.scheduling import order
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 

@@ -7,9 +7,11 @@ import pytest
 from django.db.models.functions import Now
 
 from speedtrack.projects.models import MachinePolicy, Project
-from speedtrack.runs import machines, pools, pushes, registering, tokens, tracking
+from speedtrack.runs.fleet import machines, pools, registering, tokens
 from speedtrack.runs.models import Assignment, Machine, Reason, Run, Status
-from speedtrack.runs.outlook import outlook
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.requests import tracking
+from speedtrack.runs.requests.outlook import outlook
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 

@@ -6,11 +6,11 @@ import pytest
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks.numbers import about
-from speedtrack.runs import progress, queue
 from speedtrack.runs.documents import Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
-from speedtrack.runs.progress import Progress
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.queue import progress, queue
+from speedtrack.runs.queue.progress import Progress
+from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 
 

@@ -8,12 +8,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from speedtrack.alerts import pulls
+from speedtrack.alerts.pairs import pulls
 from speedtrack.projects.models import Project, PullRequest
-from speedtrack.runs import pullrequests, pushes
 from speedtrack.runs.models import Approval, Machine, Measurement, Reason, Run, Status
-from speedtrack.runs.outlook import outlook
-from speedtrack.runs.pullrequests import NotApprovable
+from speedtrack.runs.planning import pullrequests, pushes
+from speedtrack.runs.planning.pullrequests import NotApprovable
+from speedtrack.runs.requests.outlook import outlook
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 

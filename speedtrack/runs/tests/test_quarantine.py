@@ -4,10 +4,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.db.models import F
 
-from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import ChangePoint, Verdict
+from speedtrack.alerts.settling import confirm
 from speedtrack.processes.dispatch import idle_machines_with_work
-from speedtrack.runs import byhand, machines, quarantine, queue
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import (
     Canary,
     CanaryCheck,
@@ -18,6 +19,10 @@ from speedtrack.runs.models import (
     Run,
     Status,
 )
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import byhand
+from speedtrack.runs.requests.tracking import Tracked
+from speedtrack.runs.scheduling import quarantine
 from speedtrack.runs.tests.canaries import (
     LEVEL,
     canary_answers,
@@ -27,7 +32,6 @@ from speedtrack.runs.tests.canaries import (
     measure_work_at_once,
     quarantine_machine,
 )
-from speedtrack.runs.tracking import Tracked
 from speedtrack.stats.canary import FEWEST
 from speedtrack.tests import builders
 

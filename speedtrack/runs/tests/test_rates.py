@@ -8,8 +8,10 @@ import pytest
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.digests import benchmark_digests
 from speedtrack.benchmarks.suitefiles import parse_suite
-from speedtrack.runs import byhand, jobs, queue, results
 from speedtrack.runs.models import Machine, Measurement, ReferenceRate, Run, RunEvent, Status
+from speedtrack.runs.queue import jobs, queue
+from speedtrack.runs.requests import byhand
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 
 OPEN = """[[benchmark]]

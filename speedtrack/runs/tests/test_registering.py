@@ -1,9 +1,9 @@
 import pytest
 
-from speedtrack.runs import machines, registering
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.fleet import machines, registering
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
-from speedtrack.runs.tracking import Tracked
+from speedtrack.runs.requests.tracking import Tracked
 
 
 def test_a_machine_is_known_by_its_token_of_which_only_the_digest_is_kept(db: None) -> None:

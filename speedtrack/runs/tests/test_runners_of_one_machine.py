@@ -4,10 +4,11 @@ import pytest
 from django.db import connection
 
 from speedtrack import __version__
-from speedtrack.runs import queue, tokens
 from speedtrack.runs.documents import Failure
+from speedtrack.runs.fleet import tokens
 from speedtrack.runs.models import Machine, Run
-from speedtrack.runs.versions import PROTOCOL
+from speedtrack.runs.queue import queue
+from speedtrack.runs.scheduling.versions import PROTOCOL
 from speedtrack.tests import builders
 
 pytestmark = pytest.mark.django_db

@@ -12,10 +12,12 @@ from django.test import Client
 from django.utils import timezone
 
 from speedtrack import __version__
-from speedtrack.runs import estimates, machines, queue, standing
 from speedtrack.runs.documents import Renewal
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Machine, Run
-from speedtrack.runs.windows import DAYS
+from speedtrack.runs.queue import estimates, queue
+from speedtrack.runs.scheduling import standing
+from speedtrack.runs.scheduling.windows import DAYS
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, html_of, kvd  # noqa: F401 (a fixture)
 

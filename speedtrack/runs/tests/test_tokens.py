@@ -11,10 +11,11 @@ from django.utils import timezone
 
 from speedtrack.ground.secrets.tokentexts import TOKEN
 from speedtrack.processes.devstack import BASE_DIR
-from speedtrack.runs import machines, registering, tokens, tracking
+from speedtrack.runs.fleet import machines, registering, tokens
+from speedtrack.runs.fleet.tokens import WrongToken
 from speedtrack.runs.models import Machine, MachineToken, UnknownToken
 from speedtrack.runs.models.tokens import OVERLAP
-from speedtrack.runs.tokens import WrongToken
+from speedtrack.runs.requests import tracking
 from speedtrack.tests import builders
 
 pytestmark = pytest.mark.django_db

@@ -6,9 +6,9 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Commit, Project
-from speedtrack.runs import tracking
 from speedtrack.runs.models import Machine, Reason, Run
-from speedtrack.runs.tracking import Tracked, TrackingRequest
+from speedtrack.runs.requests import tracking
+from speedtrack.runs.requests.tracking import Tracked, TrackingRequest
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 

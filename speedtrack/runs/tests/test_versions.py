@@ -4,7 +4,7 @@ import pytest
 
 import speedtrack
 from speedtrack.processes.devstack import BASE_DIR
-from speedtrack.runs import versions
+from speedtrack.runs.scheduling import versions
 
 
 @pytest.mark.parametrize(

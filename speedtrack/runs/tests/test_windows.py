@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from speedtrack.runs import windows
-from speedtrack.runs.windows import BadWindow
+from speedtrack.runs.scheduling import windows
+from speedtrack.runs.scheduling.windows import BadWindow
 
 
 def at(text: str) -> datetime:

@@ -19,9 +19,9 @@ from speedtrack import __version__
 from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Project
-from speedtrack.runs import queue
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import Machine, MachineToken
+from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 from speedtrack.tests.upgrades.installation import CHANNEL, HOOK_SECRET, KEY, MACHINE_TOKEN, PASSWORD, PLACE
 from speedtrack.upkeep.backup import program, server_version

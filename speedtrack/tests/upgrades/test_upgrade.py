@@ -20,9 +20,10 @@ from speedtrack import __version__
 from speedtrack.alerts.models import Alert
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Delivery, Project
-from speedtrack.runs import pushes, versions
 from speedtrack.runs.models import LogChunk, Machine, MachineToken, Measurement, Run, Status
-from speedtrack.runs.versions import PROTOCOL
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.scheduling import versions
+from speedtrack.runs.scheduling.versions import PROTOCOL
 from speedtrack.tests import builders
 from speedtrack.tests.clusters import databases
 from speedtrack.tests.test_fsck import run_fsck

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from speedtrack.alerts.lines import LinePoint
+from speedtrack.alerts.lines.lines import LinePoint
 
 WIDTH, HEIGHT, MARGIN = 150.0, 30.0, 4.0
 CALM = 0.02  # a line that spans less than this share is not stretched to full height

@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import NormalDist, median
 from typing import NamedTuple
 
-from speedtrack.alerts.lines import LinePoint
+from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.benchmarks.metrics import Direction, Metric
 
 Z95 = NormalDist().inv_cdf(0.975)

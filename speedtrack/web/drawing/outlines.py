@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from speedtrack.alerts.linecolumns import Array, LineColumns
+from speedtrack.alerts.lines.linecolumns import Array, LineColumns
 
 
 def outline(line: LineColumns, step: int, also: Iterable[int] = ()) -> LineColumns:

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from collections.abc import Callable
 
-from speedtrack.runs.outlook import outlook
+from speedtrack.runs.requests.outlook import outlook
 
 
 def add_dry_run(parser: ArgumentParser) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from speedtrack.alerts.counts import FunctionTable
-from speedtrack.alerts.headlines import restoration_in_words
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
+from speedtrack.alerts.pairs.counts import FunctionTable
+from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
 
 Status = Alert.Status

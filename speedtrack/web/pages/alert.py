@@ -10,14 +10,17 @@ from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
 from django.http import Http404
 
-from speedtrack.alerts import counts, lines, muting, pairing, spreads, triage
-from speedtrack.alerts.counts import FunctionTable
-from speedtrack.alerts.headlines import DirectionSummary, headline, restoration_in_words, summaries_of
-from speedtrack.alerts.lines import LinePoint
+from speedtrack.alerts.headlines import DirectionSummary, headline, summaries_of
+from speedtrack.alerts.lines import lines, spreads
+from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
-from speedtrack.alerts.sizes import is_part_of
-from speedtrack.alerts.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
-from speedtrack.alerts.triage import CHOICES
+from speedtrack.alerts.pairs import counts, pairing
+from speedtrack.alerts.pairs.counts import FunctionTable
+from speedtrack.alerts.pairs.sizes import is_part_of
+from speedtrack.alerts.triage import muting, triage
+from speedtrack.alerts.triage.restorations import restoration_in_words
+from speedtrack.alerts.triage.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
+from speedtrack.alerts.triage.triage import CHOICES
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Reason, Run

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 from speedtrack.projects.models import Position, Project
-from speedtrack.runs import standing
 from speedtrack.runs.models import Run, Status
-from speedtrack.runs.standing import Standing
+from speedtrack.runs.scheduling import standing
+from speedtrack.runs.scheduling.standing import Standing
 from speedtrack.web.scope import Scope
 
 FEW = 100  # runs are counted up to here

@@ -9,8 +9,8 @@ from django.http import Http404, QueryDict
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.bisections.remaining import RemainingTime, remaining_time
 from speedtrack.alerts.bisections.searches import Search, stored_searches
-from speedtrack.alerts.measuring import NotMeasurable
 from speedtrack.alerts.models import Bisection, BisectionAnswer
+from speedtrack.alerts.triage.measuring import NotMeasurable
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED, Metric
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet
 from speedtrack.projects.models import Commit, Project

@@ -8,7 +8,7 @@ from functools import partial
 from django.http import Http404, QueryDict
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts import linecolumns
+from speedtrack.alerts.lines import linecolumns
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric

@@ -21,7 +21,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 from pydantic_core import to_json
 
-from speedtrack.alerts.lines import END, sql
+from speedtrack.alerts.lines.lines import END, sql
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.texts.text import csv_cell, plain
 from speedtrack.projects.models import Branch, Project

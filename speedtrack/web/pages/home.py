@@ -14,8 +14,8 @@ from django.db.models import Count, F, OuterRef
 from django.db.models.functions import Coalesce
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts.linecolumns import Array, array_of
-from speedtrack.alerts.lines import sql
+from speedtrack.alerts.lines.linecolumns import Array, array_of
+from speedtrack.alerts.lines.lines import sql
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.projects.models import Branch, Project

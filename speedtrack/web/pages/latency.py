@@ -9,16 +9,16 @@ from django.core.cache.backends.locmem import LocMemCache
 from django.db import connection
 from django.http import Http404, QueryDict
 
-from speedtrack.alerts import lines
+from speedtrack.alerts.lines import lines
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Position
 from speedtrack.retention import policies
-from speedtrack.runs import latencies
-from speedtrack.runs.environments import ChangedFact, changes_in_words
-from speedtrack.runs.latencies import Latencies
 from speedtrack.runs.models import Result, Series
+from speedtrack.runs.results import latencies
+from speedtrack.runs.results.environments import ChangedFact, changes_in_words
+from speedtrack.runs.results.latencies import Latencies
 from speedtrack.web.drawing.curves import LATENCY, curve_chart, curve_of, difference_chart
 from speedtrack.web.drawing.heatmap import LINES, HeatMap, LatencyShape, NamedShape, draw_heatmap
 from speedtrack.web.drawing.linecharts import LineChart

@@ -9,9 +9,9 @@ from django.http import QueryDict
 
 from speedtrack.accounts.access import Access
 from speedtrack.ground.texts.text import plain
-from speedtrack.runs import logs
-from speedtrack.runs.logs import Line, LogIndex, LogStretch, Match
 from speedtrack.runs.models import LogChunk, Run
+from speedtrack.runs.results import logs
+from speedtrack.runs.results.logs import Line, LogIndex, LogStretch, Match
 from speedtrack.web.pages.live import stream_of_run
 from speedtrack.web.pages.run import deletions_in_words, run_or_404
 

@@ -14,8 +14,6 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Project
-from speedtrack.runs import environments, order, standing
-from speedtrack.runs.environments import ChangedFact
 from speedtrack.runs.models import (
     Alarm,
     Assignment,
@@ -28,7 +26,10 @@ from speedtrack.runs.models import (
     Run,
     Status,
 )
-from speedtrack.runs.rates import members_of
+from speedtrack.runs.queue.rates import members_of
+from speedtrack.runs.results import environments
+from speedtrack.runs.results.environments import ChangedFact
+from speedtrack.runs.scheduling import order, standing
 from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot
 from speedtrack.web.pages import queue
 from speedtrack.web.pages.facts import FactGroups

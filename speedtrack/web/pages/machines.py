@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from speedtrack.accounts.access import Access
-from speedtrack.runs import standing
 from speedtrack.runs.models import IN_SERVICE, Alarm, Machine
+from speedtrack.runs.scheduling import standing
 from speedtrack.web.pages import queue
 from speedtrack.web.pages.queue import MachineWork, keep_secret, said_alarms
 

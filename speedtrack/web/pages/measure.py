@@ -7,7 +7,7 @@ from django import forms
 from django.http import QueryDict
 
 from speedtrack.projects.models import Project
-from speedtrack.runs.byhand import Thinning
+from speedtrack.runs.requests.byhand import Thinning
 
 PLAIN: dict[str, Any] = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}
 MOST_NAMES = 2000  # characters

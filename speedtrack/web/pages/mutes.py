@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from django.http import QueryDict
 
-from speedtrack.alerts import muting
 from speedtrack.alerts.models import Mute
-from speedtrack.alerts.muting import MuteRequest
+from speedtrack.alerts.triage import muting
+from speedtrack.alerts.triage.muting import MuteRequest
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Project

@@ -8,9 +8,10 @@ from django.http import QueryDict
 
 from speedtrack.benchmarks.suitefiles import suite_names
 from speedtrack.projects.models import Branch, Project
-from speedtrack.runs import policies, rules
 from speedtrack.runs.models import Deferral
-from speedtrack.runs.rules import WantedPolicy
+from speedtrack.runs.planning import policies
+from speedtrack.runs.requests import rules
+from speedtrack.runs.requests.rules import WantedPolicy
 
 PLAIN: dict[str, Any] = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}
 SHOWN = 20  # deferred commits

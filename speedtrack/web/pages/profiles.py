@@ -7,8 +7,8 @@ from django.http import Http404
 
 from speedtrack.alerts.models import Alert
 from speedtrack.retention import policies
-from speedtrack.runs import profiles
 from speedtrack.runs.models import Profile, Reason, Run, Side, Status
+from speedtrack.runs.results import profiles
 from speedtrack.web.drawing.flame import INSTRUCTIONS, TIME, Flame, Stacks
 
 

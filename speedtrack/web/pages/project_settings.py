@@ -17,10 +17,10 @@ from speedtrack.projects import hooks, remotes, submodules
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Credential, MachinePolicy, Project
 from speedtrack.projects.remotes import remote_of
-from speedtrack.runs import changing, tracking
 from speedtrack.runs.models import Run, Status
 from speedtrack.runs.naming import LONGEST_SLUG
-from speedtrack.runs.tracking import TrackingRequest, name_in_url, valid_slug
+from speedtrack.runs.requests import changing, tracking
+from speedtrack.runs.requests.tracking import TrackingRequest, name_in_url, valid_slug
 
 MOST_LAG_HOURS = 24 * 365
 UNRELATED = "unrelated"

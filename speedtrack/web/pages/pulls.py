@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from django.http import Http404
 
-from speedtrack.alerts import pulls
-from speedtrack.alerts.pulls import PairedAnswer
+from speedtrack.alerts.pairs import pulls
+from speedtrack.alerts.pairs.pulls import PairedAnswer
 from speedtrack.projects.models import Project, PullRequest
-from speedtrack.runs import pullrequests
 from speedtrack.runs.models import Approval, Run
+from speedtrack.runs.planning import pullrequests
 
 SHOWN = 50  # pull requests
 ENDED = 20  # closed ones that were measured

@@ -13,11 +13,12 @@ from django.utils import timezone
 
 from speedtrack.accounts.access import Access
 from speedtrack.benchmarks import numbers
-from speedtrack.runs import estimates, standing, states
-from speedtrack.runs.estimates import DurationEstimate, Total
 from speedtrack.runs.models import Alarm, Canary, Environment, Machine, Run, Status
-from speedtrack.runs.progress import Progress, progress_of
-from speedtrack.runs.standing import Standing
+from speedtrack.runs.queue import estimates
+from speedtrack.runs.queue.estimates import DurationEstimate, Total
+from speedtrack.runs.queue.progress import Progress, progress_of
+from speedtrack.runs.scheduling import standing, states
+from speedtrack.runs.scheduling.standing import Standing
 from speedtrack.web.pages.live import stream_of_queue
 
 WAITING = 12  # waiting runs listed per machine

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from speedtrack.alerts.linecolumns import array_of
-from speedtrack.alerts.lines import sql
+from speedtrack.alerts.lines.linecolumns import array_of
+from speedtrack.alerts.lines.lines import sql
 from speedtrack.benchmarks.metrics import Direction, Metric
 from speedtrack.projects.models import Branch
 from speedtrack.projects.releases import RELEASE

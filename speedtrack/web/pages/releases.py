@@ -8,9 +8,10 @@ from typing import Any
 from django.db.models import Exists, OuterRef
 from django.http import QueryDict
 
-from speedtrack.alerts import between, lines
-from speedtrack.alerts.between import CommitOnMachine, ComparedRow, MatchedPoints, Points, SidePoint
-from speedtrack.alerts.effects import SmallestEffects
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.effects import SmallestEffects
+from speedtrack.alerts.pairs import between
+from speedtrack.alerts.pairs.between import CommitOnMachine, ComparedRow, MatchedPoints, Points, SidePoint
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of

@@ -11,9 +11,6 @@ from django.http import Http404
 from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.retention import policies
-from speedtrack.runs import estimates, logs, reproduce, states
-from speedtrack.runs.estimates import ExpectedTimes
-from speedtrack.runs.logs import Line
 from speedtrack.runs.models import (
     Attempt,
     Build,
@@ -26,8 +23,13 @@ from speedtrack.runs.models import (
     Samples,
     Status,
 )
-from speedtrack.runs.progress import Progress, progress_of
-from speedtrack.runs.rates import members_of
+from speedtrack.runs.queue import estimates
+from speedtrack.runs.queue.estimates import ExpectedTimes
+from speedtrack.runs.queue.progress import Progress, progress_of
+from speedtrack.runs.queue.rates import members_of
+from speedtrack.runs.results import logs, reproduce
+from speedtrack.runs.results.logs import Line
+from speedtrack.runs.scheduling import states
 from speedtrack.web.pages.facts import FactGroups
 from speedtrack.web.pages.faults import Fault, faults_of, out_of_reach
 from speedtrack.web.pages.live import stream_of_run

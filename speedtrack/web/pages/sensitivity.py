@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Max, QuerySet
 
-from speedtrack.alerts import sensitivity
+from speedtrack.alerts.lines import sensitivity
 from speedtrack.alerts.models import SeriesSensitivity
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from django.contrib import messages
 from django.http import HttpRequest, QueryDict
 
-from speedtrack.runs.outlook import outlook
+from speedtrack.runs.requests.outlook import outlook
 
 
 def do_or_preview(request: HttpRequest, verb: Callable[[], object]) -> str:

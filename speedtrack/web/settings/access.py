@@ -9,7 +9,7 @@ from django.views.decorators.http import require_POST
 from speedtrack.projects.credentials import remove_credential, store_credential
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.remotes import Remote
-from speedtrack.runs import changing
+from speedtrack.runs.requests import changing
 from speedtrack.web import scope
 from speedtrack.web.pages.project_access import AccessForm
 from speedtrack.web.pages.project_settings import ProjectForm

@@ -14,11 +14,13 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import enrolment, machines, order, pools, quarantine, registering, rules
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.fleet import enrolment, machines, pools, registering
 from speedtrack.runs.models import Machine
-from speedtrack.runs.order import BadShares
-from speedtrack.runs.windows import BadWindow
+from speedtrack.runs.requests import rules
+from speedtrack.runs.scheduling import order, quarantine
+from speedtrack.runs.scheduling.order import BadShares
+from speedtrack.runs.scheduling.windows import BadWindow
 from speedtrack.web.pages import machine as machine_page
 from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.requests.permissions import access_of, note

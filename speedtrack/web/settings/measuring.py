@@ -11,9 +11,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import byhand, pullrequests
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Approval
+from speedtrack.runs.planning import pullrequests
+from speedtrack.runs.requests import byhand
 from speedtrack.web import scope
 from speedtrack.web.pages import measure as page
 from speedtrack.web.pages import pulls as pulls_page

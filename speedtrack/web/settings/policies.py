@@ -7,8 +7,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.runs import rules
-from speedtrack.runs.policies import BadPolicy
+from speedtrack.runs.planning.policies import BadPolicy
+from speedtrack.runs.requests import rules
 from speedtrack.web import scope
 from speedtrack.web.pages import policies as page
 from speedtrack.web.requests.permissions import note

@@ -16,8 +16,8 @@ from speedtrack.projects import hooks
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Project
 from speedtrack.projects.remotes import Remote
-from speedtrack.runs import changing, firstlook, tracking
-from speedtrack.runs.tracking import TrackingRequest
+from speedtrack.runs.requests import changing, firstlook, tracking
+from speedtrack.runs.requests.tracking import TrackingRequest
 from speedtrack.web import scope
 from speedtrack.web.pages import project_settings as page
 from speedtrack.web.pages.project_access import AccessForm

@@ -8,7 +8,7 @@ from django import template
 from django.http import QueryDict
 from django.utils.safestring import SafeString, mark_safe
 
-from speedtrack.alerts.between import ComparedRow
+from speedtrack.alerts.pairs.between import ComparedRow
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.web.addresses import commit_path, timeline_path

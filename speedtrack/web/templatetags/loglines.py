@@ -7,7 +7,7 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from speedtrack.ground.texts.ansi import Span, spans
-from speedtrack.runs.logs import Line, Match
+from speedtrack.runs.results.logs import Line, Match
 from speedtrack.web.addresses import path_of_number
 
 register = template.Library()

@@ -12,8 +12,8 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Project
-from speedtrack.runs.estimates import DurationEstimate
 from speedtrack.runs.models import Run
+from speedtrack.runs.queue.estimates import DurationEstimate
 from speedtrack.web.addresses import commit_path, project_path, run_path, timeline_path
 from speedtrack.web.pages.commit.page import CommitPage
 from speedtrack.web.pages.commit.results import SeriesResult

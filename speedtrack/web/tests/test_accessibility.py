@@ -17,16 +17,16 @@ from playwright.sync_api import Browser, Page
 from speedtrack.accounts import audit, invitations, members
 from speedtrack.accounts.access import Caller
 from speedtrack.accounts.models import Role
-from speedtrack.alerts import triage
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
-from speedtrack.alerts.triage import Decision
+from speedtrack.alerts.triage import triage
+from speedtrack.alerts.triage.triage import Decision
 from speedtrack.notices.models import Channel
 from speedtrack.notices.tests.channels import channel
 from speedtrack.projects import hooks
 from speedtrack.projects.models import Annotation, Commit, Delivery, Project, Refusal
-from speedtrack.runs import byhand
 from speedtrack.runs.models import Run
+from speedtrack.runs.requests import byhand
 from speedtrack.tests import builders
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched  # noqa: F401 - a fixture
 from speedtrack.web.tests.test_compare import put_latencies

@@ -28,8 +28,8 @@ from speedtrack.accounts.models import AuditEntry, Membership, OwnerLink, Person
 from speedtrack.notices.models import Outbox, Subscriber
 from speedtrack.notices.tests.servers import Mailbox, serving
 from speedtrack.projects.models import Annotation, Project
-from speedtrack.runs import quarantine
 from speedtrack.runs.models import Alarm, Import, MachineEvent
+from speedtrack.runs.scheduling import quarantine
 from speedtrack.web.accounts.browsers import words
 from speedtrack.web.tests.world import World, html_of
 

@@ -6,9 +6,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert, AlertEvent
-from speedtrack.alerts.triage import Decision, Stale
+from speedtrack.alerts.triage import triage
+from speedtrack.alerts.triage.triage import Decision, Stale
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox

@@ -15,8 +15,8 @@ from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.bisections.remaining import remaining_time
 from speedtrack.alerts.bisections.searches import stored_searches
 from speedtrack.alerts.models import Bisection
-from speedtrack.runs import byhand
 from speedtrack.runs.models import Run
+from speedtrack.runs.requests import byhand
 from speedtrack.tests import builders
 from speedtrack.tests.plans import rows_read
 from speedtrack.web.tests.test_queue import add_runs

@@ -9,8 +9,8 @@ from django.db import connections
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from speedtrack.alerts.models import Alert
-from speedtrack.runs import queue
 from speedtrack.runs.documents import Renewal, ReportedProgress
+from speedtrack.runs.queue import queue
 from speedtrack.web.tests.conftest import browser as browser_path
 from speedtrack.web.tests.world import CPU, World, slowed
 

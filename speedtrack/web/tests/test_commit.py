@@ -9,9 +9,10 @@ from django.test import Client
 from speedtrack.alerts.models import Alert
 from speedtrack.projects import git
 from speedtrack.projects.models import Project, Tag
-from speedtrack.runs import byhand, queue
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import Build
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import byhand
 from speedtrack.web.pages.commit import page as commit_page
 from speedtrack.web.tests.world import HOSTILE, World, html_of, queries
 

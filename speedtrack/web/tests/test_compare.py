@@ -12,13 +12,15 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from speedtrack.alerts import between, lines
-from speedtrack.alerts.between import CommitOnMachine
-from speedtrack.alerts.effects import SmallestEffects
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.effects import SmallestEffects
 from speedtrack.alerts.models import Alert, CommitComparison
+from speedtrack.alerts.pairs import between
+from speedtrack.alerts.pairs.between import CommitOnMachine
 from speedtrack.projects.models import Project, Tag
-from speedtrack.runs import packing, planning
+from speedtrack.runs import packing
 from speedtrack.runs.models import Machine, Reason, Result, Run, Samples, Series
+from speedtrack.runs.planning import planning
 from speedtrack.stats.compare import compare_samples
 from speedtrack.tests import builders
 from speedtrack.tests.latencies import encoded

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from speedtrack.alerts.lines import LinePoint
+from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.web.drawing.grades import grade, level_of, noise_of_values
 from speedtrack.web.drawing.linecharts import SPACE_X, LineValue, axis_label, chart_over_names, chart_over_numbers

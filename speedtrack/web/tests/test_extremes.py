@@ -8,12 +8,14 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.metrics import METRICS, Direction
-from speedtrack.runs import profiles, queue, results
 from speedtrack.runs.documents import EARLIEST, LARGEST, LARGEST_INTEGER, LARGEST_SIZE, LONGEST_S, SMALLEST, LogPiece
 from speedtrack.runs.models import Machine, Reason, Run
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results import profiles, results
 from speedtrack.tests import builders
 from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot, Forest
 from speedtrack.web.tests.world import World, world

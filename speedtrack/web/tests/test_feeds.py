@@ -6,8 +6,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert
+from speedtrack.alerts.triage import triage
 from speedtrack.projects.models import Commit, Project
 from speedtrack.web.tests.world import HOSTILE, World, queries
 

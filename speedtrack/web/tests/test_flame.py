@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from speedtrack.alerts import profiling
 from speedtrack.alerts.models import Alert
-from speedtrack.runs import results
+from speedtrack.alerts.triage import profiling
 from speedtrack.runs.models import Profile, Reason, Run
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 from speedtrack.web.drawing import flame
 from speedtrack.web.drawing.flame import INSTRUCTIONS, Flame, Stacks

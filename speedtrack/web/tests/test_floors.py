@@ -2,9 +2,9 @@
 
 from django.test import Client
 
-from speedtrack.alerts import floors
 from speedtrack.alerts.models import Alert, NoiseFloor
-from speedtrack.runs import byhand
+from speedtrack.alerts.settling import floors
+from speedtrack.runs.requests import byhand
 from speedtrack.web.tests.world import CPU, World, html_of, queries
 
 

@@ -11,9 +11,11 @@ import pytest
 from django.test import Client
 
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.runs import byhand, queue, results
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Measurement
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import byhand
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 from speedtrack.tests.builders import SUITE
 from speedtrack.web.pages.ladders import choices

@@ -3,10 +3,11 @@
 import pytest
 from django.test import Client
 
-from speedtrack.alerts import detection
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.runs import queue, results
 from speedtrack.runs.models import Run
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import CPU, World, html_of
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from speedtrack.runs import queue
 from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 from speedtrack.tests.ports import free_port
 from speedtrack.tests.test_live import Live

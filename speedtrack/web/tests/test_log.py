@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from speedtrack.runs import queue
 from speedtrack.runs.documents import LogPiece
-from speedtrack.runs.logs import LINES
 from speedtrack.runs.models import LogChunk, Run
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results.logs import LINES
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, html_of, queries
 

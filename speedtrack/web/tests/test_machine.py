@@ -10,8 +10,11 @@ from speedtrack.accounts.models import AuditEntry
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Branch, Commit
-from speedtrack.runs import canary, machines, queue, results
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Canary, CanaryCheck, Machine, MachineEvent, Run, Series
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results import results
+from speedtrack.runs.scheduling import canary
 from speedtrack.stats.canary import FEWEST, IN_A_ROW
 from speedtrack.tests import builders
 from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot

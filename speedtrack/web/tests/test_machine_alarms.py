@@ -7,8 +7,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from speedtrack.projects.models import Project
-from speedtrack.runs import alarms, enrolment, tokens
+from speedtrack.runs.fleet import enrolment, tokens
 from speedtrack.runs.models import Alarm, EnrolmentCode, Machine, MachineToken
+from speedtrack.runs.scheduling import alarms
 from speedtrack.web.tests.test_settings import post
 from speedtrack.web.tests.world import World, html_of
 

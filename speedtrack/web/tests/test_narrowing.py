@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from speedtrack.alerts.counts import FunctionCost, FunctionTable
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
+from speedtrack.alerts.pairs.counts import FunctionCost, FunctionTable
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Run, Series
 from speedtrack.web.pages import advice

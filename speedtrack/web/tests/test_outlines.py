@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from speedtrack.alerts.linecolumns import LineColumns
+from speedtrack.alerts.lines.linecolumns import LineColumns
 from speedtrack.web.drawing.outlines import outline
 
 

@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from speedtrack.accounts.models import AuditEntry
 from speedtrack.projects.models import Project, PullRequest, Tag
-from speedtrack.runs import pullrequests, pushes
 from speedtrack.runs.models import Approval, Deferral, Machine, PlanningPolicy, Run, Status
+from speedtrack.runs.planning import pullrequests, pushes
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, html_of
 

@@ -18,9 +18,9 @@ from django.utils import timezone
 
 from speedtrack.accounts import members, tokens
 from speedtrack.accounts.models import Role, Scope
-from speedtrack.alerts import muting
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
+from speedtrack.alerts.triage import muting
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.monitoring import collector
 from speedtrack.notices.matching import interests_in

@@ -13,8 +13,8 @@ from django.test import Client
 
 from speedtrack.alerts.models import Alert, ChangePoint, SeriesSensitivity
 from speedtrack.projects.models import Tag
-from speedtrack.runs import tracking
 from speedtrack.runs.models import Environment, Measurement, Series
+from speedtrack.runs.requests import tracking
 from speedtrack.web.pages.project import grid
 from speedtrack.web.tests.world import CPU, World, html_of, queries, world
 

@@ -14,8 +14,10 @@ from django.utils import timezone
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert
 from speedtrack.projects.models import Annotation, Tag
-from speedtrack.runs import machines, queue, results
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Run
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import CPU, World, queries
 

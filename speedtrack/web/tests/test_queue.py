@@ -9,8 +9,10 @@ from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
-from speedtrack.runs import machines, naming, queue
+from speedtrack.runs import naming
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 from speedtrack.tests.plans import rows_read
 from speedtrack.web.pages import queue as queue_page

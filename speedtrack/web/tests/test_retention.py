@@ -88,7 +88,7 @@ def test_a_profile_run_says_that_its_profiles_are_deleted(client: Client, slow: 
     world, _ = slow
     run = Run.objects.filter(reason=Reason.PROFILE).order_by("pk").last()
     if run is None:
-        from speedtrack.alerts import profiling
+        from speedtrack.alerts.triage import profiling
 
         profiling.plan_missing_profiles()
         world.measure()

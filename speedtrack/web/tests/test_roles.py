@@ -14,9 +14,9 @@ from django.urls import reverse
 
 from speedtrack.accounts import invitations, members
 from speedtrack.accounts.models import AuditEntry, Invitation, Membership, Role
-from speedtrack.alerts import muting
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
+from speedtrack.alerts.triage import muting
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Machine, Run

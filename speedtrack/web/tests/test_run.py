@@ -3,9 +3,10 @@
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
-from speedtrack.runs import queue, results
 from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Result, Run
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, html_of, queries
 

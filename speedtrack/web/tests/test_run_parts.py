@@ -7,9 +7,10 @@ from django.test import Client
 from django.utils import timezone
 
 from speedtrack.accounts.access import ANYBODY, Access
-from speedtrack.runs import queue, results
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Run, Status
+from speedtrack.runs.queue import queue
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 from speedtrack.web.pages import run as run_page
 from speedtrack.web.pages.faults import OTHERWISE, faults_of, remedy_of

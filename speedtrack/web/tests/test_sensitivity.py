@@ -6,8 +6,9 @@ import re
 import pytest
 from django.test import Client
 
-from speedtrack.alerts import detection, sensitivity
-from speedtrack.alerts.effects import EffectsOfProjects
+from speedtrack.alerts.detection import detection
+from speedtrack.alerts.lines import sensitivity
+from speedtrack.alerts.lines.effects import EffectsOfProjects
 from speedtrack.alerts.models import Alert, NoiseFloor
 from speedtrack.runs.models import Run, Series, Trial
 from speedtrack.tests import builders

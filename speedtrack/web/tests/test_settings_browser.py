@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Project
-from speedtrack.runs import pushes
+from speedtrack.runs.planning import pushes
 from speedtrack.tests import builders
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched
 

@@ -12,12 +12,14 @@ import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
-from speedtrack.alerts import lines
+from speedtrack.alerts.lines import lines
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Commit, Tag
-from speedtrack.runs import byhand, queue, results
 from speedtrack.runs.models import Deferral, Run, Series
+from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import byhand
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 from speedtrack.web.pages.timeline import document as timeline_json
 from speedtrack.web.tests.world import CPU, HOSTILE, World, counted, html_of, queries

@@ -13,12 +13,14 @@ from django.http import HttpResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert
+from speedtrack.alerts.settling import confirm
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import pushes, queue
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single'"

@@ -5,10 +5,11 @@ from typing import Any
 
 from pydantic import Field
 
-from speedtrack.alerts import counts
-from speedtrack.alerts.headlines import headline, restoration_in_words
+from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute
-from speedtrack.alerts.triage import CHOICES
+from speedtrack.alerts.pairs import counts
+from speedtrack.alerts.triage.restorations import restoration_in_words
+from speedtrack.alerts.triage.triage import CHOICES
 from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time, Whole
 
 

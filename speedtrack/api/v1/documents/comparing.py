@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from speedtrack.alerts.between import ComparedRow, SidePoint
-from speedtrack.alerts.pulls import PairedAnswer
+from speedtrack.alerts.pairs.between import ComparedRow, SidePoint
+from speedtrack.alerts.pairs.pulls import PairedAnswer
 from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
 
 

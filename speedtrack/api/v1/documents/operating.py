@@ -9,8 +9,8 @@ from speedtrack.api.v1.documents.common import Document, NotText, Sent, Text, Ti
 from speedtrack.projects import hooks
 from speedtrack.projects.models import Delivery
 from speedtrack.runs.models import PlanningPolicy
-from speedtrack.runs.outlook import Outlook
-from speedtrack.runs.rules import WantedPolicy
+from speedtrack.runs.requests.outlook import Outlook
+from speedtrack.runs.requests.rules import WantedPolicy
 
 
 class MachineChange(Document):

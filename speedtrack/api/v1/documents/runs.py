@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from speedtrack.api.v1.documents.common import Document, Sent, Text, Time, Tried, Whole, WholeId
-from speedtrack.runs import estimates
 from speedtrack.runs.models import Attempt, Build, Run, RunEvent
+from speedtrack.runs.queue import estimates
 
 MOST_COMMITS = 200
 

@@ -11,7 +11,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from speedtrack.accounts.access import Refused
 from speedtrack.accounts.tokens import UnknownToken
-from speedtrack.alerts.triage import Stale
+from speedtrack.alerts.triage.triage import Stale
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.calls.keys import KeyBusy, UsedKey
 from speedtrack.http import problems
@@ -23,9 +23,9 @@ from speedtrack.projects.errors import (
     RepositoryUnreachable,
     UnusableName,
 )
-from speedtrack.runs.comparing import NotComparable
 from speedtrack.runs.errors import NoSuchBenchmark, NoSuchMachine, NoSuchThing
-from speedtrack.runs.pullrequests import NotApprovable
+from speedtrack.runs.planning.pullrequests import NotApprovable
+from speedtrack.runs.requests.comparing import NotComparable
 
 Errors = Sequence[dict[str, str]]
 Handler = Callable[[HttpRequest, Any], HttpResponse]

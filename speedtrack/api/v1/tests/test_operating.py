@@ -9,8 +9,8 @@ from speedtrack.accounts.models import AuditEntry, Role, Scope
 from speedtrack.alerts.models import Bisection
 from speedtrack.api.v1.tests.conftest import Program, program
 from speedtrack.projects.models import Delivery, Project
-from speedtrack.runs import choosing
 from speedtrack.runs.models import Machine, PlanningPolicy, Run, Status
+from speedtrack.runs.planning import choosing
 from speedtrack.web.tests.world import World
 
 

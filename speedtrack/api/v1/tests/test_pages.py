@@ -11,17 +11,17 @@ from django.test import Client
 from django.utils import timezone
 
 from speedtrack.accounts.models import Role
-from speedtrack.alerts import muting
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert
-from speedtrack.alerts.muting import MuteRequest
+from speedtrack.alerts.triage import muting
+from speedtrack.alerts.triage.muting import MuteRequest
 from speedtrack.api.v1.pages import schema
 from speedtrack.api.v1.tests.conftest import evidence_of, program
 from speedtrack.api.v1.tests.test_operating import delivery
 from speedtrack.projects.models import Annotation
-from speedtrack.runs import byhand, comparing
-from speedtrack.runs.comparing import AskedComparison
 from speedtrack.runs.models import Run
+from speedtrack.runs.requests import byhand, comparing
+from speedtrack.runs.requests.comparing import AskedComparison
 from speedtrack.web.tests.world import World, counted
 
 LINE = re.compile(r'<code class="curl">(.*?)</code>', re.DOTALL)

@@ -9,15 +9,16 @@ from django.test import Client
 from django.utils import timezone
 
 from speedtrack.accounts.models import Role, Scope
-from speedtrack.alerts import muting
 from speedtrack.alerts.models import Alert, Bisection, Mute
-from speedtrack.alerts.muting import MuteRequest
+from speedtrack.alerts.triage import muting
+from speedtrack.alerts.triage.muting import MuteRequest
 from speedtrack.api.v1.pages import schema
 from speedtrack.api.v1.tests.conftest import Program, evidence_of, program
 from speedtrack.projects.models import Annotation, Branch, Project, Tag
-from speedtrack.runs import comparing, packing
-from speedtrack.runs.comparing import AskedComparison
+from speedtrack.runs import packing
 from speedtrack.runs.models import Import, Measurement, PairedComparison, Profile, Result, Run, Series
+from speedtrack.runs.requests import comparing
+from speedtrack.runs.requests.comparing import AskedComparison
 from speedtrack.tests.latencies import encoded
 from speedtrack.web.tests.world import CPU, World, counted
 

@@ -14,8 +14,8 @@ from django.db import connection
 from django.utils import timezone
 
 from speedtrack.accounts.models import AuditEntry, Membership, PersonToken, Role, Scope
-from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert, Mute
+from speedtrack.alerts.triage import triage
 from speedtrack.api.v1.tests.conftest import Program, program
 from speedtrack.calls import keys
 from speedtrack.calls.models import KeptAnswer
@@ -23,8 +23,9 @@ from speedtrack.outside.readers.tests.samples import content_of
 from speedtrack.outside.tests.test_files_of_tools import NAMED
 from speedtrack.projects import git
 from speedtrack.projects.models import Annotation, Project, PullRequest
-from speedtrack.runs import comparing, pushes
 from speedtrack.runs.models import Approval, PairedComparison, Reason, Run
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.requests import comparing
 from speedtrack.web.tests.world import CPU, World
 
 KEY = "Idempotency-Key"

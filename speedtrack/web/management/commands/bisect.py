@@ -8,12 +8,13 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from speedtrack.alerts.bisections import bisecting
-from speedtrack.alerts.measuring import NotMeasurable
+from speedtrack.alerts.triage.measuring import NotMeasurable
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.projects.models import Project
-from speedtrack.runs import byhand, naming
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.requests import byhand
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
 from speedtrack.web.pages.bisection import asked_for

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from speedtrack.alerts import replay
-from speedtrack.alerts.replay import ReplayEntry
+from speedtrack.alerts.triage import replay
+from speedtrack.alerts.triage.replay import ReplayEntry
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Project
 from speedtrack.web.management.plaincommand import PlainCommand

@@ -10,8 +10,9 @@ from django.core.management.base import CommandError
 from speedtrack.ground.secrets.sealed import KeyLost
 from speedtrack.projects import hooks
 from speedtrack.projects.models import Project
-from speedtrack.runs import naming, tracking
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.requests import tracking
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import result_in_words
 

@@ -10,11 +10,14 @@ from django.core.management.base import CommandError
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import enrolment, machines, naming, pools, registering, rules, standing
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
-from speedtrack.runs.order import BadShares
-from speedtrack.runs.tokens import WrongToken
-from speedtrack.runs.windows import BadWindow
+from speedtrack.runs.fleet import enrolment, machines, pools, registering
+from speedtrack.runs.fleet.tokens import WrongToken
+from speedtrack.runs.requests import rules
+from speedtrack.runs.scheduling import standing
+from speedtrack.runs.scheduling.order import BadShares
+from speedtrack.runs.scheduling.windows import BadWindow
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from speedtrack.alerts import floors
+from speedtrack.alerts.settling import floors
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import byhand
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.requests import byhand
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
 

@@ -9,10 +9,11 @@ from django.core.management.base import CommandError
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.models import Project
-from speedtrack.runs import naming, rules
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
-from speedtrack.runs.policies import BadPolicy
-from speedtrack.runs.rules import Saved
+from speedtrack.runs.planning.policies import BadPolicy
+from speedtrack.runs.requests import rules
+from speedtrack.runs.requests.rules import Saved
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from speedtrack.alerts import profiling
 from speedtrack.alerts.models import Alert
-from speedtrack.runs import profiles
+from speedtrack.alerts.triage import profiling
 from speedtrack.runs.models import Run
+from speedtrack.runs.results import profiles
 from speedtrack.web.management.plaincommand import PlainCommand
 
 

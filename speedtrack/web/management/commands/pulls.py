@@ -6,9 +6,10 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from speedtrack.projects.models import Project, PullRequest
-from speedtrack.runs import naming, pullrequests
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Approval
+from speedtrack.runs.planning import pullrequests
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
 

@@ -8,9 +8,10 @@ from django.core.management.base import CommandError
 from django.db import transaction
 
 from speedtrack.accounts import audit
-from speedtrack.runs import byhand, estimates
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Run
+from speedtrack.runs.queue import estimates
+from speedtrack.runs.requests import byhand
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
 

@@ -11,8 +11,8 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.notices import subscribing
 from speedtrack.projects.credentials import CredentialEntry, Unfit, credential_for
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import firstlook, tracking
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.requests import firstlook, tracking
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run
 

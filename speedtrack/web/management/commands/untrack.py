@@ -5,8 +5,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from speedtrack.runs import changing, naming
+from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.requests import changing
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
 

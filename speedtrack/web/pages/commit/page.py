@@ -10,8 +10,8 @@ from django.http import Http404
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.git import ChangedFile, Description
 from speedtrack.projects.models import Annotation, Branch, Commit, Position, Project
-from speedtrack.runs import standing
 from speedtrack.runs.models import Deferral, Run, Status
+from speedtrack.runs.scheduling import standing
 from speedtrack.web import forges
 from speedtrack.web.forges import ForgePages
 from speedtrack.web.pages import changes

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from django.db.models import FilteredRelation, Q
 
-from speedtrack.alerts import lines
-from speedtrack.alerts.lines import LinePoint
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint, CommitComparison, look_of
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import BUILD

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from django.db.models import Q
 from django.http import Http404
 
-from speedtrack.alerts import counts
-from speedtrack.alerts.between import Between, Caveat, ComparedRow
-from speedtrack.alerts.counts import FunctionTable
+from speedtrack.alerts.pairs import counts
+from speedtrack.alerts.pairs.between import Between, Caveat, ComparedRow
+from speedtrack.alerts.pairs.counts import FunctionTable
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import COUNTED
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.runs import environments, latencies
-from speedtrack.runs.environments import ChangedFact
 from speedtrack.runs.models import Environment, Result, Side, Status
+from speedtrack.runs.results import environments, latencies
+from speedtrack.runs.results.environments import ChangedFact
 from speedtrack.web.pages.compare.sides import BothSides
 from speedtrack.web.pages.latency import LatencyCurves, curves_of
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from speedtrack.alerts.between import ComparedRow
+from speedtrack.alerts.pairs.between import ComparedRow
 from speedtrack.web.pages.compare.page import ComparePage, MetricTotal
 from speedtrack.web.pages.compare.sides import ComparedSide
 

@@ -10,11 +10,11 @@ from django.http import Http404, QueryDict
 from django.urls import reverse
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts import between
-from speedtrack.alerts.between import Between, CommitOnMachine, ComparedRow
-from speedtrack.alerts.counts import FunctionTable
-from speedtrack.alerts.effects import SmallestEffects
-from speedtrack.alerts.measuring import MOST_BENCHMARKS
+from speedtrack.alerts.lines.effects import SmallestEffects
+from speedtrack.alerts.pairs import between
+from speedtrack.alerts.pairs.between import Between, CommitOnMachine, ComparedRow
+from speedtrack.alerts.pairs.counts import FunctionTable
+from speedtrack.alerts.triage.measuring import MOST_BENCHMARKS
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine, Run, Status

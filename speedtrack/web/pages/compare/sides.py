@@ -10,7 +10,7 @@ from django.db.models import Value
 from django.http import Http404
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts import lines
+from speedtrack.alerts.lines import lines
 from speedtrack.projects.models import Commit, Project, Tag
 from speedtrack.projects.releases import version_of
 from speedtrack.web.scope import machines_of, named_or_default

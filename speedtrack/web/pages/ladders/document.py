@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from speedtrack.runs.environments import shorten
+from speedtrack.runs.results.environments import shorten
 from speedtrack.web.pages.ladders.lines import LadderLine
 from speedtrack.web.pages.ladders.page import LaddersPage
 from speedtrack.web.pages.ladders.rows import LadderCell

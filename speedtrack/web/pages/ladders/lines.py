@@ -7,8 +7,8 @@ from typing import NamedTuple
 from django.db.models import QuerySet
 
 from speedtrack.projects.models import Commit
-from speedtrack.runs.environments import ChangedFact, changed_facts, flat_facts, shorten
 from speedtrack.runs.models import Environment, Measurement
+from speedtrack.runs.results.environments import ChangedFact, changed_facts, flat_facts, shorten
 from speedtrack.web.drawing.linecharts import MOST_LINES
 from speedtrack.web.pages.ladders.choices import LineChoice
 from speedtrack.web.pages.ladders.names import LadderName

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from speedtrack.runs.environments import changed_facts
 from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Status
+from speedtrack.runs.results.environments import changed_facts
 from speedtrack.web.pages.ladders.lines import Environments, LadderLine, MeasuredRung, Place
 from speedtrack.web.pages.ladders.names import LadderName, rungs_of
 

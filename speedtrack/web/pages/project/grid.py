@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from speedtrack.alerts import linecolumns
-from speedtrack.alerts.effects import SmallestEffects
-from speedtrack.alerts.linecolumns import LineColumns
-from speedtrack.alerts.lines import LinePoint
+from speedtrack.alerts.lines import linecolumns
+from speedtrack.alerts.lines.effects import SmallestEffects
+from speedtrack.alerts.lines.linecolumns import LineColumns
+from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.groups import group_by_name, groups_of

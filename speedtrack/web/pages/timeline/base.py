@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from speedtrack.alerts.lines import sql
+from speedtrack.alerts.lines.lines import sql
 from speedtrack.projects.models import Commit
 from speedtrack.web.pages.timeline.names import NamedLine
 from speedtrack.web.pages.timeline.view import rows_of

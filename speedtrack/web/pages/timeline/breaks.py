@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from speedtrack.runs import environments
-from speedtrack.runs.environments import ChangedFact
 from speedtrack.runs.models import Environment, Series
+from speedtrack.runs.results import environments
+from speedtrack.runs.results.environments import ChangedFact
 
 
 class Break(NamedTuple):

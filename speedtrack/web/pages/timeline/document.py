@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from speedtrack.alerts.linecolumns import Array, LineColumns
+from speedtrack.alerts.lines.linecolumns import Array, LineColumns
 from speedtrack.ground.texts.text import plain_json, plain_values
 from speedtrack.web.drawing.gaps import Gap
 from speedtrack.web.drawing.outlines import outline

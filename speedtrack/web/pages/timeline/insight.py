@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from speedtrack.alerts import muting, reasons, spreads
+from speedtrack.alerts.lines import spreads
 from speedtrack.alerts.models import Mute, NoiseFloor, SeriesSensitivity
-from speedtrack.alerts.reasons import Why
+from speedtrack.alerts.triage import muting, reasons
+from speedtrack.alerts.triage.reasons import Why
 from speedtrack.web.pages.timeline.view import View, position_of
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.http import QueryDict
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts.linecolumns import LineColumns, PathOfSeries, columns_along
+from speedtrack.alerts.lines.linecolumns import LineColumns, PathOfSeries, columns_along
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.web.pages.timeline.base import BaseValue, base_commit, base_values

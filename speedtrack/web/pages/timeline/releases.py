@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from typing import Any
 
-from speedtrack.alerts.lines import sql
+from speedtrack.alerts.lines.lines import sql
 from speedtrack.projects.releases import RELEASE
 from speedtrack.web.pages.timeline.overlay import Overlay
 

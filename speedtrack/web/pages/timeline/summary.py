@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from speedtrack.alerts import lines
-from speedtrack.alerts.lines import LinePoint
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.timeline.view import View

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from speedtrack.alerts.linecolumns import LineColumns
+from speedtrack.alerts.lines.linecolumns import LineColumns
 from speedtrack.ground.texts.text import csv_cell
 from speedtrack.web.drawing.gaps import UNMEASURED, Gap
 from speedtrack.web.pages.timeline.breaks import find_breaks

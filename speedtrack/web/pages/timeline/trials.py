@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from speedtrack.alerts.lines import sql
+from speedtrack.alerts.lines.lines import sql
 from speedtrack.web.pages.timeline.overlay import Overlay
 from speedtrack.web.pages.timeline.view import rows_of
 

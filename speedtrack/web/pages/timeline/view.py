@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.http import Http404, QueryDict
 
-from speedtrack.alerts.lines import sql
+from speedtrack.alerts.lines.lines import sql
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Position

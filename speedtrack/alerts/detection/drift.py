@@ -1,0 +1,416 @@
+"""Compare the newest level of each line with fixed references, to find drift that no single commit explains.
+
+References are the last release, the commits about 30 and 90 days before the head, and the best level so far. A
+suspected drift is settled by pairs of the reference and the head, like any other change, but not narrowed: its range is
+(reference, head]. It is suspected again only when it has grown.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+from django.db import connection
+from django.db.models import Q
+
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.effects import smallest_effect
+from speedtrack.alerts.lines.known import PlacedStep, steps_on
+from speedtrack.alerts.lines.lines import TrialPoint
+from speedtrack.alerts.lines.windows import BEFORE, Window
+from speedtrack.alerts.models import Alert, BestLevel, ChangePoint, Verdict
+from speedtrack.alerts.pairs import sizes
+from speedtrack.alerts.pairs.brackets import positions_of
+from speedtrack.alerts.pairs.pairing import measured_runs, sample_pairs
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Direction
+from speedtrack.runs.models import Series
+from speedtrack.stats import drift
+from speedtrack.stats.drift import LEVEL, Drift
+
+AGES = [30, 90]  # days
+THROUGHPUT = "throughput_rps"
+REACH = 1000  # commits of a branch in which the points of a reference must lie
+
+Kind = ChangePoint.Kind
+Status = ChangePoint.Status
+#: Steps of these statuses are, or may be, real: including those of the machine, and those not settled yet.
+LEFT_STANDING = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE, *ChangePoint.OPEN)
+
+BEST_LEVEL = "its best level"
+BEST = "SELECT series_id, branch_id, commit_id, level FROM alerts_bestlevel WHERE series_id = ANY (%(series)s)"
+# The places on a branch with which its head is compared, and the last clean points of the series up to each, newest
+# first. The places of a head are looked up once for all series: only the best level is each series' own.
+REFERENCES = lines.sql("""
+    WITH line AS (
+        SELECT * FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(heads)s::bigint[], %(best)s::bigint[],
+                             %(begins)s::int[]) WITH ORDINALITY AS s (series_id, branch_id, head_id, best_id, begin, at)
+    ), head AS (
+        SELECT b.branch_id, c.id, c.project_id, c.committed_at, p.number
+          FROM (SELECT DISTINCT branch_id, head_id FROM line) b
+          JOIN projects_commit c ON c.id = b.head_id
+          JOIN projects_position p ON p.branch_id = b.branch_id AND p.commit_id = c.id
+    ), common AS MATERIALIZED (
+        SELECT head.branch_id, head.id AS head_id, place.*
+          FROM head CROSS JOIN LATERAL (
+            (SELECT tag.name::text, p.number
+               FROM projects_tag tag
+               JOIN projects_commit c ON c.project_id = tag.project_id AND c.sha = tag.sha
+               JOIN projects_position p
+                 ON p.branch_id = head.branch_id AND p.commit_id = c.id AND p.number < head.number
+              WHERE tag.project_id = head.project_id
+           ORDER BY p.number DESC, tag.id DESC LIMIT 1)
+            UNION ALL
+            SELECT age.days || ' days before', older.number
+              FROM unnest(%(ages)s::int[]) AS age (days), LATERAL (
+                       SELECT p.number
+                         FROM projects_commit c
+                         JOIN projects_position p ON p.branch_id = head.branch_id AND p.commit_id = c.id
+                        WHERE c.project_id = head.project_id AND p.number < head.number
+                          AND c.committed_at <= head.committed_at - make_interval(days => age.days)
+                     ORDER BY c.committed_at DESC, p.number DESC LIMIT 1) older) place
+    ), place AS (
+        SELECT line.at, line.series_id, line.branch_id, line.begin, common.name, common.number
+          FROM line JOIN common USING (branch_id, head_id)
+        UNION ALL
+        SELECT line.at, line.series_id, line.branch_id, line.begin, %(best_level)s, p.number
+          FROM line JOIN projects_position p ON p.branch_id = line.branch_id AND p.commit_id = line.best_id
+    )
+    SELECT place.at, place.name, last.numbers, last.commits, last.values
+      FROM place, LATERAL (
+               SELECT array_agg(number) AS numbers, array_agg(commit_id) AS commits, array_agg(value) AS values
+                 FROM (SELECT p.number, p.commit_id, m.value
+                         FROM projects_position p, LATERAL (
+                                  SELECT value FROM runs_measurement m
+                                   WHERE m.series_id = place.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
+                                ORDER BY m.id DESC LIMIT 1) m
+                        WHERE p.branch_id = place.branch_id AND p.number <= place.number
+                          AND p.number >= greatest(place.begin, place.number - %(reach)s)
+                     ORDER BY p.number DESC LIMIT %(count)s) points) last
+     WHERE cardinality(last.numbers) >= %(fewest)s
+""")
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A line to be compared with its references.
+
+    ``effect``: the smallest effect that matters; ``placed``: the known steps of the series on this branch.
+    """
+
+    window: Window
+    effect: float
+    placed: Sequence[PlacedStep]
+
+    @property
+    def head(self) -> TrialPoint:
+        return self.window.points[-1]
+
+    @property
+    def newest(self) -> list[float]:
+        """The values of the newest points, which make up its present level."""
+        return self.window.values[-LEVEL:]
+
+    @property
+    def begins(self) -> int:
+        """A position before which the line has no points."""
+        points, new = self.window.points, self.window.new
+        return points[0].position if new and new[0] < BEFORE else 0
+
+    @property
+    def level_begins(self) -> int:
+        return self.window.points[-LEVEL].position
+
+    @cached_property
+    def steps(self) -> list[tuple[int, float]]:
+        """The (position, ratio) of each step that is, or may be, real."""
+        return [(step.last, step.ratio) for step in self.placed if step.status in LEFT_STANDING]
+
+    def is_on_one_level(self) -> bool:
+        """Return whether the newest point is new, and on one level with those before it.
+
+        Otherwise the step between them is a change point of its own.
+        """
+        points, new = self.window.points, self.window.new
+        if not new or new[-1] != len(points) - 1 or len(points) < 2 * LEVEL:
+            return False
+        return not ratios_within(self.steps, self.level_begins, self.head.position)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A measured commit, and the values of the measured commits from ``begin`` up to it; ``name`` says what it is."""
+
+    name: str
+    begin: int
+    position: int
+    commit_id: int
+    values: Sequence[float]
+
+    @property
+    def is_best(self) -> bool:
+        return self.name == BEST_LEVEL
+
+
+def look_for_drifts(lines: Sequence[Heading]) -> None:
+    """Suspect the drifts that the newest points of lines show.
+
+    The number of queries does not grow with the number of lines.
+    """
+    level = [line for line in lines if line.is_on_one_level()]
+    if level:
+        for line, known in zip(level, references(level, best_commits(level)), strict=True):
+            look_for_drift(line, known)
+
+
+def look_for_drift(line: Heading, known: Sequence[Reference]) -> ChangePoint | None:
+    """Suspect a drift of one line from one of the ``known`` references, and return it; None if there is none."""
+    found: list[tuple[Reference, Drift, float]] = []
+    for reference in known:
+        if reference.position >= line.level_begins or ratios_within(line.steps, reference.begin, reference.position):
+            continue
+        explained = math.prod(ratios_within(line.steps, reference.position, line.head.position))
+        if one := drift.drift_since(
+            reference.values, line.newest, smallest_effect=line.effect, explained=explained, best=reference.is_best
+        ):
+            found.append((reference, one, explained))
+    fresh = drift.fresh_step(without_steps(line.window.points, line.steps)) if found else 1.0
+    for reference, one, explained in sorted(found, key=lambda drifted: -drifted[1].score):
+        left = drift.drift_since(
+            reference.values,
+            line.newest,
+            smallest_effect=line.effect,
+            explained=explained * fresh,
+            best=reference.is_best,
+        )
+        is_left = left is not None and (one.ratio > 1) == (left.ratio > 1)
+        if is_left and is_news(line, reference, one):
+            return suspect_drift(line, reference, one)
+    return None
+
+
+def without_steps(points: Sequence[TrialPoint], steps: Sequence[tuple[int, float]]) -> list[float]:
+    """The values of the points with the effect of these steps removed. A step is (position, ratio)."""
+    return [point.value / math.prod(ratios_within(steps, 0, point.position)) for point in points]
+
+
+def suspect_drift(line: Heading, reference: Reference, found: Drift) -> ChangePoint:
+    return ChangePoint.objects.create(
+        series=line.window.series,
+        branch=line.window.branch,
+        kind=Kind.DRIFT,
+        reference=reference.name,
+        before_id=reference.commit_id,
+        commit_id=line.head.commit_id,
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high,
+        score=found.score,
+    )
+
+
+def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Reference]]:
+    """For each line its measured references:
+
+    ``best``, the last release before its head, and the commits AGES days before.
+    """
+    asked: dict[str, Any] = {
+        "series": [line.window.series.pk for line in lines],
+        "branches": [line.window.branch.pk for line in lines],
+        "heads": [line.head.commit_id for line in lines],
+        "best": list(best),
+        "best_level": BEST_LEVEL,
+        "ages": AGES,
+        "begins": [line.begins for line in lines],
+        "count": LEVEL,
+        "reach": REACH,
+        "fewest": drift.FEWEST,
+    }
+    found: list[list[Reference]] = [[] for _ in lines]
+    with connection.cursor() as cursor:
+        cursor.execute(REFERENCES, asked)
+        for at, name, numbers, commits, values in cursor:
+            found[at - 1].append(Reference(name, numbers[-1], numbers[0], commits[0], values[::-1]))
+    return found
+
+
+def best_commits(lines: Sequence[Heading]) -> list[int]:
+    """For each line, the id of the commit with the best level that it ever had.
+
+    It is replaced only by a level that is better by the smallest effect, so noise does not move the reference.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(BEST, {"series": [line.window.series.pk for line in lines]})
+        known = {(series, branch): (commit, level) for series, branch, commit, level in cursor}
+    found = [best_level(line, known.get((line.window.series.pk, line.window.branch.pk))) for line in lines]
+    better = [
+        BestLevel(series=line.window.series, branch=line.window.branch, commit_id=commit, level=level)
+        for line, (commit, level, is_new) in zip(lines, found, strict=True)
+        if is_new
+    ]
+    BestLevel.objects.bulk_create(
+        better, update_conflicts=True, unique_fields=["series", "branch"], update_fields=["commit", "level"]
+    )
+    return [commit for commit, _, _ in found]
+
+
+def best_level(line: Heading, known: tuple[int, float] | None) -> tuple[int, float, bool]:
+    """The commit and the value of the line's best level, and whether it is better than the ``known`` one."""
+    window, values = line.window, line.window.values
+    better = min if METRICS[window.series.metric].better == Direction.LOWER else max
+    ends = range(LEVEL, len(values) + 1) if known is None else [len(values)]
+    levels = {end: median(values[end - LEVEL : end]) for end in ends}
+    end = better(levels, key=lambda at: levels[at])
+    worth = 1 + line.effect
+    if known and better(levels[end] * (worth if better is min else 1 / worth), known[1]) == known[1]:
+        return *known, False
+    return window.points[end - 1].commit_id, levels[end], True
+
+
+def ratios_within(steps: Sequence[tuple[int, float]], first: int, last: int) -> list[float]:
+    """The ratios of the steps (position, ratio) after the first and up to the last position."""
+    return [ratio for number, ratio in steps if first < number <= last and ratio > 0]
+
+
+def is_news(line: Heading, reference: Reference, found: Drift) -> bool:
+    """Return whether it is a new drift, or a known one that has grown.
+
+    A drift that overlaps an earlier one in time and direction is the same one, whatever its reference.
+    """
+    lines_drifts = ChangePoint.objects.filter(
+        series=line.window.series, kind=Kind.DRIFT, commit__positions__branch=line.window.branch
+    )
+    earlier = lines_drifts.filter(Q(commit__positions__number__gt=reference.position) | Q(status__in=ChangePoint.OPEN))
+    is_up = found.ratio > 1
+    same = [cp for cp in earlier.distinct() if (cp.ratio > 1) == is_up]
+    if any(cp.status in ChangePoint.OPEN for cp in same):
+        return False
+    surely = found.low if is_up else found.high  # noise alone must not look like growth
+    return all((surely > 1) == is_up and has_grown_since(line, reference, cp, surely) for cp in same)
+
+
+def has_grown_since(line: Heading, reference: Reference, examined: ChangePoint, ratio: float) -> bool:
+    """Return whether the drift is larger than an earlier examination of it.
+
+    It must exceed what the pairs measured then, and what the line showed then: noise that made the drift look larger
+    than the pairs found it is still there afterwards. The newest level may not share points with the one examined then.
+    """
+    points = line.window.points
+    head = next((i for i, point in enumerate(points) if point.commit_id == examined.commit_id), None)
+    if head is None:
+        return drift.has_grown(ratio, examined.ratio)
+    level = line.window.values[max(0, head + 1 - LEVEL) : head + 1]
+    explained = math.prod(ratios_within(line.steps, reference.position, points[head].position))
+    shown = drift.shown_ratio(reference.values, level, explained=explained)
+    apart = len(points) - 1 - head >= LEVEL
+    return apart and all(drift.has_grown(ratio, before) for before in (examined.ratio, shown))
+
+
+def steps_in(cp: ChangePoint) -> list[PlacedStep]:
+    """The steps between the ends of a drift that are, or may be, real, each with its size in the drift's series.
+
+    Those of the series itself; and those that another metric of the benchmark shows at other commits, as far as it is
+    known what they did to the series. Steps that a person has called invalid are none.
+    """
+    ends = positions_of(cp.branch, [cp.before_id, cp.commit_id])
+    if len(ends) < 2:
+        return []
+    first, last = ends[cp.before_id], ends[cp.commit_id]
+    placed = [step for step in steps_on(cp.series, cp.branch).placed if first < step.last <= last]
+    standing = [step for step in placed if step.status in LEFT_STANDING]
+    invalid = set(
+        ChangePoint.objects.filter(
+            pk__in=[step.id for step in standing], alert__status=Alert.Status.INVALID
+        ).values_list("pk", flat=True)
+    )
+    own = [step for step in standing if step.id not in invalid]
+    return own + steps_beside(cp, own, first, last)
+
+
+def steps_beside(cp: ChangePoint, own: Sequence[PlacedStep], first: int, last: int) -> list[PlacedStep]:
+    """Steps of other metrics of a drift's benchmark, at commits of ``first`` to ``last`` without a step of its own.
+
+    Metrics that moved with one commit have one cause, of which one step is taken: confirmed ones first, then the
+    headline.
+    """
+    others = ChangePoint.objects.filter(
+        series__benchmark=cp.series.benchmark_id,
+        series__machine=cp.series.machine_id,
+        kind=Kind.STEP,
+        status__in=(Status.CONFIRMED, Status.HISTORY, *ChangePoint.OPEN),
+        commit__positions__branch=cp.branch_id,
+        commit__positions__number__range=(first + 1, last),
+        ratio__gt=0,
+    )
+    found = list(
+        others.exclude(series=cp.series_id)
+        .exclude(alert__status=Alert.Status.INVALID)
+        .select_related("series")
+        .distinct()
+    )
+    places = positions_of(cp.branch, [commit for one in found for commit in (one.before_id, one.commit_id)])
+    steps: list[PlacedStep] = []
+    for one in sorted(found, key=lambda one: (one.status != Status.CONFIRMED, one.series.metric != HEADLINE, one.pk)):
+        begin, end = places.get(one.before_id), places[one.commit_id]
+        taken = any(begin is None or shares_place(step, begin, end) for step in (*own, *steps))
+        if not taken and (ratio := ratio_in(one, cp.series)):
+            steps.append(PlacedStep(one.pk, one.status, ratio, begin, end))
+    return steps
+
+
+def shares_place(step: PlacedStep, begin: int, end: int) -> bool:
+    """Return whether a commit of a step's range is among those after ``begin`` and up to ``end``."""
+    return (step.last - 1 if step.first is None else step.first) < end and begin < step.last
+
+
+def ratio_in(step: ChangePoint, series: Series) -> float | None:
+    """What a step of another metric of the benchmark did to a series: the median of the pairs that measured both.
+
+    Without such pairs, CPU time per request and throughput are taken for reciprocals; other metrics are not known.
+    """
+    pairs = [(base, head) for base, head in pairs_of_step(step, series) if base > 0 and head > 0]
+    if pairs:
+        return median(head / base for base, head in pairs)
+    if {step.series.metric, series.metric} == {HEADLINE, THROUGHPUT}:
+        return 1 / step.ratio
+    return None
+
+
+def pairs_of_step(step: ChangePoint, series: Series) -> list[tuple[float, float]]:
+    """The pairs of a series in the runs of another series' step: of its commit, or else of its bracket."""
+    named = sample_pairs(measured_runs(step, step.before_id, step.commit_id), series)
+    bracket = step.verdicts.filter(answer=Verdict.Answer.DIFFERENT).order_by("-id").first()
+    if named or bracket is None or sizes.is_part_of(step, bracket):
+        return named
+    return sample_pairs(measured_runs(step, bracket.base_id, bracket.commit_id), series)
+
+
+def product(steps: Iterable[PlacedStep]) -> float:
+    return math.prod(step.ratio for step in steps if step.ratio > 0)
+
+
+def is_explained(cp: ChangePoint) -> bool:
+    """Return whether steps that were suspected after a drift explain it."""
+    left = cp.ratio / product(step for step in steps_in(cp) if step.id > cp.pk)
+    return (left - 1) * (cp.ratio - 1) <= 0 or abs(left - 1) < smallest_effect(cp.series)
+
+
+def waits_for_a_step(cp: ChangePoint) -> bool:
+    """Return whether a step between the ends of a drift is not settled yet, so it is not known how much it explains."""
+    return cp.kind == Kind.DRIFT and any(step.status in ChangePoint.OPEN for step in steps_in(cp))
+
+
+def steps_seen_by_pairs(cp: ChangePoint) -> float:
+    """The product of the ratios of the code's steps between a drift's ends: that part of its ratio is no drift."""
+    return product(step for step in steps_in(cp) if step.status in (Status.CONFIRMED, Status.HISTORY))
+
+
+def drift_in_words(cp: ChangePoint) -> str:
+    """The sentence of an alert about a drift."""
+    places = positions_of(cp.branch, [cp.before_id, cp.commit_id])
+    ago = places.get(cp.commit_id, 0) - places.get(cp.before_id, 0)
+    moved = "slower" if cp.is_slowdown else "faster"
+    size = numbers.size(cp.ratio, cp.low, cp.high)
+    return f"{moved}: {size} since {cp.reference} ({ago} commits ago), without a single step"

@@ -1,0 +1,100 @@
+"""Verdicts by history alone, for series that cannot be measured again: marked as such, and mailed only on request."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from speedtrack.alerts.lines.effects import smallest_effect
+from speedtrack.alerts.lines.known import steps_on
+from speedtrack.alerts.lines.past import mark_past
+from speedtrack.alerts.lines.windows import Window, points_around
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.pairs.brackets import positions_of
+from speedtrack.runs.models import Series
+from speedtrack.stats.changepoint import Point
+from speedtrack.stats.history import HistoryVerdict, history_verdicts
+
+SILENT = timedelta(days=14)  # a machine that was silent for so long counts as gone
+PAUSED = timedelta(days=7)  # a paused machine sooner
+NEAR = 3  # measured commits: a verdict this near to a suspicion is about it
+NOTE = "the history shows it; it could not be measured again: "
+
+Kind = ChangePoint.Kind
+Status = ChangePoint.Status
+
+
+def why_not_measurable(series: Series) -> str:
+    """Why the commits of a series cannot be measured again; empty if they can."""
+    machine, now = series.machine, timezone.now()
+    seen = machine.last_seen_at
+    if machine.outside:
+        return f"{machine} has no runner here, its results are sent in"
+    if series.project not in machine.projects.all():
+        return f"{machine} no longer measures {series.project}"
+    if machine.paused and (seen is None or seen < now - PAUSED):
+        return f"{machine} has been paused for {PAUSED.days} days or more"
+    if seen is not None and seen < now - SILENT:
+        return f"{machine} has sent nothing for {SILENT.days} days"
+    return ""
+
+
+def write_history_verdict(window: Window, verdict: HistoryVerdict, why: str) -> None:
+    """Write a verdict of the history into the open suspicion that it is about, or as a new change point.
+
+    ``why``: why the series cannot be measured again.
+    """
+    points = window.points
+    first, last = max(0, verdict.index - 1 - NEAR), min(len(points) - 1, verdict.index + NEAR)
+    open_here = ChangePoint.objects.filter(
+        series=window.series,
+        kind=Kind.STEP,
+        status=Status.SUSPECTED,
+        before__in=[point.commit_id for point in points[first:last]],
+        commit__in=[point.commit_id for point in points[first : last + 1]],
+    )
+    fields: dict[str, Any] = {
+        "before_id": points[max(0, verdict.first - 1)].commit_id,
+        "commit_id": points[verdict.last].commit_id,
+        "score": verdict.score,
+        **settled_fields(verdict, why),
+    }
+    same_way = next((cp for cp in open_here if (cp.ratio > 1) == (verdict.ratio > 1)), None)
+    if same_way:
+        ChangePoint.objects.filter(pk=same_way.pk).update(**fields)
+    else:
+        made = ChangePoint.objects.create(series=window.series, branch=window.branch, **fields)
+        if window.series.machine.outside:
+            mark_past(made, [points[i].commit_id for i in window.new])
+
+
+def settled_fields(verdict: HistoryVerdict, why: str) -> dict[str, Any]:
+    return {
+        "status": Status.HISTORY,
+        "ratio": verdict.ratio,
+        "low": verdict.low,
+        "high": verdict.high,
+        "note": NOTE + why,
+        "settled_at": Now(),
+    }
+
+
+def take_over(cp: ChangePoint, why: str) -> bool:
+    """Settle a suspicion that could not be measured again by the history. False if the history shows nothing there."""
+    if cp.kind != Kind.STEP:
+        return False
+    place = positions_of(cp.branch, [cp.commit_id]).get(cp.commit_id)
+    if place is None:
+        return False
+    points = points_around(cp.series, cp.branch, place)
+    index = next((i for i, point in enumerate(points) if point.position >= place), len(points) - 1)
+    reported = {s.last for s in steps_on(cp.series, cp.branch).placed if s.status in (Status.CONFIRMED, Status.HISTORY)}
+    levels = [i for i, point in enumerate(points) if point.position in reported]
+    trials = [Point(point.trials) for point in points]
+    for verdict in history_verdicts(trials, smallest_effect=smallest_effect(cp.series), settled=levels, since=index):
+        if abs(verdict.index - index) <= NEAR and (verdict.ratio > 1) == (cp.ratio > 1):
+            ChangePoint.objects.filter(pk=cp.pk).update(**settled_fields(verdict, why))
+            cp.status = Status.HISTORY
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""A series as a line of points, its noise, and the smallest change that matters on it."""

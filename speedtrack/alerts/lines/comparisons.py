@@ -1,0 +1,217 @@
+"""Compare each measured commit with the last one before it in its series, and store the answer.
+
+This is done with detection, under its lock on the series: measurements that are accepted later mark the series again. A
+commit that is measured between two others, or measured again, also changes what the next one is compared with.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.effects import EffectsOfProjects
+from speedtrack.alerts.models import CommitComparison
+from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.runs.models import Series
+from speedtrack.stats.compare import Comparison, IndependentSets, compare_exact, compare_many
+
+REACH = 500  # commits that are searched for the one measured before
+AT_ONCE = 2000  # comparisons
+
+# The points of runs that have ended since then, and the next point after each of them on every branch; with each, the
+# last point before it. A commit has the same points before it on all its branches.
+CHANGED = lines.sql("""
+      WITH new AS MATERIALIZED (
+        SELECT s.id AS series_id, p.branch_id, p.number, p.commit_id
+          FROM unnest(%(series)s::bigint[], %(since)s::timestamptz[]) AS s (id, since)
+          JOIN projects_position p
+            ON p.commit_id = ANY (ARRAY(
+                   SELECT m.commit_id FROM runs_measurement m
+                    WHERE m.series_id = s.id AND NOT m.paired
+                      AND m.attempt_id = ANY (ARRAY(
+                              SELECT other.id FROM runs_attempt a JOIN runs_attempt other ON other.run_id = a.run_id
+                               WHERE a.ended_at >= s.since)))))
+    SELECT changed.series_id, changed.commit_id, before.commit_id, changed.number - before.number
+      FROM (SELECT DISTINCT ON (series_id, commit_id) *
+              FROM (SELECT * FROM new
+                     UNION ALL
+                    SELECT n.series_id, n.branch_id, later.number, later.commit_id
+                      FROM new n
+                CROSS JOIN LATERAL (
+                        SELECT p.number, p.commit_id
+                          FROM projects_position p
+                         WHERE p.branch_id = n.branch_id
+                           AND p.number > n.number AND p.number <= n.number + %(reach)s
+                           AND EXISTS (SELECT FROM runs_measurement m
+                                        WHERE m.series_id = n.series_id AND m.commit_id = p.commit_id AND IS_POINT)
+                      ORDER BY p.number LIMIT 1) later) both_kinds
+          ORDER BY series_id, commit_id) changed
+CROSS JOIN LATERAL (
+        SELECT p.number, p.commit_id
+          FROM projects_position p
+         WHERE p.branch_id = changed.branch_id
+           AND p.number < changed.number AND p.number >= changed.number - %(reach)s
+           AND EXISTS (SELECT FROM runs_measurement m
+                        WHERE m.series_id = changed.series_id AND m.commit_id = p.commit_id AND IS_POINT)
+      ORDER BY p.number DESC LIMIT 1) before
+     WHERE EXISTS (SELECT FROM runs_measurement m
+                    WHERE m.series_id = changed.series_id AND m.commit_id = changed.commit_id AND IS_POINT)
+""")
+
+Place = tuple[int, int]  # series and commit
+
+
+class Neighbours(NamedTuple):
+    """A measured commit and the last one before it, ``distance`` commits back."""
+
+    series_id: int
+    commit_id: int
+    before_id: int
+    distance: int
+
+
+class MeasuredCommit(NamedTuple):
+    """The finite samples of a commit in one series, of all its runs, and one value with its 95% interval."""
+
+    samples: list[float]
+    value: float
+    low: float
+    high: float
+
+
+class Sides(NamedTuple):
+    """Two measured commits to be compared. ``seed``: the id of the series; if there are two, of the newer commit's."""
+
+    seed: int
+    metric: Metric
+    old: MeasuredCommit
+    new: MeasuredCommit
+    smallest_effect: float
+
+    @property
+    def has_samples(self) -> bool:
+        return bool(self.old.samples and self.new.samples) and not self.metric.needs_no_trials
+
+
+class Answer(NamedTuple):
+    """The columns of a CommitComparison that hold its result."""
+
+    ratio: float
+    low: float
+    high: float
+    answer: str
+
+
+def compare_new(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProjects) -> None:
+    """Compare commits that were measured since the given times, and those that follow them, with the commits before."""
+    asked: dict[str, Any] = {
+        "series": [series.pk for series, _ in news],
+        "since": [since for _, since in news],
+        "reach": REACH,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(CHANGED, asked)
+        changed = [Neighbours._make(row) for row in cursor]
+    series = {one.pk: one for one, _ in news}
+    smallest = {pk: effects.of(series[pk]) for pk in {one.series_id for one in changed}}
+    for begin in range(0, len(changed), AT_ONCE):
+        some = changed[begin : begin + AT_ONCE]
+        store([(one, series[one.series_id], smallest[one.series_id]) for one in some])
+
+
+def store(asked: Sequence[tuple[Neighbours, Series, float]]) -> None:
+    """Compare these neighbours, and store the answers in place of older ones.
+
+    ``asked``: each with its series and the smallest effect.
+    """
+    measured = measured_commits(
+        (one.series_id, commit) for one, _, _ in asked for commit in (one.commit_id, one.before_id)
+    )
+    sides = [(measured[one.series_id, one.before_id], measured[one.series_id, one.commit_id]) for one, _, _ in asked]
+    found = compare_all(
+        [
+            Sides(series.pk, METRICS[series.metric], *both, smallest)
+            for (_, series, smallest), both in zip(asked, sides, strict=True)
+        ]
+    )
+    rows = [
+        CommitComparison(
+            commit_id=one.commit_id,
+            series_id=one.series_id,
+            distance=one.distance,
+            old=old.value,
+            **answer._asdict(),
+        )
+        for (one, _, _), (old, _), answer in zip(asked, sides, found, strict=True)
+    ]
+    CommitComparison.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["commit", "series"],
+        update_fields=["distance", "old", *Answer._fields],
+    )
+
+
+def measured_commits(places: Iterable[Place]) -> dict[Place, MeasuredCommit]:
+    """By (series id, commit id): its samples and value. The value is that of the newest clean run, or of the newest."""
+    wanted = set(places)
+    points = lines.point_measurements().filter(
+        series__in={series for series, _ in wanted}, commit__in={commit for _, commit in wanted}
+    )
+    rows = points.order_by("attempt").values_list("pk", "series", "commit", "flags", "value", "low", "high")
+    groups: dict[Place, list[tuple[Any, ...]]] = defaultdict(list)
+    for pk, series, commit, *rest in rows:
+        if (series, commit) in wanted:
+            groups[series, commit].append((pk, *rest))
+    samples = lines.samples_of_measurements([pk for group in groups.values() for pk, *_ in group])
+    found = {}
+    for place, group in groups.items():
+        *_, newest = [row for row in group if not row[1]] or group
+        values = [value for pk, *_ in group for value in samples.get(pk, ()) if math.isfinite(value)]
+        found[place] = MeasuredCommit(values, *newest[2:])
+    return found
+
+
+def compare_all(asked: Sequence[Sides]) -> list[Answer]:
+    """Compare the samples of each pair of commits.
+
+    Where retention has deleted the samples of a side, summaries give a ratio, and the answer is unknown.
+    """
+    sampled = [place for place, one in enumerate(asked) if one.has_samples]
+    compared = compare_many(
+        [
+            IndependentSets(tuple(one.old.samples), tuple(one.new.samples), one.smallest_effect, one.seed)
+            for one in (asked[place] for place in sampled)
+        ]
+    )
+    by_place = dict(zip(sampled, compared, strict=True))
+    found = []
+    for place, one in enumerate(asked):
+        if one.metric.needs_no_trials:
+            answer = compare_values(one)
+        elif place in by_place:
+            answer = by_place[place]
+        else:
+            found.append(by_summaries(one.old, one.new))
+            continue
+        found.append(Answer(answer.ratio, answer.low, answer.high, answer.answer))
+    return found
+
+
+def compare_values(one: Sides) -> Comparison:
+    """Compare two values of a metric that needs no trials. Single counts differ from the smallest effect on."""
+    noise = one.smallest_effect if one.metric.counted else 0.0
+    return compare_exact(one.old.value, one.new.value, smallest_effect=one.smallest_effect, noise=noise)
+
+
+def by_summaries(old: MeasuredCommit, new: MeasuredCommit) -> Answer:
+    """The ratio of two medians, with the widest interval that their own intervals allow."""
+    unknown = CommitComparison.Answer.UNKNOWN
+    if min(old.low, new.low) <= 0:
+        found = compare_exact(old.value, new.value, smallest_effect=0)
+        return Answer(found.ratio, found.ratio, found.ratio, unknown)
+    return Answer(new.value / old.value, new.low / old.high, new.high / old.low, unknown)

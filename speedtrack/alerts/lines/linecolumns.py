@@ -1,0 +1,142 @@
+"""Lines as columns, for charts: arrays of numpy, as an object per point would cost Python too much."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from django.db import connection
+
+from speedtrack.alerts.lines.lines import END, points, sql
+from speedtrack.projects.models import Branch
+
+HEAD = 20  # bytes before the elements of an array of one dimension, five numbers; the third is the type's oid
+KINDS = {20: "i8", 21: "i2", 23: "i4", 701: "f8"}
+SUMMARY = ("value", "low", "high", "n")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# First the paths: their commits and positions. Then one row per series, its columns as arrays in PostgreSQL's binary
+# form: a row per point would cost Python too much.
+COLUMNS = sql("""
+      WITH path AS MATERIALIZED (
+        SELECT asked.place, found.*
+          FROM unnest(%(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
+               WITH ORDINALITY AS asked (branch_id, first, last, place)
+    CROSS JOIN LATERAL (
+            SELECT array_agg(p.commit_id) AS commits, array_agg(p.number) AS numbers
+              FROM projects_position p
+             WHERE p.branch_id = asked.branch_id AND p.number BETWEEN asked.first AND asked.last) found)
+    SELECT place, 0, array_send(commits), array_send(numbers), NULL, NULL, NULL, NULL FROM path
+ UNION ALL
+    SELECT path.place, s.id, points.*
+      FROM path
+      JOIN unnest(%(series)s::bigint[], %(places)s::bigint[]) AS s (id, place) ON s.place = path.place
+CROSS JOIN LATERAL (
+        SELECT array_send(array_agg(m.commit_id)), array_send(array_agg(m.value)), array_send(array_agg(m.low)),
+               array_send(array_agg(m.high)), array_send(array_agg(m.n)),
+               json_object_agg(m.commit_id, m.flags) FILTER (WHERE m.flags <> '{}')
+          FROM runs_measurement m
+         WHERE m.series_id = s.id AND m.commit_id = ANY(path.commits) AND IS_POINT
+        HAVING count(*) > 0) points
+""")
+
+
+class LineColumns(NamedTuple):
+    """The points of one series in commit order, as columns.
+
+    Positions count from the first position asked for. ``flags``: by position, for points that have any.
+    """
+
+    series_id: int
+    at: Array
+    value: Array
+    low: Array
+    high: Array
+    n: Array
+    flags: dict[int, list[str]]
+
+    def chosen(self, places: Any) -> "LineColumns":
+        """A copy that has only the points at these indices."""
+        at = self.at[places]
+        flags = {place: self.flags[place] for place in self.flags.keys() & set(at.tolist())}
+        value, low, high, n = (column[places] for column in (self.value, self.low, self.high, self.n))
+        return LineColumns(self.series_id, at, value, low, high, n, flags)
+
+
+def columns(series_ids: Iterable[int], branch: Branch, first: int, last: int = END) -> list[LineColumns]:
+    """The points of ``lines.points`` as columns: one entry per series with points.
+
+    In the order of their first points.
+    """
+    (found,) = columns_along([PathOfSeries(branch, first, last, list(series_ids))])
+    return found
+
+
+class PathOfSeries(NamedTuple):
+    """A stretch of a branch, and the series whose points along it are wanted."""
+
+    branch: Branch
+    first: int
+    last: int
+    series_ids: list[int]
+
+
+def columns_along(paths: Sequence[PathOfSeries]) -> list[list[LineColumns]]:
+    """For each path what ``columns`` returns, by one query."""
+    series = [(pk, place) for place, path in enumerate(paths, start=1) for pk in path.series_ids]
+    asked: dict[str, Any] = {
+        "branches": [path.branch.pk for path in paths],
+        "firsts": [path.first for path in paths],
+        "lasts": [path.last for path in paths],
+        "series": [pk for pk, _ in series],
+        "places": [place for _, place in series],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(COLUMNS, asked)
+        rows = sorted(cursor, key=itemgetter(0, 1))
+    groups = {place: [row[1:] for row in group] for place, group in groupby(rows, key=itemgetter(0))}
+    return [columns_of_path(path, groups[place]) for place, path in enumerate(paths, start=1)]
+
+
+def columns_of_path(path: PathOfSeries, rows: list[tuple[Any, ...]]) -> list[LineColumns]:
+    """The columns of one path. ``rows``: the path's rows of COLUMNS, without the number of the path."""
+    way, *rows = rows
+    if not rows:
+        return []
+    commits, numbers = array_of(way[1]), array_of(way[2])
+    order = np.argsort(commits)
+    commits, numbers = commits[order], numbers[order] - path.first
+    found = [line_columns(row, commits, numbers) for row in rows]
+    again = {one.series_id for one in found if len(np.unique(one.at)) < len(one.at)}
+    found = [pooled_columns(one.series_id, *path[:3]) if one.series_id in again else one for one in found]
+    return sorted(found, key=lambda one: (one.at[0], one.series_id))
+
+
+def line_columns(row: tuple[Any, ...], commits: Array, places: Array) -> LineColumns:
+    """The columns of one series from a row of COLUMNS.
+
+    ``commits``: the ids of the path's commits, ascending; ``places``: their positions.
+    """
+    series_id, ids, *summaries, flags = row
+    at = places[np.searchsorted(commits, array_of(ids))]
+    order = np.argsort(at, kind="stable")
+    value, low, high, n = (array_of(sent)[order] for sent in summaries)
+    known = dict(zip(array_of(ids).tolist(), at.tolist(), strict=True)) if flags else {}
+    by_place = {known[int(commit)]: words for commit, words in (flags or {}).items()}
+    return LineColumns(series_id, at[order], value, low, high, n, by_place)
+
+
+def array_of(sent: bytes) -> Array:
+    """Decode an array without nulls from PostgreSQL's binary form."""
+    kind = KINDS[int.from_bytes(sent[8:12])]
+    return np.frombuffer(sent, [("size", ">i4"), ("value", f">{kind}")], offset=HEAD)["value"].astype(kind)
+
+
+def pooled_columns(series_id: int, branch: Branch, first: int, last: int) -> LineColumns:
+    """The columns of a series that has measured some commits more than once."""
+    found = points([series_id], branch, first, last)
+    at, value, low, high, n = (np.array([getattr(p, name) for p in found]) for name in ("position", *SUMMARY))
+    flags = {p.position - first: p.flags for p in found if p.flags}
+    return LineColumns(series_id, at - first, value, low, high, n, flags)

@@ -1,0 +1,240 @@
+"""The smallest change that each series would show now, its noise, and likely reasons for the noise.
+
+It is computed and stored when detection has judged a series, and when an A/A run has shown its noise; pages read the
+rows.
+"""
+
+import math
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from django.db.models import Count, Q, QuerySet
+
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.effects import EffectsOfProjects
+from speedtrack.alerts.lines.lines import LinePoint
+from speedtrack.alerts.models import ChangePoint, NoiseFloor, SeriesSensitivity
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.projects.models import Branch
+from speedtrack.runs.models import Series, Trial
+from speedtrack.stats.explain import smallest_visible_change
+from speedtrack.stats.noise import LineNoise, line_noise
+
+COMMITS = 100  # the newest of the branch, by which a series is judged
+FLAGGED_RUNS = 30  # the newest of a machine, whose trials are checked for flags
+OFTEN = 0.1  # share of trials with a flag above which it is a likely reason
+SHORT_S = 1.0
+FEW_TRIALS = 5
+TO_95 = 1.96
+
+#: what can be done about a flag, where it is not the trial's own noise
+REMEDIES = {
+    "client_bound": "the driver is at its limit: give it more cores, or watch the server's CPU per request instead",
+    "client_delayed": "the driver was kept waiting: give it cores of its own",
+    "slipped": "the driver fell behind its schedule: lower the rate or give it more cores",
+    "steal": "the hypervisor takes time away: move the machine, or have its cores reserved",
+    "delayed": "the server was kept waiting for its core: keep other work off it (docs/methodology.md, the quiet gate)",
+    "foreign": "another process runs on the measured cores: isolate them",
+    "frequency": "the clock speed changes: fix it (`python -m runners tune`)",
+    "unsteady": "the rate moves within the window: lengthen the warm-up or the window",
+    "no_steady_state": "it never becomes steady: lengthen the warm-up (`warmup_most_s`)",
+    "paging": "the machine pages: give it memory, or the benchmark fewer keys",
+}
+
+
+class NoiseCause(NamedTuple):
+    """A likely reason for the noise, and what to do."""
+
+    what: str
+    remedy: str
+
+
+class PairedNoise(NamedTuple):
+    """The results of A/A runs.
+
+    ``smallest``: the smallest change that ten pairs confirm, as a share; how many runs there were, and how many of them
+    differed.
+    """
+
+    smallest: float | None = None
+    runs: int = 0
+    different: int = 0
+
+
+def judge(series: Iterable[Series], effects: EffectsOfProjects) -> None:
+    """Store the sensitivity of each watched series with points among the newest commits of its default branch."""
+    by_project: dict[int, list[Series]] = defaultdict(list)
+    for one in series:
+        if METRICS[one.metric].watched:
+            by_project[one.project_id].append(one)
+    rows = [row for project, found in by_project.items() for row in judged_rows(project, found, effects)]
+    columns = [field.attname for field in SeriesSensitivity._meta.concrete_fields if not field.primary_key]
+    SeriesSensitivity.objects.bulk_create(rows, update_conflicts=True, unique_fields=["series"], update_fields=columns)
+
+
+def judged_rows(project_id: int, series: Sequence[Series], effects: EffectsOfProjects) -> list[SeriesSensitivity]:
+    """The sensitivity of series of one project; the noisy ones with causes."""
+    branch = default_branch(project_id)
+    if branch is None:
+        return []
+    points: dict[int, list[LinePoint]] = defaultdict(list)
+    head = head_of(branch)
+    for point in lines.points([one.pk for one in series], branch, head - COMMITS + 1, head):
+        points[point.series_id].append(point)
+    paired, levels = paired_noise(points), level_starts(points, branch)
+    known = {one.pk: one for one in series}
+    judged = []
+    for pk, found in points.items():
+        row = judge_line(known[pk], on_one_level(found, levels[pk]), effects.of(known[pk]))
+        row.position = found[-1].position
+        row.paired, row.aa_runs, row.aa_different = paired.get(pk, PairedNoise())
+        judged.append(row)
+    noisy = [row for row in judged if row.too_noisy]
+    flags = FlagCounts([row.series for row in noisy], [p for row in noisy for p in points[row.series_id]])
+    for row in noisy:
+        row.causes = list(causes_of(row, flags, points[row.series_id][-1].n))
+    return judged
+
+
+def newest(branch: Branch, series: QuerySet[Series]) -> QuerySet[SeriesSensitivity]:
+    """The stored sensitivity of those of these series that still have points among the newest commits of the branch."""
+    return SeriesSensitivity.objects.filter(series__in=series.values("pk"), position__gt=head_of(branch) - COMMITS)
+
+
+def head_of(branch: Branch) -> int:
+    """The position of the branch's newest commit, -1 if there is none."""
+    newest = branch.positions.order_by("-number").values_list("number", flat=True).first()
+    return -1 if newest is None else newest
+
+
+def default_branch(project_id: int) -> Branch | None:
+    """The default branch of a project, or else another live one."""
+    live = Branch.objects.filter(project=project_id, deleted_at=None).select_related("project").order_by("name")
+    return min(live, key=lambda branch: branch.name != branch.project.default_branch, default=None)
+
+
+def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
+    """By series id: the positions on the branch at which settled changes began new levels."""
+    settled = (ChangePoint.Status.CONFIRMED, ChangePoint.Status.HISTORY)
+    confirmed = ChangePoint.objects.filter(series__in=list(series), status__in=settled)
+    starts: dict[int, list[int]] = defaultdict(list)
+    on_branch = confirmed.filter(commit__positions__branch=branch)
+    for pk, number in on_branch.values_list("series", "commit__positions__number"):
+        starts[pk].append(number)
+    return starts
+
+
+def on_one_level(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
+    """The clean points scaled to one level, since confirmed changes are not noise."""
+    clean = [point for point in points if not point.flags and point.value > 0 and point.low > 0]
+    bounds = sorted(starts)
+    of_level: dict[int, list[float]] = defaultdict(list)
+    for point in clean:
+        of_level[bisect_right(bounds, point.position)].append(point.value)
+    usual = {place: median(values) for place, values in of_level.items()}
+    scaled = []
+    for point in clean:
+        by = usual[bisect_right(bounds, point.position)]
+        scaled.append(point._replace(value=point.value / by, low=point.low / by, high=point.high / by))
+    return scaled
+
+
+def judge_line(series: Series, points: list[LinePoint], smallest_effect: float) -> SeriesSensitivity:
+    """The sensitivity of a series, from clean points on one level."""
+    level = [math.log(point.value) for point in points]
+    error = [standard_error(point) for point in points]
+    noise = line_noise(level, error)
+    seen = smallest_visible_change(level, error, smallest_effect=smallest_effect)
+    return SeriesSensitivity(
+        series=series,
+        points=len(points),
+        smallest_effect=smallest_effect,
+        **(vars(noise) if noise else {}),
+        **({"visible": seen.smallest, "visible_within": seen.after} if seen else {}),
+    )
+
+
+def standard_error(point: LinePoint) -> float:
+    """The relative standard error of a point's median, from its interval; NaN for single trials."""
+    if point.n < 2:
+        return math.nan
+    return (math.log(point.high) - math.log(point.low)) / 2 / TO_95
+
+
+def paired_noise(series: Iterable[int]) -> dict[int, PairedNoise]:
+    """By series id: the results of its A/A runs. The smallest change is that of the newest with enough clean pairs."""
+    floors = NoiseFloor.objects.filter(series__in=list(series))
+    newest = floors.filter(smallest__isnull=False).order_by("series", "-id").distinct("series")
+    smallest = dict(newest.values_list("series", "smallest"))
+    different = Q(low__gt=1) | Q(high__lt=1)
+    rows = floors.filter(ratio__isnull=False).values_list("series").order_by()
+    counted = rows.annotate(runs=Count("pk"), different=Count("pk", filter=different))
+    rates = {pk: (runs, differ) for pk, runs, differ in counted}
+    return {pk: PairedNoise(smallest.get(pk), *rates.get(pk, (0, 0))) for pk in smallest.keys() | rates.keys()}
+
+
+class FlagCounts:
+    """The number of trials in the newest runs and how often each flag occurs, by benchmark of these series."""
+
+    def __init__(self, series: Sequence[Series], points: Sequence[LinePoint]) -> None:
+        self.trials: Counter[tuple[int, int]] = Counter()
+        self.flags: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+        by_series: dict[int, list[int]] = defaultdict(list)
+        for point in points:
+            by_series[point.series_id].append(point.attempt_id)
+        attempts = {attempt for found in by_series.values() for attempt in found[-FLAGGED_RUNS:]}
+        benchmarks = {one.benchmark_id for one in series}
+        rows = Trial.objects.filter(result__attempt__in=attempts, result__benchmark__in=benchmarks)
+        for benchmark, machine, flags in rows.values_list(
+            "result__benchmark", "result__attempt__run__machine", "flags"
+        ):
+            self.trials[benchmark, machine] += 1
+            self.flags[benchmark, machine].update(set(flags))
+
+    def often(self, series: Series) -> list[tuple[str, float]]:
+        """The (flag, share of trials) of flags that void the series' metric in many trials, the most frequent first."""
+        key = series.benchmark_id, series.machine_id
+        voids = METRICS[series.metric].voided_by
+        shares = [(flag, count / self.trials[key]) for flag, count in self.flags[key].most_common() if flag in voids]
+        return [(flag, share) for flag, share in shares if share >= OFTEN]
+
+
+def noise_of(one: SeriesSensitivity) -> LineNoise | None:
+    if one.between is None or one.within is None:
+        return None
+    return LineNoise(one.between, one.within, one.modes)
+
+
+def causes_of(one: SeriesSensitivity, flags: FlagCounts, trials: int) -> Iterable[NoiseCause]:
+    """Likely reasons for the noise of a series, the most likely first."""
+    for flag, share in flags.often(one.series):
+        yield NoiseCause(
+            f"{flag} in {share:.0%} of its trials", REMEDIES.get(flag, "docs/methodology.md says what it means")
+        )
+    noise = noise_of(one)
+    if noise and noise.modes:
+        yield NoiseCause(
+            f"it alternates between two levels, {noise.modes:.1%} apart",
+            "look for what differs between builds or processes: memory layout, placement, a random seed",
+        )
+    elif noise and noise.within and noise.runs_differ_more:
+        yield NoiseCause(
+            f"runs differ by {noise.between:.1%}, the error of a run by its own trials is {noise.within:.1%}",
+            "more trials will not help: look for what differs between runs, such as temperature or other guests",
+        )
+    if trials < FEW_TRIALS:
+        yield NoiseCause(
+            f"{trials} trial{'' if trials == 1 else 's'} per run", f"raise `trials` to {FEW_TRIALS} or more"
+        )
+    seconds = one.series.benchmark.definition.get("workload", {}).get("duration_s")
+    if isinstance(seconds, int | float) and seconds <= SHORT_S:
+        yield NoiseCause(f"each trial measures {seconds:g} s", "lengthen the window (`duration_s`)")
+    if noise and not noise.modes and not noise.runs_differ_more:
+        yield NoiseCause(
+            f"its trials scatter: the error of a run is {noise.within:.1%}", "more trials, or a longer `duration_s`"
+        )
+    if noise is None:
+        yield NoiseCause(f"{one.points} measured commits are too few to tell", "wait for some more, or backfill")

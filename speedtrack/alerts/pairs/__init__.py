@@ -1,0 +1,1 @@
+"""Pairs of two commits: planned, read and compared."""

@@ -1,0 +1,137 @@
+"""Pairs of two commits, measured interleaved on one machine: plan them, and read their samples."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from django.db.models import DateTimeField, ExpressionWrapper, F, Max, Min, QuerySet
+
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.benchmarks.models import Suite
+from speedtrack.benchmarks.storing import store_set
+from speedtrack.projects.models import Commit
+from speedtrack.runs.models import (
+    MEASURED,
+    Build,
+    Machine,
+    Measurement,
+    Reason,
+    Result,
+    Run,
+    Samples,
+    Series,
+    Side,
+    Trial,
+)
+from speedtrack.runs.planning import planning
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two commits to be measured against each other on a machine, and why."""
+
+    base_id: int
+    commit_id: int
+    machine: Machine
+    reason: Reason
+
+
+def plan_pairs(pair: Pair, change_points: Iterable[ChangePoint], trials: int) -> Run:
+    """Queue a paired run of the benchmarks of all these change points, with ``trials`` pairs of each."""
+    group = list(change_points)
+    benchmarks = {cp.series.benchmark_id: cp.series.benchmark for cp in group}
+    suite = suite_of(group[0])
+    plan = planning.Plan(
+        project=group[0].series.project,
+        suite=suite,
+        benchmark_set=store_set(suite, list(benchmarks.values())),
+        reason=pair.reason,
+        base=Commit.objects.get(pk=pair.base_id),
+        trials=trials,
+        metrics=sorted({cp.series.metric for cp in group}),
+    )
+    return plan_next_round(plan, pair.commit_id, pair.machine)
+
+
+def plan_next_round(plan: planning.Plan, commit_id: int, machine: Machine) -> Run:
+    """Queue the paired run of a plan (whose base is set) against a commit, as the round after the existing ones."""
+    earlier = Run.objects.filter(commit=commit_id, base=plan.base, machine=machine, reason=plan.reason)
+    return planning.plan_pair(replace(plan, round=earlier.count()), commit_id, machine)
+
+
+def measured_runs(cp: ChangePoint, base_id: int | None, commit_id: int) -> QuerySet[Run]:
+    """The change point's ended paired runs of these two commits, oldest first.
+
+    Failed runs are among them: they have measured some pairs.
+    """
+    return cp.runs.filter(base=base_id, commit=commit_id, status__in=MEASURED).order_by("id")
+
+
+def measured_pairs(cp: ChangePoint, base_id: int | None, commit_id: int) -> list[tuple[float, float]]:
+    """The (base, head) samples of the change point's series in its paired runs of these two commits."""
+    return sample_pairs(measured_runs(cp, base_id, commit_id), cp.series)
+
+
+def measuring_s(runs: Iterable[Run]) -> float:
+    """Seconds that these paired runs took from their first trial to their last, without the builds before."""
+    ends = ExpressionWrapper(F("started_at") + F("seconds") * timedelta(seconds=1), DateTimeField())
+    results = Result.objects.filter(attempt__run__in=[run.pk for run in runs], attempt__outcome__in=MEASURED)
+    spans = (
+        Trial.objects.filter(result__in=results)
+        .values("result__attempt")
+        .annotate(begin=Min("started_at"), end=Max(ends))
+    )
+    return float(sum((span["end"] - span["begin"]).total_seconds() for span in spans))
+
+
+def sample_pairs(runs: Iterable[Run], series: Series) -> list[tuple[float, float]]:
+    """The (base, head) samples of a series' benchmark and metric in paired runs, in the order they were measured.
+
+    Trial i of one side was measured back to back with trial i of the other. A pair with a flagged side is left out.
+    The environment may be a newer one than the series': both sides of a pair share it.
+    """
+    of_series = {"series__benchmark": series.benchmark_id, "series__metric": series.metric}
+    sides = samples_by_side([run.pk for run in runs], **of_series)
+    return [pair for run in sorted({run for run, *_ in sides}) for pair in pairs_of(sides, run, series)]
+
+
+#: (run, benchmark, metric, side) -> trial -> value
+Sides = dict[tuple[int, int, str, str], dict[int, float]]
+
+
+def samples_by_side(runs: Iterable[int], **measured: object) -> Sides:
+    """The clean samples of paired runs; ``measured``: conditions on their measurements."""
+    conditions = {f"measurement__{name}": value for name, value in measured.items()}
+    found = Samples.objects.filter(measurement__attempt__run__in=list(runs), measurement__accepted=True, **conditions)
+    place = ("attempt__run_id", "series__benchmark_id", "series__metric", "side")
+    named = found.annotate(**{f"of_{name}": F(f"measurement__{name}") for name in place})
+    sides: Sides = defaultdict(dict)
+    for samples in named.order_by("measurement"):
+        sides[tuple(getattr(samples, f"of_{name}") for name in place)] |= samples.clean_by_trial
+    return sides
+
+
+def pairs_of(sides: Sides, run: int, series: Series) -> list[tuple[float, float]]:
+    """The (base, head) samples of a series' benchmark and metric in one run, without the pairs that lack a side."""
+    base, head = (sides.get((run, series.benchmark_id, series.metric, side), {}) for side in (Side.BASE, Side.HEAD))
+    return [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
+
+
+def suite_of(cp: ChangePoint) -> Suite:
+    """A suite with which the series was measured, so that pairs measure the same workload."""
+    measurements = Measurement.objects.filter(series=cp.series, accepted=True)
+    return measurements.select_related("attempt__run__suite").latest("id").attempt.run.suite
+
+
+def same_binary(cp: ChangePoint) -> bool:
+    """Return whether the machine built bit-identical artifacts of both commits, so that no measurement can differ."""
+    before, after = (artifacts(cp.series.machine, commit) for commit in (cp.before, cp.commit))
+    return before is not None and before == after
+
+
+def artifacts(machine: Machine, commit: Commit) -> dict[str, str] | None:
+    """The artifacts (name -> digest) that the machine last built of a commit; None if it built none."""
+    builds = Build.objects.filter(attempt__run__machine=machine, commit=commit, succeeded=True)
+    build = builds.order_by("-id").first()
+    return {name: str(artifact["digest"]) for name, artifact in build.artifacts.items()} if build else None

@@ -1,0 +1,66 @@
+"""Compare the head of a pull request with its merge base, by the pairs of each benchmark and metric."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from speedtrack.alerts.lines.effects import SmallestEffects
+from speedtrack.alerts.models import look_of
+from speedtrack.alerts.pairs import between, pairing
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.runs.models import MEASURED, Run
+from speedtrack.stats.compare import ComparisonAnswer
+
+ORDER = {ComparisonAnswer.DIFFERENT: 0, ComparisonAnswer.UNKNOWN: 1, ComparisonAnswer.SAME: 2}
+
+
+class PairedAnswer(NamedTuple):
+    """One benchmark and metric on one machine. ``ratio`` is head / base."""
+
+    machine: str
+    benchmark: str
+    metric: Metric
+    ratio: float
+    low: float
+    high: float
+    answer: str
+    pairs: int
+
+    @property
+    def change(self) -> str:
+        """The ratio in words: a percentage or a factor."""
+        return numbers.change(self.ratio)
+
+    @property
+    def look(self) -> str:
+        return look_of(self.answer, self.ratio, self.metric.name)
+
+    @property
+    def words(self) -> str:
+        settled = between.UNSETTLED.get(ComparisonAnswer(self.answer))
+        return settled or numbers.effect(self.metric, self.look == "worse")
+
+
+def answers_of(project_id: int, runs: Sequence[Run]) -> list[PairedAnswer]:
+    """The answers of paired runs of the same two commits; those that differ come first.
+
+    The runs must have their machines loaded.
+    """
+    done = [run for run in runs if run.status in MEASURED]
+    metrics = {run.pk: set(run.metrics or [HEADLINE]) for run in done}
+    sides = pairing.samples_by_side(metrics, series__metric__in={name for names in metrics.values() for name in names})
+    names = Benchmark.objects.in_bulk({benchmark for _, benchmark, *_ in sides})
+    effects = SmallestEffects(project_id)
+    found = []
+    for machine in {run.machine for run in done}:
+        own = {run.pk: metrics[run.pk] for run in done if run.machine_id == machine.pk}
+        of_machine = {place: samples for place, samples in sides.items() if place[0] in own}
+        for (benchmark, metric), pairs in between.pairs_by_benchmark(of_machine, own, set()).items():
+            said = between.comparison_of_pairs(METRICS[metric], pairs, effects.of(metric), benchmark, 1.0)
+            if said:
+                place = (machine.name, names[benchmark].name, METRICS[metric])
+                found.append(PairedAnswer(*place, said.ratio, said.low, said.high, said.answer, len(pairs)))
+    return sorted(
+        found, key=lambda one: (ORDER[ComparisonAnswer(one.answer)], one.machine, one.benchmark, one.metric.name)
+    )

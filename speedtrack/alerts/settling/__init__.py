@@ -1,0 +1,1 @@
+"""Suspicions settled by pairs and narrowed to one commit; noise floors."""

@@ -1,0 +1,163 @@
+"""What idle machines measure.
+
+First more pairs for a suspicion that pairs have left open. Then A/A runs, a commit against itself: they show the
+machine's noise, and how small a change it can detect. They are planned for every machine and project every
+AA_EVERY_DAYS, and when the machine or the suite's benchmarks have changed. A paired run of two commits counts as an
+A/A run if both built the same program.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from itertools import product
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models.functions import Now
+
+from speedtrack.alerts.lines import lines, sensitivity
+from speedtrack.alerts.lines.effects import EffectsOfProjects
+from speedtrack.alerts.lines.trouble import isolated
+from speedtrack.alerts.lines.waiting import runs_with_due_floors, unasked_machines
+from speedtrack.alerts.models import NoiseFloor
+from speedtrack.alerts.pairs.pairing import plan_next_round, sample_pairs
+from speedtrack.alerts.settling.confirm import measure_further
+from speedtrack.alerts.settling.verdicts import LEVEL
+from speedtrack.benchmarks.definitions import Definition, DefinitionError
+from speedtrack.benchmarks.metrics import COUNTED, METRICS, WATCHED
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.benchmarks.storing import definition_of, store_set, store_suite, usual_benchmarks
+from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Machine, Measurement, Reason, Run, Series
+from speedtrack.runs.planning import planning
+from speedtrack.runs.requests.byhand import RunSelection
+from speedtrack.runs.scheduling.order import PRIORITY
+from speedtrack.stats.floor import counts_floor, noise_floor
+
+AA_PAIRS = 10  # of a run: their standard deviation is known to a quarter
+AA_COUNTS = 8  # of each side, where instructions are counted: of two equally likely levels 1 run in 256 misses one
+
+
+def plan_idle_work() -> int:
+    """Queue a due paired run on every idle machine. Return the number of runs. Safe to run any number of times."""
+    planned = 0
+    for machine in unasked_machines():
+        Machine.objects.filter(pk=machine.pk).update(aa_looked_at=Now())
+        planned += measure_further(machine) or (settings.AA_EVERY_DAYS > 0 and plan_one(machine))
+    return planned
+
+
+def plan_one(machine: Machine) -> bool:
+    """Queue one due paired run on this machine. Return whether there was one.
+
+    One at a time, so that a push does not wait for many.
+    """
+    for project in machine.projects.all():
+        measured = measured_runs(machine, project)
+        newest = newest_point(measured)
+        try:
+            plans = usual_plans(project) if newest else []
+            if newest and (plan := next((one for one in plans if is_due(one, machine, newest)), None)):
+                head = measured.order_by("-rank", "-ended_at")[0].commit
+                plan_next_round(replace(plan, base=head), head.pk, machine)
+                return True
+        except DefinitionError:
+            continue  # its suite became invalid: whoever tracks or pushes is told
+    return False
+
+
+def measured_runs(machine: Machine, project: Project) -> QuerySet[Run]:
+    """The machine's ended runs with points of the project's lines."""
+    points = lines.point_measurements().filter(attempt__run=OuterRef("pk"))
+    ended = Run.objects.filter(machine=machine, project=project, ended_at__isnull=False)
+    return ended.filter(Exists(points)).select_related("commit")
+
+
+def newest_point(measured: QuerySet[Run]) -> Measurement | None:
+    """A stored point of the run that ended last; None without one.
+
+    Only that run's measurements are sorted: they are few, those of all runs are not.
+    """
+    run = measured.order_by("-ended_at").first()
+    if run is None:
+        return None
+    points = lines.point_measurements().filter(attempt__run=run).select_related("series", "attempt")
+    return max(points, key=lambda point: point.pk)
+
+
+def usual_plans(project: Project) -> list[planning.Plan]:
+    """The plans of the A/A runs of a project."""
+    definition = load_suite(project.suite)
+    suite, benchmarks = store_suite(project, definition)
+    usual = usual_benchmarks(definition, benchmarks)
+    return plans_for(planning.Plan(project, suite, store_set(suite, usual), Reason.AA), definition, usual)
+
+
+def plans_for(plan: planning.Plan, definition: Definition, benchmarks: Iterable[Benchmark]) -> list[planning.Plan]:
+    """The plans to measure these benchmarks: one in pairs, one by counts where instructions are counted.
+
+    These are two runs, because a run measures either pairs or counts.
+    """
+    functions = {section.name: definition.functions_of(section) for section in definition.benchmark}
+    counted = [one for one in benchmarks if functions.get(one.name)]
+    plans = [replace(plan, trials=AA_PAIRS, metrics=WATCHED)]
+    if counted:
+        counts = store_set(plan.suite, counted)
+        plans.append(replace(plan, benchmark_set=counts, trials=AA_COUNTS, metrics=COUNTED))
+    return plans
+
+
+def is_due(plan: planning.Plan, machine: Machine, newest: Measurement) -> bool:
+    """Return whether the last A/A run of a plan is too old, or was made in another environment."""
+    place = {"project": plan.project, "machine": machine, "benchmark_set": plan.benchmark_set}
+    runs = Run.objects.filter(**place, reason=Reason.AA, metrics=list(plan.metrics))
+    last = runs.filter(created__gt=Now() - timedelta(settings.AA_EVERY_DAYS)).order_by("-id").first()
+    return last is None or environment_changed(last, newest)
+
+
+def environment_changed(run: Run, newest: Measurement) -> bool:
+    """Return whether the machine's environment has changed between an A/A run and the newest measurement."""
+    measured = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark=newest.series.benchmark_id)
+    known = set(measured.values_list("series__environment", flat=True))
+    ended = newest.attempt.ended_at
+    return bool(known) and ended is not None and ended > run.created and newest.series.environment_id not in known
+
+
+def measure_noise(selection: RunSelection) -> int:
+    """Queue A/A runs by hand, before all waiting runs. Return the number of runs."""
+    both = planning.Plan(
+        selection.project, selection.suite, selection.benchmark_set, Reason.AA, priority=PRIORITY["manual"]
+    )
+    plans = plans_for(both, definition_of(selection.suite.pk), selection.benchmark_set.benchmarks.all())
+    commits = selection.project.commits.in_bulk(selection.ranks)
+    for commit, machine, plan in product(commits.values(), selection.machines, plans):
+        plan_next_round(replace(plan, base=commit), commit.pk, machine)
+    return len(commits) * len(selection.machines) * len(plans)
+
+
+@transaction.atomic
+def store_due() -> int:
+    """Store the noise floors of all runs of identical builds that have none yet. Return the number of runs."""
+    ended = Run.objects.filter(floors_due=True).select_for_update(skip_locked=True)
+    looked_at = list(ended.values_list("pk", flat=True))
+    runs = list(runs_with_due_floors().filter(pk__in=looked_at))
+    Run.objects.filter(pk__in=looked_at).update(floors_due=False)
+    for run in runs:
+        series = Series.objects.filter(measurements__attempt__run=run, measurements__accepted=True).distinct()
+        for one in series:
+            NoiseFloor.objects.create(series=one, run=run, pairs=0)  # remains if its pairs cannot be evaluated
+            with isolated(one):
+                store_floor(run, one)
+        sensitivity.judge(series, EffectsOfProjects())
+    return len(runs)
+
+
+def store_floor(run: Run, series: Series) -> None:
+    pairs = sample_pairs([run], series)
+    if METRICS[series.metric].counted:
+        floor = counts_floor(pairs, level=LEVEL)
+    else:
+        floor = noise_floor(pairs, level=LEVEL, planned=AA_PAIRS, seed=series.pk)
+    NoiseFloor.objects.filter(series=series, run=run).update(**vars(floor))

@@ -1,0 +1,1 @@
+"""Alerts: raised, regrouped, resolved and decided by people; how they are worded."""

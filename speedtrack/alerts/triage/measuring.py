@@ -1,0 +1,85 @@
+"""Measure because a person on a page asks for it: a single commit, or two commits against each other in pairs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from speedtrack.alerts.pairs.pairing import plan_next_round
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
+from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.projects.models import Commit
+from speedtrack.runs.models import Machine, Reason, Run
+from speedtrack.runs.planning import planning
+from speedtrack.runs.requests.byhand import RunSelection, queue_by_hand
+
+MOST_BENCHMARKS = 8  # of one paired run: each takes about two minutes
+
+
+class NotMeasurable(Exception):
+    """Nothing can be queued; the message says why."""
+
+
+@dataclass(frozen=True)
+class RequestedRun:
+    """The run that a person's request led to. ``is_new``: it was queued by this request."""
+
+    run: Run
+    is_new: bool
+
+
+@transaction.atomic
+def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[str]) -> RequestedRun:
+    """Queue pairs of two commits for some benchmarks, the first MOST_BENCHMARKS of them, unless such a run waits.
+
+    They are those of the suite with which the machine last measured the head. Raises NotMeasurable.
+    """
+    machine = Machine.objects.select_for_update().get(pk=machine_id)  # of two requests, the second sees the first's run
+    if machine.outside:
+        raise NotMeasurable(f"{machine} has no runner here: its results are sent in")
+    earlier = Run.objects.filter(base=base, commit=head, machine=machine, reason=Reason.MANUAL)
+    if waiting := earlier.unfinished().order_by("-id").first():
+        return RequestedRun(waiting, is_new=False)
+    own = Run.objects.own().filter(commit=head, machine=machine, project=head.project_id)
+    measured = own.filter(attempts__measurements__accepted=True).select_related("suite")
+    run = measured.order_by("-id").first()
+    if run is None:
+        raise NotMeasurable(f"{machine} has not measured {head.short} yet: measure that first")
+    wanted = list(dict.fromkeys(names))
+    stored = Benchmark.objects.filter(sets__runs=run, name__in=wanted).order_by("pk").distinct()
+    by_name = {one.name: one for one in stored}
+    benchmarks = [by_name[name] for name in wanted if name in by_name][:MOST_BENCHMARKS]
+    if not benchmarks:
+        raise NotMeasurable(f"none of these benchmarks is in the suite that measured {head.short} on {machine}")
+    plan = planning.Plan(
+        project=head.project,
+        suite=run.suite,
+        benchmark_set=store_set(run.suite, benchmarks),
+        reason=Reason.MANUAL,
+        base=base,
+        trials=planning.PAIRS,
+        metrics=planning.METRICS_OF_PAIRS,
+    )
+    return RequestedRun(plan_next_round(plan, head.pk, machine), is_new=True)
+
+
+@transaction.atomic
+def measure_commit(commit: Commit, machine_id: int | None = None) -> RequestedRun:
+    """Queue a commit's usual benchmarks on all machines of its project, or on one, unless such a run waits.
+
+    Raises NotMeasurable, or DefinitionError for an invalid suite.
+    """
+    project = commit.project
+    found = project.machines.select_for_update().order_by("pk")
+    machines = list(found.filter(pk=machine_id) if machine_id else found)
+    if not machines:
+        raise NotMeasurable(f"no machine measures {project.name}: `manage.py machine add NAME` registers one")
+    own = Run.objects.own().filter(project=project, commit=commit, machine__in=machines)
+    if waiting := own.unfinished().order_by("id").first():
+        return RequestedRun(waiting, is_new=False)
+    definition = load_suite(project.suite)
+    suite, benchmarks = store_suite(project, definition)
+    usual = store_set(suite, usual_benchmarks(definition, benchmarks))
+    queue_by_hand(RunSelection(project, suite, usual, machines, {commit.pk: 0}))
+    return RequestedRun(own.latest("id"), is_new=True)

@@ -1,0 +1,37 @@
+"""Profiles for alerts: of both commits, under the benchmarks that got slower, on the machine that showed it."""
+
+from django.db.models import Exists, OuterRef
+
+from speedtrack.alerts.lines.trouble import isolated
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.pairs.pairing import suite_of
+from speedtrack.benchmarks.storing import store_set
+from speedtrack.runs.models import Reason, Run, Series
+from speedtrack.runs.results import profiles
+
+MOST_BENCHMARKS = 3  # of one alert, those that moved most: each takes some seconds of machine time
+
+
+def plan_missing_profiles() -> int:
+    """Queue a profile run for every confirmed alert without one. Return the number of runs."""
+    has_one = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
+    alerts = Alert.objects.work().filter(~Exists(has_one), status=Alert.Status.CONFIRMED)
+    planned = 0
+    for alert in alerts.select_related("project", "before", "commit"):
+        with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
+            planned += plan_profile_of_alert(alert) is not None
+    return planned
+
+
+def plan_profile_of_alert(alert: Alert, by_hand: bool = False) -> Run | None:
+    """Queue the profile run of an alert. None if the alert has no change points left."""
+    found = ChangePoint.objects.filter(alert=alert).select_related("series__benchmark", "series__machine")
+    worst_first = sorted(found, key=lambda cp: cp.rank)
+    if not worst_first:
+        return None
+    machine = worst_first[0].series.machine
+    names = {cp.series.benchmark.name: cp.series.benchmark for cp in worst_first if cp.series.machine == machine}
+    suite = suite_of(worst_first[0])
+    benchmark_set = store_set(suite, list(names.values())[:MOST_BENCHMARKS])
+    change = profiles.ProfiledChange(alert.project, alert.before, alert.commit, machine, suite, benchmark_set)
+    return profiles.plan_profile(change, by_hand)

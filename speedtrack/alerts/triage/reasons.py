@@ -1,0 +1,120 @@
+"""Why a change of a series was or was not suspected, confirmed and reported, in words."""
+
+from dataclasses import dataclass
+
+from speedtrack.alerts.lines.effects import smallest_effect
+from speedtrack.alerts.lines.windows import points_around
+from speedtrack.alerts.models import ChangePoint, Verdict
+from speedtrack.alerts.triage.muting import mute_of
+from speedtrack.benchmarks import numbers
+from speedtrack.projects.models import Branch
+from speedtrack.runs.models import Series
+from speedtrack.stats import explain
+from speedtrack.stats.changepoint import NEAR, Point
+from speedtrack.stats.explain import Limit, WindowEvidence
+from speedtrack.stats.history import HistoryVerdict, history_verdicts
+
+AROUND = 240  # measured commits before a place that explain it
+AFTER = 64
+LIMITED_BY = {
+    Limit.NOISE: "the noise of the line",
+    Limit.TRIALS: "the error that its trials show",
+    Limit.ROUNDING: "the smallest step of the rounded metric",
+    Limit.EFFECT: "the smallest effect that matters",
+}
+
+
+@dataclass(frozen=True)
+class Why:
+    """The judgement of a possible change at a commit of a series. ``steps``: what followed, in order."""
+
+    suspicious: bool
+    judgement: str
+    steps: list[str]
+
+
+def why(series: Series, branch: Branch, number: int) -> Why | None:
+    """The judgement of the measured commit at a position of a branch, or of the next one.
+
+    None if the series has no points there.
+    """
+    points = points_around(series, branch, number)
+    place = next((i for i, point in enumerate(points) if point.position >= number), None)
+    if place is None:
+        return None
+    points = points[: place + AFTER]
+    known = changes_on(series, branch)
+    earlier = [at for at, found in known.items() if at < points[place].position and any(map(divides, found))]
+    since = next((i for i, point in enumerate(points) if earlier and point.position >= max(earlier)), 0)
+    effect = smallest_effect(series)
+    trials = [Point(point.trials) for point in points]
+    reason = explain.explain_place(trials, place, smallest_effect=effect, since=since)
+    if reason is None:
+        return Why(False, "it is the first point of its level: there is nothing to compare it with", [])
+    at_place = history_verdicts(trials, smallest_effect=effect, settled=[since], since=place)
+    found = next((verdict for verdict in at_place if abs(verdict.index - place) <= NEAR), None)
+    words = [judgement(reason), *([history_in_words(found)] if found and not reason.suspicious else [])]
+    here = [cp for at, cps in known.items() for cp in cps if at == points[place].position]
+    return Why(reason.suspicious or found is not None, "; ".join(words), [step for cp in here for step in steps_of(cp)])
+
+
+def divides(cp: ChangePoint) -> bool:
+    """Return whether a new level begins with the change. Not with a refuted one."""
+    return cp.status != ChangePoint.Status.REFUTED
+
+
+def changes_on(series: Series, branch: Branch) -> dict[int, list[ChangePoint]]:
+    """By position on the branch: the change points of a series whose commit is there."""
+    found: dict[int, list[ChangePoint]] = {}
+    rows = ChangePoint.objects.filter(series=series, commit__positions__branch=branch).order_by("id")
+    places = dict(rows.values_list("pk", "commit__positions__number"))
+    for cp in rows.select_related("alert", "series__benchmark", "commit"):
+        found.setdefault(places[cp.pk], []).append(cp)
+    return found
+
+
+def judgement(reason: WindowEvidence) -> str:
+    """A sentence: what moved, what it had to exceed, and whether it did."""
+    moved = f"{reason.ratio - 1:+.1%} over {reason.after} commit{'' if reason.after == 1 else 's'}"
+    if reason.limited_by == Limit.HISTORY:
+        return f"{moved}: too little history and too few trials to judge it"
+    limit = f"{reason.limit:.1%}, {LIMITED_BY[reason.limited_by]}"
+    agree = f"{reason.agreement:.0%} of all pairs of a commit before and one after agree; {reason.wanted:.0%} must"
+    if reason.score <= 1:
+        return f"{moved} does not exceed {limit} (score {reason.score:.2f})"
+    if not reason.suspicious:
+        return f"{moved} exceeds {limit} (score {reason.score:.2f}), but only {agree}"
+    return f"{moved} exceeds {limit} (score {reason.score:.2f}); {agree}"
+
+
+def history_in_words(found: HistoryVerdict) -> str:
+    return f"the history of the line as a whole shows {found.ratio - 1:+.1%} (score {found.score:.2f})"
+
+
+def steps_of(cp: ChangePoint) -> list[str]:
+    """Sentences: what became of a suspicion, and whether anybody was notified."""
+    steps = [f"{cp.created:%Y-%m-%d %H:%M} suspected, score {cp.score:.2f}"]
+    for verdict in cp.verdicts.select_related("base", "commit").order_by("id"):
+        steps.append(f"{verdict.created:%Y-%m-%d %H:%M} {verdict_in_words(verdict)}")
+    steps.append(f"{cp.status}{': ' + cp.note if cp.note else ''}")
+    return [*steps, *alert_in_words(cp)]
+
+
+def verdict_in_words(verdict: Verdict) -> str:
+    measured = f"{verdict.pairs} pairs of {verdict.base.short} and {verdict.commit.short}"
+    change = numbers.size(verdict.ratio, verdict.low, verdict.high)
+    p = f", p = {verdict.p:.2g}" if verdict.p is not None else ""
+    level = " level" if verdict.answer in (Verdict.Answer.OLD, Verdict.Answer.NEW) else ""
+    return f"{measured}: {change}{p}: {verdict.answer}{level}"
+
+
+def alert_in_words(cp: ChangePoint) -> list[str]:
+    """Sentences: whether and how the alert of a change point was reported."""
+    if cp.alert is None:
+        muted = mute_of(cp.series) if cp.status in (ChangePoint.Status.SUSPECTED, ChangePoint.Status.SETTLING) else None
+        return [f"{muted} is muted until {muted.until:%Y-%m-%d}: its alert will be silent"] if muted else []
+    past = "the past: reported in a digest" if cp.past else ""
+    silent = "silent: everything that got worse was muted" if cp.alert.muted else ""
+    better = "an improvement: reported to those who asked" if cp.alert.improvement else ""
+    how = silent or past or better or "news: reported at once"
+    return [f"alert {cp.alert_id}, {cp.alert.status}; {how}"]

@@ -1,0 +1,138 @@
+"""Replay the history of a project: what was suspected when, by which new point, and what became of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from django.db import transaction
+
+from speedtrack.alerts.detection import detection
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.effects import smallest_effect
+from speedtrack.alerts.lines.trouble import isolated
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.triage import reasons
+from speedtrack.alerts.triage.reasons import judgement, steps_of
+from speedtrack.benchmarks.metrics import WATCHED
+from speedtrack.projects.models import Branch, Position, Project
+from speedtrack.runs.models import Series
+from speedtrack.stats import explain
+from speedtrack.stats.changepoint import Point, Shift, suspect_shifts
+from speedtrack.stats.history import history_verdicts
+
+ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
+NEARLY = 0.7  # of the threshold: such places are listed too, with the reason why they were not suspected
+NEAR = 2  # measured commits between a shift and its change point
+
+
+@dataclass(frozen=True)
+class ReplayEntry:
+    """One line of the replay: when ``seen`` was measured, a shift at ``place`` was suspected, or nearly."""
+
+    series: Series
+    seen: Position
+    place: Position
+    suspected: bool
+    judgement: str
+    steps: list[str]
+
+
+@dataclass(frozen=True)
+class WholeLine:
+    """The clean points of a series along a branch with their places, its shifts, and its known change points."""
+
+    series: Series
+    places: list[Position]
+    points: list[Point]
+    effect: float
+    shifts: list[Shift]
+    known: dict[int, list[ChangePoint]]
+
+    def suspected(self, seen: int, index: int, judgement: str) -> ReplayEntry:
+        """The entry of a shift that is suspected when the point at index ``seen`` arrives, with what became of it."""
+        return ReplayEntry(self.series, self.places[seen], self.places[index], True, judgement, self.steps_near(index))
+
+    def steps_near(self, index: int) -> list[str]:
+        """What became of the change points near a shift."""
+        low = self.places[max(0, index - NEAR)].number
+        high = self.places[min(len(self.places) - 1, index + NEAR)].number
+        near = [cp for at, found in self.known.items() if low <= at <= high for cp in found]
+        return [step for cp in near for step in steps_of(cp)]
+
+
+def replay(project: Project, since: datetime = ALWAYS) -> list[ReplayEntry]:
+    """What today's detector would have suspected on the default branch, in the order of the commits that show it.
+
+    Only entries seen at commits since then are returned; earlier commits serve as history.
+    """
+    branch = project.branches.filter(name=project.default_branch).first()
+    if branch is None:
+        return []
+    places = {place.number: place for place in branch.positions.select_related("commit")}
+    series = Series.objects.filter(project=project, metric__in=WATCHED).select_related("benchmark", "machine")
+    entries: list[ReplayEntry] = []
+    for one in series.order_by("benchmark__name", "metric", "machine__name", "pk"):
+        with isolated(one):
+            line = whole_line(one, branch, places)
+            found = (*shift_entries(line), *history_entries(line), *near_misses(line))
+            entries += [entry for entry in found if entry.seen.commit.committed_at >= since]
+    return sorted(entries, key=lambda entry: (entry.seen.number, entry.series.pk, entry.place.number))
+
+
+def whole_line(series: Series, branch: Branch, places: dict[int, Position]) -> WholeLine:
+    (measured,) = lines.trial_points([lines.Stretch(series.pk, branch.pk, 0)])
+    points = [Point(point.trials) for point in measured]
+    effect = smallest_effect(series)
+    shifts = suspect_shifts(points, smallest_effect=effect)
+    known = reasons.changes_on(series, branch)
+    return WholeLine(series, [places[point.position] for point in measured], points, effect, shifts, known)
+
+
+def shift_entries(line: WholeLine) -> Iterator[ReplayEntry]:
+    """The shifts that stand out as the points arrive."""
+    starts = [0, *(shift.index for shift in line.shifts)]
+    for shift in line.shifts:
+        since = max(start for start in starts if start < shift.index)
+        begin = max(since, shift.index - reasons.AROUND)
+        around = line.points[begin : shift.seen + 1]
+        reason = explain.explain_place(around, shift.index - begin, smallest_effect=line.effect)
+        words = judgement(reason) if reason else f"score {shift.score:.2f}"
+        returns = (
+            "; a return to the level before: waits for the decision on the previous shift" if shift.returns else ""
+        )
+        yield line.suspected(shift.seen, shift.index, words + returns)
+
+
+def history_entries(line: WholeLine) -> Iterator[ReplayEntry]:
+    """What the history of the line shows where no shift stands out."""
+    starts = [shift.index for shift in line.shifts]
+    for verdict in history_verdicts(line.points, smallest_effect=line.effect, settled=starts):
+        if not any(verdict.may_be_at(start) for start in starts):
+            yield line.suspected(verdict.seen, verdict.index, reasons.history_in_words(verdict))
+
+
+def near_misses(line: WholeLine) -> Iterator[ReplayEntry]:
+    """Places that were nearly suspected: the clearest one between any two shifts, with why it was not."""
+    starts = sorted(shift.index for shift in line.shifts)
+    for start, stop in pairwise([0, *starts, len(line.points)]):
+        part = line.points[start:stop]
+        place = explain.clearest_place(part, smallest_effect=line.effect)
+        if place is None:
+            continue
+        reason = explain.explain_place(part, place, smallest_effect=line.effect)
+        if reason and not reason.suspicious and reason.score >= NEARLY:
+            seen = line.places[start + place + reason.after - 1]
+            yield ReplayEntry(line.series, seen, line.places[start + place], False, judgement(reason), [])
+
+
+def detect_again(project: Project, since: datetime = ALWAYS) -> int:
+    """Run the detector over the whole history again. Return the number of new suspicions, all of them the past."""
+    found = 0
+    for series in Series.objects.filter(project=project).select_related("project", "benchmark"):
+        with transaction.atomic(), isolated(series):
+            newest = ChangePoint.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+            detection.detect_in([(series, since)])
+            new = ChangePoint.objects.filter(series=series, pk__gt=newest, status=ChangePoint.Status.SUSPECTED)
+            found += new.update(past=True)
+    return found

@@ -1,0 +1,1 @@
+"""Machines: how they are registered, enrolled, pooled and given tokens."""

@@ -1,0 +1,1 @@
+"""Which commits are queued: of pushes, pull requests, releases, and of the gaps between them."""

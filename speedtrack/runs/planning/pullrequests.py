@@ -1,0 +1,195 @@
+"""Pull requests are measured once a maintainer approves a head: in pairs against its merge base.
+
+Building a head runs code of whoever wrote it on the measuring machines, so an approval is for one whole commit id: a
+new push needs a new one. (Two commits whose ids begin with the same 12 digits are made in seconds.) The repository's
+own reference of the pull request is fetched, never the author's repository. What is measured are pairs, which are no
+points of any line.
+"""
+
+import logging
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models.functions import Now
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
+from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.projects import fetching, git, heads
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.fetching import head_ref
+from speedtrack.projects.models import Branch, Commit, PullRequest
+from speedtrack.projects.remotes import remote_of
+from speedtrack.projects.sync import project_lock, store_commits
+from speedtrack.runs.models import Approval, Reason, Run
+from speedtrack.runs.planning import planning, policies
+from speedtrack.runs.queue import queue
+
+log = logging.getLogger(__name__)
+
+State = PullRequest.State
+
+
+class NotApprovable(Exception):
+    """This head cannot be approved; the message says why, and what to do."""
+
+
+def approve(pull_request: PullRequest, head_sha: str, by: User | None) -> Approval:
+    """Let the machines measure this head of a pull request. After a failure, approving again tries again.
+
+    ``head_sha``: the whole commit id. If the forge abbreviated the head, the repository is asked for all of it, which
+    may take heads.PATIENCE_S. The process `git` fetches the head and queues the runs. Raises NotApprovable.
+    """
+    complete_head(pull_request)
+    with transaction.atomic():
+        pull_request = PullRequest.objects.select_for_update().select_related("project").get(pk=pull_request.pk)
+        check_approvable(pull_request, head_sha)
+        approval, _ = Approval.objects.update_or_create(
+            pull_request=pull_request, head_sha=head_sha, defaults={"error": ""}, create_defaults={"by": by}
+        )
+    return approval
+
+
+def complete_head(pull_request: PullRequest) -> None:
+    """Let the head of an open pull request be a whole commit id. Raises NotApprovable if the repository has none."""
+    pull_request.refresh_from_db()
+    if heads.is_whole(pull_request.head_sha) or pull_request.state != State.OPEN or pull_request.project.untracked_at:
+        return
+    try:
+        heads.complete(pull_request)
+    except RepositoryError as e:
+        raise NotApprovable(
+            f"{pull_request.head_sha} is only a part of a commit id, which others may have, too, and the whole one is "
+            f"not known: {e}"
+        ) from e
+
+
+def check_approvable(pull_request: PullRequest, head_sha: str) -> None:
+    """Raise NotApprovable unless this is the whole commit id of the head of an open pull request."""
+    if pull_request.state != State.OPEN:
+        raise NotApprovable(f"{pull_request} is {pull_request.state}: only an open one is measured")
+    if pull_request.project.untracked_at:
+        raise NotApprovable(f"{pull_request.project} is not tracked: track it again first")
+    now = pull_request.head_sha
+    if not heads.is_whole(now):
+        raise NotApprovable(f"the forge has just told of another head of {pull_request}, {now}: approve again")
+    if head_sha and now != head_sha and now.startswith(head_sha):
+        raise NotApprovable(f"{head_sha} is only a part of a commit id: all of it is {now}: look at that commit")
+    if head_sha != now:
+        raise NotApprovable(f"{pull_request} has another head now, {now}: look at that one and approve it")
+
+
+@transaction.atomic
+def approve_as_fetched(pull_request: PullRequest, head_sha: str, by: User | None) -> Approval:
+    """Approve a head and queue its runs as if it had been fetched. Only for dry runs: the caller rolls it back.
+
+    If the head's commit is unknown, a commit is made up; its base is the newest known commit of the target branch.
+    Without such a commit nothing is queued. Raises NotApprovable.
+    """
+    approval = approve(pull_request, head_sha, by)
+    pull, project = approval.pull_request, approval.pull_request.project
+    target = project.branches.select_related("head").filter(name=pull.base_ref).first()
+    if approval.planned_at or target is None or target.head is None:
+        return approval
+    if target.commits.filter(sha=head_sha).exists():
+        raise adds_nothing(pull)
+    made_up = {"subject": pull.title, "authored_at": pull.updated_at, "committed_at": pull.updated_at}
+    head, _ = Commit.objects.get_or_create(project=project, sha=head_sha, defaults=made_up)
+    try:
+        queue_pairs(approval, target.head, head)
+    except DefinitionError as e:
+        raise NotApprovable(str(e)) from e
+    return approval
+
+
+def adds_nothing(pull: PullRequest) -> NotApprovable:
+    return NotApprovable(f"{pull} adds nothing to {pull.base_ref}: its head is in that branch already")
+
+
+def plan_approved() -> int:
+    """Queue the runs of all approvals that have none yet. Return how many. A failure is stored on its approval."""
+    queued = 0
+    for approval in Approval.objects.unplanned().select_related("pull_request__project").order_by("pk"):
+        with project_lock(approval.pull_request.project) as is_mine:
+            if is_mine and Approval.objects.unplanned().filter(pk=approval.pk).exists():
+                queued += plan_noting_failure(approval)
+    return queued
+
+
+def plan_noting_failure(approval: Approval) -> int:
+    try:
+        return plan(approval)
+    except (RepositoryError, DefinitionError, NotApprovable) as e:
+        log.warning("%s: %s", approval, e)
+        why = str(e)
+    except Exception as e:  # a defect that one pull request triggers must not stop the others
+        log.exception("%s: it could not be queued", approval)
+        why = f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)"
+    Approval.objects.filter(pk=approval.pk).update(error=why.replace("\0", "")[:2000])
+    return 0
+
+
+def plan(approval: Approval) -> int:
+    """Fetch an approved head and queue its pairs against the merge base. Return the number of runs.
+
+    Waiting runs of earlier heads of the same pull request are cancelled. Raises RepositoryError, DefinitionError or
+    NotApprovable.
+    """
+    pull, project = approval.pull_request, approval.pull_request.project
+    remote = remote_of(project)
+    fetched = fetching.fetch_pull_request(project.slug, remote, pull.number, heads.own_branch(pull))
+    if fetched != approval.head_sha:
+        raise NotApprovable(
+            f"the repository's reference of {pull} is at {fetched}, not at the approved {approval.head_sha}: "
+            "it was pushed to since; approve the new head"
+        )
+    target = fetching.find_commit(project.slug, remote, head_ref(pull.base_ref))
+    base = git.merge_base(project.slug, target, fetched)
+    if base == fetched:
+        raise adds_nothing(pull)
+    commits = store_commits(project, [base, fetched])
+    return queue_pairs(approval, commits[base], commits[fetched])
+
+
+def queue_pairs(approval: Approval, base: Commit, head: Commit) -> int:
+    """Queue the pairs of an approved head against this base. Return the number of runs.
+
+    Raises DefinitionError or NotApprovable.
+    """
+    pull, project = approval.pull_request, approval.pull_request.project
+    policy = policies.policy_of(Branch(project=project, name=pull.base_ref))
+    definition = load_suite(policies.suite_of(policy))
+    machines = policies.machines_of(policy)
+    if not machines:
+        raise NotApprovable(f"no machine measures {project}: `manage.py machine add NAME` registers one")
+    with transaction.atomic():
+        suite, benchmarks = store_suite(project, definition)
+        pairs = planning.Plan(
+            project=project,
+            suite=suite,
+            benchmark_set=store_set(suite, usual_benchmarks(definition, benchmarks)),
+            reason=Reason.PULL,
+            base=base,
+            trials=planning.PAIRS,
+            metrics=planning.METRICS_OF_PAIRS,
+        )
+        queue.cancel_waiting(
+            Run.objects.filter(reason=Reason.PULL, commit__in=heads_before(approval)), "a newer head was approved"
+        )
+        queued = planning.plan_commits(pairs, {head.pk: 0}, machines)
+        Approval.objects.filter(pk=approval.pk).update(planned_at=Now(), head=head, base=base)
+    return queued
+
+
+def heads_before(approval: Approval) -> list[int]:
+    """The ids of the heads of the same pull request that were approved earlier."""
+    others = Approval.objects.filter(pull_request=approval.pull_request, head__isnull=False).exclude(pk=approval.pk)
+    return list(others.values_list("head_id", flat=True))
+
+
+def runs_of(approval: Approval) -> list[Run]:
+    """The runs of an approved head, newest first."""
+    if approval.head_id is None:
+        return []
+    found = Run.objects.filter(reason=Reason.PULL, commit=approval.head_id, base=approval.base_id)
+    return list(found.select_related("machine").order_by("-pk"))

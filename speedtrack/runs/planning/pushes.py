@@ -1,0 +1,134 @@
+"""From a webhook or a poll to queued runs: look at the repository, queue new commits, cancel those that are gone."""
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.db.models import F
+from django.db.models.functions import Now
+from structlog.contextvars import bound_contextvars
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects.errors import Interrupted, RepositoryError
+from speedtrack.projects.models import Branch, Commit, Delivery, Project, ProjectQuerySet
+from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, project_lock, sync
+from speedtrack.runs.models import PlanningPolicy
+from speedtrack.runs.planning import choosing, ladders, planning
+
+log = logging.getLogger(__name__)
+
+FILL_AGAIN = timedelta(minutes=10)  # after a failure
+
+
+def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Project], object]) -> None:
+    """Call ``look`` for each project that ``asked_for`` selects, the longest neglected first.
+
+    Projects that another process looks at are passed over. A failure is logged and stored on its project, and the next
+    project is looked at.
+    """
+    done: list[int] = []
+    oldest = F("polled_at").asc(nulls_first=True)
+    while project := asked_for().at_rest().exclude(pk__in=done).order_by(oldest, "pk").first():
+        done.append(project.pk)
+        with project_lock(project) as is_mine:
+            # Another process may have done it before the lock was taken.
+            if is_mine and asked_for().filter(pk=project.pk).exists():
+                with bound_contextvars(project=project.slug):
+                    look_noting_failure(project, look)
+
+
+def look_noting_failure(project: Project, look: Callable[[Project], object]) -> None:
+    """Call ``look`` for a project. A failure is logged, and stored on the project, whose page shows it."""
+    try:
+        look(project)
+    except Interrupted:
+        log.info("%s: the look at its repository was interrupted", project)
+    except (RepositoryError, DefinitionError) as e:
+        log.warning("%s: %s", project, e)
+        note_failure(project, str(e))
+    except Exception as e:  # a defect that one project triggers must not stop the loop over the others
+        log.exception("%s: the look at its repository failed", project)
+        note_failure(project, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
+
+
+def fill_gaps() -> int:
+    """Queue put-off commits where policies allow it. Return the number of runs.
+
+    Safe to run any number of times at once. A failure is stored on its project, and tried again after FILL_AGAIN.
+    """
+    queued = 0
+
+    def fill(project: Project) -> None:
+        nonlocal queued
+        queued += choosing.fill_gaps_of(policy)
+        PlanningPolicy.objects.filter(pk=policy.pk).update(filled_at=Now())
+
+    for policy in choosing.due_policies().select_related("project"):
+        if choosing.due_policies().filter(pk=policy.pk).update(filled_at=Now() + FILL_AGAIN):
+            with bound_contextvars(project=policy.project.slug):
+                look_noting_failure(policy.project, fill)
+    return queued
+
+
+def look_for_news(project: Project) -> None:
+    """Sync the project and plan its new commits if its references have changed. Raises as ``sync_and_plan``."""
+    if has_news(project):
+        sync_and_plan(project)
+    else:
+        note_success(project)
+        ladders.plan_daily(project)
+        choosing.plan_extended(project)
+
+
+def sync_and_plan(project: Project) -> int:
+    """Sync the project and plan its new commits. Return the number of runs queued.
+
+    All deliveries that came before are then processed, whatever they say: a payload is only a hint. Raises
+    RepositoryError, or DefinitionError while the suite has a mistake; the deliveries then wait for the next try.
+    """
+    started_at = Project.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=project.pk)
+    queued, words = 0, []
+
+    def plan(moved: BranchChange) -> None:
+        nonlocal queued
+        new = plan_moved(moved)
+        queued += new
+        if moved.added or moved.removed:
+            words.append(f"{moved.branch}: {len(moved.added)} new, {len(moved.removed)} gone, {new} runs queued")
+
+    def plan_tags(shas: set[str]) -> None:
+        nonlocal queued
+        if new := choosing.plan_new_tags(project, shas):
+            queued += new
+            words.append(f"new tags: {new} runs queued")
+
+    sync(project, then=plan, tagged=plan_tags)
+    queued += ladders.plan_ladders(project) + choosing.plan_tagged(project) + choosing.plan_extended(project)
+    words += [f"{ref} was left out: {fault['why']}" for ref, fault in project.left_out.items()]
+    Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED, received_at__lte=started_at).update(
+        status=Delivery.Status.PROCESSED, outcome="; ".join(words) or "nothing new on the tracked branches"
+    )
+    return queued
+
+
+def plan_moved(moved: BranchChange) -> int:
+    """Queue the new commits of a branch, and cancel the waiting runs of those that left it.
+
+    Return the number of runs queued.
+
+    The history of a branch seen for the first time is not a push: whoever tracks it says how much of it to measure.
+    """
+    planning.cancel_unreachable(moved.branch, moved.removed)
+    moved.branch.deferrals.filter(commit__sha__in=moved.removed).delete()
+    if moved.first:
+        return plan_first(moved.branch)
+    moved.branch.refresh_from_db()
+    commits = Commit.objects.filter(project=moved.branch.project, sha__in=moved.added)
+    again = planning.requeue_returned(moved.branch, Commit.objects.filter(positions__branch=moved.branch))
+    return again + choosing.plan_pushed(moved.branch, commits)
+
+
+def plan_first(branch: Branch) -> int:
+    """Queue the newest commits of a branch whose history has just been fetched. Return the number of runs."""
+    branch.refresh_from_db()
+    return choosing.plan_newest(branch, branch.first_commits)

@@ -1,0 +1,383 @@
+"""The lifecycle of a queued run: claim, renew, log, complete, fail, cancel, reap. ``planning`` queues the runs.
+
+PostgreSQL's rows are the truth, and its ``now()`` is the only clock. The lease token is the fence: every call of a
+runner carries it, and a call with an old token changes nothing (``fence``). A lost or doubled message does no harm,
+because only ``claim`` decides which runner does what.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Func, IntegerField, Max, Sum
+from django.db.models.functions import Least, Now
+
+from speedtrack.benchmarks import definitions
+from speedtrack.ground.observing import failpoints
+from speedtrack.runs.documents import Failure, LogPiece, Renewal
+from speedtrack.runs.models import (
+    ACTIVE,
+    Alarm,
+    Attempt,
+    LogChunk,
+    Machine,
+    Measurement,
+    Reason,
+    Run,
+    RunEvent,
+    RunQuerySet,
+    Series,
+    Status,
+)
+from speedtrack.runs.queue import leasing
+from speedtrack.runs.queue.fence import attempt_of, held_run
+from speedtrack.runs.scheduling import alarms, canary, order, standing
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+FURTHER_PAUSE = timedelta(minutes=10)  # after the attempt cap; three times as long after each further attempt
+FURTHER_ATTEMPTS = 6  # the last one begins 60 hours after the cap
+LOG_BYTES = 8 * 1024 * 1024  # of one attempt
+LOG_CHUNK_BYTES = 100  # overhead of a chunk, counted in addition to its text
+LOG_END = f"\n--- the log is longer than {LOG_BYTES // 1024**2} MB: the rest of this attempt is left out ---\n"
+RETRY_PAUSE_S = 15  # before the second attempt after a transient failure; grows with the attempt
+
+
+class Occupied(Exception):
+    """Two runners use the token of one machine."""
+
+
+class Incomplete(Exception):
+    """The run cannot be completed: a measurement is missing."""
+
+
+def claim(machine: Machine, instance: str = "") -> Run | None:
+    """Give the machine its next run, with a new lease token and attempt number. None if it has no work or is paused.
+
+    The machine's canary comes first: it may have to be measured, or keep the machine from all other work. A runner
+    that claims while it holds a run was restarted: that run is first queued again, or failed at the attempt cap.
+    Raises Occupied while another runner (``instance``) holds a run with the same machine's token.
+    """
+    with transaction.atomic():
+        machine = leasing.locked_machine(machine)
+        holds_a_run, canary_may_be_due = leasing.look(machine)
+        if holds_a_run:
+            release_held(machine, instance)
+        if canary_may_be_due:
+            canary.attend(machine)
+        while picked := order.next_run(machine):
+            picked.machine = machine
+            if lease(picked, instance):
+                failpoints.reach("claim.before_commit")
+                return picked
+        return None
+
+
+def release_held(machine: Machine, instance: str) -> None:
+    """Queue the run again that the machine's runner held before it was restarted. Raises Occupied."""
+    others = Attempt.objects.filter(
+        run__in=Run.objects.active().filter(machine=machine, lease_until__gt=Now()), token=F("run__lease_token")
+    ).exclude(instance=instance)
+    if others.exists():
+        raise Occupied(
+            f"another runner works with the token of machine {machine}: give each machine a token of its own "
+            "(`manage.py machine add NAME`)"
+        )
+    for run in Run.objects.active().filter(machine=machine).select_for_update():
+        requeue_lost(run, "the runner was restarted while it held this run")
+
+
+def lease(run: Run, instance: str) -> bool:
+    """Begin the next attempt of a waiting run, which the caller's transaction has locked.
+
+    False: it has failed at once, because none of it can be measured.
+    """
+    postponed, fault = leasing.unmeasurable(run)
+    leasing.begin_attempt(run, instance, postponed)
+    if fault:
+        end_run(run, Status.FAILED, fault)
+    return not fault
+
+
+def lease_s() -> int:
+    """Seconds that a lease lasts without a renewal."""
+    return int(settings.LEASE_S)
+
+
+@transaction.atomic
+def renew(machine: Machine, run_id: int, renewal: Renewal) -> bool:
+    """Extend the lease and store the progress. True: the run was cancelled, stop the work. Raises LeaseLost.
+
+    A lease whose work hangs, as its heartbeat says, is not extended: it expires, and ``reap`` queues the run again.
+    """
+    run = held_run(machine, run_id, renewal.token)
+    if run.cancel_requested_at:
+        end_run(run, Status.CANCELLED, "cancelled on request")
+        return True
+    note_progress(machine, run, renewal)
+    if renewal.draining != bool(standing.said_of(machine, "draining")):
+        standing.hear(machine, draining=renewal.draining)
+    if renewal.hung:
+        return False
+    progress = progress_of(renewal) or run.progress
+    lease = {"lease_until": Now() + timedelta(seconds=settings.LEASE_S), "progress": progress}
+    if run.status == Status.LEASED:
+        run.move(Status.RUNNING, "the runner began", **lease)
+    else:
+        Run.objects.filter(pk=run.pk).update(**lease)
+    return False
+
+
+def progress_of(renewal: Renewal) -> dict[str, Any] | None:
+    if renewal.progress is None:
+        return None
+    return {**renewal.progress.model_dump(), "overdue": renewal.progress.overdue}
+
+
+def note_progress(machine: Machine, run: Run, renewal: Renewal) -> None:
+    """Begin an alarm for a run that is alive but makes no progress; end it when the run, or the next one, goes on."""
+    was_late = bool((run.progress or {}).get("overdue"))
+    if trouble := renewal.trouble():
+        alarms.begin(Alarm.Kind.STALLED, f"run {run.pk}: {trouble}", machine=machine)
+    elif was_late or run.status == Status.LEASED:
+        alarms.end(Alarm.Kind.STALLED, f"run {run.pk} makes progress", machine=machine)
+        alarms.end(Alarm.Kind.UNABLE, f"it took run {run.pk}", machine=machine)
+
+
+def note_end(machine: Machine, run: Run) -> None:
+    """End the alarm about a stuck run, because its runner has said how the work ended."""
+    if (run.progress or {}).get("overdue"):
+        alarms.end(Alarm.Kind.STALLED, f"run {run.pk} has ended", machine=machine)
+
+
+@transaction.atomic
+def keep_log(machine: Machine, run_id: int, piece: LogPiece) -> None:
+    """Store a piece of the log; the same piece again changes nothing. Raises LeaseLost.
+
+    Everything beyond LOG_BYTES is dropped, and a line in the log says so. The work goes on.
+    """
+    attempt = attempt_of(held_run(machine, run_id, piece.token))
+    length = Func("text", function="octet_length", output_field=IntegerField())
+    left = LOG_BYTES - attempt.log.aggregate(size=Sum(length + LOG_CHUNK_BYTES, default=0))["size"]
+    if left > 0:
+        text = piece.text
+        if len(text.encode()) + LOG_CHUNK_BYTES > left:
+            text = text.encode()[:left].decode(errors="ignore") + LOG_END
+        LogChunk.objects.bulk_create(
+            [LogChunk(attempt=attempt, seq=piece.seq, phase=piece.phase, text=text)], ignore_conflicts=True
+        )
+
+
+@transaction.atomic
+def complete(machine: Machine, run_id: int, token: int, out_of_reach: Mapping[str, str] = NOTHING) -> None:
+    """Accept the run's measurements and end it. The same call again changes nothing.
+
+    ``out_of_reach``: benchmarks that the machine cannot measure (name -> reason). They may be missing, if any other one
+    was measured; but in a paired run both sides of all are needed.
+    Raises LeaseLost, or Incomplete if another benchmark's measurement is missing.
+    """
+    if already_ended(machine, run_id, token, Status.SUCCEEDED):
+        return
+    run = held_run(machine, run_id, token)
+    note_end(machine, run)
+    attempt = attempt_of(run)
+    if run.linked:
+        accept_measurements(run)
+        end_run(run, Status.SUCCEEDED, f"{run.linked.commit.short} is the same program: not measured again")
+        return
+    what = "profiles" if run.reason == Reason.PROFILE else "measurements"
+    found = sent_documents(attempt, what)
+    left_out = {} if run.base else missing_with_reason(run, found, out_of_reach)
+    expected = (2 if run.base else 1) * (run.benchmark_set.benchmarks.count() - len(attempt.postponed) - len(left_out))
+    if len(found) < expected or not found:
+        raise Incomplete(f"run {run.pk} has {len(found)} of {expected} {what}")
+    accept_measurements(run)
+    if left_out:
+        Attempt.objects.filter(pk=attempt.pk).update(out_of_reach=left_out)
+    reasons = "".join(f"; {name} is out of reach: {why}" for name, why in left_out.items())
+    end_run(run, Status.SUCCEEDED, f"all {what} are there{reasons}")
+    canary.adopt_first_head(run)
+    failpoints.reach("complete.before_commit")
+
+
+def missing_with_reason(run: Run, found: set[tuple[str, str]], reasons: Mapping[str, str]) -> dict[str, str]:
+    """The benchmarks of the run for which no document came but a reason is given: name -> reason."""
+    sent = {name for name, _ in found}
+    return {name: reasons[name] for name in run.benchmark_set.names if name in reasons and name not in sent}
+
+
+def sent_documents(attempt: Attempt, what: str) -> set[tuple[str, str]]:
+    """(benchmark name, side) of each document that an attempt has sent. ``what``: "profiles", else measurements."""
+    if what == "profiles":
+        return set(attempt.profiles.values_list("benchmark__name", "side"))
+    measured = attempt.measurements.exclude(series__benchmark__name=definitions.BUILD)
+    return set(measured.values_list("series__benchmark__name", "side"))
+
+
+@transaction.atomic
+def fail(machine: Machine, run_id: int, failure: Failure) -> None:
+    """End an attempt that did not complete. The same call again changes nothing. Raises LeaseLost.
+
+    transient: the run is queued again, up to the attempt cap. permanent: the run ends, and what it measured is
+    accepted. stopped: the runner was told to stop and hands the run back; this does not count as an attempt.
+    """
+    if already_ended(machine, run_id, failure.token, Status.FAILED) or already_requeued(machine, run_id, failure):
+        return
+    run = held_run(machine, run_id, failure.token)
+    note_end(machine, run)
+    if failure.kind == "permanent":
+        accept_measurements(run)
+        end_run(run, Status.FAILED, failure.error)
+    elif failure.kind == "stopped" and not run.cancel_requested_at:
+        requeue_unharmed(run, failure.error)
+    else:
+        requeue_lost(run, failure.error, pause_s=RETRY_PAUSE_S * run.attempt)
+    failpoints.reach("fail.before_commit")
+
+
+def already_ended(machine: Machine, run_id: int, token: int, status: Status) -> bool:
+    """Return whether this attempt has ended with this status before, so that the call is a repetition."""
+    return Run.objects.filter(pk=run_id, machine=machine, lease_token=token, status=status).exists()
+
+
+def already_requeued(machine: Machine, run_id: int, failure: Failure) -> bool:
+    """Return whether this failure has queued the run again before, so that the call is a repetition."""
+    return Run.objects.filter(
+        pk=run_id, machine=machine, lease_token=failure.token, status=Status.QUEUED, error=failure.error
+    ).exists()
+
+
+def accept_measurements(run: Run) -> None:
+    """Show the attempt's measurements to charts and detection, instead of those of an earlier attempt.
+
+    Measurements of a canary are never shown: they describe the machine, not the commit.
+    """
+    if run.canary_id:
+        return
+    measurements = Measurement.objects.filter(attempt=attempt_of(run))
+    if not measurements.exists():
+        return
+    earlier = Measurement.objects.filter(attempt__run=run, accepted=True).exclude(attempt=attempt_of(run))
+    changed = list(earlier.union(measurements).values_list("series", flat=True))
+    earlier.update(accepted=False)
+    measurements.update(accepted=True)
+    Series.objects.filter(pk__in=changed).update(undetected_since=Least(F("undetected_since"), Now()))
+
+
+def end_run(run: Run, to: Status, why: str) -> None:
+    """End a run and its attempt."""
+    Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=to)
+    error = why if to == Status.FAILED else ""
+    floors_due = to == Status.SUCCEEDED and run.paired
+    run.move(to, why, ended_at=Now(), lease_until=None, progress=None, error=error, floors_due=floors_due)
+
+
+def requeue_lost(run: Run, why: str, pause_s: float = 0) -> None:
+    """End a lost attempt: queue the run again, fail it at the attempt cap, or cancel it if that was requested."""
+    if run.cancel_requested_at:
+        end_run(run, Status.CANCELLED, "cancelled on request")
+    elif run.attempt >= settings.MAX_ATTEMPTS:
+        fail_without_machine(run, f"given up after {run.attempt} attempts; the last: {why}")
+    else:
+        Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
+        not_before = Now() + timedelta(seconds=pause_s)
+        run.move(Status.QUEUED, why, lease_until=None, not_before=not_before, progress=None, error=why)
+
+
+def fail_without_machine(run: Run, why: str) -> None:
+    """Fail a run that no machine finished.
+
+    A run that measures a commit for its line gets further attempts after pauses. The pauses grow, so that a run that
+    kills its runner does so less and less often, and in the end no more. Pairs and canaries get no further attempts:
+    their planners see how they ended, and plan new ones.
+    """
+    end_run(run, Status.FAILED, why)
+    further = run.attempt - settings.MAX_ATTEMPTS
+    if further < FURTHER_ATTEMPTS and not run.paired and run.canary_id is None:
+        Run.objects.filter(pk=run.pk).update(retry_at=Now() + FURTHER_PAUSE * 3**further)
+
+
+def retry_given_up() -> int:
+    """Queue again the runs that no machine finished and whose pause is over. Return the number of runs.
+
+    Safe to run any number of times at once, like ``reap``.
+    """
+    queued = 0
+    for run_id in Run.objects.given_up().values_list("pk", flat=True):
+        with transaction.atomic():
+            run = Run.objects.given_up().select_for_update(skip_locked=True, of=("self",)).filter(pk=run_id).first()
+            if run:
+                why = "no machine finished it: it gets a further attempt"
+                run.move(Status.QUEUED, why, ended_at=None, not_before=Now(), retry_at=None)
+                queued += 1
+    return queued
+
+
+def requeue_unharmed(run: Run, why: str) -> None:
+    """Queue a run again that its runner handed back. This attempt does not count."""
+    Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
+    run.move(Status.QUEUED, why, attempt=F("attempt") - 1, lease_until=None, not_before=Now(), progress=None)
+
+
+def reap() -> int:
+    """Queue or fail every run whose lease has expired. Return how many. Any number of processes may do this at once."""
+    taken = 0
+    for run_id in Run.objects.lost().values_list("pk", flat=True):
+        with transaction.atomic():
+            run = Run.objects.lost().select_for_update(skip_locked=True, of=("self",)).filter(pk=run_id).first()
+            if run:
+                requeue_lost(run, f"the runner was silent for more than {settings.LEASE_S} s")
+                taken += 1
+    return taken
+
+
+@transaction.atomic
+def cancel(run: Run, why: str) -> None:
+    """Cancel a run. One that waits ends at once; a runner at work hears of it with its next renewal.
+
+    A failed run gets no further attempts.
+    """
+    run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
+    if run.status == Status.QUEUED:
+        run.move(Status.CANCELLED, why, ended_at=Now(), cancel_requested_at=Now())
+    elif run.status in ACTIVE:
+        Run.objects.filter(pk=run.pk).update(cancel_requested_at=Now())
+    elif run.status == Status.FAILED:
+        Run.objects.filter(pk=run.pk).update(retry_at=None)
+
+
+@transaction.atomic
+def cancel_waiting(runs: RunQuerySet, why: str) -> int:
+    """Cancel those of these runs that wait. Return the number of cancelled runs."""
+    waiting = runs.filter(status=Status.QUEUED).order_by("pk").select_for_update(of=("self",))
+    attempts = dict(waiting.values_list("pk", "attempt"))
+    Run.objects.filter(pk__in=attempts).update(status=Status.CANCELLED, ended_at=Now(), cancel_requested_at=Now())
+    moved = {"before": Status.QUEUED, "after": Status.CANCELLED, "why": why}
+    RunEvent.objects.bulk_create(RunEvent(run_id=run, attempt=attempt, **moved) for run, attempt in attempts.items())
+    return len(attempts)
+
+
+@transaction.atomic
+def retry(run: Run, why: str) -> None:
+    """Queue a failed or cancelled run again and count its attempts from 0. Raises ValueError for any other run."""
+    run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
+    fresh = {"attempt": 0, "error": "", "cancel_requested_at": None, "ended_at": None, "retry_at": None}
+    run.move(Status.QUEUED, why, not_before=Now(), **fresh)
+
+
+@transaction.atomic
+def raise_run(run: Run, why: str) -> bool:
+    """Let a waiting run be the machine's next one, even outside its windows. False if the run does not wait."""
+    run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
+    if run.status != Status.QUEUED:
+        return False
+    newest = Run.objects.filter(machine=run.machine_id, status=Status.QUEUED, priority=order.PRIORITY["manual"])
+    rank = (newest.aggregate(rank=Max("rank"))["rank"] or 0) + 1
+    priority = max(run.priority, order.PRIORITY["manual"])
+    Run.objects.filter(pk=run.pk).update(priority=priority, rank=max(run.rank, rank), not_before=Now())
+    RunEvent.objects.create(
+        run=run, attempt=run.attempt, before=run.status, after=run.status, why=f"raised {why}"[:2000]
+    )
+    return True

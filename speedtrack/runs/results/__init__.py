@@ -1,0 +1,1 @@
+"""What runners report, stored: builds, measurements, logs, profiles."""

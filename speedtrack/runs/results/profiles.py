@@ -1,0 +1,116 @@
+"""Profiles: sample both sides of a change once, so that people see which functions take more time.
+
+A profile run is a paired run with the reason ``profile``. It sends profiles and no measurements: sampling slows the
+server down, so the numbers would fit neither a line nor a pair. Where the runner has no hardware counters, it also
+counts the instructions of those benchmarks whose suite names functions for that.
+"""
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from speedtrack.benchmarks.models import BenchmarkSet, Suite
+from speedtrack.projects.models import Commit, Project
+from speedtrack.runs.documents import ProfileReport
+from speedtrack.runs.models import Machine, Profile, Reason, Run, Status
+from speedtrack.runs.planning import planning
+from speedtrack.runs.queue import fence
+from speedtrack.runs.results import results
+from speedtrack.runs.scheduling.order import PRIORITY
+
+FOLDED_REQUESTS = 100  # whose instructions the folded text of counted instructions has
+
+
+class NoBase(Exception):
+    """There is no commit to profile a run against; the message says why."""
+
+
+@dataclass(frozen=True)
+class ProfiledChange:
+    """Two commits whose profiles are compared, with the machine and the benchmarks for that."""
+
+    project: Project
+    base: Commit
+    commit: Commit
+    machine: Machine
+    suite: Suite
+    benchmark_set: BenchmarkSet
+
+
+def change_of_run(run: Run) -> ProfiledChange:
+    """The change that a run measured: from its base, or from the first parent of its commit. Raises NoBase."""
+    known = Commit.objects.filter(project=run.project, sha__in=run.commit.parents[:1])
+    base = run.base or known.first()
+    if base is None:
+        raise NoBase(f"the commit before {run.commit.short} is not tracked: profile a run of a later commit")
+    return ProfiledChange(run.project, base, run.commit, run.machine, run.suite, run.benchmark_set)
+
+
+@transaction.atomic
+def accept_profile(machine: Machine, run_id: int, document: ProfileReport) -> None:
+    """Store a profile of one side under one benchmark. The same document again changes nothing.
+
+    Raises fence.LeaseLost, results.ResultError, or results.Contradiction for a second, different profile.
+    """
+    run = fence.held_run(machine, run_id, document.token)
+    fence.side_of(run, document.side, document.sha)
+    profile = Profile(
+        attempt=fence.attempt_of(run),
+        benchmark_id=results.benchmark_in_run(run, document).id,
+        folded=zlib.compress(document.folded.encode()),
+        **document.model_dump(
+            include={"side", "kind", "event", "frequency_hz", "samples", "cpu_ns_per_request", "unavailable"}
+        ),
+    )
+    alike = {name: getattr(profile, name) for name in ("attempt", "benchmark_id", "side", "kind")}
+    if sent := Profile.objects.filter(**alike).first():
+        results.check_same(f"profile of {document.benchmark.name}, side {profile.side}", [sent], [profile])
+    else:
+        profile.save(force_insert=True)
+
+
+def folded_stacks(profile: Profile) -> str:
+    """The folded stacks of a profile as text, one stack per line."""
+    return zlib.decompress(profile.folded).decode()
+
+
+def cost_per_request(profile: Profile) -> float | None:
+    """What the stacks of one request add up to: ns of CPU time, or instructions; None if it is unknown."""
+    if profile.kind == Profile.Kind.INSTRUCTIONS:
+        return profile.samples / FOLDED_REQUESTS
+    return profile.cpu_ns_per_request
+
+
+def plan_profile(change: ProfiledChange, by_hand: bool = False) -> Run:
+    """Queue the profile run of a change, unless there is one. Return it.
+
+    ``by_hand``: it goes before other runs, and is queued again if an earlier one has ended.
+    """
+    runs = Run.objects.filter(
+        base=change.base, commit=change.commit, machine=change.machine, reason=Reason.PROFILE
+    ).order_by("id")
+    known = runs.unfinished().last() if by_hand else runs.last()
+    run = known or planning.plan_pair(
+        planning.Plan(
+            project=change.project,
+            suite=change.suite,
+            benchmark_set=change.benchmark_set,
+            reason=Reason.PROFILE,
+            base=change.base,
+            round=runs.count(),
+            trials=1,
+        ),
+        change.commit.pk,
+        change.machine,
+    )
+    if by_hand:
+        Run.objects.filter(pk=run.pk, status=Status.QUEUED).update(priority=PRIORITY["manual"])
+    return run
+
+
+def profiles_of(runs: Iterable[Run]) -> list[Profile]:
+    """The profiles that these runs sent in their finished attempts."""
+    found = Profile.objects.filter(attempt__run__in=list(runs), attempt__outcome=Status.SUCCEEDED)
+    return list(found.select_related("benchmark", "attempt__run__machine").order_by("attempt_id", "id"))
