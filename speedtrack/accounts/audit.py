@@ -5,6 +5,7 @@ from typing import Any
 
 from speedtrack.accounts.access import Caller
 from speedtrack.accounts.models import AuditEntry
+from speedtrack.accounts.operations import OPERATIONS
 from speedtrack.projects.models import Project
 
 
@@ -15,10 +16,12 @@ def note(
     project: Project | None = None,
     changes: dict[str, tuple[Any, Any]] | None = None,
 ) -> None:
-    """Store who did what.
+    """Store who did what. Raises ValueError for an ``action`` that the catalogue of operations lacks.
 
     ``caller``: None if a command did it. ``changes``: field -> (before, after), never a secret.
     """
+    if action not in OPERATIONS:
+        raise ValueError(f"{action!r} is no operation: add it to accounts/operations.py")
     door = AuditEntry.Door.COMMAND
     if caller is not None:
         door = AuditEntry.Door.API if caller.token_id else AuditEntry.Door.PAGE

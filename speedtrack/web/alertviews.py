@@ -147,7 +147,7 @@ def add_mute(request: HttpRequest, slug: str) -> HttpResponse:
     try:
         asked = mutes_page.read_mute_form(project, request.POST)
         made = muting.mute(project, asked, request.user)
-        note(request, "mute.make", made, project, {"days": (None, asked.days)})
+        note(request, "mute.create", made, project, {"days": (None, asked.days)})
         messages.success(request, f"Muted: {made}.")
     except ValueError as e:
         messages.error(request, f"Not muted: {e}.")

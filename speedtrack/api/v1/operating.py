@@ -117,7 +117,7 @@ def set_windows(request: ApiRequest, name: str, order: WindowsOrder) -> Answer:
     naming.check_has_runner(machine)
     who = user_of(request)
     return done(
-        request, order, "machine.windows", name, lambda: rules.set_windows(machine, order.windows, order.zone, who)
+        request, order, "machine.plan", name, lambda: rules.set_windows(machine, order.windows, order.zone, who)
     )
 
 
@@ -128,7 +128,7 @@ def set_shares(request: ApiRequest, name: str, order: SharesOrder) -> Answer:
     machine = machine_to_change(request, name)
     naming.check_has_runner(machine)
     who = user_of(request)
-    return done(request, order, "machine.shares", name, lambda: rules.set_shares(machine, order.shares, who))
+    return done(request, order, "machine.plan", name, lambda: rules.set_shares(machine, order.shares, who))
 
 
 @router.post("projects/{slug}/untrack", response=Outcome, summary="Track a project no more")

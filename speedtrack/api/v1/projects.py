@@ -24,7 +24,7 @@ from speedtrack.api.v1.documents.projects import (
     projects_of,
 )
 from speedtrack.api.v1.revisions import branch_given, commit_named, position_given
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require_operator
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require_operator, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import CREATED, HEADER, OK, Answer, write
@@ -78,7 +78,7 @@ def track(request: ApiRequest, order: TrackOrder) -> Answer:
     try:
         if order.dry_run:
             return OK, Outcome.of(outlook(lambda: firstlook.begin_as_fetched(wanted)))
-        project = changing.begin_tracking(wanted)
+        project = changing.begin_tracking(wanted, user_of(request))
     except changing.Taken as e:
         raise Conflict(str(e)) from None
     audit.note(request.auth, "project.track", project, project, {"repository": (None, project.url)})

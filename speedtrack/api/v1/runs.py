@@ -172,7 +172,7 @@ def queue_runs(request: ApiRequest, slug: str, order: RunsOrder) -> Answer:
         return ACCEPTED, found
     found = asking.queue(project, order)
     counts = {"runs": (0, found.queued), "commits": (0, found.commits), "reason": (None, order.reason)}
-    audit.note(request.auth, "runs.queue", asking.words_of(order), project, counts)
+    audit.note(request.auth, "run.queue", asking.words_of(order), project, counts)
     return CREATED, found
 
 

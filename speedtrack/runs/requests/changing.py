@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 
+from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
+from speedtrack.accounts import members
+from speedtrack.accounts.models import Role
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects import fetching, git, hooks, remotes
 from speedtrack.projects.credentials import store_credential
@@ -68,12 +71,15 @@ def address_for(project: Project, url: str, unrelated: bool) -> str:
     return answer.url
 
 
-def begin_tracking(request: tracking.TrackingRequest) -> Project:
+def begin_tracking(request: tracking.TrackingRequest, who: User | None = None) -> Project:
     """Track a repository whose history is fetched later: the process `git` clones it and queues the newest commits.
 
-    Raises RepositoryError, DefinitionError or Taken.
+    ``who`` asks for it, and becomes the project's owner. Raises RepositoryError, DefinitionError or Taken.
     """
-    return make_project(request, *checked(request))
+    project = make_project(request, *checked(request))
+    if who:
+        members.give_role(project, who, Role.OWNER)
+    return project
 
 
 def checked(request: tracking.TrackingRequest) -> tuple[Remote, str]:

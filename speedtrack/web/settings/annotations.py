@@ -31,7 +31,7 @@ def add_annotation(request: HttpRequest, slug: str | None) -> HttpResponse:
         context = {"project": project, "page": page.load(project), "form": form}
         return render(request, "web/annotations.html", context)
     added = form.save(Annotation(), request.user)
-    note(request, "annotation.add", f"annotation {added.pk}", added.project)
+    note(request, "annotation.create", f"annotation {added.pk}", added.project)
     messages.success(request, "Noted. It is on the timelines, too; Edit changes or deletes it.")
     return go_back(added)
 

@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
+from speedtrack.accounts.operations import named
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs.errors import NoSuchThing
@@ -134,7 +135,7 @@ def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     try:
         if do_or_preview(request, partial(ACTIONS[action], machine, request.user, request.POST)):
-            note(request, f"machine.{action}", name)
+            note(request, named("machine", action), name)
             return redirect("machine", name=name)
     except REFUSED as e:
         messages.error(request, f"Not done: {plain_words(e)}.")

@@ -9,8 +9,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from speedtrack.accounts import members
-from speedtrack.accounts.models import Role
+from speedtrack.accounts.operations import named
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects import hooks
 from speedtrack.projects.errors import RepositoryError
@@ -60,9 +59,8 @@ def track_or_preview(request: HttpRequest, wanted: TrackingRequest) -> Project |
     if request.POST.get("preview"):
         do_or_preview(request, lambda: firstlook.begin_as_fetched(wanted))
         return None
-    project = changing.begin_tracking(wanted)
     assert isinstance(request.user, User)
-    members.give_role(project, request.user, Role.OWNER)
+    project = changing.begin_tracking(wanted, request.user)
     note(request, "project.track", project.url, project)
     return project
 
@@ -181,7 +179,7 @@ def change_tracking(request: HttpRequest, slug: str, action: str) -> HttpRespons
             raise RepositoryError("this needs the role owner, as untracking does")
         branch = request.POST.get("branch", "").strip()
         done = ACTIONS[action](project, branch)
-        note(request, f"project.{action}", branch or project, project)
+        note(request, named("project", action), branch or project, project)
         messages.success(request, done)
     except RepositoryError as e:
         messages.error(request, f"Not done: {e}.")

@@ -119,7 +119,7 @@ def test_runs(kvd: World) -> None:
         problem = maintainer.refused("POST", "projects/kvd/runs", wrong)
         assert (problem["status"], problem["errors"][0]["pointer"]) == (422, place), wrong
     assert Run.objects.filter(reason=Reason.MANUAL).count() == 4
-    assert actions() == ["runs.queue", "runs.queue", "run.raise", "run.cancel", "run.retry"]
+    assert actions() == ["run.queue", "run.queue", "run.raise", "run.cancel", "run.retry"]
 
     pull = PullRequest.objects.create(
         project=kvd.project, number=7, head_sha=kvd.shas[0], base_ref="main", updated_at=timezone.now()
@@ -359,6 +359,7 @@ def test_an_operator_tracks_a_repository(kvd: World) -> None:
     assert tried["commits"] == 2 and not Project.objects.filter(slug="again").exists() and not actions()
     made = owner.write("POST", "projects", order, 201)
     assert (made["slug"], made["repository"], made["is_tracked"]) == ("again", kvd.project.url, True)
+    assert Membership.objects.get(project__slug="again").user.username == "ada", "who tracks it owns it, as on the page"
     assert owner.refused("POST", "projects", order)["status"] == 409
     assert owner.refused("POST", "projects", order | {"dry_run": True})["status"] == 409
     for wrong in ({"repository": "/nowhere"}, {"suite": "no"}, {"last": -1}, {"branch": "no"}, {"name": "!"}):

@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
+from speedtrack.accounts.operations import named
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import naming
@@ -120,6 +121,8 @@ def put_into_pool(name: str, options: Options) -> str:
 
 #: Those that print a secret have no dry run: the secret would be none.
 SECRET = ("add", "enroll-code", "token", "return")
+#: The operations of actions that have another name.
+NOTED = {"canary": "machine.freeze"}
 ACTIONS: dict[str, Callable[[str, Options], str]] = {
     "add": add_machine,
     "enroll-code": make_code,
@@ -149,7 +152,9 @@ class Command(PlainCommand):
     whole = True
 
     def change(self, options: dict[str, Any]) -> str:
-        return "" if options["action"] == "list" else f"machine.{options['action']}"
+        if options["action"] == "list":
+            return ""
+        return NOTED.get(options["action"]) or named("machine", options["action"])
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=[*ACTIONS, "list"])
