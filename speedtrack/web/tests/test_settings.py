@@ -241,7 +241,7 @@ def test_visitors_see_no_controls(kvd: World, client: Client) -> None:
 
 def test_the_installation_lists_every_setting_and_no_secret(ada: Client, settings: Any, monkeypatch: Any) -> None:
     product = Path(live_settings.BASE_DIR) / "speedtrack"
-    source = "".join((product / name).read_text() for name in ("settings.py", "databases.py"))
+    source = "".join((product / name).read_text() for name in ("settings.py", "ground/postgres/databases.py"))
     read = set(re.findall(r'(?:environ\.get|env_[a-z_]+|database)\(\s*"([A-Z_]+)"', source))
     assert {name for rows in installation.TOPICS.values() for name in rows} == read
     monkeypatch.setenv("POLL_EVERY_S", "17")
