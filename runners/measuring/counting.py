@@ -23,8 +23,9 @@ import hashlib
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -170,8 +171,8 @@ def costs_inside(
     recipe = replace(job.server, command=command, ready_timeout_s=SLOWDOWN * job.server.ready_timeout_s)
     spec = ServerSpec(recipe_for(recipe, benchmark), benchmark.transport, programs, random=random_bytes(number))
     with in_valgrind(), tools.launcher.running(spec, Random(SEED), runner.control) as server:
-        batches, rounds = costs_of_loads(runner, benchmark, server)
-    return inside, costs_of_requests(inside, batches, rounds)
+        costs = costs_of_loads(runner, benchmark, server)
+        return inside, costs_of_requests(inside, islice(costs, BATCHES), costs)
 
 
 def random_bytes(number: int) -> bytes:
@@ -179,10 +180,11 @@ def random_bytes(number: int) -> bytes:
     return hashlib.shake_256(str(number).encode()).digest(RANDOM_BYTES)
 
 
-def costs_of_loads(
-    runner: TrialRunner, benchmark: Benchmark, server: ServerProcess
-) -> tuple[list[Counter[Stack]], list[Counter[Stack]]]:
-    """The costs by stack of each load of BATCH requests, and of each of REQUESTS requests. Ends the server."""
+def costs_of_loads(runner: TrialRunner, benchmark: Benchmark, server: ServerProcess) -> Iterator[Counter[Stack]]:
+    """The costs by stack of each load of BATCH requests, then of each of REQUESTS requests. Ends the server.
+
+    A load is read when it is asked for: the costs of one may have hundreds of thousands of frames.
+    """
     target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
     report = target.directory / "data" / REPORT
     begun: list[int] = []
@@ -203,8 +205,7 @@ def costs_of_loads(
         raise BenchmarkFailed("callgrind saw no connection: the server must accept with a function of the C library")
     ends = [*begun[1:], len(parts)]  # its last part ends when the next load connects
     spans = zip(loads, begun, ends, strict=True)
-    costs = [cost_of_parts(parts[first:end]) for load, first, end in spans if load.counted]
-    return costs[:BATCHES], costs[BATCHES:]
+    return (cost_of_parts(parts[first:end]) for load, first, end in spans if load.counted)
 
 
 def check_cpu(used_s: float) -> None:
@@ -252,14 +253,15 @@ def settling(workload: Mapping[str, Any]) -> int:
 
 
 def costs_of_requests(
-    inside: str, batches: Sequence[Counter[Stack]], rounds: Sequence[Counter[Stack]]
+    inside: str, batches: Iterable[Counter[Stack]], rounds: Iterable[Counter[Stack]]
 ) -> Counter[Stack]:
     """What COUNTED requests cost, by the costs of loads of BATCH and of REQUESTS requests.
 
     Raises BenchmarkFailed if it is nothing.
     """
+    batch = lowest(batches)
     costs = lowest(rounds)
-    costs.subtract(lowest(batches))
+    costs.subtract(batch)
     if costs.total() <= 0:
         raise BenchmarkFailed(
             f"no request was seen inside of {inside}: it may be inlined where it is called; name its caller"
@@ -267,9 +269,14 @@ def costs_of_requests(
     return costs
 
 
-def lowest(loads: Sequence[Counter[Stack]]) -> Counter[Stack]:
+def lowest(loads: Iterable[Counter[Stack]]) -> Counter[Stack]:
     """The lowest cost of each stack: of two places in memory both may be slow in one load, and either in each."""
-    return Counter({stack: min(load[stack] for load in loads) for stack in loads[0]})
+    rest = iter(loads)
+    found = next(rest)
+    for load in rest:
+        for stack, cost in found.items():
+            found[stack] = min(cost, load[stack])
+    return found
 
 
 def count_of(inside: str, costs: Counter[str]) -> Count:
