@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management import BaseCommand, get_commands, load_command_class
 from django.urls import Resolver404, resolve
 
-from speedtrack.web.pages import installation
+from speedtrack.web.pages.settings import installation
 
 ROOT: Path = settings.BASE_DIR
 

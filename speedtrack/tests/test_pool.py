@@ -19,7 +19,7 @@ from speedtrack.runs.models import LogChunk, Machine, Run
 from speedtrack.tests import builders
 from speedtrack.tests.clusters import databases, pool_before, until
 from speedtrack.upkeep import doctor
-from speedtrack.web.pages.log import whole_log
+from speedtrack.web.pages.running.log import whole_log
 
 pytestmark = [pytest.mark.pgbouncer, pytest.mark.django_db(transaction=True)]
 REMEDY = "set DATABASE_SESSION_URL to PostgreSQL itself"

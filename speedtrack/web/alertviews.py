@@ -21,11 +21,11 @@ from speedtrack.alerts.triage import muting, regrouping, triage
 from speedtrack.alerts.triage.triage import Stale
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
-from speedtrack.web.pages import alert as alert_page
-from speedtrack.web.pages import alerts as alerts_page
-from speedtrack.web.pages import mutes as mutes_page
-from speedtrack.web.pages import sensitivity as sensitivity_page
-from speedtrack.web.pages.alerts import AlertsPage
+from speedtrack.web.pages.alerting import alert as alert_page
+from speedtrack.web.pages.alerting import alerts as alerts_page
+from speedtrack.web.pages.alerting import mutes as mutes_page
+from speedtrack.web.pages.alerting import sensitivity as sensitivity_page
+from speedtrack.web.pages.alerting.alerts import AlertsPage
 from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.permissions import access_of, note
 

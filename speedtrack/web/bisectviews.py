@@ -12,7 +12,7 @@ from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Bisection
 from speedtrack.alerts.triage.measuring import NotMeasurable
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.web.pages import bisection as bisection_page
+from speedtrack.web.pages.alerting import bisection as bisection_page
 from speedtrack.web.requests.permissions import note
 from speedtrack.web.requests.previews import do_or_preview
 from speedtrack.web.scope import project_or_404

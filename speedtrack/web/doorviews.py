@@ -8,9 +8,9 @@ from django.views.decorators.http import require_safe
 from speedtrack.web import scope
 from speedtrack.web.drawing.badges import badge_svg
 from speedtrack.web.drawing.cards import LinkPicture, card_png
-from speedtrack.web.pages import badges as badges_page
-from speedtrack.web.pages import cards as cards_page
-from speedtrack.web.pages import embeds as embeds_page
+from speedtrack.web.pages.sharing import badges as badges_page
+from speedtrack.web.pages.sharing import cards as cards_page
+from speedtrack.web.pages.sharing import embeds as embeds_page
 from speedtrack.web.pages.timeline.view import view_of
 from speedtrack.web.requests.formats import format_or_404
 from speedtrack.web.requests.permissions import access_of

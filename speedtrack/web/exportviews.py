@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 
 from speedtrack.web import scope
-from speedtrack.web.pages import exports
+from speedtrack.web.pages.sharing import exports
 from speedtrack.web.requests.formats import csv_response, format_or_404
 
 FORMS = ("csv", "json", "ndjson")

@@ -24,10 +24,11 @@ from speedtrack.ground.texts.text import plain
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.addresses import commit_path
-from speedtrack.web.pages import changes, releaseentries
-from speedtrack.web.pages.alerts import ListedAlert, count_alerts, list_alerts
+from speedtrack.web.pages import changes
+from speedtrack.web.pages.alerting.alerts import ListedAlert, count_alerts, list_alerts
 from speedtrack.web.pages.changes import ChangeGroup
-from speedtrack.web.pages.releaseentries import ReleaseEntry
+from speedtrack.web.pages.sharing import releaseentries
+from speedtrack.web.pages.sharing.releaseentries import ReleaseEntry
 from speedtrack.web.requests.permissions import access_of
 
 LISTED = 30  # changes

@@ -5,8 +5,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from speedtrack.ground.texts.text import plain_values
-from speedtrack.web.pages import machines as machines_page
 from speedtrack.web.pages import search as search_page
+from speedtrack.web.pages.running import machines as machines_page
 from speedtrack.web.requests.permissions import access_of
 
 

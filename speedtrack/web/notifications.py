@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 from speedtrack.notices import subscribing
 from speedtrack.notices.models import Pace, Subscriber, Subscription
 from speedtrack.runs.errors import NoSuchThing
-from speedtrack.web.pages import notifications as page
+from speedtrack.web.pages.settings import notifications as page
 from speedtrack.web.requests.permissions import note
 
 Act = Callable[[Subscriber, QueryDict], None]

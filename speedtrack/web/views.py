@@ -13,17 +13,18 @@ from speedtrack.alerts.triage.triage import Decision, Stale
 from speedtrack.ground.texts.text import plain, plain_values
 from speedtrack.runs.requests import tracking
 from speedtrack.runs.scheduling import quarantine
-from speedtrack.web.pages import alert as alert_page
-from speedtrack.web.pages import annotations, beginning
+from speedtrack.web.pages import beginning
 from speedtrack.web.pages import home as home_page
-from speedtrack.web.pages import log as log_page
-from speedtrack.web.pages import machine as machine_page
-from speedtrack.web.pages import profiles as profiles_page
-from speedtrack.web.pages import queue as queue_page
-from speedtrack.web.pages import run as run_page
+from speedtrack.web.pages.alerting import alert as alert_page
+from speedtrack.web.pages.alerting import annotations
 from speedtrack.web.pages.commit import document as commit_document
 from speedtrack.web.pages.commit import page as commit_page
 from speedtrack.web.pages.project import page as project_page
+from speedtrack.web.pages.running import log as log_page
+from speedtrack.web.pages.running import machine as machine_page
+from speedtrack.web.pages.running import profiles as profiles_page
+from speedtrack.web.pages.running import queue as queue_page
+from speedtrack.web.pages.running import run as run_page
 from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.permissions import access_of, differing, note, permit_of
 

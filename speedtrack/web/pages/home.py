@@ -19,10 +19,11 @@ from speedtrack.alerts.lines.lines import sql
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.projects.models import Branch, Project
-from speedtrack.web.pages import changes, machines, releasepoints
+from speedtrack.web.pages import changes, releasepoints
 from speedtrack.web.pages.changes import ChangeGroup
-from speedtrack.web.pages.machines import Health
 from speedtrack.web.pages.releasepoints import MeasuredRelease, ReleaseChange, ReleaseEstimate
+from speedtrack.web.pages.running import machines
+from speedtrack.web.pages.running.machines import Health
 
 WINDOW = 60  # commits of the default branch that the trend shows
 LISTED_CHANGES = 10

@@ -11,8 +11,8 @@ from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.remotes import Remote
 from speedtrack.runs.requests import changing
 from speedtrack.web import scope
-from speedtrack.web.pages.project_access import AccessForm
-from speedtrack.web.pages.project_settings import ProjectForm
+from speedtrack.web.pages.settings.project_access import AccessForm
+from speedtrack.web.pages.settings.project_settings import ProjectForm
 from speedtrack.web.requests.permissions import note
 from speedtrack.web.settings.projects import settings_page
 

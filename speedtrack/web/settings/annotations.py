@@ -8,8 +8,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from speedtrack.projects.models import Annotation
 from speedtrack.web import scope
-from speedtrack.web.pages import annotations as page
-from speedtrack.web.pages.annotations import AnnotationForm
+from speedtrack.web.pages.alerting import annotations as page
+from speedtrack.web.pages.alerting.annotations import AnnotationForm
 from speedtrack.web.requests.permissions import audit_value, differing, note, permit_of
 
 

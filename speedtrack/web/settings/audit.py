@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from speedtrack.web import scope
-from speedtrack.web.pages import audit as page
+from speedtrack.web.pages.settings import audit as page
 from speedtrack.web.requests.formats import format_or_404, values_response
 
 

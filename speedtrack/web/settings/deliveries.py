@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from speedtrack.projects import deliveries
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
-from speedtrack.web.pages import deliveries as page
+from speedtrack.web.pages.settings import deliveries as page
 from speedtrack.web.requests.permissions import note
 from speedtrack.web.requests.previews import do_or_preview, is_sure
 

@@ -22,8 +22,8 @@ from speedtrack.runs.requests import rules
 from speedtrack.runs.scheduling import order, quarantine
 from speedtrack.runs.scheduling.order import BadShares
 from speedtrack.runs.scheduling.windows import BadWindow
-from speedtrack.web.pages import machine as machine_page
-from speedtrack.web.pages import queue as queue_page
+from speedtrack.web.pages.running import machine as machine_page
+from speedtrack.web.pages.running import queue as queue_page
 from speedtrack.web.requests.permissions import access_of, note
 from speedtrack.web.requests.previews import do_or_preview
 

@@ -16,9 +16,9 @@ from speedtrack.runs.models import Approval
 from speedtrack.runs.planning import pullrequests
 from speedtrack.runs.requests import byhand
 from speedtrack.web import scope
-from speedtrack.web.pages import measure as page
-from speedtrack.web.pages import pulls as pulls_page
-from speedtrack.web.pages import run as run_page
+from speedtrack.web.pages.running import run as run_page
+from speedtrack.web.pages.settings import measure as page
+from speedtrack.web.pages.settings import pulls as pulls_page
 from speedtrack.web.requests.permissions import note
 from speedtrack.web.requests.previews import do_or_preview
 

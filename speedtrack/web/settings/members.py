@@ -15,7 +15,7 @@ from speedtrack.accounts.models import Invitation, Membership
 from speedtrack.http.clientaddress import client_address
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
-from speedtrack.web.pages import members as page
+from speedtrack.web.pages.settings import members as page
 from speedtrack.web.requests.permissions import note
 
 

@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from speedtrack.web.pages import installation as page
+from speedtrack.web.pages.settings import installation as page
 
 
 @require_safe

@@ -10,7 +10,7 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.runs.planning.policies import BadPolicy
 from speedtrack.runs.requests import rules
 from speedtrack.web import scope
-from speedtrack.web.pages import policies as page
+from speedtrack.web.pages.settings import policies as page
 from speedtrack.web.requests.permissions import note
 from speedtrack.web.requests.previews import do_or_preview
 

@@ -18,9 +18,9 @@ from speedtrack.projects.remotes import Remote
 from speedtrack.runs.requests import changing, firstlook, tracking
 from speedtrack.runs.requests.tracking import TrackingRequest
 from speedtrack.web import scope
-from speedtrack.web.pages import project_settings as page
-from speedtrack.web.pages.project_access import AccessForm
-from speedtrack.web.pages.project_settings import ProjectForm, TrackForm
+from speedtrack.web.pages.settings import project_settings as page
+from speedtrack.web.pages.settings.project_access import AccessForm
+from speedtrack.web.pages.settings.project_settings import ProjectForm, TrackForm
 from speedtrack.web.requests.permissions import access_of, note, permit_of
 from speedtrack.web.requests.previews import do_or_preview, is_sure
 

@@ -10,8 +10,8 @@ from speedtrack.benchmarks import suiteedits
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.suiteedits import NotSaved
 from speedtrack.benchmarks.suitefiles import parse_suite, text_of
-from speedtrack.web.pages import suite_editor
-from speedtrack.web.pages.suite_editor import SuitePage
+from speedtrack.web.pages.settings import suite_editor
+from speedtrack.web.pages.settings.suite_editor import SuitePage
 from speedtrack.web.requests.permissions import note
 
 BEGINNING = """\

@@ -17,8 +17,8 @@ from speedtrack.web.addresses import alert_path, commit_path, project_path, time
 from speedtrack.web.drawing.excerpts import Excerpt
 from speedtrack.web.drawing.plots import Forest, Whisker
 from speedtrack.web.drawing.strips import ChangeStrip, SideStrips
-from speedtrack.web.pages.alert import AlertPage, Evidence
-from speedtrack.web.pages.alerts import ListedAlert
+from speedtrack.web.pages.alerting.alert import AlertPage, Evidence
+from speedtrack.web.pages.alerting.alerts import ListedAlert
 from speedtrack.web.templatetags.show import ago, explained
 from speedtrack.web.templatetags.tables import join
 

@@ -15,12 +15,12 @@ from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run
 from speedtrack.runs.queue.estimates import DurationEstimate
 from speedtrack.web.addresses import commit_path, project_path, run_path, timeline_path
+from speedtrack.web.pages.alerting.sensitivity import ShownSensitivity
 from speedtrack.web.pages.commit.page import CommitPage
 from speedtrack.web.pages.commit.results import SeriesResult
-from speedtrack.web.pages.phases import MeasurementRow, TrialRow
-from speedtrack.web.pages.queue import ExpectedRun, MachineWork, WaitingRun
-from speedtrack.web.pages.run import RunPage
-from speedtrack.web.pages.sensitivity import ShownSensitivity
+from speedtrack.web.pages.running.phases import MeasurementRow, TrialRow
+from speedtrack.web.pages.running.queue import ExpectedRun, MachineWork, WaitingRun
+from speedtrack.web.pages.running.run import RunPage
 from speedtrack.web.pages.timeline.points import ShownChange
 from speedtrack.web.pages.timeline.table import RowPoint, TableRow, TimelineTable
 from speedtrack.web.templatetags.show import ago, change_seen, explained, percent

@@ -9,7 +9,7 @@ from django.test import Client
 
 from speedtrack.accounts.access import ANYBODY, Access
 from speedtrack.alerts.models import Alert
-from speedtrack.web.pages import alerts as alerts_page
+from speedtrack.web.pages.alerting import alerts as alerts_page
 from speedtrack.web.tests.world import CPU, World, html_of, queries
 
 Slow = tuple[World, Alert]

@@ -13,7 +13,7 @@ from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox
 from speedtrack.runs.models import Measurement
-from speedtrack.web.pages import alert as alert_page
+from speedtrack.web.pages.alerting import alert as alert_page
 from speedtrack.web.tests.world import World, html_of, queries
 
 Slow = tuple[World, Alert]

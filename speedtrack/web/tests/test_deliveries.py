@@ -13,7 +13,7 @@ from speedtrack.projects import hooks, intake
 from speedtrack.projects.forges.signing import BadSignature
 from speedtrack.projects.models import Delivery, Project, Refusal
 from speedtrack.tests import builders
-from speedtrack.web.pages import deliveries as deliveries_page
+from speedtrack.web.pages.settings import deliveries as deliveries_page
 from speedtrack.web.tests.test_settings import POLICY
 from speedtrack.web.tests.world import HOSTILE, World, html_of, queries
 

@@ -22,7 +22,7 @@ from speedtrack.accounts.models import Membership, Role, Scope
 from speedtrack.outside import document, taking
 from speedtrack.projects.models import Commit, Position, Project
 from speedtrack.runs.models import Import, Measurement, Samples
-from speedtrack.web.pages import exports
+from speedtrack.web.pages.sharing import exports
 from speedtrack.web.tests.world import CPU, World, counted, slowed, world
 
 DASHBOARD = Path(settings.BASE_DIR) / "deploy" / "grafana" / "dashboard.json"

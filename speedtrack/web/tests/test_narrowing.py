@@ -8,9 +8,9 @@ from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
 from speedtrack.alerts.pairs.counts import FunctionCost, FunctionTable
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Run, Series
-from speedtrack.web.pages import advice
-from speedtrack.web.pages.advice import certainty, what_to_do
-from speedtrack.web.pages.narrowing import MOST, PathRow, narrowing_of
+from speedtrack.web.pages.alerting import advice
+from speedtrack.web.pages.alerting.advice import certainty, what_to_do
+from speedtrack.web.pages.alerting.narrowing import MOST, PathRow, narrowing_of
 
 PATH = [PathRow(pk, 100 + pk, f"{pk:040x}", f"Change {pk}", "Ada") for pk in range(8)]
 

@@ -15,7 +15,7 @@ from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 from speedtrack.tests.plans import rows_read
-from speedtrack.web.pages import queue as queue_page
+from speedtrack.web.pages.running import queue as queue_page
 from speedtrack.web.tests.world import World, html_of, queries, world
 
 

@@ -12,9 +12,9 @@ from speedtrack.runs.models import Run, Status
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import results
 from speedtrack.tests import builders
-from speedtrack.web.pages import run as run_page
-from speedtrack.web.pages.faults import OTHERWISE, faults_of, remedy_of
-from speedtrack.web.pages.placement import MOST_CPUS, cpus_of, placement_of
+from speedtrack.web.pages.running import run as run_page
+from speedtrack.web.pages.running.faults import OTHERWISE, faults_of, remedy_of
+from speedtrack.web.pages.running.placement import MOST_CPUS, cpus_of, placement_of
 from speedtrack.web.tests.world import World, html_of
 
 SERIES = {"server_cpus": "2,3", "driver_cpus": "1", "threads": 6, "placement_override": "no cache in common"}

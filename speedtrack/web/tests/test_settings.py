@@ -14,7 +14,7 @@ from django.test import Client
 from speedtrack.projects.models import Branch, Project
 from speedtrack.runs.models import Machine, MachineToken, Run, UnknownToken
 from speedtrack.tests import builders
-from speedtrack.web.pages import installation
+from speedtrack.web.pages.settings import installation
 from speedtrack.web.tests.world import World, html_of, queries
 
 POLICY = {"machine_policy": "each", "lag_alarm_hours": "24", "cancel_unreachable": "on"}

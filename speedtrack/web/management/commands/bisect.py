@@ -17,7 +17,7 @@ from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.requests import byhand
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run, result_in_words
-from speedtrack.web.pages.bisection import asked_for
+from speedtrack.web.pages.alerting.bisection import asked_for
 
 
 class Command(PlainCommand):

@@ -7,8 +7,8 @@ from django.conf import settings
 from django.urls import reverse
 
 from speedtrack.projects.models import Project
-from speedtrack.web.pages import badges, embeds
 from speedtrack.web.pages.project.grid import Grid
+from speedtrack.web.pages.sharing import badges, embeds
 from speedtrack.web.scope import Scope
 
 SHIELDS = "https://img.shields.io/endpoint?url="

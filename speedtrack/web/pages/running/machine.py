@@ -31,9 +31,9 @@ from speedtrack.runs.results import environments
 from speedtrack.runs.results.environments import ChangedFact
 from speedtrack.runs.scheduling import order, standing
 from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot
-from speedtrack.web.pages import queue
-from speedtrack.web.pages.facts import FactGroups
-from speedtrack.web.pages.queue import MachineWork
+from speedtrack.web.pages.running import queue
+from speedtrack.web.pages.running.facts import FactGroups
+from speedtrack.web.pages.running.queue import MachineWork
 
 CHECKS = 60  # in the plot and in the table
 EVENTS = 30

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs.models import Attempt, Run, Status
 from speedtrack.web.help import TERMS
-from speedtrack.web.pages.phases import TrialRow
+from speedtrack.web.pages.running.phases import TrialRow
 
 #: By the beginning of the reason, or a part of it: what helps. The first that fits counts.
 REMEDIES = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from speedtrack.accounts.access import Access
 from speedtrack.runs.models import IN_SERVICE, Alarm, Machine
 from speedtrack.runs.scheduling import standing
-from speedtrack.web.pages import queue
-from speedtrack.web.pages.queue import MachineWork, keep_secret, said_alarms
+from speedtrack.web.pages.running import queue
+from speedtrack.web.pages.running.queue import MachineWork, keep_secret, said_alarms
 
 
 @dataclass(frozen=True)

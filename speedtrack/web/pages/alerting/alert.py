@@ -27,9 +27,10 @@ from speedtrack.runs.models import Reason, Run
 from speedtrack.web.drawing.excerpts import Excerpt
 from speedtrack.web.drawing.plots import Forest, Whisker
 from speedtrack.web.drawing.strips import SideStrips
-from speedtrack.web.pages import advice, changes, narrowing
-from speedtrack.web.pages.alerts import ListedAlert, alert_entry
-from speedtrack.web.pages.narrowing import Narrowing, PathRow
+from speedtrack.web.pages import changes
+from speedtrack.web.pages.alerting import advice, narrowing
+from speedtrack.web.pages.alerting.alerts import ListedAlert, alert_entry
+from speedtrack.web.pages.alerting.narrowing import Narrowing, PathRow
 
 Pair = tuple[float, float]
 MOST_CANDIDATES = 20

@@ -12,8 +12,8 @@ from speedtrack.ground.texts.text import plain
 from speedtrack.runs.models import LogChunk, Run
 from speedtrack.runs.results import logs
 from speedtrack.runs.results.logs import Line, LogIndex, LogStretch, Match
-from speedtrack.web.pages.live import stream_of_run
-from speedtrack.web.pages.run import deletions_in_words, run_or_404
+from speedtrack.web.pages.running.live import stream_of_run
+from speedtrack.web.pages.running.run import deletions_in_words, run_or_404
 
 PHASES = 200  # that are listed
 LARGEST_NUMBER = 10**9

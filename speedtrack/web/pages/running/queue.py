@@ -19,7 +19,7 @@ from speedtrack.runs.queue.estimates import DurationEstimate, Total
 from speedtrack.runs.queue.progress import Progress, progress_of
 from speedtrack.runs.scheduling import standing, states
 from speedtrack.runs.scheduling.standing import Standing
-from speedtrack.web.pages.live import stream_of_queue
+from speedtrack.web.pages.running.live import stream_of_queue
 
 WAITING = 12  # waiting runs listed per machine
 FAILURES = 15

@@ -30,10 +30,10 @@ from speedtrack.runs.queue.rates import members_of
 from speedtrack.runs.results import logs, reproduce
 from speedtrack.runs.results.logs import Line
 from speedtrack.runs.scheduling import states
-from speedtrack.web.pages.facts import FactGroups
-from speedtrack.web.pages.faults import Fault, faults_of, out_of_reach
-from speedtrack.web.pages.live import stream_of_run
-from speedtrack.web.pages.phases import (
+from speedtrack.web.pages.running.facts import FactGroups
+from speedtrack.web.pages.running.faults import Fault, faults_of, out_of_reach
+from speedtrack.web.pages.running.live import stream_of_run
+from speedtrack.web.pages.running.phases import (
     MeasurementRow,
     Phases,
     TrialChart,
@@ -43,7 +43,7 @@ from speedtrack.web.pages.phases import (
     trial_chart,
     trials_of,
 )
-from speedtrack.web.pages.placement import ShownPlacement, environment_before, environment_of, placement_of
+from speedtrack.web.pages.running.placement import ShownPlacement, environment_before, environment_of, placement_of
 from speedtrack.web.requests.formats import rows_of
 
 LOG_TAIL = 100  # lines of the log that the page shows

@@ -1,0 +1,1 @@
+"""What other pages embed, and what is downloaded: badges, cards, feeds, files."""
