@@ -98,9 +98,7 @@ def alert_values(request: HttpRequest, pk: int) -> HttpResponse:
     found = alert_page.alert_or_404(pk)
     if found.merged_into_id:
         return redirect("alert-values", pk=found.merged_into_id)
-    return JsonResponse(
-        plain_values(alert_page.alert_document(alert_page.load(found, can_decide=False, all_pairs=True)))
-    )
+    return JsonResponse(plain_values(alert_page.alert_document(pk)))
 
 
 def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:

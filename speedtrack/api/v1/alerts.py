@@ -3,32 +3,34 @@
 from typing import Annotated, Any
 
 from django.contrib.auth.models import User
-from django.db.models import Prefetch, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404
 from ninja import Path, Query, Router, Schema
 from pydantic import Field
 
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Role, Scope
-from speedtrack.alerts.models import Alert, ChangePoint, Mute
+from speedtrack.alerts.models import Alert, Mute
 from speedtrack.alerts.triage import muting, triage
 from speedtrack.alerts.triage.muting import MuteRequest
 from speedtrack.alerts.triage.triage import Decision, NotAssignable
-from speedtrack.api.v1.documents.alerts import (
-    AlertDecision,
-    AlertDetails,
-    AlertDocument,
-    ChangePointDocument,
-    MuteDocument,
-    MuteOrder,
-)
-from speedtrack.api.v1.documents.common import Id, Time
 from speedtrack.api.v1.measuring import SeriesFilters
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
 from speedtrack.projects.models import Project
+from speedtrack.reports.alerts import (
+    AlertDecision,
+    AlertDetails,
+    AlertDocument,
+    ChangePointDocument,
+    MuteDocument,
+    MuteOrder,
+    known_alerts,
+    known_changes,
+)
+from speedtrack.reports.common import Id, Time
 from speedtrack.runs.models import Machine
 
 router = Router(tags=["Alerts"])
@@ -53,23 +55,15 @@ class AlertFilters(Schema):
         return rows.filter(**{column: value for column, value in own.items() if value is not None})
 
 
-def known_changes() -> QuerySet[ChangePoint]:
-    related = ("branch", "before", "commit", "series__project", "series__benchmark", "series__machine")
-    found: QuerySet[ChangePoint] = ChangePoint.objects.select_related(*related)
-    return found.defer("series__benchmark__definition", "series__benchmark__why", "series__machine__facts")
-
-
-def known_alerts(request: ApiRequest) -> QuerySet[Alert]:
+def visible_alerts(request: ApiRequest) -> QuerySet[Alert]:
     """The alerts that the caller may see, with all that their documents show."""
-    related = ("project", "branch", "before", "commit", "assignee", "reverted_by", "fixed_by")
-    rows: QuerySet[Alert] = Alert.objects.with_range().filter(project__in=access.visible(request.auth))
-    return rows.select_related(*related).prefetch_related(Prefetch("change_points", known_changes()))
+    return known_alerts().filter(project__in=access.visible(request.auth))
 
 
 @router.get("alerts", response=Page[AlertDocument], summary="List alerts of all projects")
 def list_all_alerts(request: ApiRequest, paging: Query[Paging], filters: Query[AlertFilters]) -> Page[AlertDocument]:
     """The newest first."""
-    return page_of(request, filters.of(known_alerts(request)), paging, lambda some: map(AlertDocument.of, some))
+    return page_of(request, filters.of(visible_alerts(request)), paging, lambda some: map(AlertDocument.of, some))
 
 
 @router.get("projects/{slug}/alerts", response=Page[AlertDocument], summary="List alerts of a project")
@@ -77,7 +71,7 @@ def list_alerts(
     request: ApiRequest, slug: str, paging: Query[Paging], filters: Query[AlertFilters]
 ) -> Page[AlertDocument]:
     """The newest first."""
-    rows = filters.of(known_alerts(request).filter(project=project_or_404(request, slug)))
+    rows = filters.of(visible_alerts(request).filter(project=project_or_404(request, slug)))
     return page_of(request, rows, paging, lambda some: map(AlertDocument.of, some))
 
 
@@ -87,7 +81,7 @@ def read_alert(request: ApiRequest, alert_id: Path[Id]) -> AlertDetails:
 
 
 def alert_or_404(request: ApiRequest, alert_id: int) -> Alert:
-    found = known_alerts(request).filter(pk=alert_id).first()
+    found = visible_alerts(request).filter(pk=alert_id).first()
     if found is None:
         raise Http404(f"There is no alert {alert_id}, or its project is private.")
     return found

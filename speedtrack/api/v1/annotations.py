@@ -11,14 +11,14 @@ from pydantic import Field
 
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Role, Scope
-from speedtrack.api.v1.documents.common import Id
-from speedtrack.api.v1.documents.projects import AnnotationChange, AnnotationDocument, AnnotationOrder
 from speedtrack.api.v1.revisions import commit_given
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, require_operator, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Invalid
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
 from speedtrack.projects.models import Annotation
+from speedtrack.reports.common import Id
+from speedtrack.reports.projects import AnnotationChange, AnnotationDocument, AnnotationOrder
 
 router = Router(tags=["Annotations"])
 

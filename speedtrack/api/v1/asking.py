@@ -8,10 +8,10 @@ from django.db.models import F, Max, QuerySet, Window
 from django.db.models.functions import RowNumber
 from django.http import Http404
 
-from speedtrack.api.v1.documents.runs import QueuedRuns, RunsOrder
 from speedtrack.api.v1.serving.callers import ApiRequest, user_of
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.projects.sync import store_commits
+from speedtrack.reports.runs import QueuedRuns, RunsOrder
 from speedtrack.runs.models import Reason, Run, Status
 from speedtrack.runs.planning import pullrequests
 from speedtrack.runs.requests import byhand

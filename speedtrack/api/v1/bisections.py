@@ -13,15 +13,6 @@ from speedtrack.alerts.bisections.remaining import remaining_time
 from speedtrack.alerts.bisections.searches import stored_searches
 from speedtrack.alerts.models import Bisection
 from speedtrack.alerts.triage.measuring import NotMeasurable
-from speedtrack.api.v1.documents.common import Id, Tried
-from speedtrack.api.v1.documents.evidence import (
-    BisectionDetails,
-    BisectionDocument,
-    BisectionOrder,
-    SearchDocument,
-    bisection_fields,
-)
-from speedtrack.api.v1.documents.operating import Outcome
 from speedtrack.api.v1.operating import done
 from speedtrack.api.v1.revisions import commit_given
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
@@ -29,6 +20,15 @@ from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
 from speedtrack.projects.models import Commit, Project
+from speedtrack.reports.common import Id, Tried
+from speedtrack.reports.evidence import (
+    BisectionDetails,
+    BisectionDocument,
+    BisectionOrder,
+    SearchDocument,
+    bisection_fields,
+)
+from speedtrack.reports.operating import Outcome
 from speedtrack.runs.requests import byhand
 from speedtrack.runs.requests.outlook import outlook
 

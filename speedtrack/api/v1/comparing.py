@@ -10,11 +10,11 @@ from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.effects import SmallestEffects
 from speedtrack.alerts.pairs import between
 from speedtrack.alerts.pairs.between import CommitOnMachine
-from speedtrack.api.v1.documents.comparing import ComparedDocument, ComparisonDocument, OneSided
 from speedtrack.api.v1.revisions import commit_given
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.refusals import Invalid
 from speedtrack.projects.models import Commit
+from speedtrack.reports.comparing import ComparedDocument, ComparisonDocument, OneSided
 from speedtrack.runs.models import Machine
 
 router = Router(tags=["Comparisons"])

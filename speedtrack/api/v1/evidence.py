@@ -10,8 +10,14 @@ from pydantic import Field
 from speedtrack.accounts import access
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.models import SeriesSensitivity
-from speedtrack.api.v1.documents.common import Id
-from speedtrack.api.v1.documents.evidence import (
+from speedtrack.api.v1.measuring import SeriesFilters, machine_or_404
+from speedtrack.api.v1.revisions import commit_given
+from speedtrack.api.v1.runs import run_or_404
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
+from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.benchmarks.metrics import HEADLINE
+from speedtrack.reports.common import Id
+from speedtrack.reports.evidence import (
     CanaryCheckDocument,
     ImportDocument,
     LatencyDocument,
@@ -20,12 +26,6 @@ from speedtrack.api.v1.documents.evidence import (
     Quantile,
     SensitivityDocument,
 )
-from speedtrack.api.v1.measuring import SeriesFilters, machine_or_404
-from speedtrack.api.v1.revisions import commit_given
-from speedtrack.api.v1.runs import run_or_404
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
-from speedtrack.api.v1.serving.paging import Page, Paging, page_of
-from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.runs.models import CanaryCheck, Import, Profile, Result
 from speedtrack.runs.results import latencies
 

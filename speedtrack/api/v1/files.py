@@ -14,7 +14,6 @@ from pydantic import Field
 
 from speedtrack.accounts import audit
 from speedtrack.accounts.models import Role, Scope
-from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
 from speedtrack.api.v1.serving.refusals import Invalid, NoneTaken
 from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
@@ -22,6 +21,7 @@ from speedtrack.outside import importing, taking
 from speedtrack.outside.importing import Contents, ImportOutcome, Unreadable
 from speedtrack.outside.readers import Options
 from speedtrack.outside.taking import Prepared, Sender
+from speedtrack.reports.common import Document, Order, Sent, Text, Time
 from speedtrack.runs.models import Import
 
 router = Router(tags=["Results from outside"])

@@ -10,16 +10,16 @@ from ninja import Path, Query, Router
 from speedtrack.accounts import audit
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.alerts.pairs import pulls
-from speedtrack.api.v1.documents.common import Id
-from speedtrack.api.v1.documents.comparing import (
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
+from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.api.v1.serving.writing import ACCEPTED, Answer, write
+from speedtrack.reports.common import Id
+from speedtrack.reports.comparing import (
     PairedComparisonDocument,
     PairedComparisonOrder,
     PairedRow,
     PairedRun,
 )
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
-from speedtrack.api.v1.serving.paging import Page, Paging, page_of
-from speedtrack.api.v1.serving.writing import ACCEPTED, Answer, write
 from speedtrack.runs.models import PairedComparison, Run
 from speedtrack.runs.requests import comparing
 from speedtrack.runs.requests.comparing import AskedComparison

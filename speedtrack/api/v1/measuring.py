@@ -11,8 +11,14 @@ from pydantic import Field
 
 from speedtrack.accounts import access
 from speedtrack.alerts.lines import linecolumns, lines
-from speedtrack.api.v1.documents.common import Id
-from speedtrack.api.v1.documents.measuring import (
+from speedtrack.api.v1.revisions import branch_given, commit_given, position_given
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
+from speedtrack.api.v1.serving.paging import Page, Paging, key_of, next_page, page_of
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects.models import Branch, Position
+from speedtrack.reports.common import Id
+from speedtrack.reports.measuring import (
     BenchmarkDocument,
     EnvironmentDocument,
     MachineDetails,
@@ -24,12 +30,6 @@ from speedtrack.api.v1.documents.measuring import (
     PointsDocument,
     SeriesDocument,
 )
-from speedtrack.api.v1.revisions import branch_given, commit_given, position_given
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
-from speedtrack.api.v1.serving.paging import Page, Paging, key_of, next_page, page_of
-from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.benchmarks.models import Benchmark
-from speedtrack.projects.models import Branch, Position
 from speedtrack.runs.models import Environment, Machine, Measurement, Series, Trial
 
 router = Router(tags=["Measurements"])

@@ -11,8 +11,15 @@ from pydantic import Field
 
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Role, Scope
-from speedtrack.api.v1.documents.common import Tried
-from speedtrack.api.v1.documents.operating import (
+from speedtrack.api.v1.measuring import machine_or_404
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, require_operator, user_of
+from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.api.v1.serving.refusals import Conflict, Invalid
+from speedtrack.api.v1.serving.writing import HEADER, OK, Answer, write
+from speedtrack.projects import deliveries, hooks
+from speedtrack.projects.models import Project
+from speedtrack.reports.common import Tried
+from speedtrack.reports.operating import (
     DeliveryDocument,
     Outcome,
     PauseOrder,
@@ -25,13 +32,6 @@ from speedtrack.api.v1.documents.operating import (
     SharesOrder,
     WindowsOrder,
 )
-from speedtrack.api.v1.measuring import machine_or_404
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, require_operator, user_of
-from speedtrack.api.v1.serving.paging import Page, Paging, page_of
-from speedtrack.api.v1.serving.refusals import Conflict, Invalid
-from speedtrack.api.v1.serving.writing import HEADER, OK, Answer, write
-from speedtrack.projects import deliveries, hooks
-from speedtrack.projects.models import Project
 from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fleet import machines

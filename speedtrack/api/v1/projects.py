@@ -10,9 +10,16 @@ from pydantic import Field
 import speedtrack
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Scope
-from speedtrack.api.v1.documents.common import Time
-from speedtrack.api.v1.documents.operating import Outcome
-from speedtrack.api.v1.documents.projects import (
+from speedtrack.api.v1.revisions import branch_given, commit_named, position_given
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require_operator, user_of
+from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.api.v1.serving.refusals import Conflict
+from speedtrack.api.v1.serving.writing import CREATED, HEADER, OK, Answer, write
+from speedtrack.projects.models import Position, PullRequest
+from speedtrack.projects.releases import version_of
+from speedtrack.reports.common import Time
+from speedtrack.reports.operating import Outcome
+from speedtrack.reports.projects import (
     BranchDocument,
     CommitDocument,
     Installation,
@@ -23,13 +30,6 @@ from speedtrack.api.v1.documents.projects import (
     TrackOrder,
     projects_of,
 )
-from speedtrack.api.v1.revisions import branch_given, commit_named, position_given
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require_operator, user_of
-from speedtrack.api.v1.serving.paging import Page, Paging, page_of
-from speedtrack.api.v1.serving.refusals import Conflict
-from speedtrack.api.v1.serving.writing import CREATED, HEADER, OK, Answer, write
-from speedtrack.projects.models import Position, PullRequest
-from speedtrack.projects.releases import version_of
 from speedtrack.runs.requests import changing, firstlook
 from speedtrack.runs.requests.outlook import outlook
 from speedtrack.runs.requests.tracking import TrackingRequest

@@ -11,13 +11,13 @@ from pydantic import Field
 
 from speedtrack.accounts import audit
 from speedtrack.accounts.models import Role, Scope
-from speedtrack.api.v1.documents.common import Document
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
 from speedtrack.api.v1.serving.refusals import Invalid, NoneTaken
 from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
 from speedtrack.outside import document, taking
 from speedtrack.outside.document import DocumentError, Refusal, TooLarge
 from speedtrack.outside.taking import Sender
+from speedtrack.reports.common import Document
 from speedtrack.runs.models import Import
 
 router = Router(tags=["Results from outside"])

@@ -11,9 +11,14 @@ from pydantic import Field
 from speedtrack.accounts import access, audit
 from speedtrack.accounts.models import Role, Scope
 from speedtrack.api.v1 import asking
-from speedtrack.api.v1.documents.common import Id, Time, Tried
-from speedtrack.api.v1.documents.operating import Outcome
-from speedtrack.api.v1.documents.runs import (
+from speedtrack.api.v1.revisions import commit_given
+from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require
+from speedtrack.api.v1.serving.paging import LARGEST_KEY, Page, Paging, page_of
+from speedtrack.api.v1.serving.refusals import Conflict
+from speedtrack.api.v1.serving.writing import ACCEPTED, CREATED, OK, Answer, write
+from speedtrack.reports.common import Id, Time, Tried
+from speedtrack.reports.operating import Outcome
+from speedtrack.reports.runs import (
     LogDocument,
     LogLine,
     Queue,
@@ -25,11 +30,6 @@ from speedtrack.api.v1.documents.runs import (
     RunsOrder,
     runs_of,
 )
-from speedtrack.api.v1.revisions import commit_given
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require
-from speedtrack.api.v1.serving.paging import LARGEST_KEY, Page, Paging, page_of
-from speedtrack.api.v1.serving.refusals import Conflict
-from speedtrack.api.v1.serving.writing import ACCEPTED, CREATED, OK, Answer, write
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
 from speedtrack.runs.requests import byhand

@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-SCHEMA = "speedtrack.project/1"
+SCHEMA = "speedtrack.archive/2"
+#: The second is the former name of the same, which a page has, too.
+SCHEMAS = (SCHEMA, "speedtrack.project/1")
 MANIFEST = "manifest.json"
 PEOPLE_FILE = "people.ndjson"
 LONGEST_MANIFEST = 1_000_000
@@ -61,7 +63,7 @@ def is_archive(file: Path) -> bool:
         with zipfile.ZipFile(file) as archive:
             archive.getinfo(MANIFEST)
             try:
-                return SCHEMA.rpartition("/")[0] in head_of(archive)
+                return any(one.rpartition("/")[0] in head_of(archive) for one in SCHEMAS)
             except (*DAMAGED, ArchiveError):
                 return True
     except (zipfile.BadZipFile, OSError, KeyError):
@@ -79,7 +81,7 @@ def manifest_of(archive: zipfile.ZipFile) -> Manifest:
     try:
         document = json.loads(head_of(archive))
         schema = document["schema"]
-        if schema == SCHEMA:
+        if schema in SCHEMAS:
             files = {str(name): Content(**content) for name, content in document["files"].items()}
             return Manifest(**document | {"files": files})
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as e:

@@ -7,10 +7,10 @@ from ninja.renderers import BaseRenderer
 from pydantic_core import to_json
 
 from speedtrack.api.described import DescribedAPI
-from speedtrack.api.v1.documents.problem import ProblemDocument
 from speedtrack.api.v1.serving.callers import AnyCaller
 from speedtrack.api.v1.serving.refusals import add_handlers
 from speedtrack.http import problems
+from speedtrack.reports.problem import ProblemDocument
 
 DESCRIPTION = """\
 Everything that the pages show, for programs. Public projects are read by everybody; private ones, and what changes

@@ -18,18 +18,17 @@ from speedtrack.alerts.pairs import counts, pairing
 from speedtrack.alerts.pairs.counts import FunctionTable
 from speedtrack.alerts.pairs.sizes import is_part_of
 from speedtrack.alerts.triage import muting, triage
-from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
 from speedtrack.alerts.triage.triage import CHOICES
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Commit
+from speedtrack.reports import alerts as reports
 from speedtrack.runs.models import Reason, Run
 from speedtrack.web.drawing.excerpts import Excerpt
 from speedtrack.web.drawing.plots import Forest, Whisker
 from speedtrack.web.drawing.strips import SideStrips
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.alerting import advice, narrowing
-from speedtrack.web.pages.alerting.alerts import ListedAlert, alert_entry
 from speedtrack.web.pages.alerting.narrowing import Narrowing, PathRow
 
 Pair = tuple[float, float]
@@ -247,42 +246,6 @@ def evidence_of(
     return found
 
 
-def alert_document(page: AlertPage) -> dict[str, Any]:
-    """The page as JSON, without its drawings and tables of functions."""
-    alert = page.alert
-    return {
-        "schema": "speedtrack.alert/1",
-        **alert_entry(ListedAlert(alert, [])),
-        "summary": page.headline,
-        "reverted_by": alert.reverted_by.sha if alert.reverted_by else None,
-        "fixed_by": alert.fixed_by.sha if alert.fixed_by else None,
-        "fixed_on": page.fixed_on,
-        "restoration": restoration_in_words(page.events),
-        "changes": [change_document(one) for one in page.evidence],
-        "events": [
-            {
-                "at": event.at,
-                "kind": event.kind,
-                "who": event.who.username if event.who else None,
-                "before": event.before,
-                "after": event.after,
-                "note": event.note,
-            }
-            for event in page.events
-        ],
-    }
-
-
-def change_document(one: Evidence) -> dict[str, Any]:
-    point = one.change_point
-    return {
-        "benchmark": point.series.benchmark.name,
-        "metric": point.series.metric,
-        "machine": point.series.machine.name,
-        "status": point.status,
-        "worse": point.is_slowdown,
-        "ratio": point.ratio,
-        "low": point.low,
-        "high": point.high,
-        "pairs": len(one.pairs),
-    }
+def alert_document(pk: int) -> dict[str, Any]:
+    """The alert as JSON: the document of the API, with the name of its schema."""
+    return {"schema": "speedtrack.alert/2", **reports.AlertDetails.of(reports.known_alerts().get(pk=pk)).model_dump(mode="json")}

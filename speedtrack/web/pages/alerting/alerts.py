@@ -11,11 +11,12 @@ from django.db.models.functions import Coalesce
 from django.http import Http404, QueryDict
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts.headlines import DirectionSummary, headline, rank_of, summaries_of
+from speedtrack.alerts.headlines import DirectionSummary, rank_of, summaries_of
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.models.alerts import AlertQuerySet
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Project
+from speedtrack.reports.alerts import AlertDocument, known_alerts
 from speedtrack.web.drawing.strips import ChangeStrip
 from speedtrack.web.scope import watched_metrics
 
@@ -230,42 +231,17 @@ def with_changes(alerts: list[Alert]) -> list[ListedAlert]:
 def alerts_document(page: AlertsPage) -> dict[str, Any]:
     """The page as JSON. ``after``: the cursor of the next page; empty on the last page."""
     return {
-        "schema": "speedtrack.alerts/1",
+        "schema": "speedtrack.alerts/2",
         "counts": dict(page.counts),
         "after": page.following,
-        "alerts": [alert_entry(row) for row in page.alerts],
+        "alerts": [document.model_dump(mode="json") for document in alert_documents(page)],
     }
 
 
-def alert_entry(row: ListedAlert) -> dict[str, Any]:
-    alert = row.alert
-    return {
-        "id": alert.pk,
-        "project": alert.project.slug,
-        "branch": alert.branch.name,
-        "status": alert.status,
-        "improvement": alert.improvement,
-        "muted": alert.muted,
-        "created": alert.created,
-        "assignee": alert.assignee.username if alert.assignee else None,
-        "before": alert.before.sha,
-        "commit": alert.commit.sha,
-        "subject": alert.commit.subject,
-        "commits": alert.width,
-        "drift": alert.drift,
-        "summary": headline(row.changes),
-        "changes": [
-            {
-                "benchmark": one.benchmark,
-                "metric": one.metric.name,
-                "worse": one.is_slowdown,
-                "ratio": one.ratio,
-                "low": one.low,
-                "high": one.high,
-            }
-            for one in row.changes
-        ],
-    }
+def alert_documents(page: AlertsPage) -> list[AlertDocument]:
+    """The alerts of the page, in its order, as the API has them."""
+    known = known_alerts().in_bulk([row.alert.pk for row in page.alerts])
+    return [AlertDocument.of(known[row.alert.pk]) for row in page.alerts]
 
 
 def strip_of(changes: Sequence[ListedChange]) -> ChangeStrip | None:
@@ -298,15 +274,18 @@ def count_by_status(found: QuerySet[Alert]) -> dict[str, int]:
 
 
 ENTRY_COLUMNS = (
-    *("id", "project", "branch", "status", "improvement", "muted", "created", "assignee", "before", "commit"),
-    *("subject", "commits", "drift"),
+    *("id", "project", "branch", "status", "is_improvement", "is_muted", "created", "assignee", "before", "commit"),
+    *("subject", "commits"),
 )
-WORST_COLUMNS = ("benchmark", "metric", "worse", "ratio", "low", "high")
+WORST_COLUMNS = ("benchmark", "metric", "is_slowdown", "ratio", "low", "high", "kind")
 
 
 def csv_rows(page: AlertsPage) -> Iterator[list[Any]]:
-    """An alert a row, with its worst change."""
+    """An alert a row, with its worst change; the columns are fields of the API's documents."""
     yield [*ENTRY_COLUMNS, *WORST_COLUMNS]
-    for entry in map(alert_entry, page.alerts):
-        worst: dict[str, Any] = next(iter(entry["changes"]), {})
-        yield [*(entry[name] for name in ENTRY_COLUMNS), *(worst.get(name, "") for name in WORST_COLUMNS)]
+    for document in alert_documents(page):
+        worst = next(iter(document.changes), None)
+        yield [
+            *(getattr(document, name) for name in ENTRY_COLUMNS),
+            *(getattr(worst, name, "") for name in WORST_COLUMNS),
+        ]

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from speedtrack.api.v1.documents.common import Document, NotText, Sent, Text, Time, Tried, Whole, WholeId
 from speedtrack.projects import hooks
 from speedtrack.projects.models import Delivery
+from speedtrack.reports.common import Document, NotText, Sent, Text, Time, Tried, Whole, WholeId
 from speedtrack.runs.models import PlanningPolicy
 from speedtrack.runs.requests.outlook import Outlook
 from speedtrack.runs.requests.rules import WantedPolicy

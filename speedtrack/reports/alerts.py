@@ -3,14 +3,29 @@
 from dataclasses import asdict
 from typing import Any
 
+from django.db.models import Prefetch, QuerySet
 from pydantic import Field
 
 from speedtrack.alerts.headlines import headline
-from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, Verdict
 from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
-from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time, Whole
+from speedtrack.reports.common import Document, Order, Sent, Text, Time, Whole
+
+
+def known_changes() -> QuerySet[ChangePoint]:
+    """Change points with all that their documents show."""
+    related = ("branch", "before", "commit", "series__project", "series__benchmark", "series__machine")
+    found: QuerySet[ChangePoint] = ChangePoint.objects.select_related(*related)
+    return found.defer("series__benchmark__definition", "series__benchmark__why", "series__machine__facts")
+
+
+def known_alerts() -> QuerySet[Alert]:
+    """Alerts with all that their documents show."""
+    related = ("project", "branch", "before", "commit", "assignee", "reverted_by", "fixed_by")
+    rows: QuerySet[Alert] = Alert.objects.with_range().select_related(*related)
+    return rows.prefetch_related(Prefetch("change_points", known_changes()))
 
 
 class ChangePointDocument(Document):
@@ -79,6 +94,7 @@ class AlertDocument(Document):
     before: str
     commit: str
     subject: Text = Field(description="of the newest commit of its range")
+    commits: int = Field(description="how many commits its range has")
     assignee: str | None
     created: Time
     reverted_by: str | None = Field(description="the commit whose message says that it reverts the cause")
@@ -97,7 +113,7 @@ class AlertDocument(Document):
 
 
 def alert_fields(one: Alert) -> dict[str, Any]:
-    """The fields of an alert's document. ``one`` is loaded as ``alerts_with_changes`` does."""
+    """The fields of an alert's document. ``one`` is loaded as ``known_alerts`` does."""
     changes = sorted(one.change_points.all(), key=lambda change: (change.rank, change.pk))
     return {
         "id": one.pk,
@@ -112,6 +128,7 @@ def alert_fields(one: Alert) -> dict[str, Any]:
         "before": one.before.sha,
         "commit": one.commit.sha,
         "subject": one.commit.subject,
+        "commits": one.width,
         "assignee": one.assignee.get_username() if one.assignee else None,
         "created": one.created,
         "reverted_by": one.reverted_by.sha if one.reverted_by else None,
@@ -157,9 +174,18 @@ class FunctionTableDocument(Document):
     functions: list[FunctionCostDocument]
 
 
+class SettledChangeDocument(ChangePointDocument):
+    """A change of an alert, with the pairs that settled it."""
+
+    pairs: int | None = Field(description="of both ends of the range; null: none have shown the change")
+    p: float | None = Field(description="the reciprocal of the evidence of these pairs")
+
+
 class AlertDetails(AlertDocument):
     """An alert with its history, and what counts of instructions say about it."""
 
+    changes: list[SettledChangeDocument] = Field(description="first slowdowns, the largest first")  # type: ignore[assignment]
+    fixed_on: list[str] = Field(description="of a fixed alert: the tracked branches that contain the fix")
     which_moved: list[Text] = Field(
         description="by benchmark whose instructions are known: `more instructions`, or `the same instructions, slower`"
     )
@@ -173,13 +199,21 @@ class AlertDetails(AlertDocument):
     def of(one: Alert) -> "AlertDetails":
         events = list(one.events.select_related("who").order_by("pk"))
         changes = sorted(one.change_points.all(), key=lambda change: (change.rank, change.pk))
+        shown = Verdict.objects.filter(change_point__in=changes, answer=Verdict.Answer.DIFFERENT).order_by("pk")
+        verdicts = {verdict.change_point_id: verdict for verdict in shown}
         return AlertDetails(
-            **alert_fields(one),
+            **alert_fields(one) | {"changes": [settled(change, verdicts.get(change.pk)) for change in changes]},
+            fixed_on=one.branches_fixed()[0] if one.fixed_by_id else [],
             which_moved=counts.which_moved(changes),
             function_tables=[FunctionTableDocument(**asdict(table)) for table in counts.function_tables(changes)],
             restoration=restoration_in_words(events),
             history=[AlertEventDocument.of(event) for event in events],
         )
+
+
+def settled(change: ChangePoint, verdict: Verdict | None) -> SettledChangeDocument:
+    fields = ChangePointDocument.of(change).model_dump()
+    return SettledChangeDocument(**fields, pairs=verdict.pairs if verdict else None, p=verdict.p if verdict else None)
 
 
 class AlertDecision(Order):

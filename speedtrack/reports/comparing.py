@@ -4,7 +4,7 @@ from pydantic import Field
 
 from speedtrack.alerts.pairs.between import ComparedRow, SidePoint
 from speedtrack.alerts.pairs.pulls import PairedAnswer
-from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time
+from speedtrack.reports.common import Document, Order, Sent, Text, Time
 
 
 class SideDocument(Document):

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from speedtrack.api.v1.documents.common import Document, Sent, Text, Time, Tried, Whole, WholeId
+from speedtrack.reports.common import Document, Sent, Text, Time, Tried, Whole, WholeId
 from speedtrack.runs.models import Attempt, Build, Run, RunEvent
 from speedtrack.runs.queue import estimates
 

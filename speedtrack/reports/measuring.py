@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic import Field
 
-from speedtrack.api.v1.documents.common import Document, Text, Time
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.reports.common import Document, Text, Time
 from speedtrack.runs.models import Environment, Machine, Measurement, Series, Trial
 from speedtrack.runs.scheduling import standing
 from speedtrack.runs.scheduling.standing import Standing

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
-from speedtrack.api.v1.documents.common import Document, Order, Sent, Text, Time, Tried, Whole
 from speedtrack.projects.models import Annotation, Branch, Commit, Project, PullRequest, Tag
 from speedtrack.projects.releases import version_of
+from speedtrack.reports.common import Document, Order, Sent, Text, Time, Tried, Whole
 from speedtrack.runs.naming import LONGEST_SLUG
 from speedtrack.runs.requests import tracking
 from speedtrack.runs.requests.changing import MOST_FIRST

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from speedtrack.alerts.bisections.searches import Search
 from speedtrack.alerts.models import Bisection, BisectionAnswer, SeriesSensitivity
-from speedtrack.api.v1.documents.common import Document, Sent, Text, Time, Tried
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
+from speedtrack.reports.common import Document, Sent, Text, Time, Tried
 from speedtrack.runs.models import CanaryCheck, Import, Profile
 
 
