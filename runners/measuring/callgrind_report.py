@@ -7,7 +7,6 @@ the nearest on; a number after `'` is the depth of a recursion.
 """
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,8 +20,8 @@ _NAME = re.compile(r"(c?fn)=\((\d+)\)(?: (.*))?")
 _COST = re.compile(r"[+*\d-]\S* (\d{1,18})")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")  # of code without a symbol: another one in each build
 UNKNOWN = "(unknown)"
-# Of one load: a server may write there, too. Redis has 22,451 stacks in 9.6 MB.
-PARTS_LIMIT_BYTES, MOST_STACKS, MOST_FRAMES, DEEPEST_STACK = 32 << 20, 50_000, 500_000, 200
+# Of one load: a server may write there, too.
+PARTS_LIMIT_BYTES, MOST_STACKS, MOST_FRAMES = 32 << 20, 50_000, 200
 
 
 def stack_costs(lines: Iterable[str]) -> Counter[Stack]:
@@ -35,15 +34,13 @@ def stack_costs(lines: Iterable[str]) -> Counter[Stack]:
     costs: Counter[Stack] = Counter()
     stack: Stack = (UNKNOWN,)
     inclusive = False
-    frames = 0
     for line in lines:
         if match := _NAME.match(line):
             kind, number, name = match.groups()
             if name:
                 stacks[number] = stack_of(name)
-                frames += len(stacks[number])
-                if len(stacks) > MOST_STACKS or frames > MOST_FRAMES:
-                    raise UnusableFile(f"it has more than {MOST_STACKS:,} stacks or {MOST_FRAMES:,} frames")
+                if len(stacks) > MOST_STACKS:
+                    raise UnusableFile(f"it has more than {MOST_STACKS} stacks")
             if kind == "fn":
                 stack = stacks.get(number, (UNKNOWN,))
         elif line.startswith("calls="):
@@ -55,8 +52,8 @@ def stack_costs(lines: Iterable[str]) -> Counter[Stack]:
 
 
 def stack_of(name: str) -> Stack:
-    frames = (one for one in reversed(name.split("'", DEEPEST_STACK)[:DEEPEST_STACK]) if not one.isdecimal())
-    return tuple(UNKNOWN if _ADDRESS.fullmatch(one) else sys.intern(one) for one in frames) or (UNKNOWN,)
+    frames = (one for one in reversed(name.split("'", MOST_FRAMES)[:MOST_FRAMES]) if not one.isdecimal())
+    return tuple(UNKNOWN if _ADDRESS.fullmatch(one) else one for one in frames) or (UNKNOWN,)
 
 
 def function_costs(stacks: Counter[Stack]) -> Counter[str]:

@@ -23,9 +23,8 @@ import hashlib
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -171,8 +170,8 @@ def costs_inside(
     recipe = replace(job.server, command=command, ready_timeout_s=SLOWDOWN * job.server.ready_timeout_s)
     spec = ServerSpec(recipe_for(recipe, benchmark), benchmark.transport, programs, random=random_bytes(number))
     with in_valgrind(), tools.launcher.running(spec, Random(SEED), runner.control) as server:
-        costs = costs_of_loads(runner, benchmark, server)
-        return inside, costs_of_requests(inside, islice(costs, BATCHES), costs)
+        batches, rounds = costs_of_loads(runner, benchmark, server)
+    return inside, costs_of_requests(inside, batches, rounds)
 
 
 def random_bytes(number: int) -> bytes:
@@ -180,11 +179,10 @@ def random_bytes(number: int) -> bytes:
     return hashlib.shake_256(str(number).encode()).digest(RANDOM_BYTES)
 
 
-def costs_of_loads(runner: TrialRunner, benchmark: Benchmark, server: ServerProcess) -> Iterator[Counter[Stack]]:
-    """The costs by stack of each load of BATCH requests, then of each of REQUESTS requests. Ends the server.
-
-    A load is read when it is asked for: the costs of one may have hundreds of thousands of frames.
-    """
+def costs_of_loads(
+    runner: TrialRunner, benchmark: Benchmark, server: ServerProcess
+) -> tuple[list[Counter[Stack]], list[Counter[Stack]]]:
+    """The costs by stack of each load of BATCH requests, and of each of REQUESTS requests. Ends the server."""
     target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
     report = target.directory / "data" / REPORT
     begun: list[int] = []
@@ -205,7 +203,8 @@ def costs_of_loads(runner: TrialRunner, benchmark: Benchmark, server: ServerProc
         raise BenchmarkFailed("callgrind saw no connection: the server must accept with a function of the C library")
     ends = [*begun[1:], len(parts)]  # its last part ends when the next load connects
     spans = zip(loads, begun, ends, strict=True)
-    return (cost_of_parts(parts[first:end]) for load, first, end in spans if load.counted)
+    costs = [cost_of_parts(parts[first:end]) for load, first, end in spans if load.counted]
+    return costs[:BATCHES], costs[BATCHES:]
 
 
 def check_cpu(used_s: float) -> None:
@@ -253,15 +252,14 @@ def settling(workload: Mapping[str, Any]) -> int:
 
 
 def costs_of_requests(
-    inside: str, batches: Iterable[Counter[Stack]], rounds: Iterable[Counter[Stack]]
+    inside: str, batches: Sequence[Counter[Stack]], rounds: Sequence[Counter[Stack]]
 ) -> Counter[Stack]:
     """What COUNTED requests cost, by the costs of loads of BATCH and of REQUESTS requests.
 
     Raises BenchmarkFailed if it is nothing.
     """
-    batch = lowest(batches)
     costs = lowest(rounds)
-    costs.subtract(batch)
+    costs.subtract(lowest(batches))
     if costs.total() <= 0:
         raise BenchmarkFailed(
             f"no request was seen inside of {inside}: it may be inlined where it is called; name its caller"
@@ -269,14 +267,9 @@ def costs_of_requests(
     return costs
 
 
-def lowest(loads: Iterable[Counter[Stack]]) -> Counter[Stack]:
+def lowest(loads: Sequence[Counter[Stack]]) -> Counter[Stack]:
     """The lowest cost of each stack: of two places in memory both may be slow in one load, and either in each."""
-    rest = iter(loads)
-    found = next(rest)
-    for load in rest:
-        for stack, cost in found.items():
-            found[stack] = min(cost, load[stack])
-    return found
+    return Counter({stack: min(load[stack] for load in loads) for stack in loads[0]})
 
 
 def count_of(inside: str, costs: Counter[str]) -> Count:

@@ -302,33 +302,18 @@ def make_devices() -> None:
 
 def bind(source: str, target: str, flags: int) -> None:
     place = "/new" + target
-    is_directory = stat.S_ISDIR(os.stat("/old" + source).st_mode)
-    make_directories(place if is_directory else os.path.dirname(place))
-    if not is_directory and not os.path.lexists(place):
-        Path(place).touch()
-    if os.path.islink(place):
-        raise SetupError(0, f"{target} is a link: remove it")
+    if stat.S_ISDIR(os.stat("/old" + source).st_mode):
+        os.makedirs(place, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        if not os.path.exists(place):
+            Path(place).touch()
     mount("/old" + source, place, None, MS_BIND | MS_REC)
     restrict(place, flags)
 
 
-def make_directories(place: str) -> None:
-    """Makes the directories of a path that are missing; none beyond a link.
-
-    An earlier mount may hold what a program has made before, such as the directory of its temporary files: a link there
-    would lead out of the sandbox, whose old root is still mounted. Raises SetupError.
-    """
-    path = ""
-    for part in filter(None, place.split("/")):
-        path += f"/{part}"
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path)
-        if not stat.S_ISDIR(os.lstat(path).st_mode):
-            raise SetupError(0, f"{path.removeprefix('/new')} is a link or a file: remove it")
-
-
 def link(source: str, target: str) -> None:
-    make_directories(os.path.dirname("/new" + target))
+    os.makedirs(os.path.dirname("/new" + target), exist_ok=True)
     os.symlink(source, "/new" + target)
 
 

@@ -5,14 +5,14 @@ nothing is computed from them.
 """
 
 import contextlib
-import math
+import socket
 from collections.abc import Mapping
 
-from runners.servers.answers import receive
 from runners.servers.server import Address
 
 LONGEST_REPLY = 1 << 20
 LONGEST_LINE = 4096
+MOST_LINES = LONGEST_REPLY // LONGEST_LINE
 REQUESTS = {"resp": b"*1\r\n$4\r\nINFO\r\n", "memcached": b"stats\r\n"}
 # The counters that are kept of the reply.
 COUNTERS = {
@@ -46,11 +46,11 @@ COUNTERS = {
 
 def own_counters(address: Address, protocol: str) -> dict[str, float]:
     """The counters since the start of the server, by the server's own names; empty if it does not report them."""
-    reply = b""
+    reply = ""
     with contextlib.suppress(OSError), address.connect() as connection:
         connection.sendall(REQUESTS[protocol])
-        reply = receive(connection, is_bulk if protocol == "resp" else is_listing, LONGEST_REPLY)
-    return _select(reply.decode(errors="replace"), COUNTERS[protocol])
+        reply = (_bulk if protocol == "resp" else _until_end)(connection)
+    return _select(reply, COUNTERS[protocol])
 
 
 def counter_growth(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
@@ -58,26 +58,29 @@ def counter_growth(before: Mapping[str, float], after: Mapping[str, float]) -> d
     return {name: round(after[name] - before[name], 6) for name in before if name in after}
 
 
-def is_bulk(reply: bytes) -> bool:
-    """Return whether this is a whole RESP bulk string, or something else."""
-    header, ended, rest = reply.partition(b"\r\n")
-    if not ended:
-        return len(reply) > LONGEST_LINE
-    length = header[1:]
-    return not (header.startswith(b"$") and length.isdigit() and len(length) < 10) or len(rest) >= int(length) + 2
+def _bulk(connection: socket.socket) -> str:
+    """A RESP bulk string; empty for an error reply."""
+    with connection.makefile("rb") as stream:
+        header = stream.readline(64)
+        length = header[1:].strip()
+        if not header.startswith(b"$") or not length.isdigit():
+            return ""
+        return stream.read(min(int(length), LONGEST_REPLY)).decode(errors="replace")
 
 
-def is_listing(reply: bytes) -> bool:
-    """Return whether this is all of memcached's `stats`, or something else."""
-    return reply.endswith(b"END\r\n") or (len(reply) >= 5 and not reply.startswith(b"STAT "))
+def _until_end(connection: socket.socket) -> str:
+    """The lines of memcached's `stats` before END, without the word STAT; empty for an error."""
+    lines: list[str] = []
+    with connection.makefile("rb") as stream:
+        while (line := stream.readline(LONGEST_LINE)).startswith(b"STAT ") and len(lines) < MOST_LINES:
+            lines.append(line.decode(errors="replace").removeprefix("STAT ").strip().replace(" ", ":", 1))
+    return "\n".join(lines)
 
 
 def _select(reply: str, names: tuple[str, ...]) -> dict[str, float]:
-    """The finite numbers of these names, in lines such as `name:1` or `STAT name 1`."""
-    lines = (line.removeprefix("STAT ").strip().replace(" ", ":", 1) for line in reply.splitlines())
-    pairs = dict(line.split(":", 1) for line in lines if ":" in line)
+    pairs = dict(line.split(":", 1) for line in reply.splitlines() if ":" in line)
     numbers = {}
     for name in names:
         with contextlib.suppress(KeyError, ValueError):
             numbers[name] = float(pairs[name])
-    return {name: number for name, number in numbers.items() if math.isfinite(number)}
+    return numbers

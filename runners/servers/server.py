@@ -1,13 +1,11 @@
 """The measured server: started on its cores in a clean directory, polled until it answers, stopped and removed."""
 
 import contextlib
-import errno
 import os
 import random
 import re
 import shlex
 import socket
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +18,6 @@ from runners.processes.control import Control, boottime
 from runners.removal import remove, remove_left
 from runners.sandbox.policy import SandboxView
 from runners.sandbox.running import RunningSandbox
-from runners.servers.answers import receive
 from runners.servers.options import with_known_options
 
 PADDING_LIMIT_BYTES = 4096  # of the environment: with a fixed size every trial would have the same stack layout
@@ -31,7 +28,7 @@ GREETINGS = {"resp": (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"), "memcached": (b"ve
 READY = "ready"
 SLOTS = 2  # servers that may run at once: the two sides of a block
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.05
-GREETING_TIMEOUT_S, LONGEST_GREETING = 1.0, 200
+GREETING_TIMEOUT_S = 1.0
 _PLACEHOLDER = re.compile(r"\{(artifact:[^{}]+|listen|port|socket|data)\}")
 _PORT_TAKEN = "ddress already in use"
 
@@ -44,15 +41,13 @@ class PortTaken(BenchmarkFailed):
 class Address:
     """Where the server listens; the transport says which of port and socket is used.
 
-    `network`: the sandbox in whose network the port is, if not in the host's. A unix socket needs none. `made_path`:
-    where the server makes its socket and may change it, if that is not `socket_path`.
+    `network`: the sandbox in whose network the port is, if not in the host's. A unix socket needs none.
     """
 
     transport: str
     port: int
     socket_path: Path
     network: RunningSandbox | None = None
-    made_path: Path | None = None
 
     def connect(self) -> socket.socket:
         """A connected socket. Raises OSError."""
@@ -151,9 +146,7 @@ class Launcher:
                 server.child.end()
 
     def _start(self, spec: ServerSpec, rng: random.Random, control: Control, scratch: Path) -> ServerProcess:
-        room = self._socket_room(scratch)
-        (room / "socket").mkdir(parents=True, exist_ok=True)
-        address = Address(spec.transport, free_port(), room / "s", made_path=room / "socket" / "s")
+        address = Address(spec.transport, free_port(), self._socket(scratch))
         recipe = with_known_options(spec.recipe, spec.artifacts)
         argv = server_argv(recipe, address, scratch / "data", spec.artifacts)
         padding_bytes = rng.randrange(PADDING_LIMIT_BYTES + 1)
@@ -164,7 +157,7 @@ class Launcher:
             "SPEEDTRACK_PADDING": "x" * padding_bytes,
         }
         output = scratch / "output"
-        writable, readable = (scratch / "data", room / "socket"), tuple(spec.artifacts.values())
+        writable, readable = (scratch / "data", address.socket_path.parent), tuple(spec.artifacts.values())
         view = SandboxView(scratch / "tmp", writable, readable, random_file(scratch, spec.random))
         shared = spec.beside.child.sandbox if spec.beside else None
         command = ChildCommand(argv, environment, scratch / "data", self.cpus, self.nodes, view, shared)
@@ -216,11 +209,16 @@ class Launcher:
     def _directory(self, slot: int) -> Path:
         return self.home / f"trial-{slot}"
 
-    def _socket_room(self, scratch: Path) -> Path:
-        """Where the server's socket gets its name, and has a directory in which the server may make it."""
-        if len(str(scratch / "socket" / "s")) < SOCKET_PATH_LIMIT:
-            return scratch
-        return short_directory(self._short_directory_path()) / scratch.name
+    def _socket(self, scratch: Path) -> Path:
+        """The path of the socket, in a directory of its own.
+
+        The server may write there, but not where the driver writes.
+        """
+        path = scratch / "socket" / "s"
+        if len(str(path)) >= SOCKET_PATH_LIMIT:
+            path = short_directory(self._short_directory_path()) / scratch.name / "s"
+        path.parent.mkdir(exist_ok=True)
+        return path
 
     def _short_directory_path(self) -> Path:
         # Not TMPDIR, which may be long. Another user may have taken the name: short_directory checks that.
@@ -256,7 +254,7 @@ def free_port() -> int:
 def server_argv(recipe: ServerRecipe, address: Address, data: Path, artifacts: Mapping[str, Path]) -> list[str]:
     """The argument list of a server command. Raises Permanent for an unknown placeholder or a broken quotation."""
     template = recipe.command.replace("{listen}", recipe.listen.get(address.transport, "{listen}"))
-    values = {"port": str(address.port), "socket": str(address.made_path or address.socket_path), "data": str(data)}
+    values = {"port": str(address.port), "socket": str(address.socket_path), "data": str(data)}
     values |= {f"artifact:{name}": str(path) for name, path in artifacts.items()}
 
     def fill(match: re.Match[str]) -> str:
@@ -298,23 +296,19 @@ def greet(address: Address, protocol: str) -> str:
     """`ready` if the server answers as it should; otherwise the answer or error."""
     request, begins = GREETINGS[protocol]
     try:
-        if address.transport == "unix" and address.made_path:
-            take_socket(address.made_path, address.socket_path)
         with address.connect() as connection:
             connection.sendall(request)
-            answer = receive(connection, lambda sent: sent.endswith(b"\r\n"), LONGEST_GREETING)
+            answer = _line(connection)
     except OSError as error:
         return str(error)
     return READY if answer.startswith(begins) and answer.endswith(b"\r\n") else repr(answer.decode(errors="replace"))
 
 
-def take_socket(made: Path, kept: Path) -> None:
-    """Give the server's socket a name of ours, so that it cannot lead us elsewhere later. Raises OSError.
-
-    A link in its place would be followed by whoever connects: to the socket of a daemon of this host, for example.
-    """
-    kept.unlink(missing_ok=True)
-    os.link(made, kept, follow_symlinks=False)
-    if not stat.S_ISSOCK(kept.lstat().st_mode):
-        kept.unlink()
-        raise OSError(errno.ENOTSOCK, "what it made in the place of its socket is none")
+def _line(connection: socket.socket) -> bytes:
+    answer = b""
+    while not answer.endswith(b"\r\n") and len(answer) < 200:
+        part = connection.recv(200)
+        if not part:
+            break
+        answer += part
+    return answer

