@@ -7,7 +7,7 @@ from typing import Any
 from runners.errors import BenchmarkFailed
 from runners.foreign import last_lines
 from runners.processes.cpu_time import process_cpu_ns
-from runners.servers.server import Address
+from runners.servers.address import Address
 
 NO_CPU = (
     "the process that server.command started used no CPU: it must be the server itself, without a wrapper (use exec) "

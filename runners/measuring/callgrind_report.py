@@ -6,6 +6,7 @@ callee's own costs already. With `--separate-callers` a name is that of the func
 the nearest on; a number after `'` is the depth of a recursion.
 """
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -13,34 +14,34 @@ from pathlib import Path
 
 from runners.errors import BenchmarkFailed
 from runners.foreign import UnusableFile, read_lines
-from runners.measuring.stacks import Stack
+from runners.measuring.stacks import Stack, StackTable
 
 PART = re.compile(r"\.(\d+)$")
-_NAME = re.compile(r"(c?fn)=\((\d+)\)(?: (.*))?")
+_NAME = re.compile(r"(c?fn)=\((\d{1,18})\)(?: (.*))?")
 _COST = re.compile(r"[+*\d-]\S* (\d{1,18})")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")  # of code without a symbol: another one in each build
 UNKNOWN = "(unknown)"
 # Of one load: a server may write there, too.
-PARTS_LIMIT_BYTES, MOST_STACKS, MOST_FRAMES = 32 << 20, 50_000, 200
+PARTS_LIMIT_BYTES, MOST_PARTS, MOST_NUMBERS, MOST_FRAMES = 32 << 20, 20_000, 100_000, 200
 
 
-def stack_costs(lines: Iterable[str]) -> Counter[Stack]:
+def stack_costs(lines: Iterable[str], table: StackTable) -> Counter[Stack]:
     """The instructions by stack: of the last function alone, without those of what it called.
 
     Stacks begin at the outermost caller that the report has and end with the function; without `--separate-callers`
-    they are only the function.
+    they are only the function. Raises UnusableFile for more of them than a report of a server has.
     """
-    stacks: dict[str, Stack] = {}
+    stacks: dict[int, Stack] = {}
     costs: Counter[Stack] = Counter()
     stack: Stack = (UNKNOWN,)
     inclusive = False
     for line in lines:
         if match := _NAME.match(line):
-            kind, number, name = match.groups()
+            kind, number, name = match[1], int(match[2]), match[3]
             if name:
-                stacks[number] = stack_of(name)
-                if len(stacks) > MOST_STACKS:
-                    raise UnusableFile(f"it has more than {MOST_STACKS} stacks")
+                stacks[number] = table.stack(stack_of(name))
+                if len(stacks) > MOST_NUMBERS:
+                    raise UnusableFile(f"it has more than {MOST_NUMBERS} stacks")
             if kind == "fn":
                 stack = stacks.get(number, (UNKNOWN,))
         elif line.startswith("calls="):
@@ -67,23 +68,27 @@ def function_costs(stacks: Counter[Stack]) -> Counter[str]:
 def parts_of(report: Path) -> list[Path]:
     """The parts of a report that were written so far, the oldest first:
 
-    `report.1`, `report.2`, and in the end `report`.
+    `report.1`, `report.2`, and in the end `report`. Raises BenchmarkFailed for more than a count can have.
     """
-    numbered = [
-        (int(match[1]), file) for file in report.parent.glob(f"{report.name}.*") if (match := PART.search(file.name))
-    ]
+    numbered: list[tuple[int, Path]] = []
+    with os.scandir(report.parent) as entries:
+        for entry in entries:
+            if entry.name.startswith(f"{report.name}.") and (match := PART.search(entry.name)):
+                numbered.append((int(match[1]), Path(entry.path)))
+                if len(numbered) > MOST_PARTS:
+                    raise BenchmarkFailed(f"callgrind's report has more than {MOST_PARTS} parts")
     return [file for _, file in sorted(numbered)] + ([report] if report.is_file() and report.stat().st_size else [])
 
 
-def cost_of_parts(parts: Iterable[Path]) -> Counter[Stack]:
-    """The instructions by stack over several parts of a report."""
+def cost_of_parts(parts: Iterable[Path], table: StackTable) -> Counter[Stack]:
+    """The instructions by stack over several parts of a report. Raises BenchmarkFailed."""
     total: Counter[Stack] = Counter()
     left = PARTS_LIMIT_BYTES
     try:
         for part in parts:
             size = part.lstat().st_size
-            total.update(stack_costs(read_lines(part, max(0, left))))
+            total.update(stack_costs(read_lines(part, max(0, left)), table))
             left -= size
-    except UnusableFile as error:
+    except OSError as error:
         raise BenchmarkFailed(f"callgrind's report cannot be read: {error}") from error
     return total

@@ -23,7 +23,7 @@ import hashlib
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -44,7 +44,7 @@ from runners.measuring.callgrind import (
     load_alive,
 )
 from runners.measuring.callgrind_report import cost_of_parts, function_costs, parts_of
-from runners.measuring.stacks import Stack
+from runners.measuring.stacks import Stack, StackTable
 from runners.measuring.trials import MEASURE, Trial, TrialRunner, TrialStart
 from runners.servers.capacity import recipe_for
 from runners.servers.server import ServerProcess, ServerSpec
@@ -181,8 +181,8 @@ def random_bytes(number: int) -> bytes:
 
 def costs_of_loads(
     runner: TrialRunner, benchmark: Benchmark, server: ServerProcess
-) -> tuple[list[Counter[Stack]], list[Counter[Stack]]]:
-    """The costs by stack of each load of BATCH requests, and of each of REQUESTS requests. Ends the server."""
+) -> tuple[Counter[Stack], Counter[Stack]]:
+    """The lowest costs by stack of the loads of BATCH requests, and of those of REQUESTS requests. Ends the server."""
     target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
     report = target.directory / "data" / REPORT
     begun: list[int] = []
@@ -203,8 +203,15 @@ def costs_of_loads(
         raise BenchmarkFailed("callgrind saw no connection: the server must accept with a function of the C library")
     ends = [*begun[1:], len(parts)]  # its last part ends when the next load connects
     spans = zip(loads, begun, ends, strict=True)
-    costs = [cost_of_parts(parts[first:end]) for load, first, end in spans if load.counted]
-    return costs[:BATCHES], costs[BATCHES:]
+    counted = [parts[first:end] for load, first, end in spans if load.counted]
+    table = StackTable()
+
+    def costs(loads: Iterable[list[Path]]) -> Iterator[Counter[Stack]]:
+        for one in loads:
+            runner.check()
+            yield cost_of_parts(one, table)
+
+    return lowest(costs(counted[:BATCHES])), lowest(costs(counted[BATCHES:]))
 
 
 def check_cpu(used_s: float) -> None:
@@ -251,15 +258,13 @@ def settling(workload: Mapping[str, Any]) -> int:
     return min(2 * keys, SETTLING)
 
 
-def costs_of_requests(
-    inside: str, batches: Sequence[Counter[Stack]], rounds: Sequence[Counter[Stack]]
-) -> Counter[Stack]:
-    """What COUNTED requests cost, by the costs of loads of BATCH and of REQUESTS requests.
+def costs_of_requests(inside: str, batches: Counter[Stack], rounds: Counter[Stack]) -> Counter[Stack]:
+    """What COUNTED requests cost, by the lowest costs of loads of BATCH and of REQUESTS requests.
 
     Raises BenchmarkFailed if it is nothing.
     """
-    costs = lowest(rounds)
-    costs.subtract(lowest(batches))
+    costs = rounds.copy()
+    costs.subtract(batches)
     if costs.total() <= 0:
         raise BenchmarkFailed(
             f"no request was seen inside of {inside}: it may be inlined where it is called; name its caller"
@@ -267,9 +272,17 @@ def costs_of_requests(
     return costs
 
 
-def lowest(loads: Sequence[Counter[Stack]]) -> Counter[Stack]:
-    """The lowest cost of each stack: of two places in memory both may be slow in one load, and either in each."""
-    return Counter({stack: min(load[stack] for load in loads) for stack in loads[0]})
+def lowest(loads: Iterable[Counter[Stack]]) -> Counter[Stack]:
+    """The lowest cost of each stack: of two places in memory both may be slow in one load, and either in each.
+
+    The costs of one load at a time are kept, beside the lowest so far.
+    """
+    each = iter(loads)
+    found = next(each)
+    for load in each:
+        for stack in found:
+            found[stack] = min(found[stack], load[stack])
+    return found
 
 
 def count_of(inside: str, costs: Counter[str]) -> Count:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from runners.foreign import read_lines, read_start
-from runners.measuring.stacks import DEEPEST, Stack, folded_text, function_frame
+from runners.measuring.stacks import DEEPEST, Stack, StackTable, folded_text, function_frame
 from runners.processes.children import Child, ChildCommand, Processes
 from runners.processes.control import Control, boottime
 from runners.sandbox.policy import SandboxView
@@ -26,8 +26,9 @@ POLL_S = 0.02
 COMM_LENGTH = 15  # of a thread's name
 NO_PERF = "perf is not a program on this machine: install it on the runner's PATH (linux-perf, linux-tools)"
 NOT_ALLOWED = "set kernel.perf_event_paranoid to 1 or less, or give the runner the capability PERFMON"
-_HEAD = re.compile(r"^(?P<comm>\S.*?)\s+(?P<event>[\w./-]+)(?::\w*)?:\s*$")
-_FRAME = re.compile(r"^\s+[0-9a-f]+ (?P<name>.+) \((?P<object>.*)\)$")
+# The names between these parts are those of the build: a pattern for a whole line would try each of their blanks.
+_EVENT = re.compile(r"([\w./-]+)(?::\w*)?:")
+_ADDRESS = re.compile(r"\s+[0-9a-f]+ ")
 _UNKNOWN = "[unknown]"
 # What runs before the program's own code. Some samples reach it and others do not, so equal stacks would differ.
 _START = re.compile(r"_start|__libc_start_\w+(@.*)?|start_thread|(__)?clone3?")
@@ -107,7 +108,9 @@ class Profiler:
         script = self._command([perf, *SCRIPT, *kernel, "-i", str(data)], room)
         # It reads the symbols and unwind tables of the build's programs, which may be made to take it over.
         seen = tuple(file for file in (Path(perf), data, room / KALLSYMS) if file.exists())
-        script = replace(script, view=SandboxView(room / "tmp", (), (*seen, *process.programs)), directory=Path("/"))
+        # Its /tmp is its own: the server, which still runs, writes to the one in `tmp`.
+        view = SandboxView(room / "perf.tmp", (), (*seen, *process.programs))
+        script = replace(script, view=view, directory=Path("/"))
         with (room / "perf.out").open("wb") as output, (room / "perf.err").open("wb") as errors:
             status = self.processes.run(script, control, SCRIPT_TIMEOUT_S, output, errors)
         try:
@@ -150,12 +153,13 @@ def copied_kernel_symbols(room: Path) -> list[str]:
 def fold(lines: Iterable[str], names: Mapping[str, str]) -> tuple[Counter[Stack], str]:
     """The stacks in the output of `perf script`, root first, with their samples; and the event that was sampled.
 
-    `names`: names for files whose own names are digests in the artifact store.
+    `names`: names for files whose own names are digests in the artifact store. Raises UnusableFile for more stacks than
+    samples of a server have.
     """
     threads = {file[:COMM_LENGTH]: name for file, name in names.items()}
-    stacks, first_event = Counter[Stack](), ""
+    stacks, first_event, table = Counter[Stack](), "", StackTable()
     for comm, event, frames in parse_samples(lines, names):
-        stacks[trimmed((threads.get(comm, comm), *reversed(frames)))] += 1
+        stacks[table.stack(trimmed((threads.get(comm, comm), *reversed(frames))))] += 1
         first_event = first_event or event
     return stacks, first_event
 
@@ -165,15 +169,30 @@ def parse_samples(lines: Iterable[str], names: Mapping[str, str]) -> Iterator[tu
     comm, event = "", ""
     frames: list[str] = []
     for line in lines:
-        if frame := _FRAME.match(line):
-            frames.append(frame_name(frame["name"], frame["object"], names))
-        elif head := _HEAD.match(line):
-            comm, event, frames = head["comm"], head["event"], []
+        if frame := frame_parts(line):
+            frames.append(frame_name(*frame, names))
+        elif head := head_parts(line):
+            comm, event, frames = *head, []
         elif comm and not line.strip():
             yield comm, event, frames
             comm = ""
     if comm:
         yield comm, event, frames
+
+
+def frame_parts(line: str) -> tuple[str, str] | None:
+    """Function and file of a line `ADDRESS FUNCTION (FILE)`; None for any other line."""
+    address, (begin, separator, file) = _ADDRESS.match(line), line.rstrip().rpartition(" (")
+    if not (address and separator and file.endswith(")") and len(begin) > address.end()):
+        return None
+    return begin[address.end() :], file.removesuffix(")")
+
+
+def head_parts(line: str) -> tuple[str, str] | None:
+    """Thread and event of a line `THREAD EVENT:`; None for any other line."""
+    words = line.rsplit(maxsplit=1)
+    event = _EVENT.fullmatch(words[-1]) if len(words) == 2 and not line[0].isspace() else None
+    return (words[0], event[1]) if event else None
 
 
 def frame_name(name: str, where: str, names: Mapping[str, str]) -> str:

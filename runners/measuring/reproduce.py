@@ -9,9 +9,10 @@ from runners.loads.external import ExternalLoads
 from runners.loads.speedbench import driver_arguments, workload_document
 from runners.loads.target import Target
 from runners.machine.kernel_files import cpu_list
+from runners.servers.address import Address
 from runners.servers.capacity import recipe_for
 from runners.servers.options import with_known_options
-from runners.servers.server import Address, Launcher, ServerProcess, server_argv
+from runners.servers.server import Launcher, ServerProcess, server_argv
 
 PORT: Any = "{port}"
 PID: Any = "{pid}"

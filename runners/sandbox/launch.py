@@ -13,6 +13,7 @@ are the namespaces of a running sandbox, which this one shares.
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -23,7 +24,7 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,9 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 
 LAST_CAPABILITY = 63
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 IFREQ = struct.Struct("16sh22x")
+
+HOST, ROOT = "/old", "/new"  # where the files of the host and the new root are while it is made
+HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -275,13 +279,12 @@ def make_root(mounts: list[list[str]]) -> None:
     Path("/new/etc/passwd").write_text(PASSWD)
     Path("/new/etc/group").write_text(GROUP)
     make_devices()
-    for kind, source, target in mounts:
-        MOUNTS[kind](source, target)
+    covered = [target for kind, source, target in mounts if add_mount(kind, source, target)]
     # Read-only: a program could write files that belong to its user, such as /proc/sys or /proc/sysrq-trigger.
     mount("proc", "/new/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    for kind, _, target in mounts:
-        if kind == "hide" and os.path.ismount("/new" + target) and os.path.isdir("/new" + target):
-            restrict("/new" + target, MS_RDONLY, recursive=False)
+    for target in covered:
+        with opened(ROOT, target) as place:
+            restrict(path_of(place), MS_RDONLY, recursive=False)
     restrict("/new", MS_RDONLY, recursive=False)
     os.chdir("/new")
     pivot_root(".", ".")
@@ -300,30 +303,94 @@ def make_devices() -> None:
     mount("tmpfs", "/new/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
 
 
-def bind(source: str, target: str, flags: int) -> None:
-    place = "/new" + target
-    if stat.S_ISDIR(os.stat("/old" + source).st_mode):
-        os.makedirs(place, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        if not os.path.exists(place):
-            Path(place).touch()
-    mount("/old" + source, place, None, MS_BIND | MS_REC)
-    restrict(place, flags)
+def add_mount(kind: str, source: str, target: str) -> bool:
+    """Mounts one listed path; whether an empty directory covers the target now. Raises SetupError."""
+    try:
+        return MOUNTS[kind](source, target)
+    except SetupError:
+        raise
+    except OSError as error:
+        raise SetupError(error.errno, f"mount of {target}: {error.strerror}") from error
 
 
-def link(source: str, target: str) -> None:
-    os.makedirs(os.path.dirname("/new" + target), exist_ok=True)
-    os.symlink(source, "/new" + target)
+def bind(source: str, target: str, flags: int) -> bool:
+    with opened(HOST, source) as origin:
+        kind = "directory" if stat.S_ISDIR(os.fstat(origin).st_mode) else "file"
+        with opened(ROOT, target, kind) as place:
+            mount(path_of(origin), path_of(place), None, MS_BIND | MS_REC)
+    with opened(ROOT, target) as place:  # what is mounted there now
+        restrict(path_of(place), flags)
+    return False
 
 
-def hide(source: str, target: str) -> None:
+def link(source: str, target: str) -> bool:
+    os.symlink(source, ROOT + target)
+    return False
+
+
+def hide(source: str, target: str) -> bool:
     """Covers a path if an earlier mount made it visible."""
-    place = "/new" + target
-    if os.path.isdir(place):
-        mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
-    elif os.path.exists(place):
-        mount("/old/dev/null", place, None, MS_BIND)
+    try:
+        with opened(ROOT, target) as place:
+            is_directory = stat.S_ISDIR(os.fstat(place).st_mode)
+            if is_directory:
+                mount("tmpfs", path_of(place), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+            else:
+                mount(f"{HOST}/dev/null", path_of(place), None, MS_BIND)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return is_directory
+
+
+@contextlib.contextmanager
+def opened(root: str, path: str, make: str = "") -> Iterator[int]:
+    """A handle of a path below HOST or ROOT. `make`: what it becomes if it is missing, `directory` or `file`.
+
+    Raises SetupError for a link that a program may have made, on the way or at the end: this process is outside of the
+    root that it makes, and would follow the link to any place of the host.
+    """
+    with contextlib.ExitStack() as stack:
+        yield walk(stack, root, path, make)
+
+
+def walk(stack: contextlib.ExitStack, root: str, path: str, make: str) -> int:
+    """As `opened`: from directory to directory, each of which is open until the end of the stack."""
+    names = [name for name in path.split("/") if name]
+    handle = os.open(root, HANDLE)
+    stack.callback(os.close, handle)
+    for number, name in enumerate(names):
+        directory, is_last = handle, number == len(names) - 1
+        handle = open_entry(directory, name, make if is_last or not make else "directory")
+        stack.callback(os.close, handle)
+        if stat.S_ISLNK(os.fstat(handle).st_mode):
+            if root == HOST or is_writable(directory):
+                raise SetupError(errno.ELOOP, f"mount of {path}: {name} is a link")
+            link = os.readlink("", dir_fd=handle)
+            resolved = os.path.normpath(os.path.join("/", *names[:number], link, *names[number + 1 :]))
+            return walk(stack, root, resolved, make)
+    return handle
+
+
+def open_entry(directory: int, name: str, make: str) -> int:
+    """A handle of an entry, made if it is missing and `make` is given. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(name, HANDLE, dir_fd=directory)
+    if make == "directory":
+        os.mkdir(name, dir_fd=directory)
+    elif make:
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, dir_fd=directory))
+    return os.open(name, HANDLE, dir_fd=directory)
+
+
+def is_writable(directory: int) -> bool:
+    """Whether a program in the sandbox can make links there: not in the root itself, which is read-only in the end."""
+    in_root = os.fstat(directory).st_dev == os.stat(ROOT).st_dev
+    return not in_root and not os.fstatvfs(directory).f_flag & os.ST_RDONLY
+
+
+def path_of(handle: int) -> str:
+    """A path that leads to an open file, whatever its names lead to."""
+    return f"{HOST}/proc/self/fd/{handle}"
 
 
 MOUNTS = {

@@ -111,10 +111,10 @@ class Sandbox:
         """The mounts in their order. For each path the longest listed one counts, then the later of these groups."""
         visible = [*system_mounts(), *read_mounts(self.readable)]
         hidden = [("hide", str(path), str(path)) for path in self.hidden]
-        own = [*read_mounts(view.readable), *(("write", str(path.resolve()), str(path)) for path in view.writable)]
+        own = [*read_mounts(view.readable), *(("write", resolved_place(path), str(path)) for path in view.writable)]
         own += [("read", str(view.random.resolve()), device) for device in RANDOM if view.random]
         ordered = {target: (kind, source, target) for kind, source, target in [*visible, *hidden, *own]}
-        ordered["/tmp"] = ("write", str(view.tmp.resolve()), "/tmp")  # noqa: S108
+        ordered["/tmp"] = ("write", resolved_place(view.tmp), "/tmp")  # noqa: S108
         return sorted(ordered.values(), key=lambda one: one[2].count("/"))
 
 
@@ -137,6 +137,11 @@ def is_system_link(path: Path) -> bool:
 
 def read_mounts(paths: Iterable[Path]) -> list[Mount]:
     return [("read", str(path.resolve()), str(path)) for path in paths if path.exists()]
+
+
+def resolved_place(path: Path) -> str:
+    """A path in a resolved directory. Its last part may have been replaced by a link, which launch.py refuses."""
+    return str(path.parent.resolve() / path.name)
 
 
 def sandbox_of_machine(environ: Mapping[str, str], home: Path | None = None) -> Sandbox:

@@ -5,14 +5,15 @@ nothing is computed from them.
 """
 
 import contextlib
-import socket
+import math
 from collections.abc import Mapping
 
-from runners.servers.server import Address
+from runners.servers.address import Address
+from runners.servers.answers import Question, ask
 
-LONGEST_REPLY = 1 << 20
-LONGEST_LINE = 4096
-MOST_LINES = LONGEST_REPLY // LONGEST_LINE
+REPLY_S, LONGEST_REPLY = 5.0, 1 << 20
+LONGEST_HEADER = 64
+STAT, STATS_END = b"STAT ", b"\r\nEND\r\n"
 REQUESTS = {"resp": b"*1\r\n$4\r\nINFO\r\n", "memcached": b"stats\r\n"}
 # The counters that are kept of the reply.
 COUNTERS = {
@@ -46,35 +47,47 @@ COUNTERS = {
 
 def own_counters(address: Address, protocol: str) -> dict[str, float]:
     """The counters since the start of the server, by the server's own names; empty if it does not report them."""
-    reply = ""
-    with contextlib.suppress(OSError), address.connect() as connection:
-        connection.sendall(REQUESTS[protocol])
-        reply = (_bulk if protocol == "resp" else _until_end)(connection)
-    return _select(reply, COUNTERS[protocol])
+    is_whole, text_of = (is_whole_bulk, bulk_text) if protocol == "resp" else (is_whole_stats, stats_text)
+    reply = b""
+    with contextlib.suppress(OSError):
+        reply = ask(address, Question(REQUESTS[protocol], is_whole, REPLY_S, LONGEST_REPLY))
+    return _select(text_of(reply), COUNTERS[protocol])
 
 
 def counter_growth(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """By counter that is in both: the difference."""
-    return {name: round(after[name] - before[name], 6) for name in before if name in after}
+    """By counter that is in both: the difference. Without those whose difference is no finite number."""
+    growth = {name: round(after[name] - before[name], 6) for name in before if name in after}
+    return {name: value for name, value in growth.items() if math.isfinite(value)}
 
 
-def _bulk(connection: socket.socket) -> str:
-    """A RESP bulk string; empty for an error reply."""
-    with connection.makefile("rb") as stream:
-        header = stream.readline(64)
-        length = header[1:].strip()
-        if not header.startswith(b"$") or not length.isdigit():
-            return ""
-        return stream.read(min(int(length), LONGEST_REPLY)).decode(errors="replace")
+def bulk_length(reply: bytes) -> int | None:
+    """Bytes of a RESP bulk string with its header; None while the header is not whole, 0 for any other reply."""
+    header, newline, _ = reply[:LONGEST_HEADER].partition(b"\n")
+    length = header[1:].strip()
+    if not newline and len(reply) < LONGEST_HEADER:
+        return None
+    return len(header) + 1 + int(length) if newline and header.startswith(b"$") and length.isdigit() else 0
 
 
-def _until_end(connection: socket.socket) -> str:
-    """The lines of memcached's `stats` before END, without the word STAT; empty for an error."""
-    lines: list[str] = []
-    with connection.makefile("rb") as stream:
-        while (line := stream.readline(LONGEST_LINE)).startswith(b"STAT ") and len(lines) < MOST_LINES:
-            lines.append(line.decode(errors="replace").removeprefix("STAT ").strip().replace(" ", ":", 1))
-    return "\n".join(lines)
+def is_whole_bulk(reply: bytes) -> bool:
+    length = bulk_length(reply)
+    return length is not None and len(reply) >= length
+
+
+def bulk_text(reply: bytes) -> str:
+    """The text of a RESP bulk string, as far as it came; empty for an error reply."""
+    return reply[: bulk_length(reply) or 0].partition(b"\n")[2].decode(errors="replace")
+
+
+def is_whole_stats(reply: bytes) -> bool:
+    """Whether memcached's `stats` have ended, or it is an error reply."""
+    return reply.endswith(STATS_END) or not STAT.startswith(reply[: len(STAT)])
+
+
+def stats_text(reply: bytes) -> str:
+    """The lines of memcached's `stats`, without the word STAT; empty for an error."""
+    lines = (line for line in reply.splitlines() if line.startswith(STAT))
+    return "\n".join(line.removeprefix(STAT).decode(errors="replace").replace(" ", ":", 1) for line in lines)
 
 
 def _select(reply: str, names: tuple[str, ...]) -> dict[str, float]:
@@ -83,4 +96,4 @@ def _select(reply: str, names: tuple[str, ...]) -> dict[str, float]:
     for name in names:
         with contextlib.suppress(KeyError, ValueError):
             numbers[name] = float(pairs[name])
-    return numbers
+    return {name: number for name, number in numbers.items() if math.isfinite(number)}

@@ -6,6 +6,7 @@ import random
 import re
 import shlex
 import socket
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +18,8 @@ from runners.processes.children import Child, ChildCommand, Processes, exit_text
 from runners.processes.control import Control, boottime
 from runners.removal import remove, remove_left
 from runners.sandbox.policy import SandboxView
-from runners.sandbox.running import RunningSandbox
+from runners.servers.address import Address, take_socket
+from runners.servers.answers import Question, ask
 from runners.servers.options import with_known_options
 
 PADDING_LIMIT_BYTES = 4096  # of the environment: with a fixed size every trial would have the same stack layout
@@ -28,41 +30,13 @@ GREETINGS = {"resp": (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"), "memcached": (b"ve
 READY = "ready"
 SLOTS = 2  # servers that may run at once: the two sides of a block
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.05
-GREETING_TIMEOUT_S = 1.0
+GREETING_S, LONGEST_GREETING = 1.0, 200
 _PLACEHOLDER = re.compile(r"\{(artifact:[^{}]+|listen|port|socket|data)\}")
 _PORT_TAKEN = "ddress already in use"
 
 
 class PortTaken(BenchmarkFailed):
     """Another process took the port between the choice and the server's own bind."""
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the server listens; the transport says which of port and socket is used.
-
-    `network`: the sandbox in whose network the port is, if not in the host's. A unix socket needs none.
-    """
-
-    transport: str
-    port: int
-    socket_path: Path
-    network: RunningSandbox | None = None
-
-    def connect(self) -> socket.socket:
-        """A connected socket. Raises OSError."""
-        place: tuple[str, int] | str = str(self.socket_path)
-        if self.transport == "tcp":
-            connection, place = self.network.socket() if self.network else socket.socket(), ("127.0.0.1", self.port)
-        else:
-            connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(GREETING_TIMEOUT_S)
-        try:
-            connection.connect(place)
-        except OSError:
-            connection.close()
-            raise
-        return connection
 
 
 @dataclass
@@ -146,9 +120,10 @@ class Launcher:
                 server.child.end()
 
     def _start(self, spec: ServerSpec, rng: random.Random, control: Control, scratch: Path) -> ServerProcess:
-        address = Address(spec.transport, free_port(), self._socket(scratch))
+        sockets = self._sockets(scratch)
+        listening = Address(spec.transport, free_port(), sockets / "socket" / "s")
         recipe = with_known_options(spec.recipe, spec.artifacts)
-        argv = server_argv(recipe, address, scratch / "data", spec.artifacts)
+        argv = server_argv(recipe, listening, scratch / "data", spec.artifacts)
         padding_bytes = rng.randrange(PADDING_LIMIT_BYTES + 1)
         environment = {
             "PATH": os.defpath,
@@ -157,7 +132,7 @@ class Launcher:
             "SPEEDTRACK_PADDING": "x" * padding_bytes,
         }
         output = scratch / "output"
-        writable, readable = (scratch / "data", address.socket_path.parent), tuple(spec.artifacts.values())
+        writable, readable = (scratch / "data", sockets / "socket"), tuple(spec.artifacts.values())
         view = SandboxView(scratch / "tmp", writable, readable, random_file(scratch, spec.random))
         shared = spec.beside.child.sandbox if spec.beside else None
         command = ChildCommand(argv, environment, scratch / "data", self.cpus, self.nodes, view, shared)
@@ -167,9 +142,10 @@ class Launcher:
             except OSError as error:
                 raise BenchmarkFailed(f"the server cannot be started: {error}") from error
         network = child.sandbox if spec.transport == "tcp" else None
-        server = ServerProcess(child, replace(address, network=network), output, padding_bytes, spec.artifacts)
+        address = replace(listening, socket_path=sockets / "s", network=network)
+        server = ServerProcess(child, address, output, padding_bytes, spec.artifacts)
         try:
-            await_ready(server, spec.recipe, control)
+            await_ready(server, spec.recipe, control, listening.socket_path)
         except BaseException:
             child.end()
             raise
@@ -193,7 +169,7 @@ class Launcher:
 
         Returns why something is left, or an empty text. Raises nothing: no run may keep the runner from starting.
         """
-        left = [remove_left(self._short_directory_path()), remove_left(self.home)]
+        left = [remove_left(place) for place in (self.home, *self._own_short_directory())]
         for slot in range(SLOTS):
             try:
                 left.append(self._clean(slot))
@@ -204,25 +180,30 @@ class Launcher:
     def _clean(self, slot: int) -> str:
         """Removes the directories of a slot; empty, or why something is left. Raises OSError."""
         directory = self._directory(slot)
-        return "; ".join(filter(None, map(remove, (directory, self._short_directory_path() / directory.name))))
+        places = [directory, *(short / directory.name for short in self._own_short_directory())]
+        return "; ".join(filter(None, map(remove, places)))
 
     def _directory(self, slot: int) -> Path:
         return self.home / f"trial-{slot}"
 
-    def _socket(self, scratch: Path) -> Path:
-        """The path of the socket, in a directory of its own.
+    def _sockets(self, scratch: Path) -> Path:
+        """The directory of the sockets: the server makes `socket/s`, and `s` is the runner's own name of it.
 
-        The server may write there, but not where the driver writes.
+        The server may write in `socket`, but not where that name is, nor where the driver writes.
         """
-        path = scratch / "socket" / "s"
-        if len(str(path)) >= SOCKET_PATH_LIMIT:
-            path = short_directory(self._short_directory_path()) / scratch.name / "s"
-        path.parent.mkdir(exist_ok=True)
-        return path
+        sockets = scratch
+        if len(str(sockets / "socket" / "s")) >= SOCKET_PATH_LIMIT:
+            sockets = short_directory(self._short_directory_path()) / scratch.name
+        (sockets / "socket").mkdir(parents=True, exist_ok=True)
+        return sockets
 
     def _short_directory_path(self) -> Path:
-        # Not TMPDIR, which may be long. Another user may have taken the name: short_directory checks that.
+        # Not TMPDIR, which may be long. Another user may have taken the name: is_own_directory checks that.
         return Path("/tmp") / f"speedtrack-{os.getuid()}-{self.processes.mark[:8]}"  # noqa: S108
+
+    def _own_short_directory(self) -> list[Path]:
+        """The short directory if there is one of this user."""
+        return [path for path in [self._short_directory_path()] if is_own_directory(path)]
 
 
 def random_file(scratch: Path, content: bytes | None) -> Path | None:
@@ -238,10 +219,18 @@ def short_directory(path: Path) -> Path:
     """Makes a directory of this user. Raises Permanent if another user has taken its name."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    state = path.lstat()
-    if path.is_symlink() or not path.is_dir() or state.st_uid != os.getuid():
+    if not is_own_directory(path):
         raise Permanent(f"{path} belongs to another user: remove it, or choose a shorter SPEEDTRACK_RUNNER_HOME")
     return path
+
+
+def is_own_directory(path: Path) -> bool:
+    """Whether a path is a directory, and no link to one, that belongs to this user."""
+    try:
+        state = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid()
 
 
 def free_port() -> int:
@@ -271,13 +260,16 @@ def server_argv(recipe: ServerRecipe, address: Address, data: Path, artifacts: M
     return [_PLACEHOLDER.sub(fill, word) for word in words]
 
 
-def await_ready(server: ServerProcess, recipe: ServerRecipe, control: Control) -> None:
-    """Returns when the server answers a request. Raises BenchmarkFailed with the last lines of its output."""
+def await_ready(server: ServerProcess, recipe: ServerRecipe, control: Control, bound: Path) -> None:
+    """Returns when the server answers a request; its socket, which it makes at `bound`, then has the runner's name.
+
+    Raises BenchmarkFailed with the last lines of its output.
+    """
     deadline = boottime() + recipe.ready_timeout_s
     pause_s = FIRST_PAUSE_S
     answer = "no connection"
     while boottime() < deadline:
-        answer = greet(server.address, recipe.protocol)
+        answer = first_answer(server.address, recipe.protocol, bound)
         status = server.child.exited()
         if status is not None:
             kind = PortTaken if _PORT_TAKEN in server.last_output() else BenchmarkFailed
@@ -292,23 +284,25 @@ def await_ready(server: ServerProcess, recipe: ServerRecipe, control: Control) -
     )
 
 
+def first_answer(address: Address, protocol: str, bound: Path) -> str:
+    """As `greet`, of a server that may just have made its socket."""
+    if address.transport == "unix":
+        try:
+            take_socket(bound, address.socket_path)
+        except OSError as error:
+            return str(error)
+    return greet(address, protocol)
+
+
 def greet(address: Address, protocol: str) -> str:
     """`ready` if the server answers as it should; otherwise the answer or error."""
     request, begins = GREETINGS[protocol]
     try:
-        with address.connect() as connection:
-            connection.sendall(request)
-            answer = _line(connection)
+        answer = ask(address, Question(request, is_line, GREETING_S, LONGEST_GREETING))
     except OSError as error:
         return str(error)
     return READY if answer.startswith(begins) and answer.endswith(b"\r\n") else repr(answer.decode(errors="replace"))
 
 
-def _line(connection: socket.socket) -> bytes:
-    answer = b""
-    while not answer.endswith(b"\r\n") and len(answer) < 200:
-        part = connection.recv(200)
-        if not part:
-            break
-        answer += part
-    return answer
+def is_line(answer: bytes) -> bool:
+    return answer.endswith(b"\r\n")

@@ -13,7 +13,7 @@ from runners.loads.external import ExternalLoads
 from runners.loads.memtier import memtier_arguments, memtier_fill, memtier_ratio, read_memtier
 from runners.loads.redis_benchmark import read_redis_benchmark, redis_benchmark_arguments
 from runners.loads.target import Target
-from runners.servers.server import Address
+from runners.servers.address import Address
 from runners.tests.api import Api
 from runners.tests.conftest import HERE, make_benchmark, make_job
 from runners.work.agent import Agent

@@ -4,9 +4,11 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections import Counter
 from dataclasses import replace
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ import pytest
 
 from runners.build.elf import function_names
 from runners.errors import BenchmarkFailed
-from runners.measuring import callgrind, counting
+from runners.measuring import callgrind, callgrind_report, counting
 from runners.measuring.callgrind_report import cost_of_parts, function_costs, parts_of, stack_costs, stack_of
+from runners.measuring.stacks import StackTable
 from runners.sample import write_history
 from runners.tests.api import Api
 from runners.tests.conftest import BASE_SHA, SHA, TINY, TREE, make_benchmark, make_build, make_job
@@ -220,12 +223,12 @@ def test_the_first_function_that_the_program_has_is_counted_with_the_compilers_c
 
 def test_requests_that_never_reach_the_function_are_no_count() -> None:
     with pytest.raises(BenchmarkFailed, match="no request was seen inside of f: it may be inlined"):
-        counting.costs_of_requests("f", [Counter()], [Counter(), Counter()])
+        counting.costs_of_requests("f", Counter(), Counter())
 
 
 def test_the_lowest_costs_count_without_what_few_requests_cost() -> None:
     few, many, cheap, dear = (Counter({("f",): cost, ("f", "info"): 500}) for cost in (3200, 3400, 11200, 12000))
-    costs = counting.costs_of_requests("f", [many, few], [dear, cheap])
+    costs = counting.costs_of_requests("f", counting.lowest([many, few]), counting.lowest([dear, cheap]))
     assert costs == {("f",): 8000, ("f", "info"): 0}
     assert counting.count_of("f", function_costs(costs)) == counting.Count("f", 10.0, {"f": 10.0})
 
@@ -251,17 +254,74 @@ def test_a_report_is_read_by_function_without_what_it_called(tmp_path: Path) -> 
         "calls=2 30",
     ]
     lines += ["* 100", "-2 1", "", "fn=(2)", "30 90", "fn=(3) inner'2", "31 10", "totals: 108"]
-    assert stack_costs(lines) == {("outer",): 8, ("inner",): 100}
+    assert stack_costs(lines, StackTable()) == {("outer",): 8, ("inner",): 100}
     for name in ("out.2", "out.10", "out", "out.x"):
         (tmp_path / name).write_text("\n".join(lines))
     parts = parts_of(tmp_path / "out")
     assert [file.name for file in parts] == ["out.2", "out.10", "out"]
-    assert cost_of_parts(parts) == {("outer",): 24, ("inner",): 300}
+    assert cost_of_parts(parts, StackTable()) == {("outer",): 24, ("inner",): 300}
 
 
 def test_the_callers_that_a_report_has_are_the_stack_of_a_function() -> None:
     lines = ["fn=(1) inner'2'outer'main", "30 90", "fn=(2) inner'main", "30 5", "cfn=(1)", "calls=1 30", "31 90"]
-    costs = stack_costs([*lines, "fn=(1)", "+1 4"])
+    costs = stack_costs([*lines, "fn=(1)", "+1 4"], StackTable())
     assert costs == {("main", "outer", "inner"): 94, ("main", "inner"): 5}
     assert function_costs(costs) == {"inner": 99}
     assert stack_of("free'0x000000000010f5c0'main") == ("main", "(unknown)", "free")
+
+
+# By case: what a hostile server may write for each number of a name; and the refusal.
+LARGE = "its different stacks take more than 64 MB"
+ENDLESS = {
+    "a stack of its own in each line": ("f{n}'g{n}'main", LARGE),
+    "stacks of very many frames": ("a{n}'" * 99, LARGE),
+    "names of four bytes in each character": ("{n}" + "x" * 60_000 + "\U0001f600", LARGE),
+    "many numbers of one stack": ("f", "it has more than 100000 stacks"),
+}
+COUNT = r"""
+import re, sys
+from pathlib import Path
+from runners.errors import BenchmarkFailed
+from runners.measuring import counting
+from runners.measuring.callgrind_report import cost_of_parts
+from runners.measuring.stacks import StackTable
+def peak_mb(): return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) >> 10
+before, table = peak_mb(), StackTable()
+try:
+    counting.lowest(cost_of_parts([Path(part)], table) for part in sys.argv[1:])
+except BenchmarkFailed as error:
+    print(error)
+print(peak_mb() - before)
+"""
+
+
+@pytest.mark.parametrize(("name", "refusal"), ENDLESS.values(), ids=ENDLESS)
+def test_a_report_without_end_is_refused_and_takes_little_memory(tmp_path: Path, name: str, refusal: str) -> None:
+    """Numbers and names go on from part to part, so that none of them is too large by itself."""
+    lines = (f"fn=({{n}}) {name}\n1 1\n".format(n=number) for number in count())
+    parts = [tmp_path / f"callgrind.out.{one}" for one in range(8)]
+    for part in parts:
+        with part.open("w") as stream:
+            while stream.tell() < callgrind_report.PARTS_LIMIT_BYTES // 4:
+                stream.writelines(islice(lines, 100))
+    done = subprocess.run([sys.executable, "-c", COUNT, *parts], capture_output=True, text=True, check=True)
+    *refusals, grown_mb = done.stdout.splitlines()
+    print(refusals, grown_mb, "MB")
+    assert int(grown_mb) < 100
+    assert refusals == [f"callgrind's report cannot be read: {refusal}"]
+
+
+def test_a_report_of_too_many_parts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callgrind_report, "MOST_PARTS", 10)
+    for number in range(10):
+        (tmp_path / f"callgrind.out.{number}").touch()
+    assert len(parts_of(tmp_path / "callgrind.out")) == 10
+    (tmp_path / "callgrind.out.10").touch()
+    with pytest.raises(BenchmarkFailed, match="callgrind's report has more than 10 parts"):
+        parts_of(tmp_path / "callgrind.out")
+
+
+def test_a_part_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "callgrind.out.1").symlink_to("/etc/passwd")
+    with pytest.raises(BenchmarkFailed, match=r"callgrind\.out\.1 is not a regular file"):
+        cost_of_parts(parts_of(tmp_path / "callgrind.out"), StackTable())

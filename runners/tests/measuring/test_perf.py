@@ -8,7 +8,7 @@ import pytest
 
 from runners.measuring import perf, stacks
 from runners.tests.api import Api
-from runners.tests.conftest import BASE_SHA, HERE, SHA, make_benchmark, make_job
+from runners.tests.conftest import BASE_SHA, COMMAND, HERE, SHA, make_benchmark, make_job
 from runners.work.agent import Agent
 
 SIDES = [{"side": "base", "sha": BASE_SHA}, {"side": "head", "sha": SHA}]
@@ -55,6 +55,14 @@ def test_stacks_are_bounded_and_no_sample_is_lost(monkeypatch: pytest.MonkeyPatc
     assert len(stack) == stacks.DEEPEST and stack[:2] == ("kvd", "frame499")
 
 
+def test_a_folded_text_is_no_longer_than_the_server_takes() -> None:
+    frames = [f"{number:04}" + "x" * stacks.LONGEST_NAME for number in range(stacks.DEEPEST)]
+    costs = Counter({(*frames, str(number)): 2 for number in range(stacks.MOST_STACKS)})
+    text = stacks.folded_text(costs)
+    assert len(text) <= 8_000_000
+    assert sum(int(line.rpartition(" ")[2]) for line in text.splitlines()) == 2 * stacks.MOST_STACKS
+
+
 def test_output_that_is_cut_short_loses_nothing_but_its_last_line() -> None:
     stacks, _ = perf.fold(["kvd cycles:u: \n", "\t 4f main (/srv/kvd)\n"], {})
     assert stacks == {("kvd", "main"): 1}
@@ -70,6 +78,13 @@ def test_frames_of_the_start_of_a_program_are_left_out() -> None:
         "\t 5 _start (/srv/kvd)\n",
     ]
     assert perf.fold(["kvd cycles: \n", *started, "\n"], {})[0] == {("kvd", "main", "serve"): 1}
+
+
+def test_names_of_symbols_that_are_long_and_odd_are_read_in_one_pass() -> None:
+    """Patterns that begin anew at each of their blanks took seconds for one such line, and a report has thousands."""
+    odd = ["kvd" + " " * 65_000 + "x\n", "\t 1 " + " (" * 32_000 + "\n", "\t 1 f (g) (/srv/kvd)\n", "\n"]
+    lines = [line for _ in range(200) for line in ["io thread 1 cpu_core/cycles/u: \n", *odd]]
+    assert perf.fold(lines, {}) == ({("io thread 1", "f (g)"): 200}, "cpu_core/cycles/u")
 
 
 @pytest.mark.perf
@@ -111,3 +126,20 @@ def test_a_machine_that_cannot_profile_says_why_and_the_run_succeeds(
     agent.work()
     assert all(message in profile["unavailable"] for profile in api.bodies("/profile"))
     assert len(api.bodies("/profile")) == 2 and api.of("/complete")
+
+
+def test_links_in_the_tmp_of_a_server_do_not_keep_its_samples_from_being_read(
+    api: Api, agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sandbox of `perf script` has a /tmp of its own."""
+    program = tmp_path / "programs" / "perf"
+    program.parent.mkdir()
+    reading = "printf 'tiny cycles: \\n\\t 1 main (/tiny)\\n\\n'"
+    program.write_text(f"#!/bin/sh\n[ $1 = script ] && {reading} && exit 0\necho x > perf.data; exec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr("runners.measuring.profiles.WINDOW_S", 0.3)
+    hostile = f"/bin/sh -c 'ln -s /old/nowhere {program.parent}; exec \"$@\"' - {COMMAND}"
+    api.jobs = [make_job(**PROFILE, server=make_job()["server"] | {"command": hostile})]
+    agent.work()
+    assert [profile["folded"] for profile in api.bodies("/profile")] == ["tiny;main 1\n"] * 2 and api.of("/complete")

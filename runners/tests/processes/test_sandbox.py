@@ -28,7 +28,9 @@ from runners.loads.target import Target
 from runners.machine.topology import allowed_cpus
 from runners.processes.children import Child, ChildCommand, Processes
 from runners.processes.control import Control
+from runners.sandbox import running as running_sandbox
 from runners.sandbox.policy import NONE, Sandbox, SandboxView, sandbox_of_machine
+from runners.sandbox.running import NoSandbox, SandboxedProgram
 from runners.servers.server import READY, Launcher, ServerSpec, free_port, greet
 from runners.tests.api import Api
 from runners.tests.conftest import HERE, SHA, make_benchmark, make_builder, make_job, marked, running
@@ -348,6 +350,51 @@ def test_the_longest_path_decides_what_is_visible(home: Path, tmp_path: Path) ->
     output = (home / "output").read_text()
     assert output.startswith(f"{tools.parent}\n{tools}\n{tools}/compiler\n{tools}/installation\ncompiler")
     assert "Read-only file system" in output and not (tools / "x").exists()
+
+
+@pytest.mark.parametrize("planted", ["on the way", "at the end", "in place of /tmp"])
+@pytest.mark.parametrize("is_file", [True, False])
+def test_no_mount_point_is_made_through_a_link_of_a_program(
+    home: Path, tmp_path: Path, sandbox: Sandbox, planted: str, is_file: bool
+) -> None:
+    """The process that makes the mounts sees the files of the host below /old."""
+    victim, shown, tmp = tmp_path / "victim", tmp_path / "shown", home / "tmp"
+    victim.mkdir()
+    shown.touch() if is_file else shown.mkdir()
+    within = shown.relative_to("/tmp")  # noqa: S108 (where pytest keeps what tests make)
+    link, content = {
+        "on the way": (tmp / within.parts[0], f"/old{victim}"),
+        "at the end": (tmp / within, f"/old{victim}/made"),
+        "in place of /tmp": (tmp, victim),
+    }[planted]
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(content)
+    command = ChildCommand(["/bin/true"], ENVIRONMENT, Path("/"), view=SandboxView(tmp, (), (shown,)))
+    with pytest.raises(NoSandbox, match=rf"mount of .*: {link.name} is a link"):
+        Processes(home, sandbox).start(command, subprocess.DEVNULL)
+    assert list(victim.iterdir()) == []
+
+
+def test_links_that_no_program_made_are_followed_within_the_root(home: Path, sandbox: Sandbox) -> None:
+    """Those of the root itself (/var/tmp), and of what is read-only in it."""
+    tools, other = home / "tools", home / "other"
+    for directory in (tools / "1.2" / "bin", other):
+        directory.mkdir(parents=True)
+    (other / "compiler").write_text("compiler")
+    for name, target in (("relative", "1.2"), ("absolute", tools / "1.2"), ("upwards", "../../../../../../../etc")):
+        (tools / name).symlink_to(target)
+    mounts = sandbox.mounts(SandboxView(home / "tmp", (), (tools,)))
+    targets = [f"{tools}/relative/bin", f"{tools}/absolute/bin", f"{tools}/upwards", "/var/tmp/bin"]  # noqa: S108
+    mounts += [("read", str(other), target) for target in targets]
+    (home / "tmp").mkdir()
+    for target in targets:
+        program = SandboxedProgram(["/bin/cat", f"{target}/compiler"], ENVIRONMENT, Path("/"), mounts)
+        with (home / "output").open("w+b") as output:
+            process, started = running_sandbox.start(program, stdout=output, stderr=subprocess.STDOUT)
+            assert process.wait(LIMIT_S) == 0, (home / "output").read_text()
+        started.end()
+        assert (home / "output").read_text() == "compiler"
+    assert [path for path in (home / "tmp").iterdir() if path.name not in (home.parts[2], "bin")] == []
 
 
 def test_the_network_of_a_sandbox_has_the_settings_of_the_host(home: Path, sandbox: Sandbox) -> None:

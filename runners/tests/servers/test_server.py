@@ -1,25 +1,31 @@
 """Starting and stopping a real server: ready, not ready, and nothing left behind."""
 
 import contextlib
+import os
 import random
 import socket
 import subprocess
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from runners.documents import ServerRecipe
+from runners.documents import ServerRecipe, parse_job
 from runners.errors import BenchmarkFailed, Cancelled, Permanent
+from runners.loads.speedbench import Driver
+from runners.loads.target import Target
 from runners.machine import memory
 from runners.machine.kernel_files import parse_cpu_list
 from runners.machine.topology import allowed_cpus
 from runners.processes.children import Processes
 from runners.processes.control import Control
+from runners.servers.address import Address
+from runners.servers.counters import own_counters
 from runners.servers.options import with_known_options
-from runners.servers.server import Address, Launcher, ServerSpec, greet, server_argv, short_directory
-from runners.tests.conftest import COMMAND, alive, marked
+from runners.servers.server import Launcher, ServerSpec, greet, server_argv, short_directory
+from runners.tests.conftest import COMMAND, alive, make_job, marked
 
 ADDRESS = Address("unix", 7000, Path("/run/s"))
 CPUS = frozenset([max(allowed_cpus())])
@@ -224,6 +230,84 @@ def test_a_server_is_greeted_in_its_protocol(tmp_path: Path, protocol: str, answ
         assert greet(Address("unix", 0, tmp_path / "s"), protocol) == greeting
         server.join()
     assert asked == [{"resp": b"*1\r\n$4\r\nPING\r\n", "memcached": b"version\r\n"}[protocol]]
+
+
+@contextlib.contextmanager
+def neighbour(path: Path) -> Iterator[list[bytes]]:
+    """Another server of this host, which answers as the measured one would; what it was asked."""
+    asked: list[bytes] = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    with connection:
+                        asked.append(connection.recv(1000))
+                        connection.sendall(b"+PONG\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield asked
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize("home_name", ["home", "long" * 30])
+def test_a_server_that_leads_its_socket_elsewhere_is_not_ready(
+    tmp_path: Path, home_name: str, processes: Processes
+) -> None:
+    home = tmp_path / home_name
+    home.mkdir(exist_ok=True)
+    launcher = Launcher(Processes(home, processes.sandbox), home, CPUS)
+    with neighbour(tmp_path / "n") as asked:
+        hostile = of(f"/bin/sh -c 'ln -s {tmp_path}/n $0; sleep 60' {{socket}}")
+        with (
+            pytest.raises(BenchmarkFailed, match=r"not ready after 1 s on unix .*/socket/s is not a socket"),
+            launcher.running(ServerSpec(replace(hostile, ready_timeout_s=1), "unix", {}), random.Random(1), Control()),
+        ):
+            pass
+    assert asked == []
+    with contextlib.suppress(FileNotFoundError):
+        launcher._short_directory_path().rmdir()
+
+
+def test_a_server_that_replaces_its_socket_is_loaded_at_the_first_one(
+    launcher: Launcher, tiny: Path, tmp_path: Path, home: Path, speedbench: Path
+) -> None:
+    swap = f"(while [ ! -e $1/go ]; do sleep 0.01; done; ln -sf {tmp_path}/n $0; touch $1/gone) &"
+    hostile = of(f"/bin/sh -c '{swap} shift; exec \"$@\"' {{socket}} {{data}} {COMMAND}")
+    benchmark = parse_job(make_job()).benchmarks[0]
+    with (
+        neighbour(tmp_path / "n") as asked,
+        launcher.running(ServerSpec(hostile, "unix", {"tiny": tiny}), random.Random(1), Control()) as server,
+    ):
+        (home / "trial-0" / "data" / "go").touch()
+        while not (home / "trial-0" / "data" / "gone").exists():
+            server.child.wait(Control(), 0.01)
+        assert (home / "trial-0" / "socket" / "s").is_symlink()
+        assert greet(server.address, "resp") == "ready"
+        own_counters(server.address, "resp")
+        target = Target("resp", server.address, server.pid, server.output.parent)
+        outcome = Driver(speedbench, launcher.processes, CPUS).run(benchmark, target, 1, Control())
+        assert outcome.metrics["throughput_rps"] > 0
+    assert asked == []
+
+
+def test_nothing_is_removed_through_the_short_name_of_another_user(processes: Processes, tmp_path: Path) -> None:
+    """Its name is known to every user of the host, who may make it first."""
+    (tmp_path / "trial-0").mkdir()
+    (tmp_path / "x.removed-1").mkdir()
+    launcher = Launcher(processes, tmp_path / "home", CPUS)
+    short = Path(f"/tmp/speedtrack-{os.getuid()}-{processes.mark[:8]}")  # noqa: S108
+    short.symlink_to(tmp_path)
+    try:
+        assert launcher.clean() == ""
+    finally:
+        short.unlink()
+    assert {path.name for path in tmp_path.iterdir()} >= {"trial-0", "x.removed-1"}
 
 
 HOSTILE = {

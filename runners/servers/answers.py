@@ -1,0 +1,46 @@
+"""Answers of a measured server, which is code of others: one may come byte by byte, never end, or hold anything."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from runners.servers.address import Address
+
+PIECE_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request, how to see that its answer is whole, and how long and how large the answer may be, with all parts."""
+
+    request: bytes
+    is_whole: Callable[[bytes], bool]
+    within_s: float
+    most_bytes: int
+
+
+def ask(address: Address, question: Question) -> bytes:
+    """The answer until it is whole, the server hangs up, or `most_bytes` have come.
+
+    Raises OSError, and TimeoutError if that takes longer than `within_s` in all, with the time to connect.
+    """
+    deadline = time.monotonic() + question.within_s
+    answer = b""
+    with address.connect(question.within_s) as connection:
+        connection.settimeout(seconds_until(deadline))
+        connection.sendall(question.request)
+        while not question.is_whole(answer) and (room := question.most_bytes - len(answer)) > 0:
+            connection.settimeout(seconds_until(deadline))
+            part = connection.recv(min(PIECE_BYTES, room))
+            if not part:
+                break
+            answer += part
+    return answer
+
+
+def seconds_until(deadline: float) -> float:
+    """The seconds that are left. Raises TimeoutError if there are none."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
