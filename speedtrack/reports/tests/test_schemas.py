@@ -10,7 +10,7 @@ NAME = re.compile(r"speedtrack\.[a-z-]+/\d+")
 
 
 def test_each_name_is_written_in_one_module() -> None:
-    """By modules of the server: as the value of a key `schema`, or of a constant. Readers of former names have tuples."""
+    """By modules of the server: as the value of a key `schema`, or of a constant."""
     written = defaultdict(set)
     for file in (BASE_DIR / "speedtrack").rglob("*.py"):
         if "tests" in file.parts:

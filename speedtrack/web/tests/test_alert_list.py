@@ -80,7 +80,7 @@ def test_the_address_filters_orders_and_pages_the_list(listed: Listed) -> None:
     [entry] = document["alerts"]
     assert (entry["id"], entry["assignee"], entry["commit"]) == (second, "ada", listed.world.shas[3])
     assert {change["metric"] for change in entry["changes"]} == {CPU}
-    assert all(change["worse"] and change["low"] < change["high"] for change in entry["changes"])
+    assert all(change["is_slowdown"] and change["low"] < change["high"] for change in entry["changes"])
 
     orders = {"newest": [second, first], "oldest": [first, second], "size": [first, second]}
     for order, expected in orders.items():

@@ -248,4 +248,5 @@ def evidence_of(
 
 def alert_document(pk: int) -> dict[str, Any]:
     """The alert as JSON: the document of the API, with the name of its schema."""
-    return {"schema": "speedtrack.alert/2", **reports.AlertDetails.of(reports.known_alerts().get(pk=pk)).model_dump(mode="json")}
+    details = reports.AlertDetails.of(reports.known_alerts().get(pk=pk))
+    return {"schema": "speedtrack.alert/2", **details.model_dump(mode="json")}
