@@ -13,8 +13,8 @@ DIST ?= dist
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve up install wheel release try-fresh-debian newcomer history test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock \
-	clean help
+.PHONY: demo serve up install wheel release try-fresh-debian newcomer history quick test test-server test-pages \
+	test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock clean help
 
 help:            ## show this list
 	@sed -n 's/^\([a-z-]*\): *[^#]*## /\1\t/p' Makefile
@@ -33,14 +33,19 @@ install: frontend/dist/.built ## as root: the server as services that start with
 
 setup: $(VENV)/.runtime $(DRIVER) frontend/dist/.built
 
+quick: $(VENV)/.development ## style, types and nearest tests of what has changed, in two minutes: SINCE=main
+	@.ci/quick
+
 # The server's tests and the driver's run side by side, as each leaves a core idle at times; their output may be mixed.
 test:            ## all tests: Python on a real PostgreSQL, Rust, TypeScript, a browser
-	@$(MAKE) --no-print-directory --jobs 2 test-server test-driver
+	@$(MAKE) --no-print-directory --jobs 2 test-server test-pages test-driver
 	@$(if $(strip $(ABSENT)),echo "left out: the driver's tests with real servers: not on PATH:$(ABSENT)",:)
 
-test-server: setup check-server check-pages
-	npm --prefix frontend test
+test-server: setup check-server
 	MAKEFLAGS= $(PY) -m pytest --numprocesses $$(($$(nproc) + 1))  # a third of the time a worker waits
+
+test-pages: check-pages
+	npm --prefix frontend test
 
 test-driver: check-driver
 	cd runners/driver && cargo test --quiet --locked $(if $(strip $(ABSENT)),,--features real-servers)
