@@ -1,5 +1,5 @@
 # `make demo` shows everything at work; `make test` runs all tests. Both set up what they need below this directory.
-# Prerequisites: Python 3.11+, cargo, Node 20+, a C compiler, git, make.
+# Prerequisites: Python 3.11+, Rust 1.95+, Node 20+, a C compiler, git, make.
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,6 +7,7 @@ PEERS_VENV := .venv-peers
 WHEEL_VENV := .venv-wheel
 PY := $(VENV)/bin/python
 DRIVER := runners/driver/target/release/speedbench
+RUST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' runners/driver/Cargo.toml)
 # What `make wheel` and `make release` make lies there.
 DIST ?= dist
 # The driver's tests with real servers need all of these; if one is missing, they are left out and the last line says so.
@@ -81,6 +82,8 @@ DRIVER_SOURCES := runners/driver/Cargo.lock runners/driver/Cargo.toml \
 	$(shell find runners/driver/src runners/driver/crates -path '*/src/*.rs' -o -name Cargo.toml)
 
 $(DRIVER): $(DRIVER_SOURCES)
+	@printf '%s\n' $(RUST) "$$(cd runners/driver && cargo --version | cut -d' ' -f2)" | sort --check=silent --version-sort \
+		|| { echo "error: Rust $(RUST) or newer is needed: https://rustup.rs" >&2; exit 1; }
 	cd runners/driver && cargo build --release --locked
 	@touch $@
 
