@@ -1,5 +1,5 @@
 # `make demo` shows everything at work; `make test` runs all tests. Both set up what they need below this directory.
-# Prerequisites: Python 3.11+, cargo, Node 20+, a C compiler, git, make.
+# Prerequisites: Python 3.11+, Rust 1.95+, Node 20+, a C compiler, git, make.
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,14 +7,15 @@ PEERS_VENV := .venv-peers
 WHEEL_VENV := .venv-wheel
 PY := $(VENV)/bin/python
 DRIVER := runners/driver/target/release/speedbench
+RUST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' runners/driver/Cargo.toml)
 # What `make wheel` and `make release` make lies there.
 DIST ?= dist
 # The driver's tests with real servers need all of these; if one is missing, they are left out and the last line says so.
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve up install wheel release try-fresh-debian newcomer history test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock \
-	clean help
+.PHONY: demo serve up install wheel release try-fresh-debian newcomer history quick test test-server test-pages \
+	test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock clean help
 
 help:            ## show this list
 	@sed -n 's/^\([a-z-]*\): *[^#]*## /\1\t/p' Makefile
@@ -33,14 +34,19 @@ install: frontend/dist/.built ## as root: the server as services that start with
 
 setup: $(VENV)/.runtime $(DRIVER) frontend/dist/.built
 
+quick: $(VENV)/.development ## style, types and nearest tests of what has changed, in two minutes: SINCE=main
+	@.ci/quick
+
 # The server's tests and the driver's run side by side, as each leaves a core idle at times; their output may be mixed.
 test:            ## all tests: Python on a real PostgreSQL, Rust, TypeScript, a browser
-	@$(MAKE) --no-print-directory --jobs 2 test-server test-driver
+	@$(MAKE) --no-print-directory --jobs 2 test-server test-pages test-driver
 	@$(if $(strip $(ABSENT)),echo "left out: the driver's tests with real servers: not on PATH:$(ABSENT)",:)
 
-test-server: setup check-server check-pages
-	npm --prefix frontend test
+test-server: setup check-server
 	MAKEFLAGS= $(PY) -m pytest --numprocesses $$(($$(nproc) + 1))  # a third of the time a worker waits
+
+test-pages: check-pages
+	npm --prefix frontend test
 
 test-driver: check-driver
 	cd runners/driver && cargo test --quiet --locked $(if $(strip $(ABSENT)),,--features real-servers)
@@ -76,6 +82,8 @@ DRIVER_SOURCES := runners/driver/Cargo.lock runners/driver/Cargo.toml \
 	$(shell find runners/driver/src runners/driver/crates -path '*/src/*.rs' -o -name Cargo.toml)
 
 $(DRIVER): $(DRIVER_SOURCES)
+	@printf '%s\n' $(RUST) "$$(cd runners/driver && cargo --version | cut -d' ' -f2)" | sort --check=silent --version-sort \
+		|| { echo "error: Rust $(RUST) or newer is needed: https://rustup.rs" >&2; exit 1; }
 	cd runners/driver && cargo build --release --locked
 	@touch $@
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -141,6 +142,11 @@ NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "redis": (lacks_program("redis-server"), "needs redis-server, with TLS and Sentinel in it, and openssl"),
 }
 left_out: Counter[str] = Counter()
+not_begun: Counter[str] = Counter()  # of which each worker knows its own
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--for-seconds", type=float, help="leave out slow tests, and those not begun after this time")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -183,7 +189,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out.update(f"tests that need {name}: {lacks[name]}" for need in needs for name in need & absent)
     config.hook.pytest_deselected(items=[item for item, need in zip(items, needs, strict=True) if need & absent])
     items[:] = [item for item, need in zip(items, needs, strict=True) if not need & absent]
-    items.sort(key=longest_first)
+    if config.getoption("for_seconds") is None:
+        items.sort(key=longest_first)
+        return
+    order = {name: place for place, name in enumerate(config.args)}  # pytest-django puts tests with a database first
+    items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
+    slow = [item for item in items if item.get_closest_marker("timeout")]
+    left_out["slow tests, which are marked with a timeout of their own"] = len(slow)
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in slow]
+
+
+STARTED_S = time.monotonic()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    limit_s = item.config.getoption("for_seconds")
+    if limit_s is None or time.monotonic() - STARTED_S < limit_s:
+        return None
+    not_begun[f"tests that {limit_s:g} seconds were too short for"] += 1
+    return True  # as if it had run, without a report
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -219,7 +245,7 @@ def rabbitmq() -> Iterator[broker_servers.RabbitMQ]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left_out"] = dict(left_out)
+        session.config.workeroutput |= {"left_out": dict(left_out), "not_begun": dict(not_begun)}
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -227,8 +253,9 @@ def pytest_testnodedown(node: Any) -> None:
     """Every worker of pytest-xdist has collected all tests: each knows what was left out."""
     for what, count in getattr(node, "workeroutput", {}).get("left_out", {}).items():  # none from a worker that crashed
         left_out[what] = count
+    not_begun.update(getattr(node, "workeroutput", {}).get("not_begun", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for what, count in left_out.items():
+    for what, count in (left_out + not_begun).items():
         terminalreporter.write_line(f"left out: {count} {what}")
