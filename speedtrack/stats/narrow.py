@@ -14,6 +14,7 @@ from speedtrack.stats.confirmed import Z95
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.sequential import CLIP, change_evidence, step_noise
 
+NEAR = 0.25  # of the change: a commit so near to a level, which is not exactly on it, is taken to be
 MOST = 160  # pairs of one commit; if they do not decide, the change stays a range
 ROOM = 1.3  # factor on the expected number of pairs, so that one round usually decides
 
@@ -44,7 +45,7 @@ def place_commit(pairs: Sequence[tuple[float, float]], *, ratio: float, error: f
     however often one looks. A commit is on the new level if its steps are no noise around the old one, and on the old
     level if they are none around the new one. Both are bets on signs (``sequential.change_evidence``), so this holds
     for noise of any kind and for slots that differ by more than the change. Unknown as long as neither is shown, which
-    takes ``fewest_pairs`` at least, and where both are: such a commit lies between the levels.
+    takes ``fewest_pairs`` at least. Where both are, the level within NEAR counts; without one, the commit lies between.
     """
     if ratio == 1:
         raise ValueError("a change to the old level itself has no halves")
@@ -55,7 +56,7 @@ def place_commit(pairs: Sequence[tuple[float, float]], *, ratio: float, error: f
     centre = float(np.mean(np.clip(steps - np.median(steps), -CLIP * sigma, CLIP * sigma)) + np.median(steps))
     reach = 1.96 * sigma / math.sqrt(len(steps))
     low, middle, high = (scale.ratio(centre + sign * reach) for sign in (-1, 0, 1))
-    return CommitPlacement(_side(steps, change, error), middle, low, high, len(steps))
+    return CommitPlacement(_side(steps, change, error, centre), middle, low, high, len(steps))
 
 
 def fewest_pairs(error: float) -> int:
@@ -86,10 +87,12 @@ def cautious_ratio(ratio: float, low: float, high: float) -> float:
     return ratio - math.copysign(reach / Z95, ratio - 1)
 
 
-def _side(steps: Array, change: float, error: float) -> CommitLevel:
+def _side(steps: Array, change: float, error: float, centre: float) -> CommitLevel:
     upwards = math.copysign(1.0, change) * steps
     rows = np.stack([upwards, abs(change) - upwards])  # from the old level to the new one, and the other way round
     is_new, is_old = change_evidence(rows, abs(change)) >= math.log(1 / error)
+    if is_new and is_old:  # neither level exactly, as where the noise is less than the error of the confirmed size
+        is_new, is_old = centre / change > 1 - NEAR, centre / change < NEAR
     if is_new == is_old:
         return CommitLevel.UNKNOWN
     return CommitLevel.NEW if is_new else CommitLevel.OLD

@@ -311,7 +311,6 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
     ``speed(sha, benchmark, trial)`` is the server CPU in ns per request that a trial shows.
     """
     done: list[Run] = []
-    machine.note_call()
     while len(done) < until and (run := queue.claim(machine)):
         for side, commit in sides_of(run):
             send_build(run, commit, side=side)
@@ -327,8 +326,7 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
 
 
 def claim(machine: Machine) -> Run:
-    """Claim the machine's next run, which must exist, as its runner does by a call."""
-    machine.note_call()
+    """Claim the machine's next run, which must exist."""
     run = queue.claim(machine)
     assert run is not None
     return run

@@ -97,6 +97,13 @@ def test_values_without_noise_are_placed_by_the_fewest_pairs() -> None:
     assert place_commit([(100.0, 110.0)] * (FEWEST - 1), ratio=1.1, error=0.005).side == CommitLevel.UNKNOWN
 
 
+@pytest.mark.parametrize("ratio", [1.0995, 1.1005])
+def test_a_level_that_is_known_less_exactly_than_pairs_are_is_that_level(ratio: float) -> None:
+    """Counted instructions have no noise to speak of, so each pair shows that the confirmed size was not exact."""
+    for head, level in ((110.0, CommitLevel.NEW), (100.01, CommitLevel.OLD), (105.0, CommitLevel.UNKNOWN)):
+        assert place_commit([(100.0, head)] * 40, ratio=ratio, error=0.005).side == level
+
+
 def test_values_of_zero_are_placed_on_a_linear_scale() -> None:
     assert place_commit([(0.0, 5.0), (10.0, 15.0)] * 5, ratio=1.5, error=0.01).side == CommitLevel.NEW
 

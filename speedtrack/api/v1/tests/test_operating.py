@@ -150,6 +150,7 @@ def test_owners_untrack(kvd: World) -> None:
 
 
 def test_bisections_are_begun_and_ended(kvd: World, maintainer: Program) -> None:
+    kvd.machines[0].note_call()
     order = {"before": kvd.shas[0], "commit": "main", "benchmarks": ["get-p1"]}
     path = "projects/kvd/bisections"
     tried = maintainer.write("POST", path, order | {"dry_run": True})
