@@ -73,9 +73,9 @@ def test_dependency_updates_cover_each_kind_of_dependency() -> None:
 
 def test_one_version_of_rust_everywhere() -> None:
     driver = ROOT / "runners" / "driver"
-    pinned = tomllib.loads((driver / "rust-toolchain.toml").read_text())["toolchain"]["channel"]
     oldest = tomllib.loads((driver / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]
-    assert pinned.startswith(f"{oldest}.")
     for name in ("Dockerfile", "docker-compose.yml"):
-        assert set(re.findall(r"rust:([\d.]+)-", (ROOT / name).read_text())) == {pinned}
+        assert {found.rpartition(".")[0] for found in re.findall(r"rust:([\d.]+)-", (ROOT / name).read_text())} == {
+            oldest
+        }
     assert f"Rust {oldest} or newer" in (ROOT / "README.md").read_text()
