@@ -14,7 +14,6 @@ from speedtrack.stats.confirmed import Z95
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.sequential import CLIP, change_evidence, step_noise
 
-NEAR = 0.25  # of the change: a commit so near to a level, which is not exactly on it, is taken to be
 MOST = 160  # pairs of one commit; if they do not decide, the change stays a range
 ROOM = 1.3  # factor on the expected number of pairs, so that one round usually decides
 
@@ -45,7 +44,7 @@ def place_commit(pairs: Sequence[tuple[float, float]], *, ratio: float, error: f
     however often one looks. A commit is on the new level if its steps are no noise around the old one, and on the old
     level if they are none around the new one. Both are bets on signs (``sequential.change_evidence``), so this holds
     for noise of any kind and for slots that differ by more than the change. Unknown as long as neither is shown, which
-    takes ``fewest_pairs`` at least. Where both are, the level within NEAR counts; without one, the commit lies between.
+    takes ``fewest_pairs`` at least. Where both are, the nearer level counts: several changes may lie in a range.
     """
     if ratio == 1:
         raise ValueError("a change to the old level itself has no halves")
@@ -92,7 +91,7 @@ def _side(steps: Array, change: float, error: float, centre: float) -> CommitLev
     rows = np.stack([upwards, abs(change) - upwards])  # from the old level to the new one, and the other way round
     is_new, is_old = change_evidence(rows, abs(change)) >= math.log(1 / error)
     if is_new and is_old:  # neither level exactly, as where the noise is less than the error of the confirmed size
-        is_new, is_old = centre / change > 1 - NEAR, centre / change < NEAR
+        return CommitLevel.NEW if centre / change > 0.5 else CommitLevel.OLD
     if is_new == is_old:
         return CommitLevel.UNKNOWN
     return CommitLevel.NEW if is_new else CommitLevel.OLD
