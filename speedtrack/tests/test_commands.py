@@ -98,7 +98,7 @@ def test_database_that_is_not_there(home: Path) -> None:
     fails_with(
         manage(home, "machine", "list", DATABASE_URL="postgresql://me@127.0.0.1:1/speedtrack"),
         "the database does not answer",
-        "check that PostgreSQL runs there, and DATABASE_URL",
+        "check DATABASE_URL, and that PostgreSQL runs there",
     )
 
 

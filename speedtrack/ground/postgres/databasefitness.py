@@ -61,7 +61,7 @@ def of_error(error: Exception, connection: BaseDatabaseWrapper) -> str:
     if getattr(error.__cause__, "sqlstate", None) == INSUFFICIENT_PRIVILEGE:
         return f"the role of DATABASE_URL may not do this ({said}): {take_over(connection)}"
     if SILENCE.search(said):
-        return f"the database does not answer ({said}): check that PostgreSQL runs there, and DATABASE_URL"
+        return f"the database does not answer ({said}): check DATABASE_URL, and that PostgreSQL runs there"
     names = {"role": connection.settings_dict["USER"] or "USER", "database": connection.settings_dict["NAME"]}
     remedy = next((text for pattern, text in REFUSALS.items() if re.search(pattern, said)), "")
     remedy = remedy.format(**names) or "check DATABASE_URL, and that PostgreSQL runs there"
