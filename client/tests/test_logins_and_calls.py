@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -256,7 +257,8 @@ def test_an_interrupt_and_a_limit_say_how_to_go_on(server: Server, run: Run) -> 
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "SPEEDTRACK_URL": server.url}
     argv = [sys.executable, "-m", "speedtrack_client", *words]
     asked_before = len(server.asked)
-    with subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    ready = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background of a shell ignores it
+    with subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=ready) as process:
         assert process.stderr and "Comparison 5 is running" in process.stderr.readline()
         while len(server.asked) < asked_before + 4:  # it waits by now
             time.sleep(0.01)
