@@ -57,7 +57,7 @@ class AddressError(ValueError):
 
 
 @dataclass(frozen=True)
-class Address:
+class BrokerAddress:
     """One host of a broker, or a socket, with what is needed to log in."""
 
     scheme: str
@@ -73,7 +73,7 @@ class Address:
 class Broker:
     """A broker whose address was read and found right. Several hosts are sentinels, or nodes of one cluster."""
 
-    addresses: tuple[Address, ...]
+    addresses: tuple[BrokerAddress, ...]
     ca_file: str = ""
 
     @property
@@ -118,7 +118,7 @@ class Broker:
         """The address for Celery. Each part is quoted, and each of several hosts has the same login."""
         return ";".join(self._url_of(address) for address in self.addresses)
 
-    def _url_of(self, address: Address) -> str:
+    def _url_of(self, address: BrokerAddress) -> str:
         login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user or self.password else ""
         scheme = SCHEMES[self.scheme][0]
         if scheme == "redis+socket":
@@ -195,7 +195,7 @@ def read_environment(environ: Mapping[str, str], url: str) -> Broker:
     return read(url, environ.get("BROKER_CA_FILE", ""))
 
 
-def _address(text: str) -> Address:
+def _address(text: str) -> BrokerAddress:
     scheme, separator, rest = text.partition("://")
     if not separator or scheme not in SCHEMES:
         raise AddressError(f"its scheme is not known: begin with {LISTED_SCHEMES}")
@@ -214,7 +214,7 @@ def _address(text: str) -> Address:
     if kind is SOCKET_ADDRESS and not parts["path"]:
         raise AddressError(f"it names no socket: write {_example(scheme)}")
     path = unquote(parts["path"]) if kind is SOCKET_ADDRESS else (parts["path"] or "").rstrip("/")
-    return Address(
+    return BrokerAddress(
         scheme, host, parts["port"] or "", path, unquote(user), unquote(password), _options(parts["options"])
     )
 
@@ -236,7 +236,7 @@ def _host(text: str) -> str:
     return text.lower()
 
 
-def _host_and_port(address: Address) -> str:
+def _host_and_port(address: BrokerAddress) -> str:
     host = f"[{address.host}]" if ":" in address.host else address.host
     return f"{host}:{address.port}" if address.port else host
 

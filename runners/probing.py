@@ -1,4 +1,4 @@
-"""Whether a broker takes messages, and if not, why: with the libraries that speak to it."""
+"""Check whether a broker accepts messages, and explain why it does not. Loads the client libraries of brokers."""
 
 import re
 import socket
@@ -79,13 +79,13 @@ def reason(error: BaseException) -> str:
     for link in chain:
         if isinstance(link, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted ({link.verify_message}): correct it, or set BROKER_CA_FILE"
-    for kind, words in CLASSES:
+    for kind, clause in CLASSES:
         if any(isinstance(link, kind) for link in chain):
-            return words
+            return clause
     text = " ".join(str(link) for link in chain)
-    for pattern, words in TEXTS:
+    for pattern, clause in TEXTS:
         if re.search(pattern, text):
-            return words
+            return clause
     if any(isinstance(link, TimeoutError) for link in chain):
         return SILENT
     return ""
@@ -103,12 +103,12 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 @contextmanager
 def failures(broker: Broker) -> Iterator[None]:
-    """Turn the errors of libraries into Unavailable, which names the broker and the reason."""
+    """Raise Unavailable, with the broker's address and the reason, in place of a library's error."""
     try:
         yield
     except ERRORS as e:
-        words = reason(e) or broker.without_secrets(first_line(e))
-        raise (Refusing if words == FULL else Unavailable)(f"{broker}: {words}") from e
+        clause = reason(e) or broker.without_secrets(first_line(e))
+        raise (Refusing if clause == FULL else Unavailable)(f"{broker}: {clause}") from e
 
 
 def probe(broker: Broker, link: Connection | None = None) -> None:
@@ -116,8 +116,8 @@ def probe(broker: Broker, link: Connection | None = None) -> None:
 
     Raises Unavailable, within LONGEST_ATTEMPT_S.
     """
-    used = link or connection_to(broker)
-    _within(LONGEST_ATTEMPT_S, broker, lambda: _send_and_read(broker, used))
+    connection = link or connection_to(broker)
+    _within(LONGEST_ATTEMPT_S, broker, lambda: _send_and_read(broker, connection))
 
 
 def _send_and_read(broker: Broker, link: Connection) -> None:

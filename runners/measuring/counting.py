@@ -203,15 +203,15 @@ def costs_of_loads(
         raise BenchmarkFailed("callgrind saw no connection: the server must accept with a function of the C library")
     ends = [*begun[1:], len(parts)]  # its last part ends when the next load connects
     spans = zip(loads, begun, ends, strict=True)
-    counted = [parts[first:end] for load, first, end in spans if load.counted]
+    parts_of_loads = [parts[first:end] for load, first, end in spans if load.counted]
     table = StackTable()
 
     def costs(loads: Iterable[list[Path]]) -> Iterator[Counter[Stack]]:
-        for one in loads:
+        for load_parts in loads:
             runner.check()
-            yield cost_of_parts(one, table)
+            yield cost_of_parts(load_parts, table)
 
-    return lowest(costs(counted[:BATCHES])), lowest(costs(counted[BATCHES:]))
+    return lowest(costs(parts_of_loads[:BATCHES])), lowest(costs(parts_of_loads[BATCHES:]))
 
 
 def check_cpu(used_s: float) -> None:
@@ -277,12 +277,12 @@ def lowest(loads: Iterable[Counter[Stack]]) -> Counter[Stack]:
 
     The costs of one load at a time are kept, beside the lowest so far.
     """
-    each = iter(loads)
-    found = next(each)
-    for load in each:
-        for stack in found:
-            found[stack] = min(found[stack], load[stack])
-    return found
+    remaining = iter(loads)
+    costs = next(remaining)
+    for load in remaining:
+        for stack in costs:
+            costs[stack] = min(costs[stack], load[stack])
+    return costs
 
 
 def count_of(inside: str, costs: Counter[str]) -> Count:

@@ -108,7 +108,7 @@ class Profiler:
         script = self._command([perf, *SCRIPT, *kernel, "-i", str(data)], room)
         # It reads the symbols and unwind tables of the build's programs, which may be made to take it over.
         seen = tuple(file for file in (Path(perf), data, room / KALLSYMS) if file.exists())
-        # Its /tmp is its own: the server, which still runs, writes to the one in `tmp`.
+        # perf gets a /tmp of its own, because the server is still running and can write to the one in `tmp`.
         view = SandboxView(room / "perf.tmp", (), (*seen, *process.programs))
         script = replace(script, view=view, directory=Path("/"))
         with (room / "perf.out").open("wb") as output, (room / "perf.err").open("wb") as errors:
@@ -181,7 +181,7 @@ def parse_samples(lines: Iterable[str], names: Mapping[str, str]) -> Iterator[tu
 
 
 def frame_parts(line: str) -> tuple[str, str] | None:
-    """Function and file of a line `ADDRESS FUNCTION (FILE)`; None for any other line."""
+    """Parses a line `ADDRESS FUNCTION (FILE)` into function and file; None if the line is no frame."""
     address, (begin, separator, file) = _ADDRESS.match(line), line.rstrip().rpartition(" (")
     if not (address and separator and file.endswith(")") and len(begin) > address.end()):
         return None
@@ -189,10 +189,10 @@ def frame_parts(line: str) -> tuple[str, str] | None:
 
 
 def head_parts(line: str) -> tuple[str, str] | None:
-    """Thread and event of a line `THREAD EVENT:`; None for any other line."""
-    words = line.rsplit(maxsplit=1)
-    event = _EVENT.fullmatch(words[-1]) if len(words) == 2 and not line[0].isspace() else None
-    return (words[0], event[1]) if event else None
+    """Parses a line `THREAD EVENT:` into thread and event; None if the line begins no sample."""
+    fields = line.rsplit(maxsplit=1)
+    event = _EVENT.fullmatch(fields[-1]) if len(fields) == 2 and not line[0].isspace() else None
+    return (fields[0], event[1]) if event else None
 
 
 def frame_name(name: str, where: str, names: Mapping[str, str]) -> str:

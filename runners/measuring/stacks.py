@@ -27,7 +27,7 @@ def function_frame(name: str) -> str:
 
 
 class StackTable:
-    """The different stacks of reports that name what code of others has: each stack and each frame is kept once."""
+    """The distinct stacks of reports on foreign code; each stack and each frame is stored once, up to TABLE_BYTES."""
 
     def __init__(self) -> None:
         self._frames: dict[str, str] = {}
@@ -37,8 +37,8 @@ class StackTable:
     def stack(self, frames: Iterable[str]) -> Stack:
         """The stack of these frames. Raises UnusableFile when the table would be larger than TABLE_BYTES."""
         stack = tuple(self._frame(frame) for frame in frames)
-        if (known := self._stacks.get(stack)) is not None:
-            return known
+        if (stored := self._stacks.get(stack)) is not None:
+            return stored
         self._grow(sys.getsizeof(stack) + ENTRY_BYTES + COSTS_BYTES)
         self._stacks[stack] = stack
         return stack
@@ -58,12 +58,12 @@ class StackTable:
 def folded_text(stacks: Counter[Stack]) -> str:
     """The folded text, the costliest stack first; those beyond MOST_STACKS and MOST_TEXT are combined in one line."""
     lines: list[str] = []
-    room, rest = MOST_TEXT, 0
+    room, rare_cost = MOST_TEXT, 0
     for stack, cost in sorted(stacks.items(), key=lambda item: (-item[1], item[0])):
         line = f"{';'.join(stack)} {cost}\n"
         if len(lines) < MOST_STACKS and len(line) <= room:
             lines.append(line)
             room -= len(line)
         else:
-            rest += cost
-    return "".join(lines) + (f"{RARE} {rest}\n" if rest else "")
+            rare_cost += cost
+    return "".join(lines) + (f"{RARE} {rare_cost}\n" if rare_cost else "")

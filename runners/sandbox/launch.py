@@ -283,8 +283,8 @@ def make_root(mounts: list[list[str]]) -> None:
     # Read-only: a program could write files that belong to its user, such as /proc/sys or /proc/sysrq-trigger.
     mount("proc", "/new/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     for target in covered:
-        with opened(ROOT, target) as place:
-            restrict(path_of(place), MS_RDONLY, recursive=False)
+        with opened(ROOT, target) as handle:
+            restrict(path_of(handle), MS_RDONLY, recursive=False)
     restrict("/new", MS_RDONLY, recursive=False)
     os.chdir("/new")
     pivot_root(".", ".")
@@ -316,10 +316,10 @@ def add_mount(kind: str, source: str, target: str) -> bool:
 def bind(source: str, target: str, flags: int) -> bool:
     with opened(HOST, source) as origin:
         kind = "directory" if stat.S_ISDIR(os.fstat(origin).st_mode) else "file"
-        with opened(ROOT, target, kind) as place:
-            mount(path_of(origin), path_of(place), None, MS_BIND | MS_REC)
-    with opened(ROOT, target) as place:  # what is mounted there now
-        restrict(path_of(place), flags)
+        with opened(ROOT, target, kind) as handle:
+            mount(path_of(origin), path_of(handle), None, MS_BIND | MS_REC)
+    with opened(ROOT, target) as handle:  # what is mounted there now
+        restrict(path_of(handle), flags)
     return False
 
 
@@ -331,12 +331,12 @@ def link(source: str, target: str) -> bool:
 def hide(source: str, target: str) -> bool:
     """Covers a path if an earlier mount made it visible."""
     try:
-        with opened(ROOT, target) as place:
-            is_directory = stat.S_ISDIR(os.fstat(place).st_mode)
+        with opened(ROOT, target) as handle:
+            is_directory = stat.S_ISDIR(os.fstat(handle).st_mode)
             if is_directory:
-                mount("tmpfs", path_of(place), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+                mount("tmpfs", path_of(handle), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
             else:
-                mount(f"{HOST}/dev/null", path_of(place), None, MS_BIND)
+                mount(f"{HOST}/dev/null", path_of(handle), None, MS_BIND)
     except (FileNotFoundError, NotADirectoryError):
         return False
     return is_directory
@@ -389,7 +389,7 @@ def is_writable(directory: int) -> bool:
 
 
 def path_of(handle: int) -> str:
-    """A path that leads to an open file, whatever its names lead to."""
+    """A path of an open file that stays valid when its names change or are replaced by links."""
     return f"{HOST}/proc/self/fd/{handle}"
 
 

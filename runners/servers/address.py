@@ -26,14 +26,14 @@ class Address:
 
     def connect(self, within_s: float = CONNECT_S) -> socket.socket:
         """A connected socket. Raises OSError."""
-        place: tuple[str, int] | str = str(self.socket_path)
+        peer: tuple[str, int] | str = str(self.socket_path)
         if self.transport == "tcp":
-            connection, place = self.network.socket() if self.network else socket.socket(), ("127.0.0.1", self.port)
+            connection, peer = self.network.socket() if self.network else socket.socket(), ("127.0.0.1", self.port)
         else:
             connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(within_s)
         try:
-            connection.connect(place)
+            connection.connect(peer)
         except OSError:
             connection.close()
             raise

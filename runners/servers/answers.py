@@ -11,7 +11,11 @@ PIECE_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Question:
-    """A request, how to see that its answer is whole, and how long and how large the answer may be, with all parts."""
+    """A request to a measured server, with the limits of its answer.
+
+    `is_whole` tells whether the bytes received so far are the complete answer. `within_s` limits the total time and
+    `most_bytes` the total size.
+    """
 
     request: bytes
     is_whole: Callable[[bytes], bool]

@@ -16,7 +16,7 @@ def note(
     project: Project | None = None,
     changes: dict[str, tuple[Any, Any]] | None = None,
 ) -> None:
-    """Store who did what. Raises ValueError for an ``action`` that the catalogue of operations lacks.
+    """Write an entry of the audit log. Raises ValueError if ``action`` is not in the catalogue of operations.
 
     ``caller``: None if a command did it. ``changes``: field -> (before, after), never a secret.
     """

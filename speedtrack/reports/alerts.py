@@ -9,6 +9,7 @@ from pydantic import Field
 from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, Verdict
 from speedtrack.alerts.pairs import counts
+from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
 from speedtrack.reports.common import Document, Order, Sent, Text, Time, Whole
@@ -199,8 +200,7 @@ class AlertDetails(AlertDocument):
     def of(one: Alert) -> "AlertDetails":
         events = list(one.events.select_related("who").order_by("pk"))
         changes = sorted(one.change_points.all(), key=lambda change: (change.rank, change.pk))
-        shown = Verdict.objects.filter(change_point__in=changes, answer=Verdict.Answer.DIFFERENT).order_by("pk")
-        verdicts = {verdict.change_point_id: verdict for verdict in shown}
+        verdicts = settling_verdicts(changes)
         return AlertDetails(
             **alert_fields(one) | {"changes": [settled(change, verdicts.get(change.pk)) for change in changes]},
             fixed_on=one.branches_fixed()[0] if one.fixed_by_id else [],

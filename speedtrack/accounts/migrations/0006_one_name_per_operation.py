@@ -1,4 +1,4 @@
-"""Rename entries of the audit log: an operation had another name on pages, in the API and in commands."""
+"""Rename entries of the audit log, because pages, API and commands named the same operation differently."""
 
 from django.db import migrations
 

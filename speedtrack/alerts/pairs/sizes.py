@@ -1,6 +1,7 @@
 """The size of a change in the part of its bracket that narrowing has left, from the verdicts on the way there."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from speedtrack.alerts.models import ChangePoint, Verdict
@@ -66,3 +67,9 @@ def size_between(cp: ChangePoint, base_id: int, commit_id: int) -> Size:
             break
         size, commit_id = size.times(size_of(old)), old.base_id
     return size
+
+
+def settling_verdicts(changes: Iterable[ChangePoint]) -> dict[int, Verdict]:
+    """By id of a change point: the newest verdict by which pairs confirmed it. Absent if there is none."""
+    different = Verdict.objects.filter(change_point__in=list(changes), answer=Answer.DIFFERENT).order_by("pk")
+    return {verdict.change_point_id: verdict for verdict in different}

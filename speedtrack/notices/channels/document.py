@@ -12,6 +12,7 @@ from django.urls import reverse
 from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
 from speedtrack.alerts.pairs import counts
+from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.ground.texts.text import plain, plain_values
@@ -95,8 +96,7 @@ def commit_part(commit: Commit) -> EventDocument:
 
 
 def change_parts(found: list[ChangePoint]) -> list[EventDocument]:
-    different = Verdict.objects.filter(change_point__in=found, answer=Verdict.Answer.DIFFERENT).order_by("id")
-    verdicts = {verdict.change_point_id: verdict for verdict in different}
+    verdicts = settling_verdicts(found)
     return [change_part(cp, verdicts.get(cp.pk)) for cp in found]
 
 

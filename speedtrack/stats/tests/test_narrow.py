@@ -99,7 +99,7 @@ def test_values_without_noise_are_placed_by_the_fewest_pairs() -> None:
 
 @pytest.mark.parametrize("ratio", [1.0995, 1.1005])
 def test_a_level_that_is_known_less_exactly_than_pairs_are_is_that_level(ratio: float) -> None:
-    """Counted instructions have no noise to speak of, so each pair shows that the confirmed size was not exact."""
+    """Counted instructions hardly vary, so every pair shows that the confirmed size was not exact."""
     for head, level in (
         (110.0, CommitLevel.NEW),
         (106.0, CommitLevel.NEW),
