@@ -2,6 +2,7 @@
 import { getPiece } from "../fragment";
 import { gap } from "../liveness";
 import { append, row, type LogDocument } from "../parts/loglines";
+import { whenReleased } from "../parts/pressed";
 import { listen } from "../parts/stream";
 
 const REST_MS = 3000; // between two loads of the part
@@ -117,7 +118,8 @@ class Part {
 
   private async load(): Promise<void> {
     this.loadedAt = Date.now();
-    replace(this.root, await getPiece(this.root.dataset["live"]!));
+    const fresh = await getPiece(this.root.dataset["live"]!);
+    whenReleased(this.root, () => replace(this.root, fresh));
     this.failures = 0;
     this.behindSince = null;
   }

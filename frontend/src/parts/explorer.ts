@@ -21,6 +21,7 @@ import { type Ends, withEnds } from "../view";
 import { aroundAddress, addressesOf, shaOf } from "./addresses";
 import { cards, type Pinned } from "./cards";
 import { loadTimeline } from "./loading";
+import { whenReleased } from "./pressed";
 import { showTip } from "./tip";
 
 const LEAST_COMMITS = 4; // visible at least
@@ -326,9 +327,11 @@ export class Explorer {
 
   private showPins(): void {
     const { pins } = this.page;
-    const addresses = addressesOf(this.page.canvas);
-    pins.replaceChildren(...cards(this.pinned, { addresses, unpin: (name) => this.unpin(name) }));
-    pins.hidden = this.pinned.length === 0;
+    whenReleased(pins, () => {
+      const addresses = addressesOf(this.page.canvas);
+      pins.replaceChildren(...cards(this.pinned, { addresses, unpin: (name) => this.unpin(name) }));
+      pins.hidden = this.pinned.length === 0;
+    });
     this.chart.pin(this.pinned.map(({ stop, name }) => ({ x: stop.x, name })));
   }
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import connections
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Route, sync_playwright
 
 from speedtrack.alerts.models import Alert
 from speedtrack.runs.documents import Renewal, ReportedProgress
@@ -98,6 +98,26 @@ def test_from_home_to_a_commit(shown: tuple[World, Alert, str], chromium: Browse
     page.wait_for_url(f"**/c/{made.shas[5][:12]}/")
     assert "<script>alert(1)</script>" in page.locator("h1").inner_text()
     assert complaints == []
+
+
+def test_a_click_holds_while_its_card_is_filled(shown: tuple[World, Alert, str], chromium: Browser) -> None:
+    made, _, url = shown
+    page = watched(chromium, 1280, [])
+    page.goto(f"{url}/p/kvd/timeline/get-p1/{CPU}")
+    chart_is_drawn(page)
+    details: list[Route] = []
+    page.route("**/*.json?*around=*", lambda route: details.append(route))
+    page.locator("canvas#chart").focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    page.locator("#pins a.sha").hover()
+    page.mouse.down()
+    with page.expect_response("**/*.json?*around=*") as answer:
+        details[0].continue_()
+    answer.value.finished()
+    page.wait_for_timeout(500)  # more than a card takes to be made
+    page.mouse.up()
+    page.wait_for_url(f"**/c/{made.shas[7][:12]}/")
 
 
 def test_no_page_scrolls_sideways(shown: tuple[World, Alert, str], chromium: Browser) -> None:

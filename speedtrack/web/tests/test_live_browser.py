@@ -130,6 +130,21 @@ def test_a_run_and_the_queue_move(run: Run, live: Live, live_server: Any, chromi
     assert complaints == []
 
 
+def test_a_click_holds_while_the_page_moves(run: Run, live: Live, live_server: Any, chromium: Browser) -> None:  # noqa: F811
+    page = watched(chromium, 1280, [])
+    with page.expect_response(lambda answer: "/live/" in answer.url and answer.ok):
+        page.goto(f"{live_server.url}/queue/")
+    page.locator(f"[data-live] a[href='/runs/{run.pk}/']").first.hover()
+    page.mouse.down()
+    with page.expect_response(lambda answer: answer.url.startswith(f"{live_server.url}/queue/")) as answer:
+        queue.cancel(run, "no longer wanted")
+        queue.renew(run.machine, run.pk, Renewal(token=run.lease_token))
+    answer.value.finished()
+    page.wait_for_timeout(500)  # more than the part takes to be replaced
+    page.mouse.up()
+    page.wait_for_url(f"**/runs/{run.pk}/")
+
+
 def test_a_hidden_page_has_no_stream(run: Run, live: Live, live_server: Any, chromium: Browser) -> None:  # noqa: F811
     page = watched(chromium, 1280, [])
     page.add_init_script(

@@ -1,0 +1,20 @@
+// A click whose halves fall on two elements is no click: what is under a pressed pointer is replaced after its release.
+
+let pressed: Node | null = null;
+const waiting = new Map<HTMLElement, () => void>();
+
+addEventListener("pointerdown", (event) => (pressed = event.target as Node), true);
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(release), true);
+
+function release(): void {
+  pressed = null;
+  const calls = [...waiting.values()];
+  waiting.clear();
+  for (const call of calls) call();
+}
+
+/** Calls at once, or after the click if a pointer is pressed within the element; a later call takes an earlier one's place. */
+export function whenReleased(root: HTMLElement, call: () => void): void {
+  if (pressed !== null && root.contains(pressed)) waiting.set(root, call);
+  else call();
+}
