@@ -117,7 +117,7 @@ def columns_of_path(path: PathOfSeries, rows: list[tuple[Any, ...]]) -> list[Lin
 def line_columns(row: tuple[Any, ...], commits: Array, positions: Array) -> LineColumns:
     """The columns of one series from a row of COLUMNS.
 
-    ``commits``: the ids of the path's commits, ascending; ``positions``: their positions.
+    ``commits``: the ids of the path's commits, ascending; ``positions``: where they are on the branch.
     """
     series_id, ids, *summaries, flags = row
     at = positions[np.searchsorted(commits, array_of(ids))]
