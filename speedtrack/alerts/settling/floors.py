@@ -168,5 +168,5 @@ def store_floor(run: Run, series: Series) -> None:
     if METRICS[series.metric].counted:
         floor = counts_floor(pairs, level=LEVEL)
     else:
-        floor = noise_floor(pairs, level=LEVEL, planned=AA_PAIRS, seed=series.pk)
+        floor = noise_floor(pairs, level=LEVEL, planned_pairs=AA_PAIRS, seed=series.pk)
     NoiseFloor.objects.filter(series=series, run=run).update(**vars(floor))
