@@ -30,7 +30,7 @@ TAKE = """
 
 @dataclass(frozen=True)
 class Standing:
-    """``remaining``: requests that may follow at once. ``wait_s``: until the next one may; ``whole_s``: until all may."""
+    """``remaining``: requests that may follow at once. ``wait_s``: until the next may; ``whole_s``: until all may."""
 
     per_minute: int
     is_allowed: bool
