@@ -64,9 +64,12 @@ class DirectionSummary:
 def summaries_of(changes: Sequence[Change]) -> list[DirectionSummary]:
     """A summary of what got worse and one of what got better, as far as there are such changes."""
     ranked = sorted(changes, key=rank_of)
-    directions = ([one for one in ranked if one.is_slowdown], [one for one in ranked if not one.is_slowdown])
+    directions = (
+        [change for change in ranked if change.is_slowdown],
+        [change for change in ranked if not change.is_slowdown],
+    )
     return [
-        DirectionSummary(same[0], len({one.benchmark_name for one in same} - {same[0].benchmark_name}))
+        DirectionSummary(same[0], len({change.benchmark_name for change in same} - {same[0].benchmark_name}))
         for same in directions
         if same
     ]

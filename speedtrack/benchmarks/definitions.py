@@ -189,8 +189,8 @@ class BenchmarkSection(Strict):
             return BenchmarkSection.model_validate(content)
         except ValidationError as e:
             mistake = e.errors()[0]
-            place = ".".join(str(part) for part in mistake["loc"])
-            raise ValueError(f"ladder: {name}: {place}: {mistake['msg']}") from None
+            location = ".".join(str(key) for key in mistake["loc"])
+            raise ValueError(f"ladder: {name}: {location}: {mistake['msg']}") from None
 
     @property
     def names_written(self) -> list[str]:
@@ -276,16 +276,16 @@ class Definition(Strict):
         known_names = set().union(*(b.names for b in self.benchmark))
         if unknown := set(self.instructions.benchmarks if self.instructions else []) - known_names:
             raise ValueError(f"instructions.benchmarks: there is no benchmark {', '.join(sorted(unknown))}")
-        known = {f"{{artifact:{Path(a).name}}}" for a in self.build.artifacts}
-        if not any(word in self.server.command for word in known):
-            raise ValueError(f"server.command must start an artifact: use {' or '.join(sorted(known))}")
+        artifact_names = {f"{{artifact:{Path(a).name}}}" for a in self.build.artifacts}
+        if not any(placeholder in self.server.command for placeholder in artifact_names):
+            raise ValueError(f"server.command must start an artifact: use {' or '.join(sorted(artifact_names))}")
         check_placeholders("build.command", self.build.command, {"{cores}"})
-        places = {"{port}", "{socket}", "{clients}"}
+        common = {"{port}", "{socket}", "{clients}"}
         listen = {"{listen}"} if self.server.listen else set()
         command = KNOWN_OPTION.sub("", self.server.command)
-        check_placeholders("server.command", command, {"{data}", "{known:--OPTION}"} | places | known | listen)
-        for transport, words in self.server.listen.items():
-            check_placeholders(f"server.listen.{transport}", words, places)
+        check_placeholders("server.command", command, {"{data}", "{known:--OPTION}"} | common | artifact_names | listen)
+        for transport, arguments in self.server.listen.items():
+            check_placeholders(f"server.listen.{transport}", arguments, common)
         for section in self.benchmark:
             try:
                 self.check_benchmark(section)
@@ -302,8 +302,8 @@ class Definition(Strict):
         """The functions inside of which a benchmark's instructions are counted: its own, otherwise the suite's."""
         if isinstance(section.instructions, CountedFunctions):
             return section.instructions.inside
-        named = self.instructions is not None and not section.names.isdisjoint(self.instructions.benchmarks)
-        return self.instructions.inside if self.instructions and named else []
+        is_counted = self.instructions is not None and not section.names.isdisjoint(self.instructions.benchmarks)
+        return self.instructions.inside if self.instructions and is_counted else []
 
     def check_benchmark(self, section: BenchmarkSection) -> None:
         """Raise ValueError if a benchmark does not fit the server or the other benchmarks."""
@@ -320,21 +320,21 @@ class Definition(Strict):
 
     def reference_of(self, section: BenchmarkSection) -> BenchmarkSection:
         """The benchmark whose throughput determines this one's rate. Raises ValueError if there is none that can."""
-        other = next((one for one in self.benchmark if one.name == section.rate_of), None)
-        if other is None:
+        reference = next((benchmark for benchmark in self.benchmark if benchmark.name == section.rate_of), None)
+        if reference is None:
             raise ValueError(f"rate.of: there is no benchmark {section.rate_of!r}: name one of this suite")
-        if other.workload and other.workload.mode == "open":
-            raise ValueError(f"rate.of: {other.name} has a rate itself: name a benchmark without a rate")
-        if other.extended and not section.extended:
-            raise ValueError(f"rate.of: {other.name} is extended: then this one must be extended, too")
-        return other
+        if reference.workload and reference.workload.mode == "open":
+            raise ValueError(f"rate.of: {reference.name} has a rate itself: name a benchmark without a rate")
+        if reference.extended and not section.extended:
+            raise ValueError(f"rate.of: {reference.name} is extended: then this one must be extended, too")
+        return reference
 
 
-def check_placeholders(place: str, command: str, known: set[str]) -> None:
-    for word in PLACEHOLDER.findall(command):
-        if word not in known:
+def check_placeholders(key: str, command: str, placeholders: set[str]) -> None:
+    for placeholder in PLACEHOLDER.findall(command):
+        if placeholder not in placeholders:
             raise ValueError(
-                f"{place}: {word} is not a placeholder; there are {', '.join(sorted(known))}"
+                f"{key}: {placeholder} is not a placeholder; there are {', '.join(sorted(placeholders))}"
                 " (for braces of the shell, put spaces inside them)"
             )
 

@@ -49,7 +49,11 @@ def benchmark_meaning(content: Content, section: Content) -> Content:
 def rate_reference(content: Content, section: Content) -> Content | None:
     """The section of the benchmark whose throughput determines this one's rate; None if the rate is no such share."""
     rate = (section.get("workload") or {}).get("rate")
-    return next(one for one in content["benchmark"] if one["name"] == rate["of"]) if isinstance(rate, dict) else None
+    return (
+        next(benchmark for benchmark in content["benchmark"] if benchmark["name"] == rate["of"])
+        if isinstance(rate, dict)
+        else None
+    )
 
 
 def build_meaning(content: Content) -> Content:
@@ -58,29 +62,29 @@ def build_meaning(content: Content) -> Content:
     return canonical_section("build", build | {"artifacts": sorted(build["artifacts"])})
 
 
-def canonical_section(place: str, content: Content) -> Content:
+def canonical_section(name: str, content: Content) -> Content:
     """A section as digests include it: without absent values, and without defaults that are not in ALWAYS_INCLUDED."""
-    defaults = defaults_of(SECTIONS[place])
-    always = ALWAYS_INCLUDED.get(place, set())
-    left = {
+    defaults = defaults_of(SECTIONS[name])
+    always = ALWAYS_INCLUDED.get(name, set())
+    included = {
         key: value
         for key, value in content.items()
         if value is not None and (key in always or key not in defaults or value != defaults[key])
     }
-    return {key: canonical_value(key, value) for key, value in left.items()}
+    return {key: canonical_value(key, value) for key, value in included.items()}
 
 
 def canonical_value(key: str, value: Any) -> Any:
     """The value of a key as digests include it; nested sections are reduced as well."""
     if isinstance(value, list):
-        return [canonical_value(key, one) for one in value]
+        return [canonical_value(key, item) for item in value]
     return canonical_section(key, value) if key in SECTIONS and isinstance(value, dict) else value
 
 
 def defaults_of(section: type[BaseModel]) -> Content:
     """The defaults of a section's keys, in stored form."""
-    found = {name: field.default for name, field in section.model_fields.items() if not field.is_required()}
-    return {name: value.model_dump() if isinstance(value, BaseModel) else value for name, value in found.items()}
+    defaults = {name: field.default for name, field in section.model_fields.items() if not field.is_required()}
+    return {name: value.model_dump() if isinstance(value, BaseModel) else value for name, value in defaults.items()}
 
 
 def benchmark_digests(content: Content) -> dict[str, str]:

@@ -41,8 +41,10 @@ def check_external_driver(driver: str, workload: Workload) -> None:
     if workload.clients % (workload.threads or 1):
         raise ValueError(f"driver = {driver!r} needs as many clients on each thread: clients must divide by threads")
     if workload.keys.distribution not in DISTRIBUTIONS[driver]:
-        known = ", ".join(DISTRIBUTIONS[driver])
-        raise ValueError(f"driver = {driver!r} has no keys.distribution {workload.keys.distribution!r}: it has {known}")
+        distributions = ", ".join(DISTRIBUTIONS[driver])
+        raise ValueError(
+            f"driver = {driver!r} has no keys.distribution {workload.keys.distribution!r}: it has {distributions}"
+        )
     if driver == "redis-benchmark":
         check_redis_benchmark(workload)
     check_tests(driver, workload)
@@ -56,7 +58,7 @@ def check_redis_benchmark(workload: Workload) -> None:
 
 
 def check_tests(driver: str, workload: Workload) -> None:
-    names = [part.partition(":")[0] for part in workload.test.split("+")] if workload.test else []
+    names = [test.partition(":")[0] for test in workload.test.split("+")] if workload.test else []
     for name in names:
         if name not in TESTS[driver]:
             raise ValueError(f"driver = {driver!r} has no test {name!r}: there are {', '.join(TESTS[driver])}")

@@ -14,7 +14,7 @@ FIRST_WORDS = {
     "protocol": "ping mn echo",
     "memory": "memory",
 }
-GROUP_OF_WORD = {word: group for group, words in FIRST_WORDS.items() for word in words.split()}
+GROUP_OF_WORD = {token: group for group, tokens in FIRST_WORDS.items() for token in tokens.split()}
 
 
 def group_by_name(name: str) -> str:

@@ -72,13 +72,13 @@ def short(value: float) -> str:
 
 def at_rung(workload: dict[str, Any], rung: Rung) -> dict[str, Any]:
     """A copy of a stored workload with the rung's value of its setting."""
-    whole = int(rung.value)
+    number = int(rung.value)
     changes: dict[str, dict[str, Any]] = {
-        "clients": {"clients": whole},
-        "pipeline": {"pipeline": whole},
-        "value_bytes": {"values": {"bytes": whole}},
-        "key_bytes": {"keys": workload["keys"] | {"bytes": whole}},
-        "keys": {"keys": workload["keys"] | {"count": whole}},
+        "clients": {"clients": number},
+        "pipeline": {"pipeline": number},
+        "value_bytes": {"values": {"bytes": number}},
+        "key_bytes": {"keys": workload["keys"] | {"bytes": number}},
+        "keys": {"keys": workload["keys"] | {"count": number}},
         "rate": {"mode": "open", "rate": rung.value},
     }
     return workload | changes[rung.axis]

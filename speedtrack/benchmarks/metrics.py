@@ -77,20 +77,20 @@ def escaped(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    return re.sub(rb"-([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), text.encode()).decode()
+    return re.sub(rb"-([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), text.encode()).decode()
 
 
 @lru_cache(maxsize=2000)
 def outside_metric(key: str) -> Metric | None:
     """The metric from outside with this key; None if it is not a valid key."""
-    found = OUTSIDE_KEY.fullmatch(key)
-    if found is None:
+    match = OUTSIDE_KEY.fullmatch(key)
+    if match is None:
         return None
     try:
-        name, unit = unescaped(found[1]), unescaped(found[2])
+        name, unit = unescaped(match[1]), unescaped(match[2])
     except UnicodeDecodeError:
         return None
-    return Metric(key, name, unit, Direction(found[3]), OUTSIDE_EFFECT, True, frozenset())
+    return Metric(key, name, unit, Direction(match[3]), OUTSIDE_EFFECT, True, frozenset())
 
 
 def is_outside(key: str) -> bool:
@@ -101,10 +101,10 @@ class Metrics(dict[str, Metric]):
     """Metrics by name: those of the runners, which it lists, and those from outside, which it reads from their keys."""
 
     def __missing__(self, key: str) -> Metric:
-        found = outside_metric(key)
-        if found is None:
+        metric = outside_metric(key)
+        if metric is None:
             raise KeyError(key)
-        return found
+        return metric
 
     def __contains__(self, key: object) -> bool:
         return super().__contains__(key) or (isinstance(key, str) and outside_metric(key) is not None)
@@ -117,9 +117,9 @@ class Metrics(dict[str, Metric]):
 
     def among(self, names: Iterable[str]) -> list[Metric]:
         """The metrics with these names, in the order in which pages show them."""
-        asked = set(names)
-        own = [metric for metric in self.values() if metric.name in asked]
-        return own + sorted((self[name] for name in asked - self.keys()), key=lambda metric: metric.title)
+        distinct = set(names)
+        own = [metric for metric in self.values() if metric.name in distinct]
+        return own + sorted((self[name] for name in distinct - self.keys()), key=lambda metric: metric.title)
 
 
 METRICS = Metrics(

@@ -133,14 +133,14 @@ def duration(seconds: float) -> str:
         return f"{1000 * seconds:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s" if whole < 600 else f"{whole // 60} min"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60} s" if rounded < 600 else f"{rounded // 60} min"
+    if rounded < 86400:
+        return f"{rounded // 3600} h {rounded % 3600 // 60} min"
+    return f"{rounded // 86400} d {rounded % 86400 // 3600} h"
 
 
 def about(seconds: float) -> str:
@@ -159,8 +159,8 @@ def ago(seconds: float) -> str:
         return "just now" if seconds >= 0 else "now"
     unit, name = next((unit, name) for unit, name in SPANS if size >= unit)
     count = int(size // unit)
-    words = f"{count} {name}{'' if count == 1 else 's'}"
-    return f"{words} ago" if seconds >= 0 else f"in {words}"
+    span = f"{count} {name}{'' if count == 1 else 's'}"
+    return f"{span} ago" if seconds >= 0 else f"in {span}"
 
 
 def effect(metric: Metric, worse: bool) -> str:

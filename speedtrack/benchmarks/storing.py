@@ -54,16 +54,16 @@ def store_suite(project: Project, definition: Definition) -> tuple[Suite, list[B
     suite, _ = Suite.objects.get_or_create(
         digest=json_digest(content), defaults={"name": definition.name, "definition": content}
     )
-    stored: dict[str, Benchmark] = {}
+    rows: dict[str, Benchmark] = {}
     sections = content["benchmark"]
     for of_rates in (False, True):  # what sets the rate of another one has none itself
-        some = [one for one in sections if bool(rate_reference(content, one)) == of_rates]
-        stored |= store_benchmarks([benchmark_row(project, content, one, stored) for one in some])
-    return suite, [stored[section["name"]] for section in sections]
+        batch = [section for section in sections if bool(rate_reference(content, section)) == of_rates]
+        rows |= store_benchmarks([benchmark_row(project, content, section, rows) for section in batch])
+    return suite, [rows[section["name"]] for section in sections]
 
 
-def benchmark_row(project: Project, content: Content, section: Content, stored: Mapping[str, Benchmark]) -> Benchmark:
-    """The unsaved row of a benchmark, from its section. ``stored``: rows among which its rate's reference is found."""
+def benchmark_row(project: Project, content: Content, section: Content, rows: Mapping[str, Benchmark]) -> Benchmark:
+    """The unsaved row of a benchmark, from its section. ``rows``: those among which its rate's reference is found."""
     meaning = benchmark_meaning(content, section)
     reference = rate_reference(content, section)
     rung = section.get("rung") or {"ladder": "", "axis": "", "value": None}
@@ -76,7 +76,7 @@ def benchmark_row(project: Project, content: Content, section: Content, stored: 
         ladder=rung["ladder"],
         axis=rung["axis"],
         rung=rung["value"],
-        rate_from=stored[reference["name"]] if reference else None,
+        rate_from=rows[reference["name"]] if reference else None,
     )
 
 
@@ -88,15 +88,15 @@ def store_benchmarks(rows: Sequence[Benchmark]) -> dict[str, Benchmark]:
     if not rows:
         return {}
     same = Benchmark.objects.filter(project=rows[0].project, digest__in=[row.digest for row in rows])
-    known = {(one.name, one.digest): one for one in same.defer("definition")}
-    new = [row for row in rows if not is_up_to_date(row, known.get((row.name, row.digest)))]
+    by_key = {(benchmark.name, benchmark.digest): benchmark for benchmark in same.defer("definition")}
+    new = [row for row in rows if not is_up_to_date(row, by_key.get((row.name, row.digest)))]
     identity = ("project", "name", "digest")
     Benchmark.objects.bulk_create(new, update_conflicts=True, unique_fields=identity, update_fields=OUTSIDE)
-    return {row.name: row if row.pk else known[row.name, row.digest] for row in rows}
+    return {row.name: row if row.pk else by_key[row.name, row.digest] for row in rows}
 
 
-def is_up_to_date(row: Benchmark, stored: Benchmark | None) -> bool:
-    return stored is not None and all(getattr(row, name) == getattr(stored, name) for name in OUTSIDE)
+def is_up_to_date(row: Benchmark, existing: Benchmark | None) -> bool:
+    return existing is not None and all(getattr(row, name) == getattr(existing, name) for name in OUTSIDE)
 
 
 def store_set(suite: Suite, benchmarks: Sequence[Benchmark]) -> BenchmarkSet:
@@ -105,10 +105,12 @@ def store_set(suite: Suite, benchmarks: Sequence[Benchmark]) -> BenchmarkSet:
     A benchmark that the suite defines differently is left out, since a run measures what its suite says.
     """
     digests = benchmark_digests(suite.definition)
-    members = [one for one in benchmarks if digests.get(one.name, one.digest) == one.digest]
-    digest = json_digest(sorted(one.digest + one.name for one in members))
+    members = [
+        benchmark for benchmark in benchmarks if digests.get(benchmark.name, benchmark.digest) == benchmark.digest
+    ]
+    digest = json_digest(sorted(benchmark.digest + benchmark.name for benchmark in members))
     with transaction.atomic():
-        found, made = BenchmarkSet.objects.get_or_create(project_id=benchmarks[0].project_id, digest=digest)
-        if made:
-            found.benchmarks.set(members)
-    return found
+        benchmark_set, is_new = BenchmarkSet.objects.get_or_create(project_id=benchmarks[0].project_id, digest=digest)
+        if is_new:
+            benchmark_set.benchmarks.set(members)
+    return benchmark_set

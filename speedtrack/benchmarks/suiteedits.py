@@ -37,7 +37,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class BenchmarkChange:
-    """What happens to one benchmark, and its changed values as ``place: before → after``."""
+    """What happens to one benchmark, and its changed values as ``path: before → after``."""
 
     name: str
     fate: Fate
@@ -52,7 +52,7 @@ class SuiteChange:
     shared: list[str]
 
     def of(self, *fates: Fate) -> list[BenchmarkChange]:
-        return [one for one in self.benchmarks if one.fate in fates]
+        return [change for change in self.benchmarks if change.fate in fates]
 
     @property
     def ended(self) -> int:
@@ -64,12 +64,14 @@ class SuiteChange:
         return not self.shared and len(self.of(Fate.SAME)) == len(self.benchmarks)
 
 
-def compare(old: Definition | None, new: Definition, known: AbstractSet[tuple[str, str]] = frozenset()) -> SuiteChange:
+def compare(
+    old: Definition | None, new: Definition, earlier: AbstractSet[tuple[str, str]] = frozenset()
+) -> SuiteChange:
     """What happens when ``new`` replaces ``old``.
 
-    ``known``: (name, digest) of benchmarks that have had lines before.
+    ``earlier``: (name, digest) of benchmarks that have had lines before.
     """
-    before, after = (one.model_dump() if one else {"benchmark": []} for one in (old, new))
+    before, after = (definition.model_dump() if definition else {"benchmark": []} for definition in (old, new))
     was = {section["name"]: section for section in before["benchmark"]}
     now = {section["name"]: section for section in after["benchmark"]}
     changes = []
@@ -78,27 +80,29 @@ def compare(old: Definition | None, new: Definition, known: AbstractSet[tuple[st
             changes.append(BenchmarkChange(name, Fate.REMOVED))
         elif name not in was:
             digest = json_digest(benchmark_meaning(after, now[name]))
-            changes.append(BenchmarkChange(name, Fate.RETURNS if (name, digest) in known else Fate.ADDED))
+            changes.append(BenchmarkChange(name, Fate.RETURNS if (name, digest) in earlier else Fate.ADDED))
         else:
-            changes.append(benchmark_change(before, was[name], after, now[name], known))
+            changes.append(benchmark_change(before, was[name], after, now[name], earlier))
     return SuiteChange(changes, shared_changes(before, after) if old else [])
 
 
 def benchmark_change(
-    before: Content, was: Content, after: Content, now: Content, known: AbstractSet[tuple[str, str]]
+    before: Content, was: Content, after: Content, now: Content, earlier: AbstractSet[tuple[str, str]]
 ) -> BenchmarkChange:
     old, new = benchmark_meaning(before, was), benchmark_meaning(after, now)
-    own = [one for one in differences(old, new) if not one.startswith(("build.", "server."))]
-    own = ["the benchmark that sets its rate" if one.startswith("rate_of:") else one for one in own]
+    own = [difference for difference in differences(old, new) if not difference.startswith(("build.", "server."))]
+    own = [
+        "the benchmark that sets its rate" if difference.startswith("rate_of:") else difference for difference in own
+    ]
     digest = json_digest(new)
     if json_digest(old) != digest:
-        return BenchmarkChange(now["name"], Fate.RETURNS if (now["name"], digest) in known else Fate.ANEW, own)
+        return BenchmarkChange(now["name"], Fate.RETURNS if (now["name"], digest) in earlier else Fate.ANEW, own)
     outside = list(differences(without(was, *MEANING), without(now, *MEANING)))
     return BenchmarkChange(now["name"], Fate.ALTERED if outside else Fate.SAME, outside)
 
 
 def shared_changes(before: Content, after: Content) -> list[str]:
-    """The changes outside the benchmarks' sections, as ``place: before → after``."""
+    """The changes outside the benchmarks' sections, as ``path: before → after``."""
     return list(differences(without(before, "benchmark"), without(after, "benchmark")))
 
 
@@ -106,13 +110,13 @@ def without(content: Content, *keys: str) -> Content:
     return {key: value for key, value in content.items() if key not in keys}
 
 
-def differences(old: Any, new: Any, place: str = "") -> Iterator[str]:
-    """``place: before → after`` of all values that differ."""
+def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
+    """``path: before → after`` of all values that differ."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in [*old, *(key for key in new if key not in old)]:
-            yield from differences(old.get(key), new.get(key), f"{place}.{key}" if place else str(key))
+            yield from differences(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
     elif old != new:
-        yield f"{place}: {' → '.join(in_words(str(old), str(new)))}"
+        yield f"{path}: {' → '.join(in_words(str(old), str(new)))}"
 
 
 def in_words(old: str, new: str) -> tuple[str, str]:
@@ -144,8 +148,8 @@ def check_text(name: str, text: str) -> Definition:
         raise DefinitionError(f"the suite has {len(text):,} characters: at most {LONGEST_TEXT:,} are stored")
     definition = parse_suite(text, f"{name}.toml")
     if name and definition.name != name:
-        words = f"name: it must stay {name!r}, by which projects refer to the suite (given: {definition.name!r})"
-        raise DefinitionError(words, [Mistake(line_of_name(text), words)])
+        message = f"name: it must stay {name!r}, by which projects refer to the suite (given: {definition.name!r})"
+        raise DefinitionError(message, [Mistake(line_of_name(text), message)])
     return definition
 
 
@@ -153,28 +157,28 @@ def line_of_name(text: str) -> int | None:
     return next((i for i, line in enumerate(text.split("\n"), 1) if line.lstrip().startswith("name")), None)
 
 
-def save_edit(name: str, text: str, author: User, seen: str) -> SuiteEdit:
+def save_edit(name: str, text: str, author: User, seen_version: str) -> SuiteEdit:
     """Save a version of a suite, which is then in force.
 
     Raises DefinitionError, or NotSaved if it was changed meanwhile.
 
-    ``seen``: the version that was edited.
+    ``seen_version``: the version that was edited.
     """
     check_text(name, text)
-    return store_edit(name, text, author, seen)
+    return store_edit(name, text, author, seen_version)
 
 
-def return_to_file(name: str, author: User, seen: str) -> SuiteEdit:
+def return_to_file(name: str, author: User, seen_version: str) -> SuiteEdit:
     """Put the suite's file in force again. Raises NotSaved, or DefinitionError if the file has a mistake."""
     text = file_text(name)
     if text is None:
         raise NotSaved(f"there is no file {name}.toml to return to")
     parse_suite(text, f"{name}.toml")
-    return store_edit(name, None, author, seen)
+    return store_edit(name, None, author, seen_version)
 
 
-def store_edit(name: str, text: str | None, author: User, seen: str) -> SuiteEdit:
-    if version_of(name) != seen:
+def store_edit(name: str, text: str | None, author: User, seen_version: str) -> SuiteEdit:
+    if version_of(name) != seen_version:
         raise NotSaved("somebody else, or a new file, has changed this suite meanwhile: look at what is in force now")
     newest = newest_edit(name)
     try:

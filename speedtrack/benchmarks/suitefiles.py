@@ -29,47 +29,47 @@ def parse_suite(text: str, where: str) -> Definition:
         raise DefinitionError(f"{where}: not TOML: {e}", [toml_mistake(text, str(e))]) from e
     except (TypeError, ValueError, RecursionError) as e:
         if isinstance(e, ValidationError):
-            words = "\n".join(explain_mistake(where, error) for error in e.errors())
-            raise DefinitionError(words, [mistake_in(text, error) for error in e.errors()]) from e
+            message = "\n".join(explain_mistake(where, error) for error in e.errors())
+            raise DefinitionError(message, [mistake_in(text, error) for error in e.errors()]) from e
         raise DefinitionError(f"{where}: {e}", [Mistake(None, str(e))]) from e
 
 
 def toml_mistake(text: str, message: str) -> Mistake:
     """The message of the TOML parser with its line; an error at the end of the document is on the last line."""
-    place = TOML_PLACE.search(message)
-    line = int(place[1]) if place else len(text.rstrip().split("\n"))
+    position = TOML_PLACE.search(message)
+    line = int(position[1]) if position else len(text.rstrip().split("\n"))
     return Mistake(line, f"not TOML: {TOML_PLACE.sub('', message)}")
 
 
 def mistake_in(text: str, error: Any) -> Mistake:
     """A mistake without the name of the file, with its line if that is known."""
-    place = tuple(part for part in error["loc"] if part not in FORMS)
+    path = tuple(key for key in error["loc"] if key not in FORMS)
     if error["type"] == "missing":
-        place = place[:-1]
+        path = path[:-1]
     message = error["msg"].removeprefix("Value error, ")
-    return Mistake(line_of(text, place, message), explain_mistake("", error).removeprefix(": "))
+    return Mistake(line_of(text, path, message), explain_mistake("", error).removeprefix(": "))
 
 
 def explain_mistake(where: str, error: Any) -> str:
     """One mistake as ``file: place: cause and remedy``."""
-    place = ".".join(str(part) for part in error["loc"] if part not in FORMS) or "suite"
+    path = ".".join(str(key) for key in error["loc"] if key not in FORMS) or "suite"
     if error["type"] == "extra_forbidden":
-        return f"{where}: {place}: no such key; allowed here: {', '.join(allowed_keys(error['loc']))}"
+        return f"{where}: {path}: no such key; allowed here: {', '.join(allowed_keys(error['loc']))}"
     if error["type"] == "missing":
-        return f"{where}: {place}: this key is missing"
-    given = "" if has_keys(error["input"]) else f" (given: {error['input']!r})"
-    return f"{where}: {place}: {error['msg'].removeprefix('Value error, ')}{given}"
+        return f"{where}: {path}: this key is missing"
+    suffix = "" if has_keys(error["input"]) else f" (given: {error['input']!r})"
+    return f"{where}: {path}: {error['msg'].removeprefix('Value error, ')}{suffix}"
 
 
 def has_keys(value: Any) -> bool:
     """Return whether it is a section or a list of sections, which would be too long for a message."""
-    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(part, dict) for part in value))
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value))
 
 
-def allowed_keys(place: tuple[str | int, ...]) -> list[str]:
+def allowed_keys(path: tuple[str | int, ...]) -> list[str]:
     model: type[BaseModel] = Definition
-    for part in place[:-1]:
-        model = SECTIONS.get(str(part), model)
+    for key in path[:-1]:
+        model = SECTIONS.get(str(key), model)
     return sorted(model.model_fields)
 
 
@@ -77,8 +77,8 @@ def load_suite(name: str) -> Definition:
     """The suite of this name that is in force. Raises DefinitionError that lists the suites."""
     text = text_of(name)
     if text is None:
-        known = ", ".join(suite_names()) or "none"
-        raise DefinitionError(f"there is no suite {name!r} in {settings.SUITES}: there are {known}")
+        names = ", ".join(suite_names()) or "none"
+        raise DefinitionError(f"there is no suite {name!r} in {settings.SUITES}: there are {names}")
     return parse_suite(text, f"{name}.toml")
 
 

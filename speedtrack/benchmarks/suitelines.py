@@ -18,7 +18,7 @@ def lines_by_place(text: str) -> dict[Place, int]:
 
     Keys of inline tables, as suites write workloads, have the line of their table.
     """
-    found: dict[Place, int] = {}
+    lines: dict[Place, int] = {}
     counts: dict[Place, int] = {}
     table: Place = ()
     quote = ""  # of the string of several lines that the line is inside of
@@ -29,54 +29,54 @@ def lines_by_place(text: str) -> dict[Place, int]:
         if header := HEADER.match(line):
             table = table_of(header, counts)
             for end in range(1, len(table) + 1):
-                found.setdefault(table[:end], number)
+                lines.setdefault(table[:end], number)
         elif key := KEY.match(line):
-            place = (*table, *words_of(key[1]))
-            found.setdefault(place, number)
+            path = (*table, *words_of(key[1]))
+            lines.setdefault(path, number)
             for inner in INLINE_KEY.findall(line):
-                found.setdefault((*place, inner), number)
+                lines.setdefault((*path, inner), number)
             quote = next((mark for mark in QUOTES if line.count(mark) == 1), "")
-    return found
+    return lines
 
 
 def table_of(header: re.Match[str], counts: dict[Place, int]) -> Place:
     """The place of a table from its header. A table of an array has its number, counted from 0, in its place."""
-    place: Place = ()
-    words = words_of(header[2])
-    for position, word in enumerate(words, start=1):
-        place = (*place, word)
-        if position == len(words) and header[1] == "[[":
-            counts[place] = counts.get(place, -1) + 1
-        if place in counts:
-            place = (*place, counts[place])
-    return place
+    path: Place = ()
+    keys = words_of(header[2])
+    for position, key in enumerate(keys, start=1):
+        path = (*path, key)
+        if position == len(keys) and header[1] == "[[":
+            counts[path] = counts.get(path, -1) + 1
+        if path in counts:
+            path = (*path, counts[path])
+    return path
 
 
 def words_of(dotted: str) -> list[str]:
-    return [word.strip().strip("\"'") for word in dotted.split(".")]
+    return [key.strip().strip("\"'") for key in dotted.split(".")]
 
 
-def line_of(text: str, place: Sequence[str | int], message: str = "") -> int | None:
+def line_of(text: str, path: Sequence[str | int], message: str = "") -> int | None:
     """The line of the longest part of a place that the text has.
 
     If that is the whole suite, the beginning of the message is searched for a place or the name of a benchmark.
     """
-    known = lines_by_place(text)
-    for end in range(len(place), 0, -1):
-        if tuple(place[:end]) in known:
-            return known[tuple(place[:end])]
-    named = IN_MESSAGE.match(message)
-    if named is None:
+    lines = lines_by_place(text)
+    for end in range(len(path), 0, -1):
+        if tuple(path[:end]) in lines:
+            return lines[tuple(path[:end])]
+    mention = IN_MESSAGE.match(message)
+    if mention is None:
         return None
-    if named[1]:
-        return line_of_benchmark(text, named[1].rstrip(".:"))
-    return known.get(tuple(named[2].split(".")))
+    if mention[1]:
+        return line_of_benchmark(text, mention[1].rstrip(".:"))
+    return lines.get(tuple(mention[2].split(".")))
 
 
 def line_of_benchmark(text: str, name: str) -> int | None:
     """The line that gives a benchmark its name; for a rung, the line with the name of its ladder."""
     for number, line in enumerate(text.split("\n"), start=1):
-        found = NAME.match(line.strip())
-        if found and found[1] in (name, name.rpartition(".")[0]):
+        match = NAME.match(line.strip())
+        if match and match[1] in (name, name.rpartition(".")[0]):
             return number
     return None

@@ -70,10 +70,10 @@ def check_request_text(request: str) -> str:
     return request
 
 
-def check_request_words(words: list[str]) -> list[str]:
-    if not words[0]:
+def check_request_words(request: list[str]) -> list[str]:
+    if not request[0]:
         raise ValueError("the first word is the name of a command: it must not be empty")
-    return words
+    return request
 
 
 def check_weighted_size(pair: list[int]) -> list[int]:
@@ -141,7 +141,7 @@ class Keys(Strict):
         }
         for name, distributions in owners.items():
             if getattr(self, name) is not None and self.distribution not in distributions:
-                names = " or ".join(f'"{one}"' for one in distributions)
+                names = " or ".join(f'"{distribution}"' for distribution in distributions)
                 raise ValueError(f"{name} is for distribution = {names}: remove it")
         return self
 
@@ -276,8 +276,8 @@ class Workload(Strict):
     def check_protocol(self, protocol: str) -> None:
         """Raise ValueError for a request or a test that this protocol does not have."""
         names = [self.test, *(item.test for item in self.items())]
-        parts = (part.partition(":") for name in names if name for part in name.split("+"))
-        for test, colon, weight in parts:
+        pieces = (entry.partition(":") for name in names if name for entry in name.split("+"))
+        for test, colon, weight in pieces:
             if test not in TESTS[protocol]:
                 raise ValueError(f"{protocol} has no test {test!r}: there are {', '.join(TESTS[protocol])}")
             if colon and not (weight.isdecimal() and int(weight)):

@@ -33,10 +33,10 @@ class KeyBusy(Exception):
 
 def check(key: str) -> str:
     """The key without the quotes that the draft puts around it. Raises BadKey."""
-    found = key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key
-    if not KEY.fullmatch(found):
+    bare_key = key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key
+    if not KEY.fullmatch(bare_key):
         raise BadKey("1 to 255 visible ASCII characters, such as those of a random UUID")
-    return found
+    return bare_key
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ def answer_once(token_id: int, key: str, request: bytes, work: Work) -> tuple[An
             raise KeyBusy("the first request with this key is still under way")
     digest = hashlib.sha256(request).hexdigest()
     KeptAnswer.objects.filter(token=token_id, key=key, created__lt=Now() - KEPT).delete()
-    if kept := KeptAnswer.objects.filter(token=token_id, key=key).first():
-        if kept.request_digest != digest:
+    if kept_answer := KeptAnswer.objects.filter(token=token_id, key=key).first():
+        if kept_answer.request_digest != digest:
             raise UsedKey("this key came with another request before: make a new key for a new request")
-        if kept.rights is None:
+        if kept_answer.rights is None:
             raise UsedKey("an older version of the server has answered: look at what it did, and make a new key")
-        work.check(kept.rights)
-        return (kept.status, kept.document), True
+        work.check(kept_answer.rights)
+        return (kept_answer.status, kept_answer.document), True
     status, document = work.do()
     KeptAnswer.objects.create(
         token_id=token_id,

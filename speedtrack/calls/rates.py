@@ -30,33 +30,33 @@ TAKE = """
 
 @dataclass(frozen=True)
 class Standing:
-    """``left``: requests that may follow at once. ``wait_s``: until the next one may; ``whole_s``: until all may."""
+    """``remaining``: requests that may follow at once. ``wait_s``: until the next may; ``whole_s``: until all may."""
 
     per_minute: int
     is_allowed: bool
-    left: int
+    remaining: int
     wait_s: int
     whole_s: int
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers of draft-ietf-httpapi-ratelimit-headers."""
-        found = {
+        limits = {
             "RateLimit-Policy": f'"default";q={self.per_minute};w={MINUTE}',
-            "RateLimit": f'"default";r={self.left};t={self.whole_s}',
+            "RateLimit": f'"default";r={self.remaining};t={self.whole_s}',
         }
-        return found if self.is_allowed else found | {"Retry-After": str(self.wait_s)}
+        return limits if self.is_allowed else limits | {"Retry-After": str(self.wait_s)}
 
 
 def take(caller: str, per_minute: int) -> Standing:
     """Take one request from a caller's allowance, which is that of a minute at most."""
     interval = MINUTE / per_minute
-    asked: dict[str, Any] = {"caller": caller, "interval": interval, "room": MINUTE - interval}
+    parameters: dict[str, Any] = {"caller": caller, "interval": interval, "room": MINUTE - interval}
     with connection.cursor() as cursor:
-        cursor.execute(TAKE, asked)
+        cursor.execute(TAKE, parameters)
         row = cursor.fetchone()
     # No row: another process inserted the first one meanwhile.
     is_allowed, owed_s = row or (True, interval)
-    left = max(0, math.floor((MINUTE - owed_s) / interval + 1e-6))
+    remaining = max(0, math.floor((MINUTE - owed_s) / interval + 1e-6))
     wait_s = max(1, math.ceil(owed_s + interval - MINUTE))
-    return Standing(per_minute, is_allowed, left, wait_s, max(0, math.ceil(owed_s)))
+    return Standing(per_minute, is_allowed, remaining, wait_s, max(0, math.ceil(owed_s)))

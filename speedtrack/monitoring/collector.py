@@ -78,8 +78,8 @@ Rows = list[tuple[Any, ...]]
 def rows_of(statement: str) -> Rows:
     with connection.cursor() as cursor:
         cursor.execute(statement)
-        found: Rows = cursor.fetchall()
-        return found
+        rows: Rows = cursor.fetchall()
+        return rows
 
 
 def gauges(names: dict[str, str], labels: list[str], rows: Rows) -> Iterator[Metric]:
@@ -111,10 +111,10 @@ def queue() -> Iterator[Metric]:
 
 
 def machines() -> Iterator[Metric]:
-    found = rows_of(MACHINES)
+    rows = rows_of(MACHINES)
     names = {"machine_silent_seconds": "Time since a machine's runner last called."}
-    yield from gauges(names, ["machine"], found)
-    states = [(name, state, state == own) for name, _, own in found for state in MACHINE_STATES]
+    yield from gauges(names, ["machine"], rows)
+    states = [(name, state, state == own) for name, _, own in rows for state in MACHINE_STATES]
     names = {"machine_state": "1 for the state of each machine; silent: no call for 5 minutes."}
     yield from gauges(names, ["machine", "state"], states)
 
@@ -166,11 +166,11 @@ def processes() -> Iterator[Metric]:
 
 def buckets_of(row: TaskTime) -> list[tuple[str, float]]:
     """(upper end, how many took no longer), as Prometheus counts."""
-    total, found = 0, []
+    total, buckets = 0, []
     for end, count in zip((*map(str, BUCKETS_S), "+Inf"), row.buckets, strict=True):
         total += count
-        found.append((end, float(total)))
-    return found
+        buckets.append((end, float(total)))
+    return buckets
 
 
 def storage() -> Iterator[Metric]:
@@ -185,22 +185,22 @@ SUBJECTS: tuple[Callable[[], Iterator[Metric]], ...] = (
 
 def gather() -> list[Metric]:
     """All metrics of the database, within one transaction and bounded time."""
-    begun = time.monotonic()
-    found: list[Metric] = []
+    start = time.monotonic()
+    metrics: list[Metric] = []
     is_up = True
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:
                 cursor.execute(STATEMENT_LIMIT)
             for subject in SUBJECTS:
-                found += subject()
+                metrics += subject()
     except DATABASE_ERRORS:
         connection.close()
-        found, is_up = [], False
+        metrics, is_up = [], False
     return [
-        *found,
+        *metrics,
         GaugeMetricFamily("speedtrack_database_up", "1 if the database answered this scrape.", float(is_up)),
-        GaugeMetricFamily("speedtrack_scrape_seconds", "Duration of the statements.", time.monotonic() - begun),
+        GaugeMetricFamily("speedtrack_scrape_seconds", "Duration of the statements.", time.monotonic() - start),
         GaugeMetricFamily(
             "speedtrack_disk_free_bytes", "Free space of SPEEDTRACK_HOME.", shutil.disk_usage(settings.HOME).free
         ),

@@ -42,17 +42,17 @@ def findings() -> list[Finding]:
         return [Finding("database", "bad", str(e))]
 
 
-def is_ready(found: list[Finding]) -> bool:
-    return all(one.state != "bad" for one in found)
+def is_ready(results: list[Finding]) -> bool:
+    return all(finding.state != "bad" for finding in results)
 
 
 def examine() -> list[Finding]:
     """Run all checks in order; those that need the database run only if the one before is good."""
-    found: list[Finding] = []
+    results: list[Finding] = []
     for check in NEED_DATABASE:
-        if is_ready(found):
-            found.append(check())
-    return found + [check() for check in OTHERS]
+        if is_ready(results):
+            results.append(check())
+    return results + [check() for check in OTHERS]
 
 
 def check_database() -> Finding:
@@ -112,8 +112,10 @@ def check_broker() -> Finding:
 def check_disk() -> Finding:
     free_mb = shutil.disk_usage(settings.HOME).free // MB
     if free_mb < settings.LEAST_FREE_MB:
-        words = f"{free_mb} MB are free at {settings.HOME}, less than LEAST_FREE_MB={settings.LEAST_FREE_MB}: make room"
-        return Finding("disk", "bad", words)
+        sentence = (
+            f"{free_mb} MB are free at {settings.HOME}, less than LEAST_FREE_MB={settings.LEAST_FREE_MB}: make room"
+        )
+        return Finding("disk", "bad", sentence)
     return Finding("disk", "good", f"{free_mb} MB are free at {settings.HOME}")
 
 

@@ -29,5 +29,5 @@ class Beating:
 
 def age_s(process: str) -> float | None:
     """Seconds since the last sign of life, by the database's clock. None: there never was one."""
-    found = Heartbeat.objects.filter(process=process).annotate(now=Now()).values_list("now", "at").first()
-    return (found[0] - found[1]).total_seconds() if found else None
+    times = Heartbeat.objects.filter(process=process).annotate(now=Now()).values_list("now", "at").first()
+    return (times[0] - times[1]).total_seconds() if times else None

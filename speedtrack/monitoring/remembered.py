@@ -27,15 +27,15 @@ class Remembered(Generic[Answer]):
 
     def get(self) -> Answer:
         """The answer. Raises StillComputing, and what the function raises."""
-        known = self.known
-        if known and time.monotonic() - known[0] < self.for_s:
-            return known[1]
-        if not self.lock.acquire(timeout=0 if known else LONGEST_WAIT_S):
-            if known:
-                return known[1]
+        last = self.known
+        if last and time.monotonic() - last[0] < self.for_s:
+            return last[1]
+        if not self.lock.acquire(timeout=0 if last else LONGEST_WAIT_S):
+            if last:
+                return last[1]
             raise StillComputing("the installation is being examined already, and does not answer")
         try:
-            if self.known is known:  # else another thread has just found it
+            if self.known is last:  # else another thread has just found it
                 self.known = (time.monotonic(), self.find())
             assert self.known
             return self.known[1]

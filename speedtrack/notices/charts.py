@@ -49,10 +49,10 @@ def small_png(figure: Any) -> bytes:
 
 def line_around(change_point: ChangePoint) -> list[LinePoint]:
     """The measured commits around the change on the branch where it was found."""
-    place = Position.objects.filter(branch=change_point.branch_id, commit=change_point.commit_id).first()
-    if place is None:  # the commit has left the branch
+    position = Position.objects.filter(branch=change_point.branch_id, commit=change_point.commit_id).first()
+    if position is None:  # the commit has left the branch
         return []
-    first, last = place.number - AROUND[0], place.number + AROUND[1]
+    first, last = position.number - AROUND[0], position.number + AROUND[1]
     return lines.points([change_point.series_id], change_point.branch, max(first, 0), last)
 
 
@@ -70,13 +70,13 @@ def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[LinePoin
     ends = Position.objects.filter(
         branch=change_point.branch_id, commit__in=[change_point.before_id, change_point.commit_id]
     )
-    places = sorted(ends.values_list("number", flat=True))
+    positions = sorted(ends.values_list("number", flat=True))
     unit = numbers.unit_scale(change_point.metric.unit, median([p.value for p in points] or [1]))
-    if len(places) == 2:
-        axes.axvspan(places[0] + 0.5, places[1] + 0.5, color="#f6d9a8", lw=0, zorder=0)
+    if len(positions) == 2:
+        axes.axvspan(positions[0] + 0.5, positions[1] + 0.5, color="#f6d9a8", lw=0, zorder=0)
     for group, colour in (
-        (points_before(points, places), BEFORE),
-        (points_after(points, places), colour_of(change_point)),
+        (points_before(points, positions), BEFORE),
+        (points_after(points, positions), colour_of(change_point)),
     ):
         x, y = [p.position for p in group], [p.value / unit.factor for p in group]
         spread = [[(p.value - p.low) / unit.factor for p in group], [(p.high - p.value) / unit.factor for p in group]]
@@ -90,12 +90,12 @@ def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[LinePoin
     remove_frame(axes)
 
 
-def points_before(points: Sequence[LinePoint], places: list[int]) -> list[LinePoint]:
-    return [p for p in points if not places or p.position < places[-1]]
+def points_before(points: Sequence[LinePoint], positions: list[int]) -> list[LinePoint]:
+    return [p for p in points if not positions or p.position < positions[-1]]
 
 
-def points_after(points: Sequence[LinePoint], places: list[int]) -> list[LinePoint]:
-    return [p for p in points if places and p.position >= places[-1]]
+def points_after(points: Sequence[LinePoint], positions: list[int]) -> list[LinePoint]:
+    return [p for p in points if positions and p.position >= positions[-1]]
 
 
 def draw_pairs(axes: "Axes", change_point: ChangePoint, pairs: Sequence[float]) -> None:

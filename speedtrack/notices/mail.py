@@ -63,20 +63,20 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
     require_sight(row, notices, [alert.project])
     links = subscription_links(notices)
     earlier = list(earlier_mails(row))
-    found = changes_of(alert)
-    pictures = pictures_of(found)
+    changes = changes_of(alert)
+    pictures = pictures_of(changes)
     context = {
         "alert": alert,
-        "changes": found,
-        "summaries": summaries_of(found),
-        "headline": headline(found),
-        "pictures": [(cp, cid_of(cp)) for cp in found if cp.pk in pictures],
+        "changes": changes,
+        "summaries": summaries_of(changes),
+        "headline": headline(changes),
+        "pictures": [(cp, cid_of(cp)) for cp in changes if cp.pk in pictures],
         "happened": [n.event for n in notices if is_shown(n.event, row)],
         "restoration": restoration_in_words(list(alert.events.order_by("pk"))),
         "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
         "branches": alert.branch_names(),
-        "which_moved": counts.which_moved(found),
-        "function_tables": counts.function_tables(found),
+        "which_moved": counts.which_moved(changes),
+        "function_tables": counts.function_tables(changes),
         "url": settings.URL + reverse("alert", args=[alert.pk]),
         "project_url": settings.URL + reverse("project", args=[alert.project.slug]),
         **links,
@@ -94,7 +94,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         },
     )
     mail.attach_alternative(render_to_string("notices/mail.html", context), "text/html")
-    for cp in found:
+    for cp in changes:
         if cp.pk in pictures:
             mail.attach(inline_image(pictures[cp.pk], cid_of(cp)))
     return mail
@@ -112,16 +112,16 @@ def digest_message(row: Outbox) -> EmailMultiAlternatives:
     require_sight(row, notices, {n.event.alert.project for n in notices})
     links = subscription_links(notices)
     alerts = {n.event.alert_id: n.event.alert for n in notices}
-    listed = sorted((DigestLine.of(alert) for alert in alerts.values()), key=lambda one: -one.size)
+    lines = sorted((DigestLine.of(alert) for alert in alerts.values()), key=lambda line: -line.size)
     context = {
-        "listed": listed[:MOST_LISTED],
-        "left_out": max(0, len(listed) - MOST_LISTED),
-        "count": len(listed),
+        "listed": lines[:MOST_LISTED],
+        "left_out": max(0, len(lines) - MOST_LISTED),
+        "count": len(lines),
         "url": settings.URL + reverse("all-alerts"),
         **links,
     }
     mail = EmailMultiAlternatives(
-        subject=digest_subject(listed),
+        subject=digest_subject(lines),
         body=at_80_columns(render_to_string("notices/digest.txt", context)),
         to=[row.recipient],
         headers=headers_of(row, links) | {"List-Id": "SpeedTrack digests <digests.speedtrack>"},
@@ -136,7 +136,7 @@ def require_sight(row: Outbox, notices: Iterable[Notice], projects: Iterable[Pro
     It may have become private since the mail was queued.
     """
     for project in projects:
-        if not project.is_public and not all(seeing.sees(one.subscriber, project) for one in notices):
+        if not project.is_public and not all(seeing.sees(notice.subscriber, project) for notice in notices):
             raise PermanentFailure(f"{row.recipient} may no longer see {project}")
 
 
@@ -299,11 +299,11 @@ def thread_headers(earlier: list[Outbox]) -> dict[str, str]:
 
 def changes_of(alert: Alert) -> list[ChangePoint]:
     """The alert's change points, the worst first."""
-    found = alert.change_points.select_related("series__benchmark", "series__machine", "before", "commit", "branch")
-    return sorted(found, key=lambda cp: cp.rank)
+    changes = alert.change_points.select_related("series__benchmark", "series__machine", "before", "commit", "branch")
+    return sorted(changes, key=lambda cp: cp.rank)
 
 
-def pictures_of(found: list[ChangePoint]) -> dict[int, bytes]:
+def pictures_of(changes: list[ChangePoint]) -> dict[int, bytes]:
     """By change point id: the PNGs of the worst changes.
 
     One that cannot be drawn is left out: the text is complete without it.
@@ -311,7 +311,7 @@ def pictures_of(found: list[ChangePoint]) -> dict[int, bytes]:
     from speedtrack.notices import charts  # only where mails are sent
 
     pictures = {}
-    for cp in found[:MOST_PICTURES]:
+    for cp in changes[:MOST_PICTURES]:
         try:
             pictures[cp.pk] = charts.picture(cp)
         except Exception:  # a picture that fails must not stop the mail
@@ -337,20 +337,20 @@ def commits_in_words(alert: Alert) -> str:
 
 def subject_of(alert: Alert) -> str:
     """Size, benchmarks, branch and commit or range, such as ``[redis] slower +5.2%: get-p16 and 2 more, ...``."""
-    found = changes_of(alert)
+    changes = changes_of(alert)
     where = f"{alert.branch.name} {commits_in_words(alert)}"
-    if not found:
+    if not changes:
         return ascii_line(f"[{alert.project.slug}] alert {alert.pk}, {where}")
-    return ascii_line(f"[{alert.project.slug}] {headline(found)}, {where}")
+    return ascii_line(f"[{alert.project.slug}] {headline(changes)}, {where}")
 
 
-def digest_subject(listed: list[DigestLine]) -> str:
-    projects = sorted({one.alert.project.slug for one in listed})
+def digest_subject(lines: list[DigestLine]) -> str:
+    projects = sorted({line.alert.project.slug for line in lines})
     name = projects[0] if len(projects) == 1 else "SpeedTrack"
-    count = f"{len(listed)} change{'' if len(listed) == 1 else 's'}"
-    if not listed or not listed[0].summaries:
+    count = f"{len(lines)} change{'' if len(lines) == 1 else 's'}"
+    if not lines or not lines[0].summaries:
         return ascii_line(f"[{name}] {count}")
-    return ascii_line(f"[{name}] {count}, the largest: {listed[0].summaries[0].text()}")
+    return ascii_line(f"[{name}] {count}, the largest: {lines[0].summaries[0].text()}")
 
 
 def ascii_line(text: str) -> str:
@@ -381,7 +381,7 @@ def wrapped_line(line: str) -> list[str]:
 
 def event_in_words(event: AlertEvent) -> str:
     """One sentence about an event of an alert, such as ``ada: confirmed to expected; intended``."""
-    who = event.who.get_username() if event.who else "SpeedTrack"
+    author = event.who.get_username() if event.who else "SpeedTrack"
     move = event.after if not event.before else f"{event.before} to {event.after}"
-    words = "; ".join(word for word in (move if event.after else "", event.note) if word)
-    return f"{who}: {words or event.kind}"
+    sentence = "; ".join(clause for clause in (move if event.after else "", event.note) if clause)
+    return f"{author}: {sentence or event.kind}"

@@ -56,8 +56,8 @@ def facts_of(alert: Alert) -> AlertFacts:
     emails = list(alert.candidates().values_list("author_email", flat=True)[: MOST_AUTHORS + 1])
     if alert.drift:
         return AlertFacts(alert.branch_names(), changes, frozenset())  # none of the many commits is the cause
-    known = emails or [alert.commit.author_email]
-    authors = frozenset(e.lower() for e in known) if len(known) <= MOST_AUTHORS else frozenset()
+    candidates = emails or [alert.commit.author_email]
+    authors = frozenset(e.lower() for e in candidates) if len(candidates) <= MOST_AUTHORS else frozenset()
     return AlertFacts(alert.branch_names(), changes, authors)
 
 
@@ -67,16 +67,16 @@ def interests_in(alert: Alert) -> list[Interest]:
     An alert about a subscriber's own commits is sent at once. For a private project, only members are notified.
     """
     facts = facts_of(alert)
-    found: dict[int, Interest] = {}
+    interests: dict[int, Interest] = {}
     about = Subscription.objects.filter(Q(project=alert.project_id) | Q(project=None))
     subscriptions = list(about.select_related("subscriber").order_by("id"))
     for s in subscriptions:
-        known = found.get(s.subscriber_id)
-        if matches(s, facts) and (known is None or SOONEST[Pace(s.pace)] < SOONEST[Pace(known.pace)]):
-            found[s.subscriber_id] = Interest(s.subscriber, s, s.pace)
-    found |= {author.pk: Interest(author, None, Pace.NOW) for author in authors_to_notify(facts, subscriptions)}
-    seeing = who_see(alert.project, (one.subscriber for one in found.values()))
-    return [one for one in found.values() if one.subscriber.pk in seeing]
+        earlier = interests.get(s.subscriber_id)
+        if matches(s, facts) and (earlier is None or SOONEST[Pace(s.pace)] < SOONEST[Pace(earlier.pace)]):
+            interests[s.subscriber_id] = Interest(s.subscriber, s, s.pace)
+    interests |= {author.pk: Interest(author, None, Pace.NOW) for author in authors_to_notify(facts, subscriptions)}
+    seeing = who_see(alert.project, (interest.subscriber for interest in interests.values()))
+    return [interest for interest in interests.values() if interest.subscriber.pk in seeing]
 
 
 def authors_to_notify(facts: AlertFacts, subscriptions: Sequence[Subscription]) -> list[Subscriber]:

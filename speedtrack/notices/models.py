@@ -206,8 +206,8 @@ class Outbox(models.Model):
 
     def message_id(self) -> str:
         """The Message-ID, the same for every attempt of a row: a mail sent twice after a crash is shown once."""
-        others = {"machine": self.machine_event_id, "alarm": self.alarm_id, "token": self.token_id}
-        subject: Any = self.alert_id or next((f"{name}{pk}" for name, pk in others.items() if pk), "digest")
+        subjects = {"machine": self.machine_event_id, "alarm": self.alarm_id, "token": self.token_id}
+        subject: Any = self.alert_id or next((f"{name}{pk}" for name, pk in subjects.items() if pk), "digest")
         data = (subject, self.event.replace(" ", "-"), self.pk)
         return "<speedtrack.{}.{}.{}@{}>".format(*data, settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].rstrip(">"))
 

@@ -9,11 +9,11 @@ from speedtrack.projects.models import Project
 
 def who_see(project: Project, subscribers: Iterable[Subscriber]) -> set[int]:
     """The ids of those subscribers who may see a project. An address without an account belongs to no member."""
-    found = list(subscribers)
+    candidates = list(subscribers)
     if project.is_public:
-        return {one.pk for one in found}
-    users = access.seers(project, (one.user_id for one in found))
-    return {one.pk for one in found if one.user_id in users}
+        return {subscriber.pk for subscriber in candidates}
+    users = access.seers(project, (subscriber.user_id for subscriber in candidates))
+    return {subscriber.pk for subscriber in candidates if subscriber.user_id in users}
 
 
 def sees(subscriber: Subscriber, project: Project) -> bool:

@@ -59,7 +59,7 @@ def send_lane(lane: int) -> int:
 
     Does nothing if another session works on the lane. Returns the number of rows accepted.
     """
-    sent = 0
+    accepted = 0
     with pgsession.holding(LANE_LOCK, lane) as is_mine:
         if not is_mine or (row := take_row(lane)) is None:
             return 0
@@ -67,9 +67,9 @@ def send_lane(lane: int) -> int:
         with sender_of(row) as sender:
             while row:
                 is_sent = attempt_row(row, sender)
-                sent += is_sent is True
+                accepted += is_sent is True
                 row = take_row(lane) if is_sent is not None and time.monotonic() < until else None
-    return sent
+    return accepted
 
 
 def send_mail_now(mail: EmailMessage) -> None:
@@ -125,8 +125,8 @@ def postpone(row: Outbox, error: TemporaryFailure) -> None:
             error=str(error)[:2000], unanswered=unanswered, not_before=Now() + pause_of(row, error)
         )
     if isinstance(error, ReceiverAway):
-        rest = Now() + min(pause_of(row, error), timedelta(seconds=max(600, error.after_s or 0)))
-        Outbox.objects.due().of_lane(row.lane).update(not_before=Greatest(F("not_before"), rest))
+        not_before = Now() + min(pause_of(row, error), timedelta(seconds=max(600, error.after_s or 0)))
+        Outbox.objects.due().of_lane(row.lane).update(not_before=Greatest(F("not_before"), not_before))
 
 
 def pause_of(row: Outbox, error: TemporaryFailure) -> timedelta:
@@ -152,8 +152,8 @@ def failures_in_words() -> list[str]:
 def send_again(numbers: list[int]) -> list[str]:
     """Queue these rows that were given up again, or all of them. Return lines for the operator. Raises NoSuchThing."""
     rows = Outbox.objects.filter(sent_at=None, given_up_at__isnull=False)
-    chosen = rows.filter(pk__in=numbers) if numbers else rows
-    if absent := sorted(set(numbers) - set(chosen.values_list("pk", flat=True))):
+    selection = rows.filter(pk__in=numbers) if numbers else rows
+    if absent := sorted(set(numbers) - set(selection.values_list("pk", flat=True))):
         raise NoSuchThing(f"{', '.join(map(str, absent))}: not given up; `manage.py outbox` lists what is")
-    count = chosen.update(given_up_at=None, attempts=0, unanswered=0, not_before=Now())
+    count = selection.update(given_up_at=None, attempts=0, unanswered=0, not_before=Now())
     return [f"{count} row{'' if count == 1 else 's'} will be sent again"]

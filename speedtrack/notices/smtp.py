@@ -42,8 +42,8 @@ class Conversation(smtplib.SMTP):
         self, mechanism: str, authobject: Callable[..., str | None], *, initial_response_ok: bool = True
     ) -> tuple[int, bytes]:
         def answer(challenge: bytes | None = None) -> Any:  # the stubs tell calls with and without a challenge apart
-            said = authobject(challenge)
-            return None if said is None else Utf8(said)
+            response = authobject(challenge)
+            return None if response is None else Utf8(response)
 
         return super().auth(mechanism, answer, initial_response_ok=initial_response_ok)
 
@@ -135,9 +135,9 @@ class SmtpBackend(smtp.EmailBackend):
         except smtplib.SMTPResponseException as e:
             raise error_of_reply(e.smtp_code, e.smtp_error) from e
         except ValueError as e:  # of an address or a header, before anything of it is sent
-            words = " ".join(str(e).split())
+            cause = " ".join(str(e).split())
             raise PermanentFailure(
-                f"this mail cannot be written ({words}): correct the address {', '.join(message.to)!r} or EMAIL_FROM; "
+                f"this mail cannot be written ({cause}): correct the address {', '.join(message.to)!r} or EMAIL_FROM; "
                 "if these are right, the name or text that it quotes"
             ) from e
         except OSError as e:
@@ -190,10 +190,10 @@ class SmtpBackend(smtp.EmailBackend):
 
 def error_of_reply(code: int, text: bytes | str) -> Exception:
     """The error for an answer to a recipient or to a message. 421 ends the connection for every mail."""
-    words = f"the mail server says {code} {as_text(text)}"
+    sentence = f"the mail server says {code} {as_text(text)}"
     if code == 421:
-        return ReceiverAway(words)
-    return PermanentFailure(f"{words}: check the address") if code >= 500 else TemporaryFailure(words)
+        return ReceiverAway(sentence)
+    return PermanentFailure(f"{sentence}: check the address") if code >= 500 else TemporaryFailure(sentence)
 
 
 def reply(error: smtplib.SMTPResponseException) -> str:

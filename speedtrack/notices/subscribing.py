@@ -40,18 +40,18 @@ def subscriber_of(user: User) -> Subscriber:
     If their address was subscribed without an account, that row becomes theirs. Raises NoSuchThing if the account has
     no address of its own.
     """
-    if known := Subscriber.objects.filter(user=user).first():
-        return known
+    if subscriber := Subscriber.objects.filter(user=user).first():
+        return subscriber
     if not user.email:
         raise NoSuchThing("Your account has no mail address: an operator gives it one with `manage.py address`.")
     with transaction.atomic():
-        known = Subscriber.objects.select_for_update().filter(email__iexact=user.email).first()
-        if known and known.user_id:
+        subscriber = Subscriber.objects.select_for_update().filter(email__iexact=user.email).first()
+        if subscriber and subscriber.user_id:
             raise NoSuchThing(f"{user.email} belongs to another account: ask an operator for an address of your own.")
-        known = known or Subscriber(email=user.email)
-        known.user = user
-        known.save()
-    return known
+        subscriber = subscriber or Subscriber(email=user.email)
+        subscriber.user = user
+        subscriber.save()
+    return subscriber
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Unsubscription:
 
 def unsubscribe_token(subscriber: Subscriber, notices: Iterable[Notice]) -> str:
     """A signed token that ends the subscriptions behind these notices; only the subscriber's mails contain it."""
-    found = list(notices)
-    ids = sorted({n.subscription_id for n in found if n.subscription_id})
-    return signing.dumps([subscriber.pk, ids, any(n.own for n in found)], salt=UNSUBSCRIBE)
+    reasons = list(notices)
+    ids = sorted({n.subscription_id for n in reasons if n.subscription_id})
+    return signing.dumps([subscriber.pk, ids, any(n.own for n in reasons)], salt=UNSUBSCRIBE)
 
 
 def unsubscription_of(token: str) -> Unsubscription | None:
@@ -96,11 +96,11 @@ def unsubscription_of(token: str) -> Unsubscription | None:
 @transaction.atomic
 def unsubscribe(ending: Unsubscription) -> None:
     """End the subscriptions, and drop the notices that wait because of them. Safe to repeat."""
-    waiting = ending.subscriber.notices.filter(mail=None)
-    waiting.filter(subscription__in=ending.subscriptions).delete()
+    unmailed = ending.subscriber.notices.filter(mail=None)
+    unmailed.filter(subscription__in=ending.subscriptions).delete()
     ending.subscriber.subscriptions.filter(pk__in=[s.pk for s in ending.subscriptions]).delete()
     if ending.own_commits:
-        waiting.filter(own=True).delete()
+        unmailed.filter(own=True).delete()
         Subscriber.objects.filter(pk=ending.subscriber.pk).update(own_commits=False)
 
 

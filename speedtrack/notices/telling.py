@@ -81,8 +81,8 @@ def first_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) 
     if event.kind != AlertEvent.Kind.RAISED:
         return notices
     subscribers = {interest.subscriber.pk for interest in new}
-    others = {pk: notice for pk, notice in earlier.items() if pk not in subscribers}
-    return notices + follow_up_notices(event, others, now)
+    follow_ups = {pk: notice for pk, notice in earlier.items() if pk not in subscribers}
+    return notices + follow_up_notices(event, follow_ups, now)
 
 
 def is_first_slowdown(event: AlertEvent) -> bool:
@@ -116,8 +116,8 @@ def notice_of(event: AlertEvent, subscriber: Subscriber, pace: str, now: datetim
 
 def mail_due(now: datetime) -> None:
     """Put due notices into the outbox as mails, subscriber by subscriber."""
-    waiting = Notice.objects.filter(mail=None, not_before__lte=now)
-    for pk in list(waiting.order_by("subscriber").values_list("subscriber", flat=True).distinct()):
+    due = Notice.objects.filter(mail=None, not_before__lte=now)
+    for pk in list(due.order_by("subscriber").values_list("subscriber", flat=True).distinct()):
         with transaction.atomic():
             if subscriber := Subscriber.objects.select_for_update(skip_locked=True).filter(pk=pk).first():
                 mail_subscriber(subscriber, now)
@@ -129,8 +129,8 @@ def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
     They become one digest if there are many or the pace asks for it. In quiet hours nothing is sent. Mails beyond the
     daily limit wait for tomorrow's digest, except those about the person's own commits.
     """
-    waiting = subscriber.notices.filter(mail=None, not_before__lte=now).select_related("event__alert__project")
-    due = without_hidden(subscriber, list(waiting.order_by("pk")))
+    unmailed = subscriber.notices.filter(mail=None, not_before__lte=now).select_related("event__alert__project")
+    due = without_hidden(subscriber, list(unmailed.order_by("pk")))
     if (after_quiet := subscriber.hours.after_quiet(now)) > now:
         Notice.objects.filter(pk__in=[n.pk for n in due]).update(not_before=after_quiet)
         return
@@ -147,8 +147,8 @@ def without_hidden(subscriber: Subscriber, notices: list[Notice]) -> list[Notice
     """Drop the notices of projects that have become private, or that the subscriber was removed from."""
     projects = {notice.event.alert.project for notice in notices}
     hidden = {project.pk for project in projects if not seeing.sees(subscriber, project)}
-    Notice.objects.filter(pk__in=[one.pk for one in notices if one.event.alert.project_id in hidden]).delete()
-    return [one for one in notices if one.event.alert.project_id not in hidden]
+    Notice.objects.filter(pk__in=[notice.pk for notice in notices if notice.event.alert.project_id in hidden]).delete()
+    return [notice for notice in notices if notice.event.alert.project_id not in hidden]
 
 
 class MailPlan(NamedTuple):
@@ -165,17 +165,17 @@ class MailPlan(NamedTuple):
 def plan_mails(due: list[Notice], room: int) -> MailPlan:
     """Divide due notices among mails, if ``room`` more may be sent today; those about own commits do not count."""
     own = by_alert([n for n in due if n.pace == Pace.NOW and n.own])
-    others = by_alert([n for n in due if n.pace == Pace.NOW and not n.own])
+    foreign = by_alert([n for n in due if n.pace == Pace.NOW and not n.own])
     table = [n for n in due if n.pace != Pace.NOW]
     if len(own) > BURST:
         table += [n for _, notices in own for n in notices]
         own, room = [], max(room, 1)
     if room <= 0:
-        return MailPlan(own, [], table + [n for _, notices in others for n in notices])
-    if len(own) + len(others) > BURST or len(others) + bool(table) > room:
-        table += [n for _, notices in others for n in notices]
-        others = []
-    return MailPlan(own + others, sorted(table, key=lambda n: n.pk), [])
+        return MailPlan(own, [], table + [n for _, notices in foreign for n in notices])
+    if len(own) + len(foreign) > BURST or len(foreign) + bool(table) > room:
+        table += [n for _, notices in foreign for n in notices]
+        foreign = []
+    return MailPlan(own + foreign, sorted(table, key=lambda n: n.pk), [])
 
 
 def by_alert(notices: list[Notice]) -> list[tuple[Alert, list[Notice]]]:

@@ -51,8 +51,8 @@ def held_runs(runs: Iterable[int]) -> set[int]:
     """Those of these runs on which a change point, alert, release, noise floor, reference rate or best level rests."""
     ids = set(runs)
     commits = commits_of(ids)
-    named = {commit for commit, _, _ in named_results({commit for _, commit in commits})}
-    return wholly_held_runs(ids) | {run for run, commit in commits if commit in named}
+    held_commits = {commit for commit, _, _ in named_results({commit for _, commit in commits})}
+    return wholly_held_runs(ids) | {run for run, commit in commits if commit in held_commits}
 
 
 def wholly_held_runs(runs: Iterable[int]) -> set[int]:
@@ -62,11 +62,11 @@ def wholly_held_runs(runs: Iterable[int]) -> set[int]:
     tags = Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("sha"))
     released = Commit.objects.filter(Exists(tags), pk__in={commit for _, commit in commits})
     releases = set(released.values_list("pk", flat=True))
-    found = {run for run, commit in commits if commit in releases}
+    run_ids = {run for run, commit in commits if commit in releases}
     for model, column in RUNS:
         rows = model._default_manager.filter(**{f"{column}__in": ids})
-        found |= set(rows.values_list(column, flat=True))
-    return found
+        run_ids |= set(rows.values_list(column, flat=True))
+    return run_ids
 
 
 def commits_of(runs: set[int]) -> list[tuple[int, int]]:
@@ -79,12 +79,12 @@ def commits_of(runs: set[int]) -> list[tuple[int, int]]:
 def named_results(commits: Iterable[int]) -> set[tuple[int, int, str]]:
     """Those (commit id, machine id, benchmark name) of these commits that columns of COMMITS name."""
     ids = set(commits)
-    found: set[tuple[int, int, str]] = set()
+    results: set[tuple[int, int, str]] = set()
     for model, columns, series in COMMITS:
         for column in columns:
             rows = model._default_manager.filter(**{f"{column}__in": ids, f"{series}__isnull": False})
-            found |= set(rows.values_list(column, f"{series}__machine", f"{series}__benchmark__name"))
-    return found
+            results |= set(rows.values_list(column, f"{series}__machine", f"{series}__benchmark__name"))
+    return results
 
 
 def held_attempts(ids: Ids) -> set[int]:
@@ -93,8 +93,8 @@ def held_attempts(ids: Ids) -> set[int]:
 
 def wholly_held_attempts(ids: Ids) -> set[int]:
     runs: dict[int, int] = dict(Attempt.objects.filter(pk__in=ids).values_list("pk", "run"))
-    held = wholly_held_runs(runs.values())
-    return {pk for pk, run in runs.items() if run in held}
+    held_ids = wholly_held_runs(runs.values())
+    return {pk for pk, run in runs.items() if run in held_ids}
 
 
 def held_benchmarks(attempts: Ids) -> set[tuple[int, str]]:
@@ -104,9 +104,9 @@ def held_benchmarks(attempts: Ids) -> set[tuple[int, str]]:
     """
     rows = list(Attempt.objects.filter(pk__in=attempts).values_list("pk", "run", "run__machine"))
     commits = commits_of({run for _, run, _ in rows})
-    named = named_results({commit for _, commit in commits})
+    results = named_results({commit for _, commit in commits})
     by_place: dict[tuple[int, int], set[str]] = defaultdict(set)
-    for commit, machine, benchmark in named:
+    for commit, machine, benchmark in results:
         by_place[commit, machine].add(benchmark)
     by_run: dict[int, set[int]] = defaultdict(set)
     for run, commit in commits:
@@ -126,8 +126,8 @@ def held_run_events(ids: Ids) -> set[int]:
 def of_held_runs(rows: QuerySet[Attempt] | QuerySet[RunEvent]) -> set[int]:
     """The ids of the rows whose run is held."""
     runs: dict[int, int] = dict(rows.values_list("pk", "run"))
-    held = held_runs(runs.values())
-    return {pk for pk, run in runs.items() if run in held}
+    held_ids = held_runs(runs.values())
+    return {pk for pk, run in runs.items() if run in held_ids}
 
 
 def standing_machine_events(ids: Ids) -> set[int]:
@@ -146,8 +146,8 @@ def unmailed_alarms(ids: Ids) -> set[int]:
 
 def compared_canary_runs(ids: Ids) -> set[int]:
     """Canary runs that the next run of a canary in use is compared with, and those not judged yet."""
-    ended = (Status.SUCCEEDED, Status.FAILED)
-    unjudged = Run.objects.filter(pk__in=ids, status__in=ended, canary_check=None).values_list("pk", flat=True)
+    statuses = (Status.SUCCEEDED, Status.FAILED)
+    unjudged = Run.objects.filter(pk__in=ids, status__in=statuses, canary_check=None).values_list("pk", flat=True)
     return {*unjudged, *compared_checks().values_list("run", flat=True)}.intersection(ids)
 
 

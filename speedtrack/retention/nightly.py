@@ -35,8 +35,8 @@ def due() -> QuerySet[Project]:
     """
     if settings.PRUNE_HOUR < 0:
         return Project.objects.none()
-    done = Pruning.objects.filter(policy=Pruning.NIGHT, done_at__gte=last_night())
-    return Project.objects.filter(~Exists(done), created__lt=last_night())
+    prunings = Pruning.objects.filter(policy=Pruning.NIGHT, done_at__gte=last_night())
+    return Project.objects.filter(~Exists(prunings), created__lt=last_night())
 
 
 def prune_due() -> None:
@@ -49,9 +49,9 @@ def prune_due() -> None:
     until = time.monotonic() + AT_MOST_S
     try:
         with pruning.one_at_a_time():
-            done = set(Pruning.objects.filter(done_at__gte=last_night()).values_list("policy", flat=True))
-            left = [policy for policy in POLICIES.values() if policy.name not in done]
-            if all(prune_by_night(policy, lambda: time.monotonic() < until) for policy in left):
+            finished = set(Pruning.objects.filter(done_at__gte=last_night()).values_list("policy", flat=True))
+            policies = [policy for policy in POLICIES.values() if policy.name not in finished]
+            if all(prune_by_night(policy, lambda: time.monotonic() < until) for policy in policies):
                 delete_spent()
                 Pruning.objects.update_or_create(pk=Pruning.NIGHT, defaults={"done_at": Now()})
     except pruning.PruningUnderWay as e:

@@ -77,8 +77,8 @@ class Policy:
     @property
     def rule(self) -> str:
         """The policy as a sentence."""
-        what = f"{self.what[0].upper()}{self.what[1:]}"
-        return f"{what} are {self.deletion}." if self.days else f"{what} are kept for ever."
+        subject = f"{self.what[0].upper()}{self.what[1:]}"
+        return f"{subject} are {self.deletion}." if self.days else f"{subject} are kept for ever."
 
 
 def of_attempts(every: Callable[[], Rows], going: Callable[[Ids], list[Rows]]) -> PolicyPart:
@@ -126,9 +126,9 @@ def documents() -> Rows:
 
 
 def free_results(attempts: Ids) -> list[int]:
-    held = kept.held_benchmarks(attempts)
-    found = Result.objects.filter(attempt__in=attempts).values_list("pk", "attempt", "benchmark__name")
-    return [pk for pk, attempt, benchmark in found if (attempt, benchmark) not in held]
+    benchmarks = kept.held_benchmarks(attempts)
+    rows = Result.objects.filter(attempt__in=attempts).values_list("pk", "attempt", "benchmark__name")
+    return [pk for pk, attempt, benchmark in rows if (attempt, benchmark) not in benchmarks]
 
 
 def free_documents(attempts: Ids) -> list[Rows]:
@@ -136,9 +136,9 @@ def free_documents(attempts: Ids) -> list[Rows]:
 
 
 def free_samples(attempts: Ids) -> list[Rows]:
-    held = kept.held_benchmarks(attempts)
-    found = Measurement.objects.filter(attempt__in=attempts).values_list("pk", "attempt", "series__benchmark__name")
-    measurements = [pk for pk, attempt, benchmark in found if (attempt, benchmark) not in held]
+    benchmarks = kept.held_benchmarks(attempts)
+    rows = Measurement.objects.filter(attempt__in=attempts).values_list("pk", "attempt", "series__benchmark__name")
+    measurements = [pk for pk, attempt, benchmark in rows if (attempt, benchmark) not in benchmarks]
     return [
         Trial.objects.filter(result__in=free_results(attempts)),
         Samples.objects.filter(measurement__in=measurements),

@@ -102,19 +102,22 @@ def days_to_look_at(policy: Policy, until: datetime, again: bool) -> Iterator[tu
 
 def oldest(policy: Policy, since: datetime) -> datetime | None:
     """The time of the oldest row from a time on, kept or not."""
-    rows = [(part.dated().filter(**{f"{part.time}__gte": since}), part.time) for part in policy.parts]
-    times = [found.aggregate(at=Min(time))["at"] for found, time in rows]
+    rows = [
+        (policy_part.dated().filter(**{f"{policy_part.time}__gte": since}), policy_part.time)
+        for policy_part in policy.parts
+    ]
+    times = [rows_since.aggregate(at=Min(time))["at"] for rows_since, time in rows]
     return min((at for at in times if at is not None), default=None)
 
 
-def pieces(part: PolicyPart, begin: datetime, end: datetime, size: int) -> Iterator[Sequence[int]]:
+def pieces(policy_part: PolicyPart, begin: datetime, end: datetime, size: int) -> Iterator[Sequence[int]]:
     """The ids of the part's rows between two times, ``size`` at once, without those that are kept."""
-    rows = part.dated().filter(**{f"{part.time}__gte": begin, f"{part.time}__lt": end})
+    rows = policy_part.dated().filter(**{f"{policy_part.time}__gte": begin, f"{policy_part.time}__lt": end})
     ids = list(rows.order_by("pk").values_list("pk", flat=True))
     for at in range(0, len(ids), size):
-        some = ids[at : at + size]
-        stay = part.kept(some)
-        yield [pk for pk in some if pk not in stay]
+        batch = ids[at : at + size]
+        stay = policy_part.kept(batch)
+        yield [pk for pk in batch if pk not in stay]
 
 
 def prune(policy: Policy, again: bool = False, go_on: Callable[[], bool] = lambda: True) -> tuple[int, bool]:
@@ -127,20 +130,23 @@ def prune(policy: Policy, again: bool = False, go_on: Callable[[], bool] = lambd
         row, _ = Pruning.objects.get_or_create(pk=policy.name)
         until = begin_of_keeping(policy)
         for begin, end in days_to_look_at(policy, until, again):
-            for part in policy.parts:
-                for ids in pieces(part, begin, end, part.at_once):
+            for policy_part in policy.parts:
+                for ids in pieces(policy_part, begin, end, policy_part.at_once):
                     if not go_on():
                         return deleted, False
-                    deleted += delete(part, ids)
+                    deleted += delete(policy_part, ids)
             Pruning.objects.filter(pk=row.pk).update(through=Greatest(F("through"), Value(end)))
         Pruning.objects.filter(pk=row.pk).update(through=Greatest(F("through"), until), done_at=Now(), problem="")
     return deleted, True
 
 
 @transaction.atomic
-def delete(part: PolicyPart, ids: Sequence[int]) -> int:
+def delete(policy_part: PolicyPart, ids: Sequence[int]) -> int:
     """Delete these rows and what belongs to them. Return the number of rows."""
-    return sum(rows.update(**{part.column: None}) if part.column else rows.delete()[0] for rows in part.going(ids))
+    return sum(
+        rows.update(**{policy_part.column: None}) if policy_part.column else rows.delete()[0]
+        for rows in policy_part.going(ids)
+    )
 
 
 def forecast(policy: Policy, again: bool = False) -> Forecast:
@@ -150,15 +156,15 @@ def forecast(policy: Policy, again: bool = False) -> Forecast:
         doubts.append(Doubt(f"{policy.setting}={policy.days} is less than {FEWEST_DAYS} days"))
     with failures_in_words(policy):
         days = list(days_to_look_at(policy, begin_of_keeping(policy), again))
-        for part in policy.parts:
+        for policy_part in policy.parts:
             last = 0
             for begin, end in days:
-                for ids in pieces(part, begin, end, COUNTED_AT_ONCE):
-                    amounts = [amount(rows, part.column) for rows in part.going(ids)]
+                for ids in pieces(policy_part, begin, end, COUNTED_AT_ONCE):
+                    amounts = [amount(rows, policy_part.column) for rows in policy_part.going(ids)]
                     count += sum(n for n, _ in amounts)
                     size += sum(n for _, n in amounts)
                     last += amounts[-1][0]
-            doubts += doubts_about(part, last)
+            doubts += doubts_about(policy_part, last)
     return Forecast(count, size, doubts)
 
 
@@ -167,19 +173,19 @@ def amount(rows: Rows, column: str) -> tuple[int, int]:
     names = [column] if column else [field.attname for field in rows.model._meta.concrete_fields if field.column]
     bytes_of: Any = Value(0 if column else ROW_BYTES)
     for name in names:
-        stored = Func(F(name), function="pg_column_size", output_field=IntegerField())
-        bytes_of = bytes_of + Coalesce(stored, Value(0))
-    found = rows.aggregate(count=Count("*"), size=Coalesce(Sum(bytes_of, output_field=IntegerField()), Value(0)))
-    return found["count"], found["size"]
+        column_size = Func(F(name), function="pg_column_size", output_field=IntegerField())
+        bytes_of = bytes_of + Coalesce(column_size, Value(0))
+    sums = rows.aggregate(count=Count("*"), size=Coalesce(Sum(bytes_of, output_field=IntegerField()), Value(0)))
+    return sums["count"], sums["size"]
 
 
-def doubts_about(part: PolicyPart, going: int) -> list[Doubt]:
+def doubts_about(policy_part: PolicyPart, going: int) -> list[Doubt]:
     """Reasons to ask: nearly all rows of a kind would be deleted.
 
     Counts only as many rows as it takes to tell, the newest first.
     """
-    known = part.every().order_by("-pk")[: int(going / MOST) + 1].count()
-    if going <= MOST * known:
+    total = policy_part.every().order_by("-pk")[: int(going / MOST) + 1].count()
+    if going <= MOST * total:
         return []
-    kind = part.every().model._meta.verbose_name_plural
-    return [Doubt(f"it would delete {going:,} of {known:,} {kind}", going)]
+    kind = policy_part.every().model._meta.verbose_name_plural
+    return [Doubt(f"it would delete {going:,} of {total:,} {kind}", going)]

@@ -27,25 +27,25 @@ def range_left(levels: Levels) -> CommitRange:
 
     Of a path with several changes, that is the oldest one that the measured commits show.
     """
-    last = next(place for place, level in enumerate(levels) if level == CommitLevel.NEW)
-    first = max(place for place, level in enumerate(levels[:last]) if level == CommitLevel.OLD)
+    last = next(index for index, level in enumerate(levels) if level == CommitLevel.NEW)
+    first = max(index for index, level in enumerate(levels[:last]) if level == CommitLevel.OLD)
     return CommitRange(first, last)
 
 
 def next_place(levels: Levels, within: CommitRange) -> int | None:
     """The place that halves the range, or the nearest that was not tried; None if none is left."""
-    untried = [place for place in range(within.first + 1, within.last) if levels[place] is None]
+    untried = [index for index in range(within.first + 1, within.last) if levels[index] is None]
     middle = (within.first + within.last) / 2
-    return min(untried, key=lambda place: (abs(place - middle), place), default=None)
+    return min(untried, key=lambda index: (abs(index - middle), index), default=None)
 
 
-def places_after(levels: Levels, within: CommitRange, place: int) -> list[int]:
-    """The places that come next after either answer about ``place``, so that they can be queued beside it."""
-    halves = (CommitRange(within.first, place), CommitRange(place, within.last))
-    return [found for half in halves if (found := next_place(levels, half)) is not None]
+def places_after(levels: Levels, within: CommitRange, index: int) -> list[int]:
+    """The places that come next after either answer about ``index``, so that they can be queued beside it."""
+    halves = (CommitRange(within.first, index), CommitRange(index, within.last))
+    return [next_index for half in halves if (next_index := next_place(levels, half)) is not None]
 
 
 def steps_left(levels: Levels, within: CommitRange) -> int:
     """How many commits will be measured at most, if each gets an answer."""
-    untried = sum(levels[place] is None for place in range(within.first + 1, within.last))
+    untried = sum(levels[index] is None for index in range(within.first + 1, within.last))
     return math.ceil(math.log2(untried + 1))

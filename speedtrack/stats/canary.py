@@ -38,17 +38,17 @@ def judge_canary(history: Sequence[float], value: float, smallest_effect: float)
     absolute deviation of the newest ones; outliers among up to half of the values do not move either.
     """
     scale = Scale.of([*history, value])
-    placed, place = [scale.place(one) for one in history], scale.place(value)
+    placed, position = [scale.place(earlier) for earlier in history], scale.place(value)
     if len(placed) < FEWEST:
-        level = median(placed) if placed else place
-        return CanaryVerdict(CanaryAnswer.LEARNING, scale.ratio(place - level), None)
+        level = median(placed) if placed else position
+        return CanaryVerdict(CanaryAnswer.LEARNING, scale.ratio(position - level), None)
     level = median(placed[:ANCHOR])
     recent = placed[-RECENT:]
     middle = median(recent)
-    noise = MAD_TO_SIGMA * median([abs(one - middle) for one in recent])
+    noise = MAD_TO_SIGMA * median([abs(earlier - middle) for earlier in recent])
     limit = max(scale.effect(smallest_effect), outlier_limit(len(recent)) * noise)
-    answer = CanaryAnswer.OFF if abs(place - level) > limit else CanaryAnswer.STEADY
-    return CanaryVerdict(answer, scale.ratio(place - level), scale.ratio(limit) - 1)
+    answer = CanaryAnswer.OFF if abs(position - level) > limit else CanaryAnswer.STEADY
+    return CanaryVerdict(answer, scale.ratio(position - level), scale.ratio(limit) - 1)
 
 
 def outlier_limit(n: int) -> float:

@@ -161,11 +161,11 @@ def suspect_shifts(
 def _boundaries(level: Array, settled: Iterable[SettledShift]) -> list[int]:
     """The places where confirmed shifts start new levels: where two levels fit best in the range of each."""
     boundaries = set()
-    for one in settled:
-        places = range(max(1, one.first), min(one.last, len(level) - 1) + 1)
-        if one.confirmed and places:
-            low, high = max(0, places[0] - PLACE_BEFORE), min(len(level), places[-1] + int(AFTER[-1]))
-            boundaries.add(places[0] if len(places) == 1 else _fit(level[low:high], places, low))
+    for shift in settled:
+        indices = range(max(1, shift.first), min(shift.last, len(level) - 1) + 1)
+        if shift.confirmed and indices:
+            low, high = max(0, indices[0] - PLACE_BEFORE), min(len(level), indices[-1] + int(AFTER[-1]))
+            boundaries.add(indices[0] if len(indices) == 1 else _fit(level[low:high], indices, low))
     return sorted(boundaries)
 
 
@@ -219,20 +219,23 @@ def _first(
         scores = np.abs(table.size) / np.maximum(_limits(series, segment, table, sensitivity), 1e-300)
     scores = np.nan_to_num(scores[now - begin :])
     for row in np.flatnonzero((scores > 1).any(axis=1)):
-        seen = now + int(row)
+        arrival = now + int(row)
         nothing: list[SettledShift] = []  # refuted shifts that windows at this point have found again
         for column in np.argsort(-scores[row])[: np.count_nonzero(scores[row] > 1)]:
-            split, size = seen + 1 - int(AFTER[column]), float(table.size[seen - begin, column])
-            before, after = series.level[max(begin, split - sensitivity.before) : split], series.level[split : seen + 1]
-            if any(one.first - REFINE <= split <= one.last + REFINE for one in nothing):
+            split, size = arrival + 1 - int(AFTER[column]), float(table.size[arrival - begin, column])
+            before, after = (
+                series.level[max(begin, split - sensitivity.before) : split],
+                series.level[split : arrival + 1],
+            )
+            if any(shift.first - REFINE <= split <= shift.last + REFINE for shift in nothing):
                 continue  # another window over the same refuted shift
             if _agreement(before, after, size) < sensitivity.agree[0 if len(after) <= FEW else 1]:
                 continue
-            alarm = _Alarm(_place(series.level, begin, split, seen), seen, float(scores[row, column]))
-            same = next((one for one in settled if one.is_same(alarm.index, size > 0)), None)
+            alarm = _Alarm(_place(series.level, begin, split, arrival), arrival, float(scores[row, column]))
+            same = next((shift for shift in settled if shift.is_same(alarm.index, size > 0)), None)
             if same is None:
                 return alarm
-            if same.confirmed or (abs(size) > OTHER_LINE and seen - alarm.index >= FEW):
+            if same.confirmed or (abs(size) > OTHER_LINE and arrival - alarm.index >= FEW):
                 return replace(alarm, known=True)
             nothing.append(same)
     return None
@@ -240,9 +243,9 @@ def _first(
 
 def _limits(series: _Series, segment: _Segment, table: Shifts, sensitivity: Sensitivity) -> Array:
     """The limit that each shift of the table must exceed; infinite where nothing is known to compare with."""
-    part = slice(segment.start, segment.start + len(table.size))
-    errors = sensitivity.trials * trial_errors(series.error[part], sensitivity.before)
-    before = np.maximum(np.arange(part.start, part.stop)[:, None] - AFTER, 0)
+    window = slice(segment.start, segment.start + len(table.size))
+    errors = sensitivity.trials * trial_errors(series.error[window], sensitivity.before)
+    before = np.maximum(np.arange(window.start, window.stop)[:, None] - AFTER, 0)
     limits: Array = np.fmax(yardsticks(table, segment.past, sensitivity), errors)
     limits = np.fmax(limits, np.maximum(series.effect, sensitivity.quantum * series.quantum[before]))
     young = len(segment.past) + np.arange(len(limits)) < sensitivity.least
@@ -261,14 +264,14 @@ def _young_limits(series: _Series, segment: _Segment, table: Shifts, errors: Arr
     return limits
 
 
-def _spread_so_far(moves: Array, known: float, borrowed: float) -> Array:
-    """The spread between runs by the moves before each, and by the known one, which counts as ``borrowed`` moves.
+def _spread_so_far(moves: Array, known_spread: float, borrowed: float) -> Array:
+    """The spread between runs by the moves before each, and by the known spread, which counts as ``borrowed`` moves.
 
-    At least the known one, since a few points may lie close to each other by chance.
+    At least the known spread, since a few points may lie close to each other by chance.
     """
     squares, counts = np.cumsum(np.nan_to_num(moves) ** 2), np.cumsum(~np.isnan(moves))
     own, n = np.concatenate([[0.0], squares[:-1]]), np.concatenate([[0], counts[:-1]])
-    spread: Array = np.maximum(known, np.sqrt((borrowed * known**2 + own) / (borrowed + n)))
+    spread: Array = np.maximum(known_spread, np.sqrt((borrowed * known_spread**2 + own) / (borrowed + n)))
     return spread
 
 
@@ -277,21 +280,21 @@ def _agreement(before: Array, after: Array, shift: float) -> float:
     return float(((after[:, None] - before[None, :]) * shift > 0).mean())
 
 
-def _place(level: Array, begin: int, split: int, seen: int) -> int:
+def _place(level: Array, begin: int, split: int, arrival: int) -> int:
     """The split near this one for which two constant levels leave the smallest absolute deviations."""
     low = max(begin, split - PLACE_BEFORE)
-    return _fit(level[low : seen + 1], range(max(low + 1, split - REFINE), min(seen, split + REFINE) + 1), low)
+    return _fit(level[low : arrival + 1], range(max(low + 1, split - REFINE), min(arrival, split + REFINE) + 1), low)
 
 
-def _fit(level: Array, places: Sequence[int], low: int) -> int:
-    """The best split among these neighbouring places, the first of equal ones. ``level`` begins at place ``low``."""
+def _fit(level: Array, indices: Sequence[int], low: int) -> int:
+    """The best split among these neighbouring indices, the first of equal ones. ``level`` begins at index ``low``."""
     values: list[float] = level.tolist()
-    lefts = _deviations(values, [place - low for place in places])
-    rights = _deviations(values[::-1], [len(values) - (place - low) for place in reversed(places)])
-    costs = [left + right for left, right in zip(lefts, reversed(rights), strict=True)]
+    lefts = _deviations(values, [index - low for index in indices])
+    rights = _deviations(values[::-1], [len(values) - (index - low) for index in reversed(indices)])
+    costs = [before + after for before, after in zip(lefts, reversed(rights), strict=True)]
     least = min(costs)
     equal = (math.isclose(cost, least, rel_tol=1e-9, abs_tol=1e-12) for cost in costs)  # rounding shall not decide
-    return next(place for place, is_best in zip(places, equal, strict=True) if is_best)
+    return next(index for index, is_best in zip(indices, equal, strict=True) if is_best)
 
 
 def _deviations(values: Sequence[float], counts: Sequence[int]) -> list[float]:
@@ -320,5 +323,5 @@ def _noise(series: _Series, around: slice) -> float:
     """Standard deviation of a point by successive differences, but at least that shown by the trials."""
     moves = np.abs(np.diff(series.level[around]))
     between = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2) if len(moves) > FEW else 0.0
-    known = series.error[around][~np.isnan(series.error[around])]
-    return max(between, float(np.median(known)) if len(known) else 0.0)
+    errors = series.error[around][~np.isnan(series.error[around])]
+    return max(between, float(np.median(errors)) if len(errors) else 0.0)

@@ -34,8 +34,8 @@ def is_common(moves: Sequence[float], usual: float) -> bool:
 
     ``moves``: logarithms, one per watched series of the machine that was measured around the place.
     """
-    joined = sum(move * math.copysign(1, usual) >= ALIKE * abs(usual) for move in moves)
-    return joined >= FEWEST and joined >= SHARE * len(moves)
+    count = sum(move * math.copysign(1, usual) >= ALIKE * abs(usual) for move in moves)
+    return count >= FEWEST and count >= SHARE * len(moves)
 
 
 def took_part(move: float, usual: float) -> bool | None:
@@ -46,5 +46,5 @@ def took_part(move: float, usual: float) -> bool | None:
 
 def cause_by_votes(votes: Iterable[MoveCause]) -> MoveCause:
     """The only cause that the evidence supports; unknown if there is none, or if the evidence contradicts itself."""
-    known = {vote for vote in votes if vote != MoveCause.UNKNOWN}
-    return known.pop() if len(known) == 1 else MoveCause.UNKNOWN
+    causes = {vote for vote in votes if vote != MoveCause.UNKNOWN}
+    return causes.pop() if len(causes) == 1 else MoveCause.UNKNOWN

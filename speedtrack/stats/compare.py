@@ -89,44 +89,48 @@ class IndependentSets(NamedTuple):
     seed: int
 
 
-def compare_many(asked: Sequence[IndependentSets], *, level: float = LEVEL) -> list[Comparison]:
+def compare_many(sets: Sequence[IndependentSets], *, level: float = LEVEL) -> list[Comparison]:
     """What `compare_samples` answers to each of these, a hundred times as fast where no resampling is needed."""
-    found: list[Comparison | None] = [None] * len(asked)
+    answers: list[Comparison | None] = [None] * len(sets)
     groups: dict[tuple[int, int], list[int]] = {}
-    for place, one in enumerate(asked):
-        if all(map(_is_counted, (one.before, one.after))) and min(*one.before, *one.after) > 0:
-            groups.setdefault((len(one.before), len(one.after)), []).append(place)
+    for index, samples in enumerate(sets):
+        if all(map(_is_counted, (samples.before, samples.after))) and min(*samples.before, *samples.after) > 0:
+            groups.setdefault((len(samples.before), len(samples.after)), []).append(index)
         else:
-            found[place] = _compare_remembered(one, level)
-    for places in groups.values():
-        for place, answer in zip(places, _compare_equal_sizes([asked[i] for i in places], level), strict=True):
-            found[place] = answer
-    return [answer for answer in found if answer]
+            answers[index] = _compare_remembered(samples, level)
+    for indices in groups.values():
+        for index, answer in zip(indices, _compare_equal_sizes([sets[i] for i in indices], level), strict=True):
+            answers[index] = answer
+    return [answer for answer in answers if answer]
 
 
 @lru_cache(maxsize=5000)
-def _compare_remembered(one: IndependentSets, level: float) -> Comparison:
-    return compare_samples(one.before, one.after, smallest_effect=one.smallest_effect, level=level, seed=one.seed)
+def _compare_remembered(samples: IndependentSets, level: float) -> Comparison:
+    return compare_samples(
+        samples.before, samples.after, smallest_effect=samples.smallest_effect, level=level, seed=samples.seed
+    )
 
 
-def _compare_equal_sizes(asked: Sequence[IndependentSets], level: float) -> list[Comparison]:
+def _compare_equal_sizes(sets: Sequence[IndependentSets], level: float) -> list[Comparison]:
     """The answers for positive samples, as many in each, whose interval is counted."""
-    before, after = (np.array(side) for side in zip(*((one.before, one.after) for one in asked), strict=True))
+    before, after = (
+        np.array(side) for side in zip(*((samples.before, samples.after) for samples in sets), strict=True)
+    )
     old, new = (np.sort(np.log(side), axis=1) for side in (before, after))
     deltas = np.median(new, axis=1) - np.median(old, axis=1)
     n = (old.shape[1], new.shape[1])
-    shifts = (new[:, :, None] - old[:, None, :]).reshape(len(asked), -1)
+    shifts = (new[:, :, None] - old[:, None, :]).reshape(len(sets), -1)
     chances = np.multiply.outer(_median_chances(n[1]), _median_chances(n[0])).ravel()
     order = np.argsort(shifts, axis=1)
     share, shifts = np.cumsum(chances[order], axis=1), np.take_along_axis(shifts, order, axis=1)
     ends = []
     for limit in (_tail(min(n)) + ROUNDING, 1 - _tail(min(n)) - ROUNDING):
-        places = np.minimum((share < limit).sum(axis=1), shifts.shape[1] - 1)
-        ends.append(np.take_along_axis(shifts, places[:, None], axis=1)[:, 0].tolist())
-    columns = zip(asked, deltas.tolist(), *ends, rank_sum_ps(before, after), strict=True)
+        indices = np.minimum((share < limit).sum(axis=1), shifts.shape[1] - 1)
+        ends.append(np.take_along_axis(shifts, indices[:, None], axis=1)[:, 0].tolist())
+    columns = zip(sets, deltas.tolist(), *ends, rank_sum_ps(before, after), strict=True)
     return [
-        _judge(_Shift(*shift), Scale(), _Limits(one.smallest_effect, one.smallest_effect, level), n)
-        for one, *shift in columns
+        _judge(_Shift(*shift), Scale(), _Limits(samples.smallest_effect, samples.smallest_effect, level), n)
+        for samples, *shift in columns
     ]
 
 
@@ -349,8 +353,8 @@ def _interval_of_shift(old: Array, new: Array, seed: int) -> tuple[float, float]
     chances = np.multiply.outer(_median_chances(len(new)), _median_chances(len(old))).ravel()
     order = np.argsort(shifts)
     share = np.cumsum(chances[order])
-    places = np.searchsorted(share, [tail + ROUNDING, 1 - tail - ROUNDING])
-    low, high = shifts[order][np.minimum(places, len(order) - 1)]
+    indices = np.searchsorted(share, [tail + ROUNDING, 1 - tail - ROUNDING])
+    low, high = shifts[order][np.minimum(indices, len(order) - 1)]
     return float(low), float(high)
 
 
@@ -360,8 +364,8 @@ def _median_chances(n: int) -> Array:
 
     It is at most the k-th where more than half of the draws are among the first k.
     """
-    more = range(n // 2 + 1, n + 1)
-    at_most = [sum(math.comb(n, j) * (k / n) ** j * (1 - k / n) ** (n - j) for j in more) for k in range(n + 1)]
+    majority = range(n // 2 + 1, n + 1)
+    at_most = [sum(math.comb(n, j) * (k / n) ** j * (1 - k / n) ** (n - j) for j in majority) for k in range(n + 1)]
     chances: Array = np.diff(at_most)
     return chances
 
@@ -389,16 +393,16 @@ def _resampled_interval(rng: np.random.Generator, steps: Array, means: Array) ->
     below = np.concatenate([np.zeros((RESAMPLES, 1), dtype=resamples.dtype), np.cumsum(resamples, axis=1)], axis=1)
     rounding = 1e-12 * float(np.abs(steps).max())
 
-    def share(place: int) -> float:
+    def share(index: int) -> float:
         """The share of resamples whose estimate is at most this mean."""
-        limit = means[place] + rounding
+        limit = means[index] + rounding
         ordered = (resamples * below[:, np.searchsorted(steps, 2 * limit - steps, side="right")]).sum(axis=1)
         single = below[:, np.searchsorted(steps, limit, side="right")]
         return float((ordered + single >= n * (n + 1) / 2).mean())
 
     tail = _tail(n)
-    places = range(len(means))
-    low, high = (bisect_left(places, quantile, key=share) for quantile in (tail, 1 - tail))
+    indices = range(len(means))
+    low, high = (bisect_left(indices, quantile, key=share) for quantile in (tail, 1 - tail))
     return float(means[low]), float(means[min(high, len(means) - 1)])
 
 

@@ -74,34 +74,36 @@ class VisibleChange:
 
 
 def explain_place(
-    points: Sequence[Point], place: int, *, smallest_effect: float, since: int = 0, sensitivity: Sensitivity = DEFAULT
+    points: Sequence[Point], index: int, *, smallest_effect: float, since: int = 0, sensitivity: Sensitivity = DEFAULT
 ) -> WindowEvidence | None:
-    """The evidence for and against a new level from point ``place`` on, by all window sizes that have enough points.
+    """The evidence for and against a new level from point ``index`` on, by all window sizes that have enough points.
 
-    ``since``: where the level before it begins, at the previous shift or 0. None if there is no point before the place
+    ``since``: where the level before it begins, at the previous shift or 0. None if there is no point before it
     or at it.
     """
-    if not since < place < len(points):
+    if not since < index < len(points):
         return None
     scale = Scale.of(value for point in points for value in point.values)
     level, error = (values[since:] for values in levels([point.values for point in points], scale))
-    begin = place - since
+    begin = index - since
     table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
     limits, which = _limits(level, error, scale.effect(smallest_effect), sensitivity)
-    found = []
+    evidence = []
     for column, after in enumerate(int(size) for size in AFTER):
-        seen = begin + after - 1
-        if seen >= len(level):
+        arrival = begin + after - 1
+        if arrival >= len(level):
             break
-        size = float(table.size[seen, column])
-        limit = float(limits[seen, column])
+        size = float(table.size[arrival, column])
+        limit = float(limits[arrival, column])
         score = abs(size) / limit if limit > 0 else math.inf
         before = level[max(0, begin - sensitivity.before) : begin]
-        agreement = _agreement(before, level[begin : seen + 1], size)
-        wanted = sensitivity.agree[0 if after <= FEW else 1]
-        name = LIMITS[which[seen, column]]
-        found.append(WindowEvidence(after, scale.ratio(size), scale.ratio(limit) - 1, score, name, agreement, wanted))
-    return max(found, key=lambda reason: (reason.suspicious, reason.score))
+        agreement = _agreement(before, level[begin : arrival + 1], size)
+        needed = sensitivity.agree[0 if after <= FEW else 1]
+        name = LIMITS[which[arrival, column]]
+        evidence.append(
+            WindowEvidence(after, scale.ratio(size), scale.ratio(limit) - 1, score, name, agreement, needed)
+        )
+    return max(evidence, key=lambda reason: (reason.suspicious, reason.score))
 
 
 def clearest_place(
@@ -115,8 +117,8 @@ def clearest_place(
     table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
     limits, _ = _limits(level, error, scale.effect(smallest_effect), sensitivity)
     scores = np.nan_to_num(np.abs(table.size) / np.maximum(limits, 1e-300))
-    seen, column = np.unravel_index(int(scores.argmax()), scores.shape)
-    return max(1, int(seen) + 1 - int(AFTER[column]))
+    arrival, column = np.unravel_index(int(scores.argmax()), scores.shape)
+    return max(1, int(arrival) + 1 - int(AFTER[column]))
 
 
 def smallest_visible_change(

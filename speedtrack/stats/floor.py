@@ -37,8 +37,8 @@ class Floor:
     smallest: float | None
 
 
-def noise_floor(pairs: Sequence[tuple[float, float]], *, level: float, planned: int, seed: int) -> Floor:
-    """The noise floor that A/A pairs show, for comparisons of ``planned`` pairs at this significance ``level``.
+def noise_floor(pairs: Sequence[tuple[float, float]], *, level: float, planned_pairs: int, seed: int) -> Floor:
+    """The noise floor that A/A pairs show, for comparisons of ``planned_pairs`` pairs at this significance ``level``.
 
     Fewer than five pairs give no floor: the error of their standard deviation is half of it. With ten pairs it is a
     quarter (chi-squared), and so is that of the smallest change. For values of zero or below see `Scale`.
@@ -48,9 +48,9 @@ def noise_floor(pairs: Sequence[tuple[float, float]], *, level: float, planned: 
     scale = Scale.of(value for pair in pairs for value in pair)
     steps = steps_of(scale, pairs)
     deviation = float(steps.std(ddof=1))
-    found = settle_pairs(pairs, smallest_effect=0.01, level=level, seed=seed)
-    smallest = scale.ratio(deviation * standard_shift(planned, level)) - 1
-    return Floor(len(pairs), deviation, found.ratio, found.low, found.high, smallest)
+    comparison = settle_pairs(pairs, smallest_effect=0.01, level=level, seed=seed)
+    smallest = scale.ratio(deviation * standard_shift(planned_pairs, level)) - 1
+    return Floor(len(pairs), deviation, comparison.ratio, comparison.low, comparison.high, smallest)
 
 
 def counts_floor(pairs: Sequence[tuple[float, float]], *, level: float) -> Floor:
@@ -64,8 +64,8 @@ def counts_floor(pairs: Sequence[tuple[float, float]], *, level: float) -> Floor
         return Floor(len(pairs), None, None, None, None, None)
     steps = np.log([head / base for base, head in pairs])
     smallest = float(np.expm1(np.abs(steps).max()))
-    found = settle_counts(pairs, smallest_effect=max(smallest, EQUAL), level=level)
-    return Floor(len(pairs), float(steps.std(ddof=1)), found.ratio, found.low, found.high, smallest)
+    comparison = settle_counts(pairs, smallest_effect=max(smallest, EQUAL), level=level)
+    return Floor(len(pairs), float(steps.std(ddof=1)), comparison.ratio, comparison.low, comparison.high, smallest)
 
 
 @lru_cache

@@ -35,14 +35,14 @@ class Histogram(NamedTuple):
         if not len(self.values):
             raise ValueError("an empty histogram has no quantiles")
         ranks = np.clip(np.ceil(np.asarray(shares) * self.total), 1, self.total)
-        found: Array = self.values[np.searchsorted(np.cumsum(self.counts), ranks)]
-        return found
+        bounds: Array = self.values[np.searchsorted(np.cumsum(self.counts), ranks)]
+        return bounds
 
     @classmethod
-    def merged(cls, some: Iterable[Histogram]) -> Histogram:
-        several = list(some)
-        values = np.concatenate([np.zeros(0), *(one.values for one in several)])
-        counts = np.concatenate([np.zeros(0), *(one.counts for one in several)])
+    def merged(cls, histograms: Iterable[Histogram]) -> Histogram:
+        several = list(histograms)
+        values = np.concatenate([np.zeros(0), *(histogram.values for histogram in several)])
+        counts = np.concatenate([np.zeros(0), *(histogram.counts for histogram in several)])
         order = np.argsort(values, kind="stable")
         return cls(values[order], counts[order])
 
@@ -60,8 +60,8 @@ def decode(text: str) -> Histogram:
         raise ValueError("not a compressed HdrHistogram of version 2")
     counts = _zigzag_numbers(np.frombuffer(plain[HEAD.size : HEAD.size + length], np.uint8))
     steps = np.where(counts < 0, -counts, 1)  # a negative number stands for so many zeros
-    places = (np.cumsum(steps) - steps)[counts > 0]
-    return Histogram(_middles(places, digits, lowest), counts[counts > 0].astype(np.float64))
+    indices = (np.cumsum(steps) - steps)[counts > 0]
+    return Histogram(_middles(indices, digits, lowest), counts[counts > 0].astype(np.float64))
 
 
 Whole = np.ndarray[Any, np.dtype[np.int64]]
@@ -73,23 +73,23 @@ def _zigzag_numbers(content: np.ndarray[Any, np.dtype[np.uint8]]) -> Whole:
     if not len(ends):
         return np.zeros(0, np.int64)
     begins = np.concatenate([[0], ends[:-1] + 1])
-    used = content[: ends[-1] + 1].astype(np.int64)
-    place = np.arange(len(used)) - np.repeat(begins, ends - begins + 1)
-    if int(place.max()) > 7:
+    septets = content[: ends[-1] + 1].astype(np.int64)
+    order = np.arange(len(septets)) - np.repeat(begins, ends - begins + 1)
+    if int(order.max()) > 7:
         raise ValueError("a histogram with a number that is too large")
-    whole = np.add.reduceat((used & 0x7F) << (7 * place), begins)
-    numbers: Whole = (whole >> 1) ^ -(whole & 1)
+    encoded = np.add.reduceat((septets & 0x7F) << (7 * order), begins)
+    numbers: Whole = (encoded >> 1) ^ -(encoded & 1)
     return numbers
 
 
-def _middles(places: Whole, digits: int, lowest: int) -> Array:
+def _middles(indices: Whole, digits: int, lowest: int) -> Array:
     """The middles of the buckets at these places of an array of counts."""
     unit = int(math.log2(lowest))
     half = max(0, math.ceil(math.log2(2 * 10**digits)) - 1)
-    bucket = (places >> half) - 1
+    bucket = (indices >> half) - 1
     if len(bucket) and int(bucket.max()) + unit > LARGEST_BUCKET:
         raise ValueError("not a compressed HdrHistogram of latencies: a value is too large")
-    within = (places & ((1 << half) - 1)) + np.where(bucket < 0, 0, 1 << half)
+    within = (indices & ((1 << half) - 1)) + np.where(bucket < 0, 0, 1 << half)
     shift = np.maximum(bucket, 0) + unit
     middles: Array = (within << shift) + ((1 << shift) >> 1)
     return np.maximum(middles, 1).astype(np.float64)

@@ -106,13 +106,13 @@ def history_verdicts(
         return []
     scale = Scale.of(value for point in points for value in point.values)
     level = place_all(scale, [median(point.values) for point in points])
-    known, found = sorted(settled), list[HistoryVerdict]()
-    for seen in range(since, len(points)):
-        start = max([found[-1].index if found else 0, *[index for index in known if index <= seen]])
-        verdict = newest_verdict(level[: seen + 1], start, scale, smallest_effect)
+    boundaries, verdicts = sorted(settled), list[HistoryVerdict]()
+    for arrival in range(since, len(points)):
+        start = max([verdicts[-1].index if verdicts else 0, *[index for index in boundaries if index <= arrival]])
+        verdict = newest_verdict(level[: arrival + 1], start, scale, smallest_effect)
         if verdict is not None:
-            found.append(verdict)
-    return found
+            verdicts.append(verdict)
+    return verdicts
 
 
 def newest_verdict(level: Array, start: int, scale: Scale, smallest_effect: float) -> HistoryVerdict | None:
@@ -121,17 +121,17 @@ def newest_verdict(level: Array, start: int, scale: Scale, smallest_effect: floa
     Only the last `Strictness.window` points are examined, so the cost of a point does not grow with the series.
     """
     begin = max(start, len(level) - DEFAULT.window)
-    part = level[begin:]
+    recent = level[begin:]
     effect = scale.effect(smallest_effect)
-    if len(part) < DEFAULT.before + DEFAULT.after:
+    if len(recent) < DEFAULT.before + DEFAULT.after:
         return None
-    split = best_split(part, effect)
-    if split.gain < _least(len(part), split.scatter):
+    split = best_split(recent, effect)
+    if split.gain < _least(len(recent), split.scatter):
         return None
-    old, new = part[max(0, split.at - OLD) : split.at], part[split.at :]
+    old, new = recent[max(0, split.at - OLD) : split.at], recent[split.at :]
     delta = float(np.median(new) - np.median(old))
-    noise = noise_about(part, split.at)
-    score = _score(split, noise, delta, len(part))
+    noise = noise_about(recent, split.at)
+    score = _score(split, noise, delta, len(recent))
     certain = split.at - split.first <= DEFAULT.wide and split.last - split.at <= DEFAULT.wide
     quick = len(new) < QUICK and score.quick >= 1
     if abs(delta) < effect or max(score) < 1 or not (quick or certain) or _agreement(old, new, delta) < DEFAULT.agree:
@@ -140,38 +140,38 @@ def newest_verdict(level: Array, start: int, scale: Scale, smallest_effect: floa
         return None
     error = noise.sigma * math.sqrt(math.pi / 2 * (1 / len(old) + 1 / len(new)))
     low, ratio, high = (scale.ratio(delta + side * 1.96 * error) for side in (-1, 0, 1))
-    places = (begin + split.at, begin + split.first, begin + split.last)
-    return HistoryVerdict(*places, ratio, low, high, max(score), len(level) - 1)
+    indices = (begin + split.at, begin + split.first, begin + split.last)
+    return HistoryVerdict(*indices, ratio, low, high, max(score), len(level) - 1)
 
 
-def best_split(part: Array, effect: float) -> _Split:
+def best_split(recent: Array, effect: float) -> _Split:
     """The split with the largest gain: how much more similar points are to their side than to all, by the kernel."""
-    n = len(part)
-    lag = MAD_TO_SIGMA * float(np.median(np.abs(np.diff(part)))) / math.sqrt(2)
+    n = len(recent)
+    lag = MAD_TO_SIGMA * float(np.median(np.abs(np.diff(recent)))) / math.sqrt(2)
     width = max(DEFAULT.bandwidth * lag, effect / 4, 1e-12)
-    alike = np.exp(-(((part[:, None] - part[None, :]) / width) ** 2) / 2)
+    alike = np.exp(-(((recent[:, None] - recent[None, :]) / width) ** 2) / 2)
     rows = np.concatenate([[0.0], np.cumsum(alike.sum(axis=1))])
     head = np.concatenate([[0.0], np.cumsum(1 + 2 * np.tril(alike, -1).sum(axis=1))])  # sum of alike[:t, :t]
-    places = np.arange(DEFAULT.before, n - DEFAULT.after + 1)
-    tail = rows[n] - 2 * rows[places] + head[places]
-    within = head[places] / places + tail / (n - places)
+    splits = np.arange(DEFAULT.before, n - DEFAULT.after + 1)
+    tail = rows[n] - 2 * rows[splits] + head[splits]
+    within = head[splits] / splits + tail / (n - splits)
     gains = within - rows[n] / n
     best = int(np.argmax(gains))
-    near = places[gains > gains[best] - DEFAULT.place]
+    near = splits[gains > gains[best] - DEFAULT.place]
     return _Split(
-        int(places[best]), float(gains[best]), int(near[0]), int(near[-1]), max(0.0, 1 - float(within[best]) / n)
+        int(splits[best]), float(gains[best]), int(near[0]), int(near[-1]), max(0.0, 1 - float(within[best]) / n)
     )
 
 
-def noise_about(part: Array, at: int) -> _Noise:
-    rest = np.concatenate([part[:at] - np.median(part[:at]), part[at:] - np.median(part[at:])])
-    sigma = MAD_TO_SIGMA * float(np.median(np.abs(rest)))
-    rest = np.clip(rest, -CLIP * sigma, CLIP * sigma)
-    square = max(float((rest * rest).sum()), 1e-30)
-    count = len(rest) // BLOCK
-    means = rest[len(rest) - count * BLOCK :].reshape(count, BLOCK).mean(axis=1)
-    blocks = float((means**2).mean()) * BLOCK * len(rest) / square
-    return _Noise(sigma, float((rest[1:] * rest[:-1]).sum()) / square, blocks)
+def noise_about(recent: Array, at: int) -> _Noise:
+    residuals = np.concatenate([recent[:at] - np.median(recent[:at]), recent[at:] - np.median(recent[at:])])
+    sigma = MAD_TO_SIGMA * float(np.median(np.abs(residuals)))
+    residuals = np.clip(residuals, -CLIP * sigma, CLIP * sigma)
+    square = max(float((residuals * residuals).sum()), 1e-30)
+    count = len(residuals) // BLOCK
+    means = residuals[len(residuals) - count * BLOCK :].reshape(count, BLOCK).mean(axis=1)
+    blocks = float((means**2).mean()) * BLOCK * len(residuals) / square
+    return _Noise(sigma, float((residuals[1:] * residuals[:-1]).sum()) / square, blocks)
 
 
 class _Score(NamedTuple):
@@ -231,9 +231,9 @@ class Replay:
         self.points.append(Point(tuple(values)))
         skipped = max(0, len(self.points) - DEFAULT.window - DEFAULT.memory)
         recent = self.points[skipped:]
-        settled = [place - skipped for place, _ in self.found if place >= skipped]
+        boundaries = [start - skipped for start, _ in self.found if start >= skipped]
         for verdict in history_verdicts(
-            recent, smallest_effect=self.smallest_effect, settled=settled, since=len(recent) - 1
+            recent, smallest_effect=self.smallest_effect, settled=boundaries, since=len(recent) - 1
         ):
             self.found.append((skipped + verdict.index, 1 if verdict.ratio > 1 else -1))
         return self.found

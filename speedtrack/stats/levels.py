@@ -22,18 +22,20 @@ def levels(points: Sequence[Sequence[float]], scale: Scale) -> tuple[Array, Arra
     a point has two trials. Points with the same number of trials are computed together.
     """
     sizes = np.array([len(point) for point in points])
-    places = place_all(scale, chain.from_iterable(points))
+    values = place_all(scale, chain.from_iterable(points))
     starts = np.cumsum(sizes) - sizes
     level, own = np.empty(len(points)), np.empty(len(points))
     for size in np.unique(sizes):
         rows = np.flatnonzero(sizes == size)
-        trials = places[starts[rows][:, None] + np.arange(size)]
+        trials = values[starts[rows][:, None] + np.arange(size)]
         level[rows] = np.median(trials, axis=1)
         own[rows] = _scatter(trials - level[rows][:, None])
-    known = ~np.isnan(own)
-    roots, counts = np.cumsum(np.sqrt(np.where(known, own, 0))), np.cumsum(known)
+    has_error = ~np.isnan(own)
+    roots, counts = np.cumsum(np.sqrt(np.where(has_error, own, 0))), np.cumsum(has_error)
     pooled = np.divide(roots, counts, out=np.full(len(own), np.nan), where=counts > 0) ** 2
-    errors: Array = np.where(known, (own + pooled) / 2, pooled) * np.sqrt(np.where(sizes > 2, math.pi / 2, 1.0) / sizes)
+    errors: Array = np.where(has_error, (own + pooled) / 2, pooled) * np.sqrt(
+        np.where(sizes > 2, math.pi / 2, 1.0) / sizes
+    )
     return level, errors
 
 

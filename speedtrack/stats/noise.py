@@ -45,16 +45,16 @@ def line_noise(level: Sequence[float], error: Sequence[float]) -> LineNoise | No
     values = np.asarray(level, dtype=np.float64)
     moves = np.abs(np.diff(values))
     between = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2)
-    known = np.asarray(error)[~np.isnan(error)]
+    errors = np.asarray(error)[~np.isnan(error)]
     return LineNoise(
-        max(between, _noise_without_modes(moves)), float(np.median(known)) if len(known) else 0.0, _modes(values)
+        max(between, _noise_without_modes(moves)), float(np.median(errors)) if len(errors) else 0.0, _modes(values)
     )
 
 
 def _noise_without_modes(moves: Array) -> float:
     """The noise by the mean move without the largest tenth. The median is too small for a line with two levels."""
-    kept = np.sort(moves)[: max(1, math.floor(0.9 * len(moves)))]
-    return float(kept.mean()) * math.sqrt(math.pi) / 2
+    moderate = np.sort(moves)[: max(1, math.floor(0.9 * len(moves)))]
+    return float(moderate.mean()) * math.sqrt(math.pi) / 2
 
 
 def _modes(values: Array) -> float | None:

@@ -64,9 +64,9 @@ def _subset_sums(ranks: Array, size: int) -> Array:
     doubled = np.rint(2 * ranks).astype(int)
     chance = np.zeros((size + 1, int(doubled.sum()) + 1))
     chance[0, 0] = 1.0
-    for seen, rank in enumerate(doubled):
-        for taken in range(min(seen + 1, size), 0, -1):
-            chance[taken, rank:] += chance[taken - 1, : chance.shape[1] - rank]
+    for index, rank in enumerate(doubled):
+        for count in range(min(index + 1, size), 0, -1):
+            chance[count, rank:] += chance[count - 1, : chance.shape[1] - rank]
     sums: Array = chance[size] / math.comb(len(ranks), size)
     return sums
 

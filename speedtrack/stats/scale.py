@@ -27,12 +27,12 @@ class Scale:
         So a metric that was always 0 and now is not has moved by one unit, however long it was 0. ``linear``: linear
         even if all values are positive.
         """
-        known = list(values)
-        if not all(map(math.isfinite, known)):
+        numbers = list(values)
+        if not all(map(math.isfinite, numbers)):
             raise ValueError("a sample is not a finite number: leave out what was not measured")
-        if not linear and min(known, default=1) > 0:
+        if not linear and min(numbers, default=1) > 0:
             return cls()
-        sizes = [abs(value) for value in known if value]
+        sizes = [abs(value) for value in numbers if value]
         return cls(float(median(sizes)) if sizes else 1.0)
 
     def place(self, value: float) -> float:

@@ -30,11 +30,11 @@ def mean_ratio(ratios: Sequence[tuple[float, float, float]]) -> MeanRatio | None
     The interval is that of these benchmarks, not of all that could be thought of: the errors of the logarithms are
     taken to be independent, and as large as the intervals say.
     """
-    known = [one for one in ratios if min(one) > 0 and math.isfinite(sum(one))]
-    if not known:
+    usable = [interval for interval in ratios if min(interval) > 0 and math.isfinite(sum(interval))]
+    if not usable:
         return None
-    middles, lows, highs = np.log(np.array(known)).T
+    middles, lows, highs = np.log(np.array(usable)).T
     errors = (highs - lows) / 2 / Z95
-    reach = Z95 * math.sqrt(float((errors**2).sum())) / len(known)
+    reach = Z95 * math.sqrt(float((errors**2).sum())) / len(usable)
     mean = float(middles.mean())
-    return MeanRatio(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(known))
+    return MeanRatio(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(usable))

@@ -58,12 +58,12 @@ def rolling_means(level: Array, width: int, trim: float) -> Array:
     ordered = np.sort(sliding_window_view(padded, width), axis=1)
     cut = int(trim * width)
     means: Array = ordered[:, cut : width - cut].sum(axis=1) / (width - 2 * cut)
-    known = np.arange(1, min(width, len(level) + 1))  # values in the windows at the start
-    cuts = (trim * known).astype(int)
-    sums = np.zeros((len(known), width))
-    np.cumsum(ordered[: len(known), : width - 1], axis=1, out=sums[:, 1:])
-    rows = np.arange(len(known))
-    means[: len(known)] = (sums[rows, known - cuts] - sums[rows, cuts]) / (known - 2 * cuts)
+    widths = np.arange(1, min(width, len(level) + 1))  # values in the windows at the start
+    cuts = (trim * widths).astype(int)
+    sums = np.zeros((len(widths), width))
+    np.cumsum(ordered[: len(widths), : width - 1], axis=1, out=sums[:, 1:])
+    rows = np.arange(len(widths))
+    means[: len(widths)] = (sums[rows, widths - cuts] - sums[rows, cuts]) / (widths - 2 * cuts)
     return means
 
 
@@ -99,8 +99,8 @@ def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
     usual = np.fmax.accumulate(np.where(n >= np.maximum(enough, FEWEST_SHIFTS), usual, np.nan), axis=1)
     worst = _largest(np.where(np.isnan(placebos), 0.0, placebos), sensitivity.history)[stop, np.arange(len(AFTER))]
     worst = np.where(n >= enough, worst, np.nan) * (1 + sensitivity.early / np.maximum(n, 1))
-    single, few, some, many = sensitivity.usual
-    times_usual = np.select([AFTER == 1, AFTER < 4, AFTER <= 16], [single, few, some], many)
+    single, few, several, many = sensitivity.usual
+    times_usual = np.select([AFTER == 1, AFTER < 4, AFTER <= 16], [single, few, several], many)
     times_worst = np.where(AFTER == 1, *sensitivity.worst)
     base = np.maximum(1 / (table.weight**-2 - 1 / AFTER), 1)
     limits: Array = np.fmax(times_usual * usual, times_worst * worst) / table.weight * (1 + sensitivity.fresh / base)
@@ -109,10 +109,10 @@ def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
 
 def _sums(placebos: Array) -> tuple[Array, Array]:
     """The sums of the roots of the first placebos of each size, and how many of them are known."""
-    known = ~np.isnan(placebos)
+    is_known = ~np.isnan(placebos)
     nothing = np.zeros((1, placebos.shape[1]))
-    roots = np.concatenate([nothing, np.cumsum(np.sqrt(np.where(known, placebos, 0)), axis=0)])
-    return roots, np.concatenate([nothing, np.cumsum(known, axis=0)])
+    roots = np.concatenate([nothing, np.cumsum(np.sqrt(np.where(is_known, placebos, 0)), axis=0)])
+    return roots, np.concatenate([nothing, np.cumsum(is_known, axis=0)])
 
 
 def _usual(sums: tuple[Array, Array], begin: Array, stop: Array) -> tuple[Array, Array]:

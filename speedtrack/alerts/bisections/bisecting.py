@@ -71,29 +71,29 @@ def start(
     path = path_between(before, commit)
     check_measurable(commit.project, machine, metric)
     definition = load_suite(commit.project.suite)
-    suite, stored = store_suite(commit.project, definition)
-    by_name = {one.name: one for one in stored}
+    suite, benchmarks = store_suite(commit.project, definition)
+    by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     if unknown := [name for name in names if name not in by_name]:
         raise NotMeasurable(f"the suite {suite.name} has no benchmark {', '.join(unknown)}")
-    chosen = [by_name[name] for name in dict.fromkeys(names)] or usual_benchmarks(definition, stored)
-    place = {
+    selection = [by_name[name] for name in dict.fromkeys(names)] or usual_benchmarks(definition, benchmarks)
+    identity = {
         "machine": machine,
         "before": before,
         "commit": commit,
-        "benchmark_set": store_set(suite, chosen[:MOST_BENCHMARKS]),
+        "benchmark_set": store_set(suite, selection[:MOST_BENCHMARKS]),
         "metric_name": metric,
     }
-    if under_way := Bisection.objects.measuring().filter(**place).first():
+    if under_way := Bisection.objects.measuring().filter(**identity).first():
         return under_way
-    bisection = Bisection.objects.create(project=commit.project, suite=suite, path=path, asked_by=asked_by, **place)
+    bisection = Bisection.objects.create(project=commit.project, suite=suite, path=path, asked_by=asked_by, **identity)
     go_on(bisection)
     return bisection
 
 
 def check_measurable(project: Project, machine: Machine, metric: str) -> None:
     """Raise NotMeasurable if the machine cannot measure this metric of the project in pairs."""
-    known = METRICS.get(metric) if metric in WATCHED else None
-    if known is None or not known.watched or known.counted:
+    definition = METRICS.get(metric) if metric in WATCHED else None
+    if definition is None or not definition.watched or definition.counted:
         raise NotMeasurable(f"pairs do not measure {metric!r}: take {HEADLINE}, or another metric that is watched")
     if project.untracked_at is not None or machine.retired_at is not None or machine.outside:
         raise NotMeasurable(f"{project.name} must be tracked, and {machine} in service, with a runner")
@@ -141,20 +141,20 @@ def step() -> int:
 
     Safe to run any number of times at once, like ``queue.reap``.
     """
-    looked = 0
+    count = 0
     for pk in Bisection.objects.ripe().values_list("pk", flat=True):
         try:
             with transaction.atomic():
                 ripe = Bisection.objects.ripe().select_for_update(skip_locked=True, of=("self",))
                 if bisection := ripe.filter(pk=pk).first():
                     go_on(bisection)
-                    looked += 1
+                    count += 1
         except DATABASE_AWAY:
             raise
         except Exception as e:  # one bisection that fails must not hold up the others
             log.exception("bisection %s is ended", pk)
             stop(Bisection.objects.get(pk=pk), f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
-    return looked
+    return count
 
 
 def go_on(bisection: Bisection) -> None:
@@ -163,15 +163,15 @@ def go_on(bisection: Bisection) -> None:
     searches = searches_of(bisection)
     write_answers(bisection, searches)
     why_not = why_not_measurable(bisection)
-    wanted = {} if why_not else wanted_next(bisection, searches)
-    if not wanted:
+    next_pairs = {} if why_not else wanted_next(bisection, searches)
+    if not next_pairs:
         end(bisection, why_not)
         return
-    withdraw(bisection, keep=wanted.keys())
+    withdraw(bisection, keep=next_pairs.keys())
     at_work = set(bisection.runs.unfinished().values_list("commit_id", flat=True))
-    for commit, asked in wanted.items():
+    for commit, pairs in next_pairs.items():
         if commit not in at_work:
-            bisection.runs.add(plan_pairs(bisection, commit, asked))
+            bisection.runs.add(plan_pairs(bisection, commit, pairs))
 
 
 def why_not_measurable(bisection: Bisection) -> str:
@@ -194,18 +194,23 @@ def wanted_next(bisection: Bisection, searches: Sequence[Search]) -> dict[int, W
 
     Empty if everything is known.
     """
-    first = [one for one in searches if is_open(one.answers.get(bisection.commit_id))]
+    first = [candidate for candidate in searches if is_open(candidate.answers.get(bisection.commit_id))]
     if first:
-        most = max(pairs_for_ends(bisection, one) for one in first)
-        return {bisection.commit_id: WantedPairs(most, [one.benchmark for one in first])}
+        most = max(pairs_for_ends(bisection, candidate) for candidate in first)
+        return {bisection.commit_id: WantedPairs(most, [candidate.benchmark for candidate in first])}
     for search in searches:
-        if found := next_of(bisection, search):
-            sharing = [one for one in searches if one is search or one.range_left(bisection)]
+        if pairs_by_commit := next_of(bisection, search):
+            sharing = [candidate for candidate in searches if candidate is search or candidate.range_left(bisection)]
             return {
                 commit: WantedPairs(
-                    pairs, [one.benchmark for one in sharing if one is search or commit not in one.answers]
+                    pairs,
+                    [
+                        candidate.benchmark
+                        for candidate in sharing
+                        if candidate is search or commit not in candidate.answers
+                    ],
                 )
-                for commit, pairs in found.items()
+                for commit, pairs in pairs_by_commit.items()
             }
     return {}
 
@@ -213,45 +218,49 @@ def wanted_next(bisection: Bisection, searches: Sequence[Search]) -> dict[int, W
 def pairs_for_ends(bisection: Bisection, search: Search) -> int:
     pairs = search.pairs.get(bisection.commit_id, [])
     smallest = SmallestEffects(bisection.project_id).of(bisection.metric_name)
-    more = sequential.FEWEST_UNDIRECTED
+    missing = sequential.FEWEST_UNDIRECTED
     if pairs:
-        more = compare.pairs_to_settle(pairs, smallest_effect=smallest, level=LEVEL)
-    return max(1, min(more, MOST_PAIRS - len(pairs)))
+        missing = compare.pairs_to_settle(pairs, smallest_effect=smallest, level=LEVEL)
+    return max(1, min(missing, MOST_PAIRS - len(pairs)))
 
 
 def next_of(bisection: Bisection, search: Search) -> dict[int, int]:
     """By commit id: the number of pairs that a benchmark's search needs next; empty if the search has ended."""
-    left = search.range_left(bisection)
-    if left is None:
+    commit_range = search.range_left(bisection)
+    if commit_range is None:
         return {}
     change = search.answers[bisection.commit_id]
     ends = search.pairs[bisection.commit_id]
     usual = narrow.pairs_needed(ends, ratio=cautious(change), error=error_per_step(len(bisection.path)))
     levels = search.levels(bisection)
-    undecided = {one.commit_id: one.pairs for one in search.answers.values() if one.answer == Answer.UNKNOWN}
-    place = bisect.next_place(levels, left)
-    if place is None:
+    undecided = {
+        answer.commit_id: answer.pairs for answer in search.answers.values() if answer.answer == Answer.UNKNOWN
+    }
+    position = bisect.next_place(levels, commit_range)
+    if position is None:
         return {}
-    places = [place, *(bisect.places_after(levels, left, place) if has_time(bisection) else ())]
-    commits = [bisection.path[one - 1] for one in places]
+    positions = [position, *(bisect.places_after(levels, commit_range, position) if has_time(bisection) else ())]
+    commits = [bisection.path[number - 1] for number in positions]
     return {commit: max(1, min(max(usual, undecided.get(commit, 0)), MOST_PAIRS)) for commit in commits}
 
 
 def has_time(bisection: Bisection) -> bool:
     """Return whether the machine has no work but this bisection."""
-    others = Run.objects.unfinished().filter(machine=bisection.machine_id)
-    return not others.exclude(bisections=bisection).exists()
+    unfinished = Run.objects.unfinished().filter(machine=bisection.machine_id)
+    return not unfinished.exclude(bisections=bisection).exists()
 
 
-def plan_pairs(bisection: Bisection, commit: int, asked: WantedPairs) -> Run:
-    whole = {one.pk for one in asked.benchmarks} == set(bisection.benchmark_set.benchmarks.values_list("pk", flat=True))
+def plan_pairs(bisection: Bisection, commit: int, wanted_pairs: WantedPairs) -> Run:
+    is_complete = {benchmark.pk for benchmark in wanted_pairs.benchmarks} == set(
+        bisection.benchmark_set.benchmarks.values_list("pk", flat=True)
+    )
     plan = planning.Plan(
         project=bisection.project,
         suite=bisection.suite,
-        benchmark_set=bisection.benchmark_set if whole else store_set(bisection.suite, asked.benchmarks),
+        benchmark_set=bisection.benchmark_set if is_complete else store_set(bisection.suite, wanted_pairs.benchmarks),
         reason=Reason.BISECT,
         base=bisection.before,
-        trials=asked.pairs,
+        trials=wanted_pairs.pairs,
         metrics=[bisection.metric_name],
         priority=PRIORITY["manual"],
     )

@@ -35,10 +35,12 @@ def remaining_time(bisection: Bisection, searches: Sequence[Search]) -> Remainin
     """The steps and the time that a bisection still needs. Benchmarks that change at one place share their steps."""
     if bisection.ended_at is not None:
         return RemainingTime(0, None)
-    ranges = [(one, left) for one in searches if (left := one.range_left(bisection))]
-    known = bool(searches) and not any(is_open(one.answers.get(bisection.commit_id)) for one in searches)
-    steps = max((bisect.steps_left(one.levels(bisection), left) for one, left in ranges), default=0)
-    if not known:
+    ranges = [(search, commit_range) for search in searches if (commit_range := search.range_left(bisection))]
+    ends_known = bool(searches) and not any(is_open(search.answers.get(bisection.commit_id)) for search in searches)
+    steps = max(
+        (bisect.steps_left(search.levels(bisection), commit_range) for search, commit_range in ranges), default=0
+    )
+    if not ends_known:
         steps = max(steps, 1 + math.ceil(math.log2(len(bisection.path))))
     steps = max(steps, 1)  # a commit that is measured again was counted already
     return RemainingTime(steps, seconds_of(bisection, steps))
@@ -60,8 +62,10 @@ def seconds_of(bisection: Bisection, steps: int) -> float | None:
     if steps == 1:
         return first_s
     by_hand = Run.objects.filter(status=Status.QUEUED, machine=bisection.machine_id, priority__gte=run.priority)
-    others = by_hand.exclude(bisections=bisection)  # they go before a run that is queued after them
+    ahead = by_hand.exclude(bisections=bisection)  # they go before a run that is queued after them
     if run.status == Status.QUEUED:
-        others = others.exclude(pk__in=estimates.runs_ahead(run).values("pk"))
-    waiting = estimates.totals(estimates.learn([run.machine_id]), others).get(run.machine_id, estimates.Total(0, 0.0))
-    return None if waiting.seconds is None else first_s + waiting.seconds + (steps - 1) * times.phases.seconds
+        ahead = ahead.exclude(pk__in=estimates.runs_ahead(run).values("pk"))
+    queue_total = estimates.totals(estimates.learn([run.machine_id]), ahead).get(
+        run.machine_id, estimates.Total(0, 0.0)
+    )
+    return None if queue_total.seconds is None else first_s + queue_total.seconds + (steps - 1) * times.phases.seconds

@@ -40,8 +40,8 @@ class Search:
 
     def levels(self, bisection: Bisection) -> list[CommitLevel | None]:
         """The level of the older end, then of each commit of the path: old, new, or None where it is not known."""
-        found = (self.answers.get(commit) for commit in bisection.path)
-        return [CommitLevel.OLD, *(LEVELS.get(Answer(one.answer)) if one else None for one in found)]
+        answers = (self.answers.get(commit) for commit in bisection.path)
+        return [CommitLevel.OLD, *(LEVELS.get(Answer(answer.answer)) if answer else None for answer in answers)]
 
     def range_left(self, bisection: Bisection) -> CommitRange | None:
         """The range that the change lies in; None until its two ends have been found to differ."""
@@ -54,14 +54,14 @@ class Search:
 def searches_of(bisection: Bisection) -> list[Search]:
     """The searches of all benchmarks, by the pairs of the ended runs; the largest change first."""
     runs = [run for run in bisection.runs.order_by("pk").select_related("benchmark_set") if run.done]
-    measured = pairs_by_place(bisection, runs)
+    by_place = pairs_by_place(bisection, runs)
     smallest = SmallestEffects(bisection.project_id).of(bisection.metric_name)
     searches = []
     for benchmark in bisection.benchmark_set.benchmarks.order_by("pk"):
         own = [run for run in runs if benchmark.name in run.benchmark_set.names]
-        pairs = {run.commit_id: measured.get((benchmark.pk, run.commit_id), []) for run in own}
+        pairs = {run.commit_id: by_place.get((benchmark.pk, run.commit_id), []) for run in own}
         searches.append(Search(benchmark, answers_by_commit(bisection, benchmark, pairs, own, smallest), pairs))
-    return sorted(searches, key=lambda one: (-size_of(one.answers.get(bisection.commit_id)), one.benchmark.pk))
+    return sorted(searches, key=lambda search: (-size_of(search.answers.get(bisection.commit_id)), search.benchmark.pk))
 
 
 def stored_searches(bisection: Bisection) -> list[Search]:
@@ -81,11 +81,11 @@ def pairs_by_place(bisection: Bisection, runs: Sequence[Run]) -> dict[tuple[int,
     """By (benchmark id, commit id): the (older end, commit) samples, in the order of measuring."""
     commits = {run.pk: run.commit_id for run in runs}
     sides = pairing.samples_by_side(commits, series__metric=bisection.metric_name)
-    found: dict[tuple[int, int], Pairs] = defaultdict(list)
-    for run, benchmark, metric in sorted({place[:3] for place in sides}):
+    pairs: dict[tuple[int, int], Pairs] = defaultdict(list)
+    for run, benchmark, metric in sorted({key[:3] for key in sides}):
         base, head = (sides.get((run, benchmark, metric, side), {}) for side in (Side.BASE, Side.HEAD))
-        found[benchmark, commits[run]] += [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
-    return found
+        pairs[benchmark, commits[run]] += [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
+    return pairs
 
 
 def answers_by_commit(
@@ -96,7 +96,7 @@ def answers_by_commit(
     change = None
     why = {run.commit_id: run.error or f"its run was {run.status}" for run in runs if run.status != Status.SUCCEEDED}
     rounds = Counter(run.commit_id for run in runs)
-    for commit in sorted(pairs, key=lambda one: one != bisection.commit_id):  # the newer end first
+    for commit in sorted(pairs, key=lambda pk: pk != bisection.commit_id):  # the newer end first
         answer = BisectionAnswer(bisection=bisection, benchmark=benchmark, commit_id=commit, pairs=len(pairs[commit]))
         if not pairs[commit]:
             answer.answer = Answer.FAILED
@@ -116,13 +116,23 @@ def answers_by_commit(
 
 def judge_ends(answer: BisectionAnswer, pairs: Pairs, smallest: float) -> None:
     seed = answer.commit_id
-    found = compare.settle_pairs(pairs, smallest_effect=smallest, level=LEVEL, seed=seed)
-    answer.answer, answer.ratio, answer.low, answer.high = Answer(found.answer), found.ratio, found.low, found.high
+    comparison = compare.settle_pairs(pairs, smallest_effect=smallest, level=LEVEL, seed=seed)
+    answer.answer, answer.ratio, answer.low, answer.high = (
+        Answer(comparison.answer),
+        comparison.ratio,
+        comparison.low,
+        comparison.high,
+    )
 
 
 def judge_commit(answer: BisectionAnswer, pairs: Pairs, change: BisectionAnswer, commits: int) -> None:
-    found = narrow.place_commit(pairs, ratio=cautious(change), error=error_per_step(commits))
-    answer.answer, answer.ratio, answer.low, answer.high = Answer(found.side), found.ratio, found.low, found.high
+    placement = narrow.place_commit(pairs, ratio=cautious(change), error=error_per_step(commits))
+    answer.answer, answer.ratio, answer.low, answer.high = (
+        Answer(placement.side),
+        placement.ratio,
+        placement.low,
+        placement.high,
+    )
 
 
 def cautious(change: BisectionAnswer) -> float:

@@ -15,25 +15,26 @@ def untried_cause(cp: ChangePoint, within: Bracket) -> Bracket | None:
     """
     if cp.kind != ChangePoint.Kind.STEP:
         return None
-    place = brackets.positions_of(cp.branch, [cp.commit_id]).get(cp.commit_id, within.last)
-    causes = [one for one in named_causes(cp, within) if not is_tried(cp, one)]
-    return min(causes, key=lambda one: abs(one.last - place), default=None)
+    position = brackets.positions_of(cp.branch, [cp.commit_id]).get(cp.commit_id, within.last)
+    causes = [bracket for bracket in named_causes(cp, within) if not is_tried(cp, bracket)]
+    return min(causes, key=lambda bracket: abs(bracket.last - position), default=None)
 
 
 def named_causes(cp: ChangePoint, within: Bracket) -> set[Bracket]:
-    named = ChangePoint.objects.filter(
+    confirmed = ChangePoint.objects.filter(
         series__project=cp.series.project_id,
         kind=ChangePoint.Kind.STEP,
         status=Status.CONFIRMED,
         commit__positions__branch=cp.branch,
         commit__positions__number__range=(within.first + 1, within.last),
     ).exclude(series=cp.series_id)
-    alike = [one for one in named.select_related("series") if one.is_slowdown == cp.is_slowdown]
-    numbers = brackets.positions_of(cp.branch, {pk for one in alike for pk in (one.before_id, one.commit_id)})
+    alike = [change for change in confirmed.select_related("series") if change.is_slowdown == cp.is_slowdown]
+    numbers = brackets.positions_of(cp.branch, {pk for change in alike for pk in (change.before_id, change.commit_id)})
     return {
-        Bracket(one.before_id, one.commit_id, first, last, first, last)
-        for one in alike
-        if (last := numbers[one.commit_id]) - (first := numbers.get(one.before_id, -1)) == 1 and first >= within.first
+        Bracket(change.before_id, change.commit_id, first, last, first, last)
+        for change in alike
+        if (last := numbers[change.commit_id]) - (first := numbers.get(change.before_id, -1)) == 1
+        and first >= within.first
     }
 
 

@@ -68,8 +68,8 @@ def follow_spokesmen() -> None:
     If it was confirmed or could not be settled, they are ripe and are measured with their own brackets.
     """
     vain = (Status.REFUTED, Status.MACHINE)
-    waiting = ChangePoint.objects.filter(status=Status.SUSPECTED, spoken_for_by__status__in=vain)
-    for cp in waiting.select_related("series__machine", "spoken_for_by__series__benchmark"):
+    suspicions = ChangePoint.objects.filter(status=Status.SUSPECTED, spoken_for_by__status__in=vain)
+    for cp in suspicions.select_related("series__machine", "spoken_for_by__series__benchmark"):
         spokesman = cp.spoken_for_by
         assert spokesman is not None
         if spokesman.status == Status.REFUTED:
@@ -113,11 +113,11 @@ def decide_group(group: SuspicionGroup) -> None:
     votes = dict(evidence_on(group))
     cause = common.cause_by_votes(votes.values())
     if cause == MoveCause.MACHINE:
-        why = "; ".join(words for words, vote in votes.items() if vote == MoveCause.MACHINE)
+        why = "; ".join(sentence for sentence, vote in votes.items() if vote == MoveCause.MACHINE)
         blame_machine(group.members, why)
     elif cause == MoveCause.UNKNOWN:
-        others = [one.pk for one in group.members if one != group.clearest]
-        ChangePoint.objects.filter(pk__in=others).update(spoken_for_by=group.clearest)
+        member_ids = [member.pk for member in group.members if member != group.clearest]
+        ChangePoint.objects.filter(pk__in=member_ids).update(spoken_for_by=group.clearest)
 
 
 def decided_before(group: SuspicionGroup) -> bool:
@@ -126,20 +126,24 @@ def decided_before(group: SuspicionGroup) -> bool:
     If so, they are treated like that group.
     """
     cp = group.members[0]
-    others = ChangePoint.objects.filter(
+    neighbours = ChangePoint.objects.filter(
         series__machine=cp.series.machine_id,
         kind=Kind.STEP,
         commit__positions__branch=cp.branch_id,
         commit__positions__number__range=(group.first, group.last),
-    ).exclude(pk__in=[one.pk for one in group.members])
-    same_way = [one for one in others.select_related("series").distinct() if one.is_slowdown == cp.is_slowdown]
-    if any(one.status == Status.MACHINE for one in same_way):
+    ).exclude(pk__in=[change.pk for change in group.members])
+    same_way = [
+        change for change in neighbours.select_related("series").distinct() if change.is_slowdown == cp.is_slowdown
+    ]
+    if any(change.status == Status.MACHINE for change in same_way):
         blame_machine(group.members, "moved with others that were found to have moved with the machine")
         return True
-    asked = next((one for one in same_way if one.status in ChangePoint.OPEN and one.speaks_for.exists()), None)
-    if asked is not None:
-        ChangePoint.objects.filter(pk__in=[one.pk for one in group.members]).update(spoken_for_by=asked)
-    return asked is not None
+    spokesman = next(
+        (change for change in same_way if change.status in ChangePoint.OPEN and change.speaks_for.exists()), None
+    )
+    if spokesman is not None:
+        ChangePoint.objects.filter(pk__in=[change.pk for change in group.members]).update(spoken_for_by=spokesman)
+    return spokesman is not None
 
 
 def blame_machine(members: list[ChangePoint], why: str) -> None:
@@ -167,8 +171,8 @@ def moves_of(metrics: dict[int, str], cp: ChangePoint, group: SuspicionGroup) ->
     for row in rows:
         if not row.flags and not group.first < row.position < group.last:
             (before if row.position <= group.first else after)[row.series_id].append(row.value)
-    found = {pk: common.log_shift(before[pk][-BEFORE:], after[pk][:AFTER]) for pk in metrics}
-    return {pk: slowdown(metrics[pk], move) for pk, move in found.items() if move is not None}
+    shifts = {pk: common.log_shift(before[pk][-BEFORE:], after[pk][:AFTER]) for pk in metrics}
+    return {pk: slowdown(metrics[pk], move) for pk, move in shifts.items() if move is not None}
 
 
 def evidence_on(group: SuspicionGroup) -> Iterator[tuple[str, MoveCause]]:
@@ -185,8 +189,8 @@ def evidence_on(group: SuspicionGroup) -> Iterator[tuple[str, MoveCause]]:
 
 def first_measured_at(cp: ChangePoint) -> datetime | None:
     """When the machine first measured the new level: the end of its first attempt at the commit."""
-    ended = lines.point_measurements().filter(series=cp.series, commit=cp.commit_id)
-    return ended.order_by("attempt__ended_at").values_list("attempt__ended_at", flat=True).first()
+    measurements = lines.point_measurements().filter(series=cp.series, commit=cp.commit_id)
+    return measurements.order_by("attempt__ended_at").values_list("attempt__ended_at", flat=True).first()
 
 
 def by_binaries(cp: ChangePoint) -> MoveCause:
@@ -199,14 +203,14 @@ def vote(took_part: bool | None, *, with_it: MoveCause, without: MoveCause) -> M
 
 def by_other_machines(cp: ChangePoint, group: SuspicionGroup) -> MoveCause:
     """The vote of other machines: a change of the code is seen by every machine that measured it."""
-    names = {one.series.benchmark_id for one in group.members}
-    others = Series.objects.filter(project=cp.series.project_id, benchmark__in=names, metric__in=TIMED)
-    metrics = dict(others.exclude(machine=cp.series.machine_id).values_list("pk", "metric"))
-    found = sorted(moves_of(metrics, cp, group).values()) if metrics else []
-    if len(found) < 2:
+    names = {member.series.benchmark_id for member in group.members}
+    elsewhere = Series.objects.filter(project=cp.series.project_id, benchmark__in=names, metric__in=TIMED)
+    metrics = dict(elsewhere.exclude(machine=cp.series.machine_id).values_list("pk", "metric"))
+    slowdowns = sorted(moves_of(metrics, cp, group).values()) if metrics else []
+    if len(slowdowns) < 2:
         return MoveCause.UNKNOWN
     return vote(
-        common.took_part(found[len(found) // 2], group.usual), with_it=MoveCause.CODE, without=MoveCause.MACHINE
+        common.took_part(slowdowns[len(slowdowns) // 2], group.usual), with_it=MoveCause.CODE, without=MoveCause.MACHINE
     )
 
 
@@ -224,15 +228,15 @@ def by_canary(cp: ChangePoint, when: datetime, usual: float) -> MoveCause:
 def median_slowdown(checks: QuerySet[CanaryCheck]) -> float | None:
     """The median log slowdown of some checks; None without checks."""
     rows = checks.values_list("series__metric", "ratio")
-    found = sorted(
+    slowdowns = sorted(
         slowdown(metric, common.log_shift([1.0], [ratio]) or 0.0) for metric, ratio in rows if metric and ratio
     )
-    return found[len(found) // 2] if found else None
+    return slowdowns[len(slowdowns) // 2] if slowdowns else None
 
 
 def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> MoveCause:
     """The vote of other projects' series on the machine, in order of time: commits of this project cannot move them."""
-    others = (
+    measurements = (
         lines.clean_measurements()
         .filter(series__machine=cp.series.machine_id, series__metric__in=TIMED)
         .exclude(series__project=cp.series.project_id)
@@ -241,18 +245,18 @@ def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> MoveCaus
     old: dict[tuple[int, str], list[float]] = defaultdict(list)
     new: dict[tuple[int, str], list[float]] = defaultdict(list)
     for side, rows in (
-        (old, others.filter(attempt__ended_at__lt=when).order_by("-attempt__ended_at")),
-        (new, others.filter(attempt__ended_at__gte=when).order_by("attempt__ended_at")),
+        (old, measurements.filter(attempt__ended_at__lt=when).order_by("-attempt__ended_at")),
+        (new, measurements.filter(attempt__ended_at__gte=when).order_by("attempt__ended_at")),
     ):
         for pk, metric, value in rows.values_list(*columns)[:VALUES]:
             side[pk, metric].append(value)
-    found = sorted(
+    slowdowns = sorted(
         slowdown(key[1], move) for key in old if (move := common.log_shift(old[key], new.get(key, []))) is not None
     )
-    if len(found) < 2:
+    if len(slowdowns) < 2:
         return MoveCause.UNKNOWN
-    moved = common.took_part(found[len(found) // 2], usual)
-    return vote(moved, with_it=MoveCause.MACHINE, without=MoveCause.UNKNOWN)
+    has_moved = common.took_part(slowdowns[len(slowdowns) // 2], usual)
+    return vote(has_moved, with_it=MoveCause.MACHINE, without=MoveCause.UNKNOWN)
 
 
 def by_order(cp: ChangePoint, when: datetime, group: SuspicionGroup) -> MoveCause:
@@ -265,14 +269,14 @@ def by_order(cp: ChangePoint, when: datetime, group: SuspicionGroup) -> MoveCaus
     )
     early: dict[int, list[float]] = defaultdict(list)
     late: dict[int, list[float]] = defaultdict(list)
-    for pk, value, ended in near.values_list("series_id", "value", "attempt__ended_at"):
-        (late if ended and ended > when else early)[pk].append(value)
-    found = sorted(
+    for pk, value, ended_at in near.values_list("series_id", "value", "attempt__ended_at"):
+        (late if ended_at and ended_at > when else early)[pk].append(value)
+    slowdowns = sorted(
         slowdown(metrics[pk], move)
         for pk in late
         if (move := common.log_shift(early.get(pk, []), late[pk])) is not None
     )
-    if len(found) < common.FEWEST:
+    if len(slowdowns) < common.FEWEST:
         return MoveCause.UNKNOWN
-    moved = common.took_part(found[len(found) // 2], group.usual)
-    return vote(moved, with_it=MoveCause.MACHINE, without=MoveCause.CODE)
+    has_moved = common.took_part(slowdowns[len(slowdowns) // 2], group.usual)
+    return vote(has_moved, with_it=MoveCause.MACHINE, without=MoveCause.CODE)

@@ -41,56 +41,56 @@ def detect() -> int:
     Two of these may run at the same time. Series are read and judged together, so that the number of queries does not
     grow with the number of series.
     """
-    looked, effects = 0, EffectsOfProjects()
+    count, effects = 0, EffectsOfProjects()
     while True:
-        some = detect_in_some(effects)
-        looked += some
-        if some < TOGETHER:
-            return looked
+        batch_size = detect_in_some(effects)
+        count += batch_size
+        if batch_size < TOGETHER:
+            return count
 
 
 def detect_in_some(effects: EffectsOfProjects) -> int:
     """Look at up to TOGETHER series. Return their number. If one of them fails, they are looked at one by one."""
-    taken: list[Series] = []
+    locked: list[Series] = []
     try:
         with transaction.atomic():
-            taken = take(Series.objects.undetected())
-            look_at(taken, effects)
-            clear_trouble(taken)
+            locked = take(Series.objects.undetected())
+            look_at(locked, effects)
+            clear_trouble(locked)
             failpoints.reach("detect.before_commit")
-            return len(taken)
+            return len(locked)
     except DATABASE_AWAY:
         raise
     except Exception:  # which one fails is found, and logged, by itself
-        return sum(detect_alone(series.pk, effects) for series in taken)
+        return sum(detect_alone(series.pk, effects) for series in locked)
 
 
 def detect_alone(pk: int, effects: EffectsOfProjects) -> int:
     with transaction.atomic():
-        taken = take(Series.objects.undetected().filter(pk=pk))
-        for series in taken:
+        locked = take(Series.objects.undetected().filter(pk=pk))
+        for series in locked:
             with isolated(series):
-                look_at(taken, effects)
-        return len(taken)
+                look_at(locked, effects)
+        return len(locked)
 
 
-def take(waiting: QuerySet[Series]) -> list[Series]:
+def take(undetected: QuerySet[Series]) -> list[Series]:
     """Lock some of these series, skipping those that are locked already. Return them.
 
     Measurements that are accepted from now on wait for the lock, and then mark the series again.
     """
-    locked = waiting.order_by("pk").select_for_update(skip_locked=True, of=("self",), no_key=True)
+    locked = undetected.order_by("pk").select_for_update(skip_locked=True, of=("self",), no_key=True)
     related = locked.select_related("project", "machine", "benchmark").prefetch_related("machine__projects")
     return list(related[:TOGETHER])
 
 
-def look_at(taken: Sequence[Series], effects: EffectsOfProjects) -> None:
+def look_at(locked: Sequence[Series], effects: EffectsOfProjects) -> None:
     """Judge series that are locked, and store that their new measurements have been seen."""
-    news = [(series, series.undetected_since) for series in taken if series.undetected_since]
+    news = [(series, series.undetected_since) for series in locked if series.undetected_since]
     detect_in(news, effects)
     comparisons.compare_new(news, effects)
     sensitivity.judge([series for series, _ in news], effects)
-    Series.objects.filter(pk__in=[series.pk for series in taken]).update(undetected_since=None)
+    Series.objects.filter(pk__in=[series.pk for series in locked]).update(undetected_since=None)
 
 
 def detect_in(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProjects | None = None) -> None:
@@ -106,18 +106,18 @@ def detect_in(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProject
     windows = [window for window in windows_since(watched) if window.new]
     if not windows:
         return
-    judged = [JudgedLine(window, effects.of(window.series)) for window in windows]
-    spreads = spreads_of([(line.window.series, line.window.values, line.effect) for line in judged])
-    changed: set[int] = set()  # the series of which the known steps must be read again
+    lines = [JudgedLine(window, effects.of(window.series)) for window in windows]
+    spreads = spreads_of([(line.window.series, line.window.values, line.effect) for line in lines])
+    stale: set[int] = set()  # the series of which the known steps must be read again
     drifts = []
-    for line, spread, known in zip(judged, spreads, known_lines(windows), strict=True):
+    for line, spread, known_line in zip(lines, spreads, known_lines(windows), strict=True):
         series = line.window.series
-        if series.pk in changed:
-            (known,) = known_lines([line.window])
-        if look_for_steps(line, known.changes, spread):
-            changed.add(series.pk)
-            (known,) = known_lines([line.window])
-        drifts.append(drift.Heading(line.window, line.effect, known.placed()))
+        if series.pk in stale:
+            (known_line,) = known_lines([line.window])
+        if look_for_steps(line, known_line.changes, spread):
+            stale.add(series.pk)
+            (known_line,) = known_lines([line.window])
+        drifts.append(drift.Heading(line.window, line.effect, known_line.placed()))
     drift.look_for_drifts(drifts)
 
 
@@ -126,34 +126,34 @@ def drop_suspicions(suspicions: Sequence[int]) -> bool:
     return bool(suspicions) and ChangePoint.objects.filter(pk__in=suspicions, status=Status.SUSPECTED).delete()[0] > 0
 
 
-def look_for_steps(line: JudgedLine, known: list[KnownChange], spread: float) -> bool:
+def look_for_steps(line: JudgedLine, changes: list[KnownChange], spread: float) -> bool:
     """Write the steps that new points of a line show. Return whether any was written, moved or dropped."""
     window, effect = line.window, line.effect
     why = history.why_not_measurable(window.series)  # if there is a reason, the history decides
     points = [Point(point.trials) for point in window.points]
-    by_history = verdicts_at_new(window, points, known, effect, bool(why))
-    settled = [answer for one in known if (answer := one.settled())]
-    shifts = suspect_shifts(points, smallest_effect=effect, settled=settled, spread=spread)
-    changed = update_suspicions(window, known, [*shifts, *only_in_history(by_history, shifts, known)])
+    by_history = verdicts_at_new(window, points, changes, effect, bool(why))
+    settled_shifts = [answer for change in changes if (answer := change.settled())]
+    shifts = suspect_shifts(points, smallest_effect=effect, settled=settled_shifts, spread=spread)
+    has_changed = update_suspicions(window, changes, [*shifts, *only_in_history(by_history, shifts, changes)])
     if why:
         for verdict in by_history:
             history.write_history_verdict(window, verdict, why)
-    return changed or bool(why and by_history)
+    return has_changed or bool(why and by_history)
 
 
 def verdicts_at_new(
-    window: Window, points: Sequence[Point], known: Sequence[KnownChange], effect: float, decisive: bool
+    window: Window, points: Sequence[Point], changes: Sequence[KnownChange], effect: float, decisive: bool
 ) -> list[HistoryVerdict]:
     """The verdicts of the line's history at its new points. ``decisive``: nothing can be measured again.
 
     Then all new points are judged, and a reported change stays a boundary even if a person called it invalid.
     """
     first = min(window.new) if decisive else max(min(window.new), len(points) - MOST_JUDGED)
-    levels = [one.last for one in known if one.begins_level or (decisive and one.is_reported)]
+    levels = [change.last for change in changes if change.begins_level or (decisive and change.is_reported)]
     return history_verdicts(points, smallest_effect=effect, settled=levels, since=first)
 
 
-def update_suspicions(window: Window, known: list[KnownChange], shifts: Sequence[Shift]) -> bool:
+def update_suspicions(window: Window, changes: list[KnownChange], shifts: Sequence[Shift]) -> bool:
     """Write the suspicions that new points raise, and move or drop those that points between older ones have changed.
 
     A shift counts if it was judged by a new point. A point at the end of the line raises the suspicions that its
@@ -162,31 +162,33 @@ def update_suspicions(window: Window, known: list[KnownChange], shifts: Sequence
     """
     new = window.new
     earlier: ChangePoint | None = None
-    found: list[ChangePoint] = []
-    changed = False
+    suspicions: list[ChangePoint] = []
+    has_changed = False
     for shift in shifts:
-        match = next((k for k in known if k.is_same(shift)), None)
+        match = next((k for k in changes if k.is_same(shift)), None)
         if shift.returns and (earlier is None or earlier.status in (Status.REFUTED, Status.UNSETTLED)):
             earlier = None
             continue  # a return from a shift that was not found, or was refuted
         origin = earlier if shift.returns else None
         earlier = match.change_point if match else None
-        if match and match.is_open and match.change_point not in found:
-            changed |= move_suspicion(match.change_point, window, shift)
-            found.append(match.change_point)
+        if match and match.is_open and match.change_point not in suspicions:
+            has_changed |= move_suspicion(match.change_point, window, shift)
+            suspicions.append(match.change_point)
         elif match is None and (rests_on_new := rests_on(shift, new)):
             earlier = raise_suspicion(window, shift, origin)
             mark_past(earlier, [window.points[i].commit_id for i in rests_on_new])
-            known.append(KnownChange(earlier, shift.index, shift.index, near_in(window.series)))
-            found.append(earlier)
-            changed = True
+            changes.append(KnownChange(earlier, shift.index, shift.index, near_in(window.series)))
+            suspicions.append(earlier)
+            has_changed = True
     filled = [i for i in new if i < len(window.points) - 1]
     dissolved = [
         k.change_point.pk
-        for k in known
-        if k.is_open and k.change_point not in found and any(-k.near <= k.last - i <= DEFAULT.before for i in filled)
+        for k in changes
+        if k.is_open
+        and k.change_point not in suspicions
+        and any(-k.near <= k.last - i <= DEFAULT.before for i in filled)
     ]
-    return drop_suspicions(dissolved) or changed
+    return drop_suspicions(dissolved) or has_changed
 
 
 def rests_on(shift: Shift, new: Sequence[int]) -> list[int]:
@@ -224,7 +226,7 @@ def shift_fields(window: Window, shift: Shift) -> dict[str, float | int]:
 
 
 def only_in_history(
-    by_history: Sequence[HistoryVerdict], shifts: Sequence[Shift], known: Sequence[KnownChange]
+    by_history: Sequence[HistoryVerdict], shifts: Sequence[Shift], changes: Sequence[KnownChange]
 ) -> Iterator[Shift]:
     """The history's verdicts that have no shift near them, as shifts.
 
@@ -232,5 +234,7 @@ def only_in_history(
     """
     for verdict in by_history:
         if not any(verdict.may_be_at(shift.index) for shift in shifts):
-            place = next((one.last for one in known if one.is_open and verdict.may_be_at(one.last)), verdict.index)
-            yield Shift(place, verdict.ratio, verdict.low, verdict.high, verdict.score, verdict.seen)
+            index = next(
+                (change.last for change in changes if change.is_open and verdict.may_be_at(change.last)), verdict.index
+            )
+            yield Shift(index, verdict.ratio, verdict.low, verdict.high, verdict.score, verdict.seen)

@@ -161,33 +161,33 @@ def look_for_drifts(lines: Sequence[Heading]) -> None:
     """
     level = [line for line in lines if line.is_on_one_level()]
     if level:
-        for line, known in zip(level, references(level, best_commits(level)), strict=True):
-            look_for_drift(line, known)
+        for line, line_references in zip(level, references(level, best_commits(level)), strict=True):
+            look_for_drift(line, line_references)
 
 
-def look_for_drift(line: Heading, known: Sequence[Reference]) -> ChangePoint | None:
-    """Suspect a drift of one line from one of the ``known`` references, and return it; None if there is none."""
-    found: list[tuple[Reference, Drift, float]] = []
-    for reference in known:
+def look_for_drift(line: Heading, line_references: Sequence[Reference]) -> ChangePoint | None:
+    """Suspect a drift of one line from one of the ``line_references``, and return it; None if there is none."""
+    drifts: list[tuple[Reference, Drift, float]] = []
+    for reference in line_references:
         if reference.position >= line.level_begins or ratios_within(line.steps, reference.begin, reference.position):
             continue
         explained = math.prod(ratios_within(line.steps, reference.position, line.head.position))
-        if one := drift.drift_since(
+        if candidate := drift.drift_since(
             reference.values, line.newest, smallest_effect=line.effect, explained=explained, best=reference.is_best
         ):
-            found.append((reference, one, explained))
-    fresh = drift.fresh_step(without_steps(line.window.points, line.steps)) if found else 1.0
-    for reference, one, explained in sorted(found, key=lambda drifted: -drifted[1].score):
-        left = drift.drift_since(
+            drifts.append((reference, candidate, explained))
+    fresh = drift.fresh_step(without_steps(line.window.points, line.steps)) if drifts else 1.0
+    for reference, candidate, explained in sorted(drifts, key=lambda drifted: -drifted[1].score):
+        remains = drift.drift_since(
             reference.values,
             line.newest,
             smallest_effect=line.effect,
             explained=explained * fresh,
             best=reference.is_best,
         )
-        is_left = left is not None and (one.ratio > 1) == (left.ratio > 1)
-        if is_left and is_news(line, reference, one):
-            return suspect_drift(line, reference, one)
+        is_left = remains is not None and (candidate.ratio > 1) == (remains.ratio > 1)
+        if is_left and is_news(line, reference, candidate):
+            return suspect_drift(line, reference, candidate)
     return None
 
 
@@ -196,7 +196,7 @@ def without_steps(points: Sequence[TrialPoint], steps: Sequence[tuple[int, float
     return [point.value / math.prod(ratios_within(steps, 0, point.position)) for point in points]
 
 
-def suspect_drift(line: Heading, reference: Reference, found: Drift) -> ChangePoint:
+def suspect_drift(line: Heading, reference: Reference, new_drift: Drift) -> ChangePoint:
     return ChangePoint.objects.create(
         series=line.window.series,
         branch=line.window.branch,
@@ -204,10 +204,10 @@ def suspect_drift(line: Heading, reference: Reference, found: Drift) -> ChangePo
         reference=reference.name,
         before_id=reference.commit_id,
         commit_id=line.head.commit_id,
-        ratio=found.ratio,
-        low=found.low,
-        high=found.high,
-        score=found.score,
+        ratio=new_drift.ratio,
+        low=new_drift.low,
+        high=new_drift.high,
+        score=new_drift.score,
     )
 
 
@@ -216,7 +216,7 @@ def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Refer
 
     ``best``, the last release before its head, and the commits AGES days before.
     """
-    asked: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "series": [line.window.series.pk for line in lines],
         "branches": [line.window.branch.pk for line in lines],
         "heads": [line.head.commit_id for line in lines],
@@ -228,12 +228,12 @@ def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Refer
         "reach": REACH,
         "fewest": drift.FEWEST,
     }
-    found: list[list[Reference]] = [[] for _ in lines]
+    by_line: list[list[Reference]] = [[] for _ in lines]
     with connection.cursor() as cursor:
-        cursor.execute(REFERENCES, asked)
+        cursor.execute(REFERENCES, parameters)
         for at, name, numbers, commits, values in cursor:
-            found[at - 1].append(Reference(name, numbers[-1], numbers[0], commits[0], values[::-1]))
-    return found
+            by_line[at - 1].append(Reference(name, numbers[-1], numbers[0], commits[0], values[::-1]))
+    return by_line
 
 
 def best_commits(lines: Sequence[Heading]) -> list[int]:
@@ -243,29 +243,32 @@ def best_commits(lines: Sequence[Heading]) -> list[int]:
     """
     with connection.cursor() as cursor:
         cursor.execute(BEST, {"series": [line.window.series.pk for line in lines]})
-        known = {(series, branch): (commit, level) for series, branch, commit, level in cursor}
-    found = [best_level(line, known.get((line.window.series.pk, line.window.branch.pk))) for line in lines]
+        stored_levels = {(series, branch): (commit, level) for series, branch, commit, level in cursor}
+    levels = [best_level(line, stored_levels.get((line.window.series.pk, line.window.branch.pk))) for line in lines]
     better = [
         BestLevel(series=line.window.series, branch=line.window.branch, commit_id=commit, level=level)
-        for line, (commit, level, is_new) in zip(lines, found, strict=True)
+        for line, (commit, level, is_new) in zip(lines, levels, strict=True)
         if is_new
     ]
     BestLevel.objects.bulk_create(
         better, update_conflicts=True, unique_fields=["series", "branch"], update_fields=["commit", "level"]
     )
-    return [commit for commit, _, _ in found]
+    return [commit for commit, _, _ in levels]
 
 
-def best_level(line: Heading, known: tuple[int, float] | None) -> tuple[int, float, bool]:
-    """The commit and the value of the line's best level, and whether it is better than the ``known`` one."""
+def best_level(line: Heading, stored_level: tuple[int, float] | None) -> tuple[int, float, bool]:
+    """The commit and the value of the line's best level, and whether it is better than the ``stored_level``."""
     window, values = line.window, line.window.values
     better = min if METRICS[window.series.metric].better == Direction.LOWER else max
-    ends = range(LEVEL, len(values) + 1) if known is None else [len(values)]
+    ends = range(LEVEL, len(values) + 1) if stored_level is None else [len(values)]
     levels = {end: median(values[end - LEVEL : end]) for end in ends}
     end = better(levels, key=lambda at: levels[at])
     worth = 1 + line.effect
-    if known and better(levels[end] * (worth if better is min else 1 / worth), known[1]) == known[1]:
-        return *known, False
+    if (
+        stored_level
+        and better(levels[end] * (worth if better is min else 1 / worth), stored_level[1]) == stored_level[1]
+    ):
+        return *stored_level, False
     return window.points[end - 1].commit_id, levels[end], True
 
 
@@ -274,7 +277,7 @@ def ratios_within(steps: Sequence[tuple[int, float]], first: int, last: int) -> 
     return [ratio for number, ratio in steps if first < number <= last and ratio > 0]
 
 
-def is_news(line: Heading, reference: Reference, found: Drift) -> bool:
+def is_news(line: Heading, reference: Reference, new_drift: Drift) -> bool:
     """Return whether it is a new drift, or a known one that has grown.
 
     A drift that overlaps an earlier one in time and direction is the same one, whatever its reference.
@@ -283,11 +286,11 @@ def is_news(line: Heading, reference: Reference, found: Drift) -> bool:
         series=line.window.series, kind=Kind.DRIFT, commit__positions__branch=line.window.branch
     )
     earlier = lines_drifts.filter(Q(commit__positions__number__gt=reference.position) | Q(status__in=ChangePoint.OPEN))
-    is_up = found.ratio > 1
+    is_up = new_drift.ratio > 1
     same = [cp for cp in earlier.distinct() if (cp.ratio > 1) == is_up]
     if any(cp.status in ChangePoint.OPEN for cp in same):
         return False
-    surely = found.low if is_up else found.high  # noise alone must not look like growth
+    surely = new_drift.low if is_up else new_drift.high  # noise alone must not look like growth
     return all((surely > 1) == is_up and has_grown_since(line, reference, cp, surely) for cp in same)
 
 
@@ -303,9 +306,9 @@ def has_grown_since(line: Heading, reference: Reference, examined: ChangePoint, 
         return drift.has_grown(ratio, examined.ratio)
     level = line.window.values[max(0, head + 1 - LEVEL) : head + 1]
     explained = math.prod(ratios_within(line.steps, reference.position, points[head].position))
-    shown = drift.shown_ratio(reference.values, level, explained=explained)
+    ratio_then = drift.shown_ratio(reference.values, level, explained=explained)
     apart = len(points) - 1 - head >= LEVEL
-    return apart and all(drift.has_grown(ratio, before) for before in (examined.ratio, shown))
+    return apart and all(drift.has_grown(ratio, before) for before in (examined.ratio, ratio_then))
 
 
 def steps_in(cp: ChangePoint) -> list[PlacedStep]:
@@ -335,7 +338,7 @@ def steps_beside(cp: ChangePoint, own: Sequence[PlacedStep], first: int, last: i
     Metrics that moved with one commit have one cause, of which one step is taken: confirmed ones first, then the
     headline.
     """
-    others = ChangePoint.objects.filter(
+    beside = ChangePoint.objects.filter(
         series__benchmark=cp.series.benchmark_id,
         series__machine=cp.series.machine_id,
         kind=Kind.STEP,
@@ -344,19 +347,23 @@ def steps_beside(cp: ChangePoint, own: Sequence[PlacedStep], first: int, last: i
         commit__positions__number__range=(first + 1, last),
         ratio__gt=0,
     )
-    found = list(
-        others.exclude(series=cp.series_id)
+    candidates = list(
+        beside.exclude(series=cp.series_id)
         .exclude(alert__status=Alert.Status.INVALID)
         .select_related("series")
         .distinct()
     )
-    places = positions_of(cp.branch, [commit for one in found for commit in (one.before_id, one.commit_id)])
+    positions = positions_of(
+        cp.branch, [commit for change in candidates for commit in (change.before_id, change.commit_id)]
+    )
     steps: list[PlacedStep] = []
-    for one in sorted(found, key=lambda one: (one.status != Status.CONFIRMED, one.series.metric != HEADLINE, one.pk)):
-        begin, end = places.get(one.before_id), places[one.commit_id]
-        taken = any(begin is None or shares_place(step, begin, end) for step in (*own, *steps))
-        if not taken and (ratio := ratio_in(one, cp.series)):
-            steps.append(PlacedStep(one.pk, one.status, ratio, begin, end))
+    for change in sorted(
+        candidates, key=lambda change: (change.status != Status.CONFIRMED, change.series.metric != HEADLINE, change.pk)
+    ):
+        begin, end = positions.get(change.before_id), positions[change.commit_id]
+        has_step = any(begin is None or shares_place(step, begin, end) for step in (*own, *steps))
+        if not has_step and (ratio := ratio_in(change, cp.series)):
+            steps.append(PlacedStep(change.pk, change.status, ratio, begin, end))
     return steps
 
 
@@ -380,10 +387,10 @@ def ratio_in(step: ChangePoint, series: Series) -> float | None:
 
 def pairs_of_step(step: ChangePoint, series: Series) -> list[tuple[float, float]]:
     """The pairs of a series in the runs of another series' step: of its commit, or else of its bracket."""
-    named = sample_pairs(measured_runs(step, step.before_id, step.commit_id), series)
+    own_pairs = sample_pairs(measured_runs(step, step.before_id, step.commit_id), series)
     bracket = step.verdicts.filter(answer=Verdict.Answer.DIFFERENT).order_by("-id").first()
-    if named or bracket is None or sizes.is_part_of(step, bracket):
-        return named
+    if own_pairs or bracket is None or sizes.is_part_of(step, bracket):
+        return own_pairs
     return sample_pairs(measured_runs(step, bracket.base_id, bracket.commit_id), series)
 
 
@@ -393,8 +400,8 @@ def product(steps: Iterable[PlacedStep]) -> float:
 
 def is_explained(cp: ChangePoint) -> bool:
     """Return whether steps that were suspected after a drift explain it."""
-    left = cp.ratio / product(step for step in steps_in(cp) if step.id > cp.pk)
-    return (left - 1) * (cp.ratio - 1) <= 0 or abs(left - 1) < smallest_effect(cp.series)
+    remains = cp.ratio / product(step for step in steps_in(cp) if step.id > cp.pk)
+    return (remains - 1) * (cp.ratio - 1) <= 0 or abs(remains - 1) < smallest_effect(cp.series)
 
 
 def waits_for_a_step(cp: ChangePoint) -> bool:
@@ -409,8 +416,8 @@ def steps_seen_by_pairs(cp: ChangePoint) -> float:
 
 def drift_in_words(cp: ChangePoint) -> str:
     """The sentence of an alert about a drift."""
-    places = positions_of(cp.branch, [cp.before_id, cp.commit_id])
-    ago = places.get(cp.commit_id, 0) - places.get(cp.before_id, 0)
-    moved = "slower" if cp.is_slowdown else "faster"
+    positions = positions_of(cp.branch, [cp.before_id, cp.commit_id])
+    ago = positions.get(cp.commit_id, 0) - positions.get(cp.before_id, 0)
+    direction = "slower" if cp.is_slowdown else "faster"
     size = numbers.size(cp.ratio, cp.low, cp.high)
-    return f"{moved}: {size} since {cp.reference} ({ago} commits ago), without a single step"
+    return f"{direction}: {size} since {cp.reference} ({ago} commits ago), without a single step"

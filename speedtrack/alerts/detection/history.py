@@ -28,14 +28,14 @@ Status = ChangePoint.Status
 def why_not_measurable(series: Series) -> str:
     """Why the commits of a series cannot be measured again; empty if they can."""
     machine, now = series.machine, timezone.now()
-    seen = machine.last_seen_at
+    seen_at = machine.last_seen_at
     if machine.outside:
         return f"{machine} has no runner here, its results are sent in"
     if series.project not in machine.projects.all():
         return f"{machine} no longer measures {series.project}"
-    if machine.paused and (seen is None or seen < now - PAUSED):
+    if machine.paused and (seen_at is None or seen_at < now - PAUSED):
         return f"{machine} has been paused for {PAUSED.days} days or more"
-    if seen is not None and seen < now - SILENT:
+    if seen_at is not None and seen_at < now - SILENT:
         return f"{machine} has sent nothing for {SILENT.days} days"
     return ""
 
@@ -64,9 +64,9 @@ def write_history_verdict(window: Window, verdict: HistoryVerdict, why: str) -> 
     if same_way:
         ChangePoint.objects.filter(pk=same_way.pk).update(**fields)
     else:
-        made = ChangePoint.objects.create(series=window.series, branch=window.branch, **fields)
+        change = ChangePoint.objects.create(series=window.series, branch=window.branch, **fields)
         if window.series.machine.outside:
-            mark_past(made, [points[i].commit_id for i in window.new])
+            mark_past(change, [points[i].commit_id for i in window.new])
 
 
 def settled_fields(verdict: HistoryVerdict, why: str) -> dict[str, Any]:
@@ -84,11 +84,11 @@ def take_over(cp: ChangePoint, why: str) -> bool:
     """Settle a suspicion that could not be measured again by the history. False if the history shows nothing there."""
     if cp.kind != Kind.STEP:
         return False
-    place = positions_of(cp.branch, [cp.commit_id]).get(cp.commit_id)
-    if place is None:
+    position = positions_of(cp.branch, [cp.commit_id]).get(cp.commit_id)
+    if position is None:
         return False
-    points = points_around(cp.series, cp.branch, place)
-    index = next((i for i, point in enumerate(points) if point.position >= place), len(points) - 1)
+    points = points_around(cp.series, cp.branch, position)
+    index = next((i for i, point in enumerate(points) if point.position >= position), len(points) - 1)
     reported = {s.last for s in steps_on(cp.series, cp.branch).placed if s.status in (Status.CONFIRMED, Status.HISTORY)}
     levels = [i for i, point in enumerate(points) if point.position in reported]
     trials = [Point(point.trials) for point in points]

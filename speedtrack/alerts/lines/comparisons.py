@@ -108,45 +108,47 @@ class Answer(NamedTuple):
 
 def compare_new(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProjects) -> None:
     """Compare commits that were measured since the given times, and those that follow them, with the commits before."""
-    asked: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "series": [series.pk for series, _ in news],
         "since": [since for _, since in news],
         "reach": REACH,
     }
     with connection.cursor() as cursor:
-        cursor.execute(CHANGED, asked)
-        changed = [Neighbours._make(row) for row in cursor]
-    series = {one.pk: one for one, _ in news}
-    smallest = {pk: effects.of(series[pk]) for pk in {one.series_id for one in changed}}
-    for begin in range(0, len(changed), AT_ONCE):
-        some = changed[begin : begin + AT_ONCE]
-        store([(one, series[one.series_id], smallest[one.series_id]) for one in some])
+        cursor.execute(CHANGED, parameters)
+        neighbours = [Neighbours._make(row) for row in cursor]
+    by_id = {series.pk: series for series, _ in news}
+    smallest = {pk: effects.of(by_id[pk]) for pk in {pair.series_id for pair in neighbours}}
+    for begin in range(0, len(neighbours), AT_ONCE):
+        batch = neighbours[begin : begin + AT_ONCE]
+        store([(pair, by_id[pair.series_id], smallest[pair.series_id]) for pair in batch])
 
 
-def store(asked: Sequence[tuple[Neighbours, Series, float]]) -> None:
+def store(neighbours: Sequence[tuple[Neighbours, Series, float]]) -> None:
     """Compare these neighbours, and store the answers in place of older ones.
 
-    ``asked``: each with its series and the smallest effect.
+    ``neighbours``: each with its series and the smallest effect.
     """
-    measured = measured_commits(
-        (one.series_id, commit) for one, _, _ in asked for commit in (one.commit_id, one.before_id)
+    points = measured_commits(
+        (pair.series_id, commit) for pair, _, _ in neighbours for commit in (pair.commit_id, pair.before_id)
     )
-    sides = [(measured[one.series_id, one.before_id], measured[one.series_id, one.commit_id]) for one, _, _ in asked]
-    found = compare_all(
+    sides = [
+        (points[pair.series_id, pair.before_id], points[pair.series_id, pair.commit_id]) for pair, _, _ in neighbours
+    ]
+    answers = compare_all(
         [
             Sides(series.pk, METRICS[series.metric], *both, smallest)
-            for (_, series, smallest), both in zip(asked, sides, strict=True)
+            for (_, series, smallest), both in zip(neighbours, sides, strict=True)
         ]
     )
     rows = [
         CommitComparison(
-            commit_id=one.commit_id,
-            series_id=one.series_id,
-            distance=one.distance,
+            commit_id=pair.commit_id,
+            series_id=pair.series_id,
+            distance=pair.distance,
             old=old.value,
             **answer._asdict(),
         )
-        for (one, _, _), (old, _), answer in zip(asked, sides, found, strict=True)
+        for (pair, _, _), (old, _), answer in zip(neighbours, sides, answers, strict=True)
     ]
     CommitComparison.objects.bulk_create(
         rows,
@@ -156,62 +158,62 @@ def store(asked: Sequence[tuple[Neighbours, Series, float]]) -> None:
     )
 
 
-def measured_commits(places: Iterable[Place]) -> dict[Place, MeasuredCommit]:
+def measured_commits(keys: Iterable[Place]) -> dict[Place, MeasuredCommit]:
     """By (series id, commit id): its samples and value. The value is that of the newest clean run, or of the newest."""
-    wanted = set(places)
+    unique = set(keys)
     points = lines.point_measurements().filter(
-        series__in={series for series, _ in wanted}, commit__in={commit for _, commit in wanted}
+        series__in={series for series, _ in unique}, commit__in={commit for _, commit in unique}
     )
     rows = points.order_by("attempt").values_list("pk", "series", "commit", "flags", "value", "low", "high")
     groups: dict[Place, list[tuple[Any, ...]]] = defaultdict(list)
-    for pk, series, commit, *rest in rows:
-        if (series, commit) in wanted:
-            groups[series, commit].append((pk, *rest))
+    for pk, series, commit, *columns in rows:
+        if (series, commit) in unique:
+            groups[series, commit].append((pk, *columns))
     samples = lines.samples_of_measurements([pk for group in groups.values() for pk, *_ in group])
-    found = {}
-    for place, group in groups.items():
+    by_key = {}
+    for key, group in groups.items():
         *_, newest = [row for row in group if not row[1]] or group
         values = [value for pk, *_ in group for value in samples.get(pk, ()) if math.isfinite(value)]
-        found[place] = MeasuredCommit(values, *newest[2:])
-    return found
+        by_key[key] = MeasuredCommit(values, *newest[2:])
+    return by_key
 
 
-def compare_all(asked: Sequence[Sides]) -> list[Answer]:
+def compare_all(pairs: Sequence[Sides]) -> list[Answer]:
     """Compare the samples of each pair of commits.
 
     Where retention has deleted the samples of a side, summaries give a ratio, and the answer is unknown.
     """
-    sampled = [place for place, one in enumerate(asked) if one.has_samples]
-    compared = compare_many(
+    sampled = [index for index, pair in enumerate(pairs) if pair.has_samples]
+    results = compare_many(
         [
-            IndependentSets(tuple(one.old.samples), tuple(one.new.samples), one.smallest_effect, one.seed)
-            for one in (asked[place] for place in sampled)
+            IndependentSets(tuple(pair.old.samples), tuple(pair.new.samples), pair.smallest_effect, pair.seed)
+            for pair in (pairs[index] for index in sampled)
         ]
     )
-    by_place = dict(zip(sampled, compared, strict=True))
-    found = []
-    for place, one in enumerate(asked):
-        if one.metric.needs_no_trials:
-            answer = compare_values(one)
-        elif place in by_place:
-            answer = by_place[place]
+    by_place = dict(zip(sampled, results, strict=True))
+    answers = []
+    for index, pair in enumerate(pairs):
+        if pair.metric.needs_no_trials:
+            answer = compare_values(pair)
+        elif index in by_place:
+            answer = by_place[index]
         else:
-            found.append(by_summaries(one.old, one.new))
+            answers.append(by_summaries(pair.old, pair.new))
             continue
-        found.append(Answer(answer.ratio, answer.low, answer.high, answer.answer))
-    return found
+        answers.append(Answer(answer.ratio, answer.low, answer.high, answer.answer))
+    return answers
 
 
-def compare_values(one: Sides) -> Comparison:
+def compare_values(pair: Sides) -> Comparison:
     """Compare two values of a metric that needs no trials. Single counts differ from the smallest effect on."""
-    noise = one.smallest_effect if one.metric.counted else 0.0
-    return compare_exact(one.old.value, one.new.value, smallest_effect=one.smallest_effect, noise=noise)
+    noise = pair.smallest_effect if pair.metric.counted else 0.0
+    return compare_exact(pair.old.value, pair.new.value, smallest_effect=pair.smallest_effect, noise=noise)
 
 
 def by_summaries(old: MeasuredCommit, new: MeasuredCommit) -> Answer:
     """The ratio of two medians, with the widest interval that their own intervals allow."""
     unknown = CommitComparison.Answer.UNKNOWN
     if min(old.low, new.low) <= 0:
-        found = compare_exact(old.value, new.value, smallest_effect=0)
-        return Answer(found.ratio, found.ratio, found.ratio, unknown)
+        comparison = compare_exact(old.value, new.value, smallest_effect=0)
+        return Answer(comparison.ratio, comparison.ratio, comparison.ratio, unknown)
     return Answer(new.value / old.value, new.low / old.high, new.high / old.low, unknown)

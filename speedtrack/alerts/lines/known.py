@@ -69,24 +69,24 @@ def steps_on(series: Series, branch: Branch) -> Steps:
 
 def steps_of_lines(of: Sequence[tuple[Series, Branch]]) -> list[Steps]:
     """The steps of each line."""
-    asked = {"series": [series.pk for series, _ in of], "branches": [branch.pk for _, branch in of]}
+    parameters = {"series": [series.pk for series, _ in of], "branches": [branch.pk for _, branch in of]}
     placed: list[list[PlacedStep]] = [[] for _ in of]
     elsewhere: list[list[int]] = [[] for _ in of]
     with connection.cursor() as cursor:
-        cursor.execute(STEPS, asked)
+        cursor.execute(STEPS, parameters)
         for at, *row in cursor:
             step = PlacedStep._make(row)
             if step.last is not None:
                 placed[at - 1].append(step)
             elif step.status == Status.CONFIRMED:
                 elsewhere[at - 1].append(step.id)
-    return [Steps(*one) for one in zip(placed, elsewhere, strict=True)]
+    return [Steps(*of_line) for of_line in zip(placed, elsewhere, strict=True)]
 
 
 def unfounded_suspicions(series: Sequence[Series]) -> list[int]:
     """The ids of suspicions of these series that have lost one of the two points between which they lie."""
     with connection.cursor() as cursor:
-        cursor.execute(UNFOUNDED, {"series": [one.pk for one in series]})
+        cursor.execute(UNFOUNDED, {"series": [member.pk for member in series]})
         return [pk for (pk,) in cursor]
 
 
@@ -114,8 +114,8 @@ class KnownChange:
 
     @property
     def begins_level(self) -> bool:
-        settled = self.settled()
-        return settled is not None and settled.confirmed
+        settled_shift = self.settled()
+        return settled_shift is not None and settled_shift.confirmed
 
     @property
     def is_up(self) -> bool:
@@ -125,9 +125,9 @@ class KnownChange:
         """Return whether the shift is this same change."""
         if self.is_open and self.first <= shift.index <= self.last:
             return True
-        settled = self.settled()
-        if settled:
-            return settled.is_same(shift.index, shift.ratio > 1)
+        settled_shift = self.settled()
+        if settled_shift:
+            return settled_shift.is_same(shift.index, shift.ratio > 1)
         return self.is_up == (shift.ratio > 1) and self.first - self.near <= shift.index <= self.last + self.near
 
     def settled(self) -> SettledShift | None:
@@ -162,21 +162,21 @@ def known_lines(windows: Sequence[Window]) -> list[KnownLine]:
     The number of queries does not grow with the number of windows.
     """
     steps = steps_of_lines([(window.series, window.branch) for window in windows])
-    gone = gone_changes({pk for one in steps for pk in one.elsewhere})
+    gone = gone_changes({pk for of_line in steps for pk in of_line.elsewhere})
     ranges = [ranges_in(window, of_line) for window, of_line in zip(windows, steps, strict=True)]
-    asked = {pk for of_line in ranges for pk in of_line}
-    related = ChangePoint.objects.select_related("alert").in_bulk(asked) if asked else {}
-    found = []
+    ids = {pk for of_line in ranges for pk in of_line}
+    related = ChangePoint.objects.select_related("alert").in_bulk(ids) if ids else {}
+    known_by_window = []
     for window, of_line, within in zip(windows, steps, ranges, strict=True):
         rewritten = rewritten_changes([gone[pk] for pk in of_line.elsewhere if pk in gone], window)
         own = ((related[pk], *within[pk]) for pk in sorted(within) if pk in related)
-        places = [point.position for point in window.points]
+        positions = [point.position for point in window.points]
         changes = [
-            KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end), near_in(window.series))
+            KnownChange(cp, bisect_left(positions, begin + 1), bisect_left(positions, end), near_in(window.series))
             for cp, begin, end in (*own, *rewritten)
         ]
-        found.append(KnownLine(of_line, rewritten, changes))
-    return found
+        known_by_window.append(KnownLine(of_line, rewritten, changes))
+    return known_by_window
 
 
 def near_in(series: Series) -> int:
@@ -208,18 +208,18 @@ def rewritten_changes(gone: Iterable[ChangePoint], window: Window) -> list[Chang
     A rebase keeps author, author date and subject of a commit. Refuted changes are not carried over: an amended commit
     keeps all that too, and may be slower than the one that was measured.
     """
-    found = []
+    ranges = []
     for cp in gone:
         if (end := place_of_twin(cp.commit, window)) is not None:
             begin = place_of_twin(cp.before, window)
-            found.append((cp, begin if begin is not None and begin < end else end - 1, end))
-    return found
+            ranges.append((cp, begin if begin is not None and begin < end else end - 1, end))
+    return ranges
 
 
 def place_of_twin(commit: Commit, window: Window) -> int | None:
     """The position in the window of a commit, or of the commit that replaced it in a rewrite; None without either."""
     same = {name: getattr(commit, name) for name in ("author_name", "author_email", "authored_at", "subject")}
     within = (window.points[0].position, window.points[-1].position)
-    places = Position.objects.filter(branch=window.branch, number__range=within)
-    here = places.filter(Q(commit=commit) | Q(**{f"commit__{name}": value for name, value in same.items()}))
+    positions = Position.objects.filter(branch=window.branch, number__range=within)
+    here = positions.filter(Q(commit=commit) | Q(**{f"commit__{name}": value for name, value in same.items()}))
     return here.order_by("-number").values_list("number", flat=True).first()

@@ -57,11 +57,11 @@ class LineColumns(NamedTuple):
     n: Array
     flags: dict[int, list[str]]
 
-    def chosen(self, places: Any) -> "LineColumns":
+    def chosen(self, indices: Any) -> "LineColumns":
         """A copy that has only the points at these indices."""
-        at = self.at[places]
-        flags = {place: self.flags[place] for place in self.flags.keys() & set(at.tolist())}
-        value, low, high, n = (column[places] for column in (self.value, self.low, self.high, self.n))
+        at = self.at[indices]
+        flags = {position: self.flags[position] for position in self.flags.keys() & set(at.tolist())}
+        value, low, high, n = (column[indices] for column in (self.value, self.low, self.high, self.n))
         return LineColumns(self.series_id, at, value, low, high, n, flags)
 
 
@@ -70,8 +70,8 @@ def columns(series_ids: Iterable[int], branch: Branch, first: int, last: int = E
 
     In the order of their first points.
     """
-    (found,) = columns_along([PathOfSeries(branch, first, last, list(series_ids))])
-    return found
+    (of_path,) = columns_along([PathOfSeries(branch, first, last, list(series_ids))])
+    return of_path
 
 
 class PathOfSeries(NamedTuple):
@@ -85,58 +85,58 @@ class PathOfSeries(NamedTuple):
 
 def columns_along(paths: Sequence[PathOfSeries]) -> list[list[LineColumns]]:
     """For each path what ``columns`` returns, by one query."""
-    series = [(pk, place) for place, path in enumerate(paths, start=1) for pk in path.series_ids]
-    asked: dict[str, Any] = {
+    series = [(pk, number) for number, path in enumerate(paths, start=1) for pk in path.series_ids]
+    parameters: dict[str, Any] = {
         "branches": [path.branch.pk for path in paths],
         "firsts": [path.first for path in paths],
         "lasts": [path.last for path in paths],
         "series": [pk for pk, _ in series],
-        "places": [place for _, place in series],
+        "places": [number for _, number in series],
     }
     with connection.cursor() as cursor:
-        cursor.execute(COLUMNS, asked)
+        cursor.execute(COLUMNS, parameters)
         rows = sorted(cursor, key=itemgetter(0, 1))
-    groups = {place: [row[1:] for row in group] for place, group in groupby(rows, key=itemgetter(0))}
-    return [columns_of_path(path, groups[place]) for place, path in enumerate(paths, start=1)]
+    groups = {number: [row[1:] for row in group] for number, group in groupby(rows, key=itemgetter(0))}
+    return [columns_of_path(path, groups[number]) for number, path in enumerate(paths, start=1)]
 
 
 def columns_of_path(path: PathOfSeries, rows: list[tuple[Any, ...]]) -> list[LineColumns]:
     """The columns of one path. ``rows``: the path's rows of COLUMNS, without the number of the path."""
-    way, *rows = rows
+    path_row, *rows = rows
     if not rows:
         return []
-    commits, numbers = array_of(way[1]), array_of(way[2])
+    commits, numbers = array_of(path_row[1]), array_of(path_row[2])
     order = np.argsort(commits)
     commits, numbers = commits[order], numbers[order] - path.first
-    found = [line_columns(row, commits, numbers) for row in rows]
-    again = {one.series_id for one in found if len(np.unique(one.at)) < len(one.at)}
-    found = [pooled_columns(one.series_id, *path[:3]) if one.series_id in again else one for one in found]
-    return sorted(found, key=lambda one: (one.at[0], one.series_id))
+    lines = [line_columns(row, commits, numbers) for row in rows]
+    again = {line.series_id for line in lines if len(np.unique(line.at)) < len(line.at)}
+    lines = [pooled_columns(line.series_id, *path[:3]) if line.series_id in again else line for line in lines]
+    return sorted(lines, key=lambda line: (line.at[0], line.series_id))
 
 
-def line_columns(row: tuple[Any, ...], commits: Array, places: Array) -> LineColumns:
+def line_columns(row: tuple[Any, ...], commits: Array, positions: Array) -> LineColumns:
     """The columns of one series from a row of COLUMNS.
 
-    ``commits``: the ids of the path's commits, ascending; ``places``: their positions.
+    ``commits``: the ids of the path's commits, ascending; ``positions``: where they are on the branch.
     """
     series_id, ids, *summaries, flags = row
-    at = places[np.searchsorted(commits, array_of(ids))]
+    at = positions[np.searchsorted(commits, array_of(ids))]
     order = np.argsort(at, kind="stable")
-    value, low, high, n = (array_of(sent)[order] for sent in summaries)
-    known = dict(zip(array_of(ids).tolist(), at.tolist(), strict=True)) if flags else {}
-    by_place = {known[int(commit)]: words for commit, words in (flags or {}).items()}
+    value, low, high, n = (array_of(encoded)[order] for encoded in summaries)
+    position_of = dict(zip(array_of(ids).tolist(), at.tolist(), strict=True)) if flags else {}
+    by_place = {position_of[int(commit)]: names for commit, names in (flags or {}).items()}
     return LineColumns(series_id, at[order], value, low, high, n, by_place)
 
 
-def array_of(sent: bytes) -> Array:
+def array_of(encoded: bytes) -> Array:
     """Decode an array without nulls from PostgreSQL's binary form."""
-    kind = KINDS[int.from_bytes(sent[8:12])]
-    return np.frombuffer(sent, [("size", ">i4"), ("value", f">{kind}")], offset=HEAD)["value"].astype(kind)
+    kind = KINDS[int.from_bytes(encoded[8:12])]
+    return np.frombuffer(encoded, [("size", ">i4"), ("value", f">{kind}")], offset=HEAD)["value"].astype(kind)
 
 
 def pooled_columns(series_id: int, branch: Branch, first: int, last: int) -> LineColumns:
     """The columns of a series that has measured some commits more than once."""
-    found = points([series_id], branch, first, last)
-    at, value, low, high, n = (np.array([getattr(p, name) for p in found]) for name in ("position", *SUMMARY))
-    flags = {p.position - first: p.flags for p in found if p.flags}
+    path_points = points([series_id], branch, first, last)
+    at, value, low, high, n = (np.array([getattr(p, name) for p in path_points]) for name in ("position", *SUMMARY))
+    flags = {p.position - first: p.flags for p in path_points if p.flags}
     return LineColumns(series_id, at - first, value, low, high, n, flags)

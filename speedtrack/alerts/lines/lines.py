@@ -30,8 +30,8 @@ def sql(query: str) -> str:
     point = "m.accepted AND NOT m.paired"
     clean = f"{point} AND m.flags = '{{}}'"
     at_position = "m.series_id = s.id AND m.commit_id = p.commit_id"
-    measured = f"EXISTS (SELECT FROM runs_measurement m WHERE {at_position} AND {clean})"
-    return query.replace("IS_POINT", point).replace("IS_CLEAN_POINT", clean).replace("IS_MEASURED", measured)
+    is_measured = f"EXISTS (SELECT FROM runs_measurement m WHERE {at_position} AND {clean})"
+    return query.replace("IS_POINT", point).replace("IS_CLEAN_POINT", clean).replace("IS_MEASURED", is_measured)
 
 
 # By series, not by commit: a commit has the points of all other series as well. The lateral subqueries let the index of
@@ -176,8 +176,8 @@ def samples_by_attempt(points: Iterable[LinePoint]) -> dict[tuple[int, int, int]
 
 def samples_of_measurements(measurement_ids: Iterable[int]) -> dict[int, list[float]]:
     """By measurement id: its clean samples, or all if none is clean. Absent where they have been deleted."""
-    stored = Samples.objects.filter(measurement__in=list(measurement_ids)).order_by("measurement")
-    return {one.measurement_id: list((one.clean_by_trial or one.by_trial).values()) for one in stored}
+    samples = Samples.objects.filter(measurement__in=list(measurement_ids)).order_by("measurement")
+    return {row.measurement_id: list((row.clean_by_trial or row.by_trial).values()) for row in samples}
 
 
 def pooled_point(group: Sequence[LinePoint], samples: dict[tuple[int, int, int], list[float]]) -> LinePoint:
@@ -194,19 +194,19 @@ def pooled_point(group: Sequence[LinePoint], samples: dict[tuple[int, int, int],
 
 def trial_points(stretches: Sequence[Stretch], around: Around = Around()) -> list[list[TrialPoint]]:
     """For each stretch: the clean points of its series between its positions, and around them, in commit order."""
-    found: list[list[TrialPoint]] = [[] for _ in stretches]
-    asked: dict[str, Any] = {
-        "series": [one.series_id for one in stretches],
-        "branches": [one.branch_id for one in stretches],
-        "firsts": [one.first for one in stretches],
-        "lasts": [one.last for one in stretches],
+    by_stretch: list[list[TrialPoint]] = [[] for _ in stretches]
+    parameters: dict[str, Any] = {
+        "series": [stretch.series_id for stretch in stretches],
+        "branches": [stretch.branch_id for stretch in stretches],
+        "firsts": [stretch.first for stretch in stretches],
+        "lasts": [stretch.last for stretch in stretches],
         **vars(around),
     }
     with connection.cursor() as cursor:
-        cursor.execute(TRIALS, asked)
+        cursor.execute(TRIALS, parameters)
         for at, numbers, commits, values in cursor:
-            found[at - 1] = points_of_samples(numbers or [], commits or [], values or [])
-    return found
+            by_stretch[at - 1] = points_of_samples(numbers or [], commits or [], values or [])
+    return by_stretch
 
 
 def points_of_samples(numbers: list[int], commits: list[int], values: list[float]) -> list[TrialPoint]:

@@ -67,10 +67,10 @@ class PairedNoise(NamedTuple):
 def judge(series: Iterable[Series], effects: EffectsOfProjects) -> None:
     """Store the sensitivity of each watched series with points among the newest commits of its default branch."""
     by_project: dict[int, list[Series]] = defaultdict(list)
-    for one in series:
-        if METRICS[one.metric].watched:
-            by_project[one.project_id].append(one)
-    rows = [row for project, found in by_project.items() for row in judged_rows(project, found, effects)]
+    for member in series:
+        if METRICS[member.metric].watched:
+            by_project[member.project_id].append(member)
+    rows = [row for project, members in by_project.items() for row in judged_rows(project, members, effects)]
     columns = [field.attname for field in SeriesSensitivity._meta.concrete_fields if not field.primary_key]
     SeriesSensitivity.objects.bulk_create(rows, update_conflicts=True, unique_fields=["series"], update_fields=columns)
 
@@ -82,21 +82,21 @@ def judged_rows(project_id: int, series: Sequence[Series], effects: EffectsOfPro
         return []
     points: dict[int, list[LinePoint]] = defaultdict(list)
     head = head_of(branch)
-    for point in lines.points([one.pk for one in series], branch, head - COMMITS + 1, head):
+    for point in lines.points([member.pk for member in series], branch, head - COMMITS + 1, head):
         points[point.series_id].append(point)
     paired, levels = paired_noise(points), level_starts(points, branch)
-    known = {one.pk: one for one in series}
-    judged = []
-    for pk, found in points.items():
-        row = judge_line(known[pk], on_one_level(found, levels[pk]), effects.of(known[pk]))
-        row.position = found[-1].position
+    by_id = {member.pk: member for member in series}
+    rows = []
+    for pk, series_points in points.items():
+        row = judge_line(by_id[pk], on_one_level(series_points, levels[pk]), effects.of(by_id[pk]))
+        row.position = series_points[-1].position
         row.paired, row.aa_runs, row.aa_different = paired.get(pk, PairedNoise())
-        judged.append(row)
-    noisy = [row for row in judged if row.too_noisy]
+        rows.append(row)
+    noisy = [row for row in rows if row.too_noisy]
     flags = FlagCounts([row.series for row in noisy], [p for row in noisy for p in points[row.series_id]])
     for row in noisy:
         row.causes = list(causes_of(row, flags, points[row.series_id][-1].n))
-    return judged
+    return rows
 
 
 def newest(branch: Branch, series: QuerySet[Series]) -> QuerySet[SeriesSensitivity]:
@@ -118,8 +118,8 @@ def default_branch(project_id: int) -> Branch | None:
 
 def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
     """By series id: the positions on the branch at which settled changes began new levels."""
-    settled = (ChangePoint.Status.CONFIRMED, ChangePoint.Status.HISTORY)
-    confirmed = ChangePoint.objects.filter(series__in=list(series), status__in=settled)
+    statuses = (ChangePoint.Status.CONFIRMED, ChangePoint.Status.HISTORY)
+    confirmed = ChangePoint.objects.filter(series__in=list(series), status__in=statuses)
     starts: dict[int, list[int]] = defaultdict(list)
     on_branch = confirmed.filter(commit__positions__branch=branch)
     for pk, number in on_branch.values_list("series", "commit__positions__number"):
@@ -134,7 +134,7 @@ def on_one_level(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
     of_level: dict[int, list[float]] = defaultdict(list)
     for point in clean:
         of_level[bisect_right(bounds, point.position)].append(point.value)
-    usual = {place: median(values) for place, values in of_level.items()}
+    usual = {level: median(values) for level, values in of_level.items()}
     scaled = []
     for point in clean:
         by = usual[bisect_right(bounds, point.position)]
@@ -147,13 +147,13 @@ def judge_line(series: Series, points: list[LinePoint], smallest_effect: float) 
     level = [math.log(point.value) for point in points]
     error = [standard_error(point) for point in points]
     noise = line_noise(level, error)
-    seen = smallest_visible_change(level, error, smallest_effect=smallest_effect)
+    visible = smallest_visible_change(level, error, smallest_effect=smallest_effect)
     return SeriesSensitivity(
         series=series,
         points=len(points),
         smallest_effect=smallest_effect,
         **(vars(noise) if noise else {}),
-        **({"visible": seen.smallest, "visible_within": seen.after} if seen else {}),
+        **({"visible": visible.smallest, "visible_within": visible.after} if visible else {}),
     )
 
 
@@ -171,8 +171,8 @@ def paired_noise(series: Iterable[int]) -> dict[int, PairedNoise]:
     smallest = dict(newest.values_list("series", "smallest"))
     different = Q(low__gt=1) | Q(high__lt=1)
     rows = floors.filter(ratio__isnull=False).values_list("series").order_by()
-    counted = rows.annotate(runs=Count("pk"), different=Count("pk", filter=different))
-    rates = {pk: (runs, differ) for pk, runs, differ in counted}
+    tallies = rows.annotate(runs=Count("pk"), different=Count("pk", filter=different))
+    rates = {pk: (runs, differ) for pk, runs, differ in tallies}
     return {pk: PairedNoise(smallest.get(pk), *rates.get(pk, (0, 0))) for pk in smallest.keys() | rates.keys()}
 
 
@@ -185,8 +185,8 @@ class FlagCounts:
         by_series: dict[int, list[int]] = defaultdict(list)
         for point in points:
             by_series[point.series_id].append(point.attempt_id)
-        attempts = {attempt for found in by_series.values() for attempt in found[-FLAGGED_RUNS:]}
-        benchmarks = {one.benchmark_id for one in series}
+        attempts = {attempt for attempt_ids in by_series.values() for attempt in attempt_ids[-FLAGGED_RUNS:]}
+        benchmarks = {member.benchmark_id for member in series}
         rows = Trial.objects.filter(result__attempt__in=attempts, result__benchmark__in=benchmarks)
         for benchmark, machine, flags in rows.values_list(
             "result__benchmark", "result__attempt__run__machine", "flags"
@@ -202,19 +202,19 @@ class FlagCounts:
         return [(flag, share) for flag, share in shares if share >= OFTEN]
 
 
-def noise_of(one: SeriesSensitivity) -> LineNoise | None:
-    if one.between is None or one.within is None:
+def noise_of(sensitivity: SeriesSensitivity) -> LineNoise | None:
+    if sensitivity.between is None or sensitivity.within is None:
         return None
-    return LineNoise(one.between, one.within, one.modes)
+    return LineNoise(sensitivity.between, sensitivity.within, sensitivity.modes)
 
 
-def causes_of(one: SeriesSensitivity, flags: FlagCounts, trials: int) -> Iterable[NoiseCause]:
+def causes_of(sensitivity: SeriesSensitivity, flags: FlagCounts, trials: int) -> Iterable[NoiseCause]:
     """Likely reasons for the noise of a series, the most likely first."""
-    for flag, share in flags.often(one.series):
+    for flag, share in flags.often(sensitivity.series):
         yield NoiseCause(
             f"{flag} in {share:.0%} of its trials", REMEDIES.get(flag, "docs/methodology.md says what it means")
         )
-    noise = noise_of(one)
+    noise = noise_of(sensitivity)
     if noise and noise.modes:
         yield NoiseCause(
             f"it alternates between two levels, {noise.modes:.1%} apart",
@@ -229,7 +229,7 @@ def causes_of(one: SeriesSensitivity, flags: FlagCounts, trials: int) -> Iterabl
         yield NoiseCause(
             f"{trials} trial{'' if trials == 1 else 's'} per run", f"raise `trials` to {FEW_TRIALS} or more"
         )
-    seconds = one.series.benchmark.definition.get("workload", {}).get("duration_s")
+    seconds = sensitivity.series.benchmark.definition.get("workload", {}).get("duration_s")
     if isinstance(seconds, int | float) and seconds <= SHORT_S:
         yield NoiseCause(f"each trial measures {seconds:g} s", "lengthen the window (`duration_s`)")
     if noise and not noise.modes and not noise.runs_differ_more:
@@ -237,4 +237,6 @@ def causes_of(one: SeriesSensitivity, flags: FlagCounts, trials: int) -> Iterabl
             f"its trials scatter: the error of a run is {noise.within:.1%}", "more trials, or a longer `duration_s`"
         )
     if noise is None:
-        yield NoiseCause(f"{one.points} measured commits are too few to tell", "wait for some more, or backfill")
+        yield NoiseCause(
+            f"{sensitivity.points} measured commits are too few to tell", "wait for some more, or backfill"
+        )

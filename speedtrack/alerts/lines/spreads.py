@@ -34,16 +34,20 @@ CROSS JOIN LATERAL (
 """)
 
 
-def spreads_of(asked: Sequence[tuple[Series, Sequence[float], float]]) -> list[float]:
+def spreads_of(measured_lines: Sequence[tuple[Series, Sequence[float], float]]) -> list[float]:
     """The relative standard deviation between runs of each line, from the line itself or from other series.
 
     A line is given as its series, the values of its points, and the smallest effect. The number of queries does not
     grow with the number of lines.
     """
-    own = [spread_between(values) if len(values) >= OWN else None for _, values, _ in asked]
-    young = {series.pk: effect for (series, _, effect), spread in zip(asked, own, strict=True) if spread is None}
+    own = [spread_between(values) if len(values) >= OWN else None for _, values, _ in measured_lines]
+    young = {
+        series.pk: effect for (series, _, effect), spread in zip(measured_lines, own, strict=True) if spread is None
+    }
     kin = spreads_of_kin(young) if young else {}
-    return [kin[series.pk] if spread is None else spread for (series, _, _), spread in zip(asked, own, strict=True)]
+    return [
+        kin[series.pk] if spread is None else spread for (series, _, _), spread in zip(measured_lines, own, strict=True)
+    ]
 
 
 def spreads_of_kin(smallest_effects: Mapping[int, float]) -> dict[int, float]:
@@ -52,21 +56,21 @@ def spreads_of_kin(smallest_effects: Mapping[int, float]) -> dict[int, float]:
     Runs differ more than trials. Without either, the smallest effect is used: a metric's smallest effect is set above
     its usual noise.
     """
-    known: dict[int, dict[int, list[float]]] = {pk: {} for pk in smallest_effects}
+    by_distance: dict[int, dict[int, list[float]]] = {pk: {} for pk in smallest_effects}
     with connection.cursor() as cursor:
         cursor.execute(KIN, {"series": list(smallest_effects)})
         for pk, distance, values in cursor:
             if (spread := spread_between(values)) is not None:
-                known[pk].setdefault(distance, []).append(spread)
-    measured = newest_floors([pk for pk, found in known.items() if not found])
-    found = {pk: floor.deviation / math.sqrt(2) for pk, floor in measured.items() if floor.deviation}
-    nearest = {pk: median(spreads[min(spreads)]) for pk, spreads in known.items() if spreads}
-    return {**smallest_effects, **found, **nearest}
+                by_distance[pk].setdefault(distance, []).append(spread)
+    floors = newest_floors([pk for pk, spreads in by_distance.items() if not spreads])
+    from_trials = {pk: floor.deviation / math.sqrt(2) for pk, floor in floors.items() if floor.deviation}
+    nearest = {pk: median(spreads[min(spreads)]) for pk, spreads in by_distance.items() if spreads}
+    return {**smallest_effects, **from_trials, **nearest}
 
 
 def newest_floors(series: Iterable[int]) -> dict[int, NoiseFloor]:
     """The current noise floor of each of these series, by id; absent if no A/A run had enough clean pairs."""
-    found = NoiseFloor.objects.filter(series__in=list(series), smallest__isnull=False)
-    related = found.select_related("run", "series__machine").defer("series__machine__facts")
+    floors = NoiseFloor.objects.filter(series__in=list(series), smallest__isnull=False)
+    related = floors.select_related("run", "series__machine").defer("series__machine__facts")
     rows = related.order_by("series", F("id").desc()).distinct("series")
     return {floor.series_id: floor for floor in rows}

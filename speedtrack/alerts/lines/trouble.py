@@ -29,16 +29,16 @@ def isolated(*series: Series) -> Iterator[None]:
     except DATABASE_AWAY:
         raise
     except Exception as e:  # the top of the loop over all series
-        log.exception("series %s: no changes can be looked for", ", ".join(str(one.pk) for one in series))
-        for one in series:
-            store_failure(one, e)
+        log.exception("series %s: no changes can be looked for", ", ".join(str(member.pk) for member in series))
+        for member in series:
+            store_failure(member, e)
     else:
         clear_trouble(series)
 
 
 def clear_trouble(series: Iterable[Series]) -> None:
     """Delete the stored failures of series that were judged without one."""
-    recovered = [one.pk for one in series if one.failures]
+    recovered = [member.pk for member in series if member.failures]
     if recovered:
         Series.objects.filter(pk__in=recovered).update(error="", failures=0, retry_at=None)
 

@@ -97,9 +97,9 @@ def windows_since(news: Sequence[tuple[Series, datetime]]) -> list[Window]:
 
 def new_points(news: Sequence[tuple[Series, datetime]]) -> list[NewPoints]:
     """The new points on each live branch, the default branch first, in groups of points that lie near each other."""
-    asked: dict[str, Any] = {"series": [series.pk for series, _ in news], "since": [since for _, since in news]}
+    parameters: dict[str, Any] = {"series": [series.pk for series, _ in news], "since": [since for _, since in news]}
     with connection.cursor() as cursor:
-        cursor.execute(NEW_POINTS, asked)
+        cursor.execute(NEW_POINTS, parameters)
         rows = cursor.fetchall()
     branches = Branch.objects.in_bulk({row[1] for row in rows})
     default = [series.project.default_branch for series, _ in news]
@@ -127,13 +127,13 @@ def distinct_windows(groups: Sequence[list[NewPoints]]) -> list[Window]:
     Branches share the history before a commit, not that after it. A line that only ends earlier than another one is
     left out. The first lines of all groups are read first, then those that differ from them, and so on.
     """
-    found: list[Window] = []
+    distinct: list[Window] = []
     while groups:
         windows = read_windows([group[0] for group in groups])
-        found += windows
-        others = [(window, group[1:]) for window, group in zip(windows, groups, strict=True)]
-        groups = [group for group in without_same_lines(others) if group]
-    return found
+        distinct += windows
+        remaining = [(window, group[1:]) for window, group in zip(windows, groups, strict=True)]
+        groups = [group for group in without_same_lines(remaining) if group]
+    return distinct
 
 
 def read_windows(news: Sequence[NewPoints]) -> list[Window]:
@@ -152,27 +152,27 @@ def points_around(series: Series, branch: Branch, position: int) -> Sequence[Tri
 
 def without_same_lines(groups: Sequence[tuple[Window, list[NewPoints]]]) -> list[list[NewPoints]]:
     """Each group without the lines that equal its window's line, up to where they or the window end."""
-    pairs = [(window, other) for window, others in groups for other in others if window.points]
+    pairs = [(window, candidate) for window, candidates in groups for candidate in candidates if window.points]
     same = same_lines(pairs) if pairs else ()
-    return [[other for other in others if other not in same] for _, others in groups]
+    return [[candidate for candidate in candidates if candidate not in same] for _, candidates in groups]
 
 
 def same_lines(pairs: Sequence[tuple[Window, NewPoints]]) -> set[NewPoints]:
     """The new points whose line is the same as that of the window beside them."""
-    asked = {
+    parameters = {
         "series": [window.series.pk for window, _ in pairs],
         "branches": [window.branch.pk for window, _ in pairs],
-        "firsts": [other.positions[-1] for _, other in pairs],
-        "lasts": [max(window.points[-1].position, other.positions[-1]) for window, other in pairs],
-        "others": [other.branch.pk for _, other in pairs],
+        "firsts": [candidate.positions[-1] for _, candidate in pairs],
+        "lasts": [max(window.points[-1].position, candidate.positions[-1]) for window, candidate in pairs],
+        "others": [candidate.branch.pk for _, candidate in pairs],
     }
     with connection.cursor() as cursor:
-        cursor.execute(SHARED, asked)
+        cursor.execute(SHARED, parameters)
         rows = cursor.fetchall()
-    found = set()
-    for at, whole, goes_on in rows:
-        window, other = pairs[at - 1]
-        after = sum(point.position >= other.positions[-1] for point in window.points)
-        if not goes_on or (whole and after > AHEAD):
-            found.add(other)
-    return found
+    same = set()
+    for at, is_complete, goes_on in rows:
+        window, candidate = pairs[at - 1]
+        after = sum(point.position >= candidate.positions[-1] for point in window.points)
+        if not goes_on or (is_complete and after > AHEAD):
+            same.add(candidate)
+    return same

@@ -19,19 +19,19 @@ class AlertQuerySet(models.QuerySet["Alert"]):
 
         The properties ``width``, ``ends``, ``drift`` and ``containing`` then need no query.
         """
-        places = Position.objects.filter(branch=OuterRef("branch"))
-        first = Subquery(places.filter(commit=OuterRef("before")).values("number"))
-        last = Subquery(places.filter(commit=OuterRef("commit")).values("number"))
+        positions = Position.objects.filter(branch=OuterRef("branch"))
+        first = Subquery(positions.filter(commit=OuterRef("before")).values("number"))
+        last = Subquery(positions.filter(commit=OuterRef("commit")).values("number"))
         drifts = self.model.change_points.rel.related_model._default_manager.filter(alert=OuterRef("pk"), kind="drift")
         branches = Branch.objects.filter(positions__commit=OuterRef("commit"), deleted_at=None).order_by("name")
-        ends = places.filter(Q(commit=OuterRef("before")) | Q(commit=OuterRef("commit"))).order_by("number")
-        known: dict[str, Any] = {
+        ends = positions.filter(Q(commit=OuterRef("before")) | Q(commit=OuterRef("commit"))).order_by("number")
+        annotations: dict[str, Any] = {
             "ends": ArraySubquery(ends.values("number")),
             "width": Greatest(Coalesce(last - first, 1), 1),
             "drift": Coalesce(Subquery(drifts.order_by("pk").values("reference")[:1]), Value("")),
             "containing": ArraySubquery(branches.values("name")),
         }
-        return self.annotate(**known)
+        return self.annotate(**annotations)
 
     def standing(self) -> "AlertQuerySet":
         """Alerts that were not merged into another one."""
@@ -114,11 +114,11 @@ class Alert(models.Model):
 
     def candidates(self) -> models.QuerySet[Commit]:
         """The commits that may be the cause, oldest first; empty once they have left the branch."""
-        places = Position.objects.filter(branch=self.branch_id)
+        positions = Position.objects.filter(branch=self.branch_id)
         return Commit.objects.filter(
             positions__branch=self.branch_id,
-            positions__number__gt=Subquery(places.filter(commit=self.before_id).values("number")),
-            positions__number__lte=Subquery(places.filter(commit=self.commit_id).values("number")),
+            positions__number__gt=Subquery(positions.filter(commit=self.before_id).values("number")),
+            positions__number__lte=Subquery(positions.filter(commit=self.commit_id).values("number")),
         ).order_by("positions__number")
 
     @cached_property
@@ -129,22 +129,22 @@ class Alert(models.Model):
     @cached_property
     def ends(self) -> list[int]:
         """The positions of ``before`` and ``commit`` on the branch; fewer than two once they have left it."""
-        places = Position.objects.filter(branch=self.branch_id, commit__in=[self.before_id, self.commit_id])
-        return list(places.order_by("number").values_list("number", flat=True))
+        positions = Position.objects.filter(branch=self.branch_id, commit__in=[self.before_id, self.commit_id])
+        return list(positions.order_by("number").values_list("number", flat=True))
 
     @cached_property
     def drift(self) -> str:
         """The name of the reference from which the level drifted; empty if the change is a step."""
-        found = self.change_points.filter(kind="drift").values_list("reference", flat=True)
-        return found.first() or ""
+        references = self.change_points.filter(kind="drift").values_list("reference", flat=True)
+        return references.first() or ""
 
     @property
     def cause(self) -> str:
         """The cause as the end of a sentence. It names no single commit as long as another one may be the cause."""
         if self.drift:
             return f"little by little since {self.drift}, {self.before.short}..{self.commit.short}"
-        one = f"since {self.commit.short}"
-        return one if self.width == 1 else f"by one of {self.width} commits up to {self.commit.short}"
+        since = f"since {self.commit.short}"
+        return since if self.width == 1 else f"by one of {self.width} commits up to {self.commit.short}"
 
     @cached_property
     def containing(self) -> list[str]:

@@ -29,7 +29,7 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
 
     def waiting(self) -> "ChangePointQuerySet":
         """Suspicions with a commit inside their range that still waits to be measured on that machine."""
-        places = Position.objects.filter(branch=OuterRef("branch"))
+        positions = Position.objects.filter(branch=OuterRef("branch"))
         between = (
             Run.objects.own()
             .unfinished()
@@ -43,8 +43,8 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
         return (
             self.filter(status=ChangePoint.Status.SUSPECTED, kind=ChangePoint.Kind.STEP)
             .annotate(
-                first=Subquery(places.filter(commit=OuterRef("before")).values("number")),
-                last=Subquery(places.filter(commit=OuterRef("commit")).values("number")),
+                first=Subquery(positions.filter(commit=OuterRef("before")).values("number")),
+                last=Subquery(positions.filter(commit=OuterRef("commit")).values("number")),
             )
             .filter(Exists(between))
         )

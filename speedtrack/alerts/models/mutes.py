@@ -61,10 +61,10 @@ class Mute(models.Model):
         ]
 
     def __str__(self) -> str:
-        what = [self.benchmark or "all benchmarks"]
+        subject = [self.benchmark or "all benchmarks"]
         if self.metric:
-            what.append(METRICS[self.metric].title if self.metric in METRICS else self.metric)
-        return ", ".join(what) + (f" on {self.machine}" if self.machine else "")
+            subject.append(METRICS[self.metric].title if self.metric in METRICS else self.metric)
+        return ", ".join(subject) + (f" on {self.machine}" if self.machine else "")
 
     def covers(self, series: Series) -> bool:
         """Return whether this mute covers a series: the rule of ``MuteQuerySet.of``."""

@@ -136,8 +136,8 @@ class ComparedRow:
 
     @property
     def words(self) -> str:
-        settled = UNSETTLED.get(ComparisonAnswer(self.answer))
-        return settled or numbers.effect(self.metric, self.look == "worse")
+        unsettled = UNSETTLED.get(ComparisonAnswer(self.answer))
+        return unsettled or numbers.effect(self.metric, self.look == "worse")
 
     @property
     def flags(self) -> list[str]:
@@ -189,23 +189,23 @@ def points_of(sides: Iterable[CommitOnMachine], series: Collection[int] | None =
 
     ``series``: if given, only points of these series.
     """
-    wanted = list(sides)
-    asked: dict[str, Any] = {
-        "commits": [one.commit_id for one in wanted],
-        "machines": [one.machine_id for one in wanted],
-        "against": [one.against_id for one in wanted],
+    commits = list(sides)
+    parameters: dict[str, Any] = {
+        "commits": [commit.commit_id for commit in commits],
+        "machines": [commit.machine_id for commit in commits],
+        "against": [commit.against_id for commit in commits],
         "series": list(series or ()),
     }
     groups: dict[tuple[int, Key, int], list[PointRow]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(lines.sql(POINTS.replace("WANTED", BY_COMMIT if series is None else BY_SERIES)), asked)
-        for place, name, metric, *rest in cursor:
-            row = PointRow._make(rest)
-            groups[place, (name, metric), row.series_id].append(row)
-    found: list[Points] = [defaultdict(dict) for _ in wanted]
-    for (place, key, own), rows in groups.items():
-        found[place - 1][key][own] = point_of(rows)
-    return found
+        cursor.execute(lines.sql(POINTS.replace("WANTED", BY_COMMIT if series is None else BY_SERIES)), parameters)
+        for number, name, metric, *columns in cursor:
+            row = PointRow._make(columns)
+            groups[number, (name, metric), row.series_id].append(row)
+    by_side: list[Points] = [defaultdict(dict) for _ in commits]
+    for (number, key, own), rows in groups.items():
+        by_side[number - 1][key][own] = point_of(rows)
+    return by_side
 
 
 class PointRow(NamedTuple):
@@ -240,18 +240,18 @@ def point_of(rows: list[PointRow]) -> SidePoint:
     """
     newest = next((row for row in reversed(rows) if not row.flags), rows[-1])
     samples = [sample for row in rows for sample in usable_samples(row.samples, row.flagged)]
-    measured = MeasuredCommit(samples, newest.value, newest.low, newest.high)
+    measurement = MeasuredCommit(samples, newest.value, newest.low, newest.high)
     attempts = tuple(row.attempt_id for row in rows)
     identity = (newest.series_id, newest.benchmark_id, newest.environment_id)
-    return SidePoint(*identity, attempts, newest.flags, measured, newest.stored)
+    return SidePoint(*identity, attempts, newest.flags, measurement, newest.stored)
 
 
 def usable_samples(values: list[float | None] | None, flagged: list[int] | None) -> list[float]:
     """The finite samples of a measurement, without those of flagged trials unless there are no others."""
-    known = [(trial, value) for trial, value in enumerate(values or ()) if value is not None and math.isfinite(value)]
+    finite = [(trial, value) for trial, value in enumerate(values or ()) if value is not None and math.isfinite(value)]
     if not flagged:
-        return [value for _, value in known]
-    return [value for trial, value in known if trial not in flagged] or [value for _, value in known]
+        return [value for _, value in finite]
+    return [value for trial, value in finite if trial not in flagged] or [value for _, value in finite]
 
 
 def points_to_compare(old: Mapping[int, SidePoint], new: Mapping[int, SidePoint]) -> tuple[SidePoint, SidePoint]:
@@ -267,17 +267,19 @@ def compared_rows(
     common: Sequence[MatchedPoints], smallest: Mapping[int, float], other_machine: bool
 ) -> list[ComparedRow]:
     """The rows with their stored answers; where none is stored, samples are compared."""
-    known = {i: new.stored for i, (_, old, new) in enumerate(common) if same_series(old, new) and new.stored}
-    left = [i for i in range(len(common)) if i not in known]
-    known |= dict(zip(left, comparisons.compare_all([asked_of(common[i], smallest) for i in left]), strict=True))
+    answers = {i: new.stored for i, (_, old, new) in enumerate(common) if same_series(old, new) and new.stored}
+    remaining = [i for i in range(len(common)) if i not in answers]
+    answers |= dict(
+        zip(remaining, comparisons.compare_all([asked_of(common[i], smallest) for i in remaining]), strict=True)
+    )
     return [
-        ComparedRow(name, METRICS[metric], old, new, *known[i], doubts=doubts_of(old, new, other_machine))
+        ComparedRow(name, METRICS[metric], old, new, *answers[i], doubts=doubts_of(old, new, other_machine))
         for i, ((name, metric), old, new) in enumerate(common)
     ]
 
 
-def asked_of(one: MatchedPoints, smallest: Mapping[int, float]) -> comparisons.Sides:
-    (_, metric), old, new = one
+def asked_of(points: MatchedPoints, smallest: Mapping[int, float]) -> comparisons.Sides:
+    (_, metric), old, new = points
     return comparisons.Sides(new.series_id, METRICS[metric], old.measured, new.measured, smallest[new.series_id])
 
 
@@ -288,12 +290,12 @@ def same_series(old: SidePoint, new: SidePoint) -> bool:
 def doubts_of(old: SidePoint, new: SidePoint, other_machine: bool) -> tuple[Caveat, ...]:
     if same_series(old, new):
         return ()
-    found = {
+    by_doubt = {
         Caveat.MACHINE: other_machine,
         Caveat.ENVIRONMENT: not other_machine and old.environment_id != new.environment_id,
         Caveat.DEFINITION: old.benchmark_id != new.benchmark_id,
     }
-    return tuple(doubt for doubt, differs in found.items() if differs)
+    return tuple(doubt for doubt, differs in by_doubt.items() if differs)
 
 
 def paired_runs(base: CommitOnMachine, head: CommitOnMachine) -> list[Run]:
@@ -302,8 +304,8 @@ def paired_runs(base: CommitOnMachine, head: CommitOnMachine) -> list[Run]:
         return []
     ends = [(base.commit_id, head.commit_id), (head.commit_id, base.commit_id)]
     either = Q(base=ends[0][0], commit=ends[0][1]) | Q(base=ends[1][0], commit=ends[1][1])
-    found = Run.objects.filter(either, machine=head.machine_id).exclude(reason=Reason.PROFILE)
-    return list(found.order_by("-id")[:50])
+    runs = Run.objects.filter(either, machine=head.machine_id).exclude(reason=Reason.PROFILE)
+    return list(runs.order_by("-id")[:50])
 
 
 def with_pairs(
@@ -321,26 +323,26 @@ def with_pairs(
 def with_own_pairs(row: ComparedRow, pairs: tuple[Pair, ...], smallest: Mapping[int, float]) -> ComparedRow:
     series = row.head.series_id
     is_suspicion = row.answer == ComparisonAnswer.DIFFERENT and not row.doubts
-    found = comparison_of_pairs(row.metric, pairs, smallest[series], series, row.ratio if is_suspicion else 1.0)
-    if found is None:
+    comparison = comparison_of_pairs(row.metric, pairs, smallest[series], series, row.ratio if is_suspicion else 1.0)
+    if comparison is None:
         return row
-    said = Answer(found.ratio, found.low, found.high, found.answer)._asdict()
-    return replace(row, pairs=len(pairs), doubts=(), **said)
+    fields = Answer(comparison.ratio, comparison.low, comparison.high, comparison.answer)._asdict()
+    return replace(row, pairs=len(pairs), doubts=(), **fields)
 
 
 def pairs_by_benchmark(
     sides: pairing.Sides, metrics: Mapping[int, set[str]], swapped: set[int]
 ) -> dict[tuple[int, str], tuple[Pair, ...]]:
     """The (base, head) pairs of each benchmark and metric, in the order of measuring."""
-    found: dict[tuple[int, str], list[Pair]] = defaultdict(list)
-    for run, benchmark, metric in sorted({place[:3] for place in sides}):
+    by_benchmark: dict[tuple[int, str], list[Pair]] = defaultdict(list)
+    for run, benchmark, metric in sorted({key[:3] for key in sides}):
         if metric not in metrics[run]:
             continue
         old, new = (sides.get((run, benchmark, metric, side), {}) for side in (Side.BASE, Side.HEAD))
         if run in swapped:
             old, new = new, old
-        found[benchmark, metric] += [(old[trial], new[trial]) for trial in sorted(old.keys() & new.keys())]
-    return {place: tuple(pairs) for place, pairs in found.items()}
+        by_benchmark[benchmark, metric] += [(old[trial], new[trial]) for trial in sorted(old.keys() & new.keys())]
+    return {key: tuple(pairs) for key, pairs in by_benchmark.items()}
 
 
 @lru_cache(maxsize=2000)

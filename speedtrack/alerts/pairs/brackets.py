@@ -34,10 +34,13 @@ class Bracket:
     lowest: int
     highest: int
 
-    def joined(self, other: "Bracket") -> "Bracket | None":
+    def joined(self, neighbour: "Bracket") -> "Bracket | None":
         """The bracket that covers both; None if it would contain another change of one of their series."""
-        begin, end = min(self, other, key=lambda one: one.first), max(self, other, key=lambda one: one.last)
-        lowest, highest = max(self.lowest, other.lowest), min(self.highest, other.highest)
+        begin, end = (
+            min(self, neighbour, key=lambda bracket: bracket.first),
+            max(self, neighbour, key=lambda bracket: bracket.last),
+        )
+        lowest, highest = max(self.lowest, neighbour.lowest), min(self.highest, neighbour.highest)
         if begin.first < lowest or end.last > highest:
             return None
         return Bracket(begin.base_id, end.commit_id, begin.first, end.last, lowest, highest)
@@ -56,11 +59,11 @@ def ensure_branch(cp: ChangePoint) -> bool:
     if cp.branch.deleted_at is None and len(positions_of(cp.branch, [cp.before_id, cp.commit_id])) == 2:
         return True
     live = Branch.objects.filter(deleted_at=None)
-    other = live.filter(positions__commit=cp.before_id).filter(positions__commit=cp.commit_id).order_by("pk").first()
-    if other is None:
+    branch = live.filter(positions__commit=cp.before_id).filter(positions__commit=cp.commit_id).order_by("pk").first()
+    if branch is None:
         return False
-    cp.branch = other
-    ChangePoint.objects.filter(pk=cp.pk).update(branch=other)
+    cp.branch = branch
+    ChangePoint.objects.filter(pk=cp.pk).update(branch=branch)
     return True
 
 
@@ -89,12 +92,12 @@ def free_range(cp: ChangePoint, first: int, last: int) -> tuple[int, int]:
     ``first`` and ``last``: the positions of its range.
     """
     steps = ChangePoint.objects.filter(series=cp.series, kind=ChangePoint.Kind.STEP)
-    others = steps.exclude(pk=cp.pk).exclude(status__in=(Status.REFUTED, Status.MACHINE))
-    rows = list(others.values_list("before_id", "commit_id"))
+    neighbours = steps.exclude(pk=cp.pk).exclude(status__in=(Status.REFUTED, Status.MACHINE))
+    rows = list(neighbours.values_list("before_id", "commit_id"))
     numbers = positions_of(cp.branch, {commit for row in rows for commit in row})
-    known = [(numbers[b], numbers[c]) for b, c in rows if b in numbers and c in numbers]
-    lowest = max((end for _, end in known if end <= first), default=0)
-    highest = min((begin for begin, _ in known if begin >= last), default=2**31 - 1)
+    ranges = [(numbers[b], numbers[c]) for b, c in rows if b in numbers and c in numbers]
+    lowest = max((end for _, end in ranges if end <= first), default=0)
+    highest = min((begin for begin, _ in ranges if begin >= last), default=2**31 - 1)
     return lowest, highest
 
 
@@ -130,11 +133,13 @@ def shared_brackets(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[t
     The suspicions of a group lie in each other's brackets. Two suspicions of one series are never in one group.
     """
     groups: list[tuple[Bracket, list[ChangePoint]]] = []
-    for cp, bracket in sorted(suspicions, key=lambda one: (one[1].first, one[1].last, one[0].pk)):
+    for cp, bracket in sorted(
+        suspicions, key=lambda suspicion: (suspicion[1].first, suspicion[1].last, suspicion[0].pk)
+    ):
         for i, (common, members) in enumerate(groups):
-            joined = common.joined(bracket)
-            if joined and may_share_bracket(cp, members) and bracket.first < (common.first + common.last) / 2:
-                groups[i] = (joined, [*members, cp])
+            union = common.joined(bracket)
+            if union and may_share_bracket(cp, members) and bracket.first < (common.first + common.last) / 2:
+                groups[i] = (union, [*members, cp])
                 break
         else:
             groups.append((bracket, [cp]))
@@ -145,7 +150,7 @@ def may_share_bracket(cp: ChangePoint, members: list[ChangePoint]) -> bool:
     first = members[0]
     same_place = first.series.machine_id == cp.series.machine_id and first.branch_id == cp.branch_id
     one_way_to_settle = first.kind == cp.kind and first.metric.counted == cp.metric.counted
-    return same_place and one_way_to_settle and all(one.series_id != cp.series_id for one in members)
+    return same_place and one_way_to_settle and all(member.series_id != cp.series_id for member in members)
 
 
 def commits_between(branch: Branch, before_id: int, commit_id: int) -> QuerySet[Commit]:

@@ -59,37 +59,37 @@ class FunctionTable:
     @property
     def remark(self) -> str:
         """A warning if the change may come only from where strings lie in memory; else empty."""
-        moved = [one.name for one in self.functions if one.growth * self.growth > 0]
-        if not moved or not all(map(BY_PLACE.fullmatch, moved)):
+        names = [function.name for function in self.functions if function.growth * self.growth > 0]
+        if not names or not all(map(BY_PLACE.fullmatch, names)):
             return ""
         return (
-            f"All of it is in {', '.join(moved)}, which takes more instructions for strings near the end of a page: "
+            f"All of it is in {', '.join(names)}, which takes more instructions for strings near the end of a page: "
             "the commit may have moved strings, and done nothing else to these requests."
         )
 
 
 def function_tables(points: Sequence[ChangePoint]) -> list[FunctionTable]:
     """A table for each change of counts that was counted again, from the counts of the commits at its ends."""
-    counted = {cp.pk: cp for cp in points if cp.metric.counted}
-    if not counted:
+    changes = {cp.pk: cp for cp in points if cp.metric.counted}
+    if not changes:
         return []
     ends = {
         verdict.change_point_id: (verdict.base_id, verdict.commit_id)
-        for verdict in Verdict.objects.filter(change_point__in=counted, answer=Verdict.Answer.DIFFERENT).order_by("-id")
+        for verdict in Verdict.objects.filter(change_point__in=changes, answer=Verdict.Answer.DIFFERENT).order_by("-id")
     }
-    runs = Run.objects.filter(change_points__in=counted)
+    runs = Run.objects.filter(change_points__in=changes)
     accepted = Exists(Measurement.objects.filter(attempt=OuterRef("attempt"), accepted=True))
     results = Result.objects.filter(accepted, attempt__run__in=runs, attempt__run__metrics__overlap=COUNTED)
     costs: dict[tuple[int | None, int, int], dict[str, list[FunctionCosts]]] = defaultdict(lambda: defaultdict(list))
     for result in results.select_related("attempt__run"):
         run = result.attempt.run
         costs[run.base_id, run.commit_id, result.benchmark_id][result.side] += costs_of(result)
-    found = []
-    for pk, cp in counted.items():
+    tables = []
+    for pk, cp in changes.items():
         sides = costs.get((*ends[pk], cp.series.benchmark_id)) if pk in ends else None
         if sides and (table := table_of(cp.series.benchmark.name, sides[Side.BASE], sides[Side.HEAD])):
-            found.append(table)
-    return found
+            tables.append(table)
+    return tables
 
 
 def costs_of(result: Result) -> list[FunctionCosts]:
@@ -104,18 +104,20 @@ def table_of(benchmark: str, base: Sequence[FunctionCosts], head: Sequence[Funct
         return None
     old, new = (median_costs([process.functions for process in side]) for side in (base, head))
     every = [FunctionCost(name, old.get(name, 0.0), new.get(name, 0.0)) for name in old.keys() | new.keys()]
-    moved = sorted((one for one in every if abs(one.growth) >= LEAST), key=lambda one: (-abs(one.growth), one.name))
-    return FunctionTable(benchmark, head[-1].inside, sum(old.values()), sum(new.values()), moved[:MOST_FUNCTIONS])
+    largest = sorted(
+        (cost for cost in every if abs(cost.growth) >= LEAST), key=lambda cost: (-abs(cost.growth), cost.name)
+    )
+    return FunctionTable(benchmark, head[-1].inside, sum(old.values()), sum(new.values()), largest[:MOST_FUNCTIONS])
 
 
 def median_costs(processes: Sequence[dict[str, float]]) -> dict[str, float]:
-    names = {name for one in processes for name in one}
-    return {name: median(one.get(name, 0.0) for one in processes) for name in names}
+    names = {name for process in processes for name in process}
+    return {name: median(process.get(name, 0.0) for process in processes) for name in names}
 
 
 def which_moved(points: Sequence[ChangePoint]) -> list[str]:
     """A sentence for each changed benchmark with known instructions: it takes more of them, or longer for the same."""
-    more = [
+    instructions = [
         f"{cp.series.benchmark.name}: {numbers.effect(cp.metric, cp.is_slowdown)} ({numbers.change(cp.ratio)})"
         for cp in changed_instructions(points).values()
     ]
@@ -126,7 +128,7 @@ def which_moved(points: Sequence[ChangePoint]) -> list[str]:
         for cp in points
         if cp.pk in same
     ]
-    return list(dict.fromkeys(more + slower))
+    return list(dict.fromkeys(instructions + slower))
 
 
 def changed_instructions(points: Sequence[ChangePoint]) -> dict[tuple[int, int], ChangePoint]:
@@ -134,8 +136,8 @@ def changed_instructions(points: Sequence[ChangePoint]) -> dict[tuple[int, int],
 
     Otherwise from the processor's counter.
     """
-    found = [cp for cp in points if cp.metric.name in INSTRUCTIONS]
-    exactest_last = sorted(found, key=lambda cp: -INSTRUCTIONS.index(cp.metric.name))
+    changes = [cp for cp in points if cp.metric.name in INSTRUCTIONS]
+    exactest_last = sorted(changes, key=lambda cp: -INSTRUCTIONS.index(cp.metric.name))
     return {(cp.series.benchmark_id, cp.series.machine_id): cp for cp in exactest_last}
 
 
@@ -145,19 +147,23 @@ def same_instructions(points: Sequence[ChangePoint]) -> dict[int, float]:
     The processor's counter is used where no exact series was counted. Benchmarks without either, or not counted at both
     commits, are left out.
     """
-    changed = changed_instructions(points)
-    timed = [cp for cp in points if takes_time(cp) and (cp.series.benchmark_id, cp.series.machine_id) not in changed]
-    values = values_at(timed)
-    found = {}
-    for cp in timed:
+    changes_of_counts = changed_instructions(points)
+    time_changes = [
+        cp
+        for cp in points
+        if takes_time(cp) and (cp.series.benchmark_id, cp.series.machine_id) not in changes_of_counts
+    ]
+    values = values_at(time_changes)
+    ratios = {}
+    for cp in time_changes:
         for metric in INSTRUCTIONS:
-            place = (metric, cp.series.benchmark_id, cp.series.machine_id)
-            before, after = (values.get((*place, end)) for end in (cp.before_id, cp.commit_id))
+            key = (metric, cp.series.benchmark_id, cp.series.machine_id)
+            before, after = (values.get((*key, end)) for end in (cp.before_id, cp.commit_id))
             if before and after:
                 if is_same(cp, metric, after / before):
-                    found[cp.pk] = after / before
+                    ratios[cp.pk] = after / before
                 break
-    return found
+    return ratios
 
 
 def takes_time(cp: ChangePoint) -> bool:
@@ -175,11 +181,11 @@ def is_same(cp: ChangePoint, metric: str, ratio: float) -> bool:
 
 def values_at(points: Iterable[ChangePoint]) -> dict[tuple[str, int, int, int], float]:
     """By (metric, benchmark id, machine id, commit id): the newest count, at both ends of these changes."""
-    wanted = list(points)
-    ends = {commit for cp in wanted for commit in (cp.before_id, cp.commit_id)}
-    benchmarks = {cp.series.benchmark_id for cp in wanted}
+    changes = list(points)
+    ends = {commit for cp in changes for commit in (cp.before_id, cp.commit_id)}
+    benchmarks = {cp.series.benchmark_id for cp in changes}
     rows = lines.clean_measurements().filter(
         series__metric__in=INSTRUCTIONS, series__benchmark__in=benchmarks, commit__in=ends
     )
     columns = ("series__metric", "series__benchmark", "series__machine", "commit", "value")
-    return {tuple(place): value for *place, value in rows.order_by("id").values_list(*columns)}
+    return {tuple(key): value for *key, value in rows.order_by("id").values_list(*columns)}

@@ -100,15 +100,17 @@ def sample_pairs(runs: Iterable[Run], series: Series) -> list[tuple[float, float
 Sides = dict[tuple[int, int, str, str], dict[int, float]]
 
 
-def samples_by_side(runs: Iterable[int], **measured: object) -> Sides:
-    """The clean samples of paired runs; ``measured``: conditions on their measurements."""
-    conditions = {f"measurement__{name}": value for name, value in measured.items()}
-    found = Samples.objects.filter(measurement__attempt__run__in=list(runs), measurement__accepted=True, **conditions)
-    place = ("attempt__run_id", "series__benchmark_id", "series__metric", "side")
-    named = found.annotate(**{f"of_{name}": F(f"measurement__{name}") for name in place})
+def samples_by_side(runs: Iterable[int], **filters: object) -> Sides:
+    """The clean samples of paired runs; ``filters``: conditions on their measurements."""
+    conditions = {f"measurement__{name}": value for name, value in filters.items()}
+    accepted_samples = Samples.objects.filter(
+        measurement__attempt__run__in=list(runs), measurement__accepted=True, **conditions
+    )
+    columns = ("attempt__run_id", "series__benchmark_id", "series__metric", "side")
+    annotated = accepted_samples.annotate(**{f"of_{name}": F(f"measurement__{name}") for name in columns})
     sides: Sides = defaultdict(dict)
-    for samples in named.order_by("measurement"):
-        sides[tuple(getattr(samples, f"of_{name}") for name in place)] |= samples.clean_by_trial
+    for samples in annotated.order_by("measurement"):
+        sides[tuple(getattr(samples, f"of_{name}") for name in columns)] |= samples.clean_by_trial
     return sides
 
 

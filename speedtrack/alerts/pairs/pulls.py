@@ -38,8 +38,8 @@ class PairedAnswer(NamedTuple):
 
     @property
     def words(self) -> str:
-        settled = between.UNSETTLED.get(ComparisonAnswer(self.answer))
-        return settled or numbers.effect(self.metric, self.look == "worse")
+        unsettled = between.UNSETTLED.get(ComparisonAnswer(self.answer))
+        return unsettled or numbers.effect(self.metric, self.look == "worse")
 
 
 def answers_of(project_id: int, runs: Sequence[Run]) -> list[PairedAnswer]:
@@ -47,20 +47,30 @@ def answers_of(project_id: int, runs: Sequence[Run]) -> list[PairedAnswer]:
 
     The runs must have their machines loaded.
     """
-    done = [run for run in runs if run.status in MEASURED]
-    metrics = {run.pk: set(run.metrics or [HEADLINE]) for run in done}
+    measured_runs = [run for run in runs if run.status in MEASURED]
+    metrics = {run.pk: set(run.metrics or [HEADLINE]) for run in measured_runs}
     sides = pairing.samples_by_side(metrics, series__metric__in={name for names in metrics.values() for name in names})
     names = Benchmark.objects.in_bulk({benchmark for _, benchmark, *_ in sides})
     effects = SmallestEffects(project_id)
-    found = []
-    for machine in {run.machine for run in done}:
-        own = {run.pk: metrics[run.pk] for run in done if run.machine_id == machine.pk}
-        of_machine = {place: samples for place, samples in sides.items() if place[0] in own}
+    answers = []
+    for machine in {run.machine for run in measured_runs}:
+        own = {run.pk: metrics[run.pk] for run in measured_runs if run.machine_id == machine.pk}
+        of_machine = {key: samples for key, samples in sides.items() if key[0] in own}
         for (benchmark, metric), pairs in between.pairs_by_benchmark(of_machine, own, set()).items():
-            said = between.comparison_of_pairs(METRICS[metric], pairs, effects.of(metric), benchmark, 1.0)
-            if said:
-                place = (machine.name, names[benchmark].name, METRICS[metric])
-                found.append(PairedAnswer(*place, said.ratio, said.low, said.high, said.answer, len(pairs)))
+            comparison = between.comparison_of_pairs(METRICS[metric], pairs, effects.of(metric), benchmark, 1.0)
+            if comparison:
+                labels = (machine.name, names[benchmark].name, METRICS[metric])
+                answers.append(
+                    PairedAnswer(
+                        *labels, comparison.ratio, comparison.low, comparison.high, comparison.answer, len(pairs)
+                    )
+                )
     return sorted(
-        found, key=lambda one: (ORDER[ComparisonAnswer(one.answer)], one.machine, one.benchmark, one.metric.name)
+        answers,
+        key=lambda answer: (
+            ORDER[ComparisonAnswer(answer.answer)],
+            answer.machine,
+            answer.benchmark,
+            answer.metric.name,
+        ),
     )

@@ -16,14 +16,14 @@ class Size:
     log: float = 0.0
     reach: float = 0.0
 
-    def times(self, other: "Size") -> "Size":
-        return Size(self.log + other.log, math.hypot(self.reach, other.reach))
+    def times(self, factor: "Size") -> "Size":
+        return Size(self.log + factor.log, math.hypot(self.reach, factor.reach))
 
-    def by(self, other: "Size") -> "Size":
-        return Size(self.log - other.log, math.hypot(self.reach, other.reach))
+    def by(self, divisor: "Size") -> "Size":
+        return Size(self.log - divisor.log, math.hypot(self.reach, divisor.reach))
 
-    def is_apart(self, other: "Size") -> bool:
-        return abs(self.log - other.log) > self.reach + other.reach
+    def is_apart(self, size: "Size") -> bool:
+        return abs(self.log - size.log) > self.reach + size.reach
 
     @property
     def ratio(self) -> float:
@@ -34,10 +34,10 @@ class Size:
         return math.exp(self.log - self.reach), math.exp(self.log + self.reach)
 
 
-def size_of(found: ChangePoint | Verdict) -> Size:
+def size_of(change: ChangePoint | Verdict) -> Size:
     """The reach is that of the end away from no change: the other one may say no more than the direction."""
-    ends = (found.high, found.ratio) if found.ratio > 1 else (found.ratio, found.low)
-    return Size(math.log(found.ratio), math.log(ends[0] / ends[1]))
+    ends = (change.high, change.ratio) if change.ratio > 1 else (change.ratio, change.low)
+    return Size(math.log(change.ratio), math.log(ends[0] / ends[1]))
 
 
 def bracket_verdict(cp: ChangePoint) -> Verdict:
@@ -52,10 +52,10 @@ def is_part_of(cp: ChangePoint, bracket: Verdict) -> bool:
 
 def size_left(cp: ChangePoint) -> Size | None:
     """The size between the ends of the range, by pairs that show its last commit; None if ratios have no meaning."""
-    shown = cp.verdicts.filter(answer=Answer.NEW, commit=cp.commit).order_by("-id").first() or bracket_verdict(cp)
-    if min(cp.low, shown.low) <= 0:
+    verdict = cp.verdicts.filter(answer=Answer.NEW, commit=cp.commit).order_by("-id").first() or bracket_verdict(cp)
+    if min(cp.low, verdict.low) <= 0:
         return None
-    return size_of(shown).by(size_between(cp, shown.base_id, cp.before_id))
+    return size_of(verdict).by(size_between(cp, verdict.base_id, cp.before_id))
 
 
 def size_between(cp: ChangePoint, base_id: int, commit_id: int) -> Size:

@@ -67,7 +67,7 @@ def drop_returns() -> None:
 
 def open_brackets() -> None:
     """Queue pairs for every ripe suspicion; suspicions of one place share their runs."""
-    waiting: list[tuple[ChangePoint, Bracket]] = []
+    suspicions: list[tuple[ChangePoint, Bracket]] = []
     trying_cause: set[int] = set()
     for cp in with_related(ChangePoint.objects.ripe()):
         with isolated(cp.series):
@@ -89,8 +89,8 @@ def open_brackets() -> None:
                 bracket = brackets.bracket_of(cp)
                 if cause := causes.untried_cause(cp, bracket):
                     trying_cause.add(cp.pk)
-                waiting.append((cp, cause or bracket))
-    for bracket, group in brackets.shared_brackets(waiting):
+                suspicions.append((cp, cause or bracket))
+    for bracket, group in brackets.shared_brackets(suspicions):
         with isolated(*[cp.series for cp in group]):
             pair = Pair(bracket.base_id, bracket.commit_id, group[0].series.machine, Reason.CONFIRM)
             run = pairing.plan_pairs(pair, group, verdicts.usual_budget(group[0]).first)
@@ -136,9 +136,9 @@ def judge_finished() -> None:
         run = cp.runs.order_by("-id").first()
         if run and run.done:
             finished[run].append(cp)
-    for run, waiting in finished.items():
+    for run, suspicions in finished.items():
         if run.reason == Reason.CONFIRM:
-            judge_confirmation(run, [cp for cp in waiting if not is_narrowing(cp)])
+            judge_confirmation(run, [cp for cp in suspicions if not is_narrowing(cp)])
 
 
 def is_narrowing(cp: ChangePoint) -> bool:
@@ -146,23 +146,23 @@ def is_narrowing(cp: ChangePoint) -> bool:
     return cp.verdicts.filter(answer=Answer.DIFFERENT).exists()
 
 
-def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
+def judge_confirmation(run: Run, suspicions: list[ChangePoint]) -> None:
     """Decide each suspicion by the pairs of its bracket, and plan another round for those that stay unknown."""
     open_still: list[tuple[ChangePoint, Verdict]] = []
-    for cp, found in verdicts.judge_rounds(run, waiting):
+    for cp, verdict in verdicts.judge_rounds(run, suspicions):
         with isolated(cp.series):
-            is_settled = found is not None and found.answer != Answer.UNKNOWN
+            is_settled = verdict is not None and verdict.answer != Answer.UNKNOWN
             if not is_settled and not verdicts.measured_all(run, cp):
                 cause = run.error.splitlines()[0] if run.error else run.status
-                leave_to_history(cp, f"{cause}; before that: {pairs_in_words(found)}" if found else cause)
-            elif found is None:
+                leave_to_history(cp, f"{cause}; before that: {pairs_in_words(verdict)}" if verdict else cause)
+            elif verdict is None:
                 # Flagged trials have been repeated already: more rounds on such a machine would only keep it busy.
                 end_settling(cp, Status.UNSETTLED, f"no pair of trials is clean: {verdicts.flags_of(run, cp)}")
-            elif conclude(cp, found):
-                open_still.append((cp, found))
+            elif conclude(cp, verdict):
+                open_still.append((cp, verdict))
             elif cp.kind == ChangePoint.Kind.DRIFT and cp.status == Status.SETTLING:
                 end_settling(cp, Status.CONFIRMED, cp.note)
-    again = [cp for cp, found in open_still if not left_to_another(cp, found)]
+    again = [cp for cp, verdict in open_still if not left_to_another(cp, verdict)]
     if again:
         with isolated(*[cp.series for cp in again]):
             plan_further_round(run, again)
@@ -172,9 +172,9 @@ def plan_further_round(run: Run, group: list[ChangePoint]) -> None:
     """Measure the two commits of a confirming run once more for these change points."""
     assert run.base_id is not None
     pair = Pair(run.base_id, run.commit_id, run.machine, Reason.CONFIRM)
-    more = pairing.plan_pairs(pair, group, verdicts.next_round(run, group))
+    further_run = pairing.plan_pairs(pair, group, verdicts.next_round(run, group))
     for cp in group:
-        cp.runs.add(more)
+        cp.runs.add(further_run)
 
 
 @transaction.atomic
@@ -186,20 +186,20 @@ def measure_further(machine: Machine) -> int:
     for cp in reversed(open_to_further(machine)):
         run = cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).latest("id")
         if brackets.ensure_branch(cp):
-            alike = [one for one in open_to_further(machine) if one.runs.filter(pk=run.pk).exists()]
+            alike = [suspicion for suspicion in open_to_further(machine) if suspicion.runs.filter(pk=run.pk).exists()]
             plan_further_round(run, alike)
-            ChangePoint.objects.filter(pk__in=[one.pk for one in alike]).update(status=Status.SETTLING)
+            ChangePoint.objects.filter(pk__in=[suspicion.pk for suspicion in alike]).update(status=Status.SETTLING)
             return 1
     return 0
 
 
 def open_to_further(machine: Machine) -> list[ChangePoint]:
     """Suspicions of the last weeks on this machine that the first rounds of pairs left open, oldest first."""
-    found: list[ChangePoint] = []
-    for counted, budget in ((False, verdicts.PAIRS), (True, verdicts.COUNTS)):
+    suspicions: list[ChangePoint] = []
+    for is_counted, budget in ((False, verdicts.PAIRS), (True, verdicts.COUNTS)):
         open_still = ChangePoint.objects.open_to_further(machine, budget.usual, budget.most)
-        found += [cp for cp in with_related(open_still) if cp.metric.counted == counted and not is_timed(cp)]
-    return sorted(found, key=lambda cp: cp.pk)
+        suspicions += [cp for cp in with_related(open_still) if cp.metric.counted == is_counted and not is_timed(cp)]
+    return sorted(suspicions, key=lambda cp: cp.pk)
 
 
 def is_timed(cp: ChangePoint) -> bool:
@@ -207,48 +207,48 @@ def is_timed(cp: ChangePoint) -> bool:
     return pairing.suite_of(cp).settling_s is not None
 
 
-def left_to_another(cp: ChangePoint, found: Verdict) -> bool:
+def left_to_another(cp: ChangePoint, verdict: Verdict) -> bool:
     """Leave a suspicion unsettled if another metric of its benchmark shows the change. Return whether that was done.
 
     More pairs would add nothing.
     """
-    for other in with_related(ChangePoint.objects.settling().overlapping(cp)):
+    for change in with_related(ChangePoint.objects.settling().overlapping(cp)):
         same_cause = (
-            other.kind == cp.kind and other.series.benchmark_id == cp.series.benchmark_id and follows(other, cp)
+            change.kind == cp.kind and change.series.benchmark_id == cp.series.benchmark_id and follows(change, cp)
         )
-        if same_cause and is_narrowing(other):
+        if same_cause and is_narrowing(change):
             end_settling(
-                cp, Status.UNSETTLED, f"not known: {pairs_in_words(found)}; {other.metric.title} shows the change"
+                cp, Status.UNSETTLED, f"not known: {pairs_in_words(verdict)}; {change.metric.title} shows the change"
             )
             return True
     return False
 
 
-def pairs_in_words(found: Verdict) -> str:
-    size = numbers.size(found.ratio, found.low, found.high)
-    return f"measured again over {found.pairs} pairs: {size}, p = {found.p:.2g}"
+def pairs_in_words(verdict: Verdict) -> str:
+    size = numbers.size(verdict.ratio, verdict.low, verdict.high)
+    return f"measured again over {verdict.pairs} pairs: {size}, p = {verdict.p:.2g}"
 
 
-def conclude(cp: ChangePoint, found: Verdict) -> bool:
+def conclude(cp: ChangePoint, verdict: Verdict) -> bool:
     """Write what the pairs of the bracket show about a suspicion. Return whether it needs another round."""
-    words = pairs_in_words(found)
-    if found.answer == Answer.UNKNOWN:
-        ends = (found.base_id, found.commit_id)
+    evidence = pairs_in_words(verdict)
+    if verdict.answer == Answer.UNKNOWN:
+        ends = (verdict.base_id, verdict.commit_id)
         budget, spent = verdicts.budget_of(cp, *ends), verdicts.pairs_spent(cp, *ends)
         if spent < budget.usual:
             return True
-        known = "not known yet" if spent < budget.most else "not known"
+        state = "not known yet" if spent < budget.most else "not known"
         if budget.timed:
-            known = f"unknown after {numbers.duration(verdicts.seconds_spent(cp, *ends))}"
-        end_settling(cp, Status.UNSETTLED, f"{known}: {words}")
-    elif found.answer == Answer.DIFFERENT and (found.ratio > 1) == (cp.ratio > 1):
-        cp.ratio, cp.low, cp.high, cp.note = found.ratio, found.low, found.high, words
-        cp.before_id, cp.commit_id = found.base_id, found.commit_id
+            state = f"unknown after {numbers.duration(verdicts.seconds_spent(cp, *ends))}"
+        end_settling(cp, Status.UNSETTLED, f"{state}: {evidence}")
+    elif verdict.answer == Answer.DIFFERENT and (verdict.ratio > 1) == (cp.ratio > 1):
+        cp.ratio, cp.low, cp.high, cp.note = verdict.ratio, verdict.low, verdict.high, evidence
+        cp.before_id, cp.commit_id = verdict.base_id, verdict.commit_id
         cp.save(update_fields=["ratio", "low", "high", "note", "before", "commit"])
-    elif (found.base_id, found.commit_id) != (cp.before_id, cp.commit_id):  # only a named cause was tried
+    elif (verdict.base_id, verdict.commit_id) != (cp.before_id, cp.commit_id):  # only a named cause was tried
         ChangePoint.objects.filter(pk=cp.pk).update(status=Status.SUSPECTED)
     else:
-        end_settling(cp, Status.REFUTED, words)
+        end_settling(cp, Status.REFUTED, evidence)
     return False
 
 
@@ -289,11 +289,11 @@ def follows(cp: ChangePoint, leader: ChangePoint) -> bool:
 
 def read_sides(cp: ChangePoint) -> None:
     """Narrow the range to the commits whose side the pairs have shown."""
-    while found := verdicts.read_side(cp):
-        if found.answer == Answer.NEW:
-            cp.before, cp.commit = found.base, found.commit
+    while verdict := verdicts.read_side(cp):
+        if verdict.answer == Answer.NEW:
+            cp.before, cp.commit = verdict.base, verdict.commit
         else:
-            cp.before = found.commit
+            cp.before = verdict.commit
         cp.save(update_fields=["before", "commit"])
 
 

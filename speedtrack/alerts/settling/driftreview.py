@@ -44,29 +44,34 @@ def review_drifts() -> None:
 def review(cp: ChangePoint) -> None:
     """Judge a drift by its pairs if its steps are not those that were taken out last time."""
     steps = [step for step in drift.steps_in(cp) if step.status in (Status.CONFIRMED, Status.HISTORY)]
-    words = steps_in_words(steps)
+    step_names = steps_in_words(steps)
     is_wait = drift.waits_for_a_step(cp) or waits_for_an_alert(steps)
-    if words == cp.note.partition(WITHOUT)[2] or is_wait or is_settled_by_person(cp.alert):
+    if step_names == cp.note.partition(WITHOUT)[2] or is_wait or is_settled_by_person(cp.alert):
         return
     run = cp.runs.filter(reason=Reason.CONFIRM, base=cp.before_id, commit=cp.commit_id).order_by("-id").first()
-    found = verdicts.compare_ends(run, cp) if run else None
-    if run is None or found is None:
+    comparison = verdicts.compare_ends(run, cp) if run else None
+    if run is None or comparison is None:
         return  # retention has deleted the pairs
-    is_left = is_drift(cp, found)
+    is_left = is_drift(cp, comparison)
     answer = Verdict.Answer.DIFFERENT if is_left else Verdict.Answer.SAME
-    verdict = verdicts.verdict_on_ends(cp, run, answer, found)
+    verdict = verdicts.verdict_on_ends(cp, run, answer, comparison)
     was_explained = cp.status == Status.REFUTED
-    size = numbers.size(found.ratio, found.low, found.high)
-    note = f"measured again over {verdict.pairs} pairs: {size}{WITHOUT}{words}" if words else size
+    size = numbers.size(comparison.ratio, comparison.low, comparison.high)
+    note = f"measured again over {verdict.pairs} pairs: {size}{WITHOUT}{step_names}" if step_names else size
     cp.status = Status.CONFIRMED if is_left else Status.REFUTED
-    cp.ratio, cp.low, cp.high, cp.note = found.ratio, found.low, found.high, note if is_left else EXPLAINED + note
+    cp.ratio, cp.low, cp.high, cp.note = (
+        comparison.ratio,
+        comparison.low,
+        comparison.high,
+        note if is_left else EXPLAINED + note,
+    )
     cp.save(update_fields=["status", "ratio", "low", "high", "note"])
     if is_left and was_explained:
         reopen(cp)
     elif not is_left and not was_explained:
-        close(cp, steps, words)
+        close(cp, steps, step_names)
     elif is_left and cp.alert:
-        write_event(cp.alert, EventKind.NOTED, f"{name_of(cp)}: {size} is left of the drift{WITHOUT[1:]}{words}")
+        write_event(cp.alert, EventKind.NOTED, f"{name_of(cp)}: {size} is left of the drift{WITHOUT[1:]}{step_names}")
 
 
 def steps_in_words(steps: Sequence[PlacedStep]) -> str:
@@ -97,15 +102,15 @@ def is_settled_by_person(alert: Alert | None) -> bool:
     return alert.events.filter(ends).order_by("-pk").values_list("who", flat=True).first() is not None
 
 
-def is_drift(cp: ChangePoint, found: Comparison) -> bool:
+def is_drift(cp: ChangePoint, comparison: Comparison) -> bool:
     """Return whether what is left is a drift, in the direction in which it was reported."""
-    if found.low <= 1 <= found.high or abs(found.ratio - 1) < smallest_effect(cp.series):
+    if comparison.low <= 1 <= comparison.high or abs(comparison.ratio - 1) < smallest_effect(cp.series):
         return False
-    return cp.status == Status.REFUTED or (found.ratio > 1) == (cp.ratio > 1)
+    return cp.status == Status.REFUTED or (comparison.ratio > 1) == (cp.ratio > 1)
 
 
 @transaction.atomic
-def close(cp: ChangePoint, steps: Sequence[PlacedStep], words: str) -> None:
+def close(cp: ChangePoint, steps: Sequence[PlacedStep], step_names: str) -> None:
     """Close the alert of a drift that steps explain: it joins the alert of the largest of them.
 
     If it has other changes, only the drift leaves it.
@@ -114,7 +119,9 @@ def close(cp: ChangePoint, steps: Sequence[PlacedStep], words: str) -> None:
     if alert is None:
         return
     lock_project(alert.project)
-    sentence = f"{name_of(cp)}: no drift since {cp.reference}, it is explained by the steps of {words or 'no commit'}"
+    sentence = (
+        f"{name_of(cp)}: no drift since {cp.reference}, it is explained by the steps of {step_names or 'no commit'}"
+    )
     if alert.change_points.filter(status__in=(Status.CONFIRMED, Status.HISTORY)).exists():
         ChangePoint.objects.filter(pk=cp.pk).update(alert=None)
         write_event(alert, EventKind.NOTED, sentence)
@@ -128,10 +135,10 @@ def close(cp: ChangePoint, steps: Sequence[PlacedStep], words: str) -> None:
 
 def alert_of(steps: Sequence[PlacedStep], own: Alert) -> Alert | None:
     """The alert of the largest step that has one."""
-    known = Alert.objects.standing().exclude(status=Alert.Status.INVALID).exclude(pk=own.pk)
+    standing = Alert.objects.standing().exclude(status=Alert.Status.INVALID).exclude(pk=own.pk)
     for step in sorted(steps, key=lambda step: -abs(step.ratio - 1)):
-        if found := known.filter(change_points=step.id).first():
-            return found
+        if alert := standing.filter(change_points=step.id).first():
+            return alert
     return None
 
 

@@ -42,11 +42,11 @@ AA_COUNTS = 8  # of each side, where instructions are counted: of two equally li
 
 def plan_idle_work() -> int:
     """Queue a due paired run on every idle machine. Return the number of runs. Safe to run any number of times."""
-    planned = 0
+    count = 0
     for machine in unasked_machines():
         Machine.objects.filter(pk=machine.pk).update(aa_looked_at=Now())
-        planned += measure_further(machine) or (settings.AA_EVERY_DAYS > 0 and plan_one(machine))
-    return planned
+        count += measure_further(machine) or (settings.AA_EVERY_DAYS > 0 and plan_one(machine))
+    return count
 
 
 def plan_one(machine: Machine) -> bool:
@@ -55,12 +55,14 @@ def plan_one(machine: Machine) -> bool:
     One at a time, so that a push does not wait for many.
     """
     for project in machine.projects.all():
-        measured = measured_runs(machine, project)
-        newest = newest_point(measured)
+        runs = measured_runs(machine, project)
+        newest = newest_point(runs)
         try:
             plans = usual_plans(project) if newest else []
-            if newest and (plan := next((one for one in plans if is_due(one, machine, newest)), None)):
-                head = measured.order_by("-rank", "-ended_at")[0].commit
+            if newest and (
+                plan := next((candidate for candidate in plans if is_due(candidate, machine, newest)), None)
+            ):
+                head = runs.order_by("-rank", "-ended_at")[0].commit
                 plan_next_round(replace(plan, base=head), head.pk, machine)
                 return True
         except DefinitionError:
@@ -71,16 +73,16 @@ def plan_one(machine: Machine) -> bool:
 def measured_runs(machine: Machine, project: Project) -> QuerySet[Run]:
     """The machine's ended runs with points of the project's lines."""
     points = lines.point_measurements().filter(attempt__run=OuterRef("pk"))
-    ended = Run.objects.filter(machine=machine, project=project, ended_at__isnull=False)
-    return ended.filter(Exists(points)).select_related("commit")
+    runs = Run.objects.filter(machine=machine, project=project, ended_at__isnull=False)
+    return runs.filter(Exists(points)).select_related("commit")
 
 
-def newest_point(measured: QuerySet[Run]) -> Measurement | None:
+def newest_point(runs: QuerySet[Run]) -> Measurement | None:
     """A stored point of the run that ended last; None without one.
 
     Only that run's measurements are sorted: they are few, those of all runs are not.
     """
-    run = measured.order_by("-ended_at").first()
+    run = runs.order_by("-ended_at").first()
     if run is None:
         return None
     points = lines.point_measurements().filter(attempt__run=run).select_related("series", "attempt")
@@ -101,28 +103,35 @@ def plans_for(plan: planning.Plan, definition: Definition, benchmarks: Iterable[
     These are two runs, because a run measures either pairs or counts.
     """
     functions = {section.name: definition.functions_of(section) for section in definition.benchmark}
-    counted = [one for one in benchmarks if functions.get(one.name)]
+    with_counts = [benchmark for benchmark in benchmarks if functions.get(benchmark.name)]
     plans = [replace(plan, trials=AA_PAIRS, metrics=WATCHED)]
-    if counted:
-        counts = store_set(plan.suite, counted)
+    if with_counts:
+        counts = store_set(plan.suite, with_counts)
         plans.append(replace(plan, benchmark_set=counts, trials=AA_COUNTS, metrics=COUNTED))
     return plans
 
 
 def is_due(plan: planning.Plan, machine: Machine, newest: Measurement) -> bool:
     """Return whether the last A/A run of a plan is too old, or was made in another environment."""
-    place = {"project": plan.project, "machine": machine, "benchmark_set": plan.benchmark_set}
-    runs = Run.objects.filter(**place, reason=Reason.AA, metrics=list(plan.metrics))
+    identity = {"project": plan.project, "machine": machine, "benchmark_set": plan.benchmark_set}
+    runs = Run.objects.filter(**identity, reason=Reason.AA, metrics=list(plan.metrics))
     last = runs.filter(created__gt=Now() - timedelta(settings.AA_EVERY_DAYS)).order_by("-id").first()
     return last is None or environment_changed(last, newest)
 
 
 def environment_changed(run: Run, newest: Measurement) -> bool:
     """Return whether the machine's environment has changed between an A/A run and the newest measurement."""
-    measured = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark=newest.series.benchmark_id)
-    known = set(measured.values_list("series__environment", flat=True))
-    ended = newest.attempt.ended_at
-    return bool(known) and ended is not None and ended > run.created and newest.series.environment_id not in known
+    measurements = Measurement.objects.filter(
+        attempt__run=run, accepted=True, series__benchmark=newest.series.benchmark_id
+    )
+    environments = set(measurements.values_list("series__environment", flat=True))
+    ended_at = newest.attempt.ended_at
+    return (
+        bool(environments)
+        and ended_at is not None
+        and ended_at > run.created
+        and newest.series.environment_id not in environments
+    )
 
 
 def measure_noise(selection: RunSelection) -> int:
@@ -140,16 +149,16 @@ def measure_noise(selection: RunSelection) -> int:
 @transaction.atomic
 def store_due() -> int:
     """Store the noise floors of all runs of identical builds that have none yet. Return the number of runs."""
-    ended = Run.objects.filter(floors_due=True).select_for_update(skip_locked=True)
-    looked_at = list(ended.values_list("pk", flat=True))
+    due_runs = Run.objects.filter(floors_due=True).select_for_update(skip_locked=True)
+    looked_at = list(due_runs.values_list("pk", flat=True))
     runs = list(runs_with_due_floors().filter(pk__in=looked_at))
     Run.objects.filter(pk__in=looked_at).update(floors_due=False)
     for run in runs:
         series = Series.objects.filter(measurements__attempt__run=run, measurements__accepted=True).distinct()
-        for one in series:
-            NoiseFloor.objects.create(series=one, run=run, pairs=0)  # remains if its pairs cannot be evaluated
-            with isolated(one):
-                store_floor(run, one)
+        for member in series:
+            NoiseFloor.objects.create(series=member, run=run, pairs=0)  # remains if its pairs cannot be evaluated
+            with isolated(member):
+                store_floor(run, member)
         sensitivity.judge(series, EffectsOfProjects())
     return len(runs)
 
@@ -159,5 +168,5 @@ def store_floor(run: Run, series: Series) -> None:
     if METRICS[series.metric].counted:
         floor = counts_floor(pairs, level=LEVEL)
     else:
-        floor = noise_floor(pairs, level=LEVEL, planned=AA_PAIRS, seed=series.pk)
+        floor = noise_floor(pairs, level=LEVEL, planned_pairs=AA_PAIRS, seed=series.pk)
     NoiseFloor.objects.filter(series=series, run=run).update(**vars(floor))

@@ -14,14 +14,14 @@ Answer = Verdict.Answer
 def split_off_rest(cp: ChangePoint) -> None:
     """Set a narrowed change to the size of its own commit, and suspect the rest of the bracket's change."""
     own, bracket = size_left(cp), bracket_verdict(cp)
-    if own is None or not own.is_apart(whole := size_of(cp)):
+    if own is None or not own.is_apart(bracket_size := size_of(cp)):
         return
     earlier = size_between(cp, bracket.base_id, cp.before_id)
-    rest = whole.by(own)
+    remainder = bracket_size.by(own)
     # A commit that was tried only because another series had named it does not show on which side the rest lies.
     is_placed = cp.before_id == bracket.base_id or cp.verdicts.filter(answer=Answer.OLD, commit=cp.before_id).exists()
-    suspect(cp, bracket.base_id, cp.before_id, earlier if is_placed else rest)
-    suspect(cp, cp.commit_id, bracket.commit_id, rest.by(earlier) if is_placed else rest)
+    suspect(cp, bracket.base_id, cp.before_id, earlier if is_placed else remainder)
+    suspect(cp, cp.commit_id, bracket.commit_id, remainder.by(earlier) if is_placed else remainder)
     cp.note = own_size_in_words(cp.note)
     cp.ratio, (cp.low, cp.high) = own.ratio, own.interval
     cp.save(update_fields=["ratio", "low", "high", "note"])

@@ -45,18 +45,18 @@ WRONG_COMMIT = 0.005  # probability that narrowing ends at a wrong commit, over 
 Answer = Verdict.Answer
 
 
-def judge_rounds(run: Run, waiting: list[ChangePoint]) -> list[tuple[ChangePoint, Verdict | None]]:
+def judge_rounds(run: Run, changes: list[ChangePoint]) -> list[tuple[ChangePoint, Verdict | None]]:
     """Judge each change by all pairs of its bracket's ends so far; the verdict is None if no pair is clean.
 
     The error level holds for all change points of the run together (Benjamini-Hochberg). Changes that this correction
     does not accept are unknown.
     """
-    found: list[tuple[ChangePoint, Comparison | None]] = []
-    for cp in waiting:
+    comparisons: list[tuple[ChangePoint, Comparison | None]] = []
+    for cp in changes:
         with isolated(cp.series):
-            found.append((cp, compare_ends(run, cp)))
-    kept = iter(benjamini_hochberg([c.p for _, c in found if c], level_of(waiting)))
-    return [(cp, verdict_on_ends(cp, run, answer_of(c, next(kept)), c) if c else None) for cp, c in found]
+            comparisons.append((cp, compare_ends(run, cp)))
+    acceptances = iter(benjamini_hochberg([c.p for _, c in comparisons if c], level_of(changes)))
+    return [(cp, verdict_on_ends(cp, run, answer_of(c, next(acceptances)), c) if c else None) for cp, c in comparisons]
 
 
 def answer_of(comparison: Comparison, significant: bool) -> Answer:
@@ -145,11 +145,11 @@ def next_round(run: Run, group: list[ChangePoint]) -> int:
     At most as many as the one with the smallest rest has left of its usual budget, or of the whole once that is used
     up.
     """
-    left = []
+    budgets = []
     for cp in group:
         budget, spent = budget_of(cp, run.base_id, run.commit_id), pairs_spent(cp, run.base_id, run.commit_id)
-        left.append((budget.usual if spent < budget.usual else budget.most) - spent)
-    return max(1, min(min(left), max(pairs_wanted(run, cp, LEVEL / len(group)) for cp in group)))
+        budgets.append((budget.usual if spent < budget.usual else budget.most) - spent)
+    return max(1, min(min(budgets), max(pairs_wanted(run, cp, LEVEL / len(group)) for cp in group)))
 
 
 def pairs_wanted(run: Run, cp: ChangePoint, level: float) -> int:
@@ -161,16 +161,22 @@ def pairs_wanted(run: Run, cp: ChangePoint, level: float) -> int:
     )
 
 
-def verdict_on_ends(cp: ChangePoint, run: Run, answer: Answer, found: Comparison) -> Verdict:
-    said = {"answer": answer, "ratio": found.ratio, "low": found.low, "high": found.high, "p": found.p}
-    return write_verdict(cp, (run.base_id, run.commit_id), found.n[0], said)
+def verdict_on_ends(cp: ChangePoint, run: Run, answer: Answer, comparison: Comparison) -> Verdict:
+    fields = {
+        "answer": answer,
+        "ratio": comparison.ratio,
+        "low": comparison.low,
+        "high": comparison.high,
+        "p": comparison.p,
+    }
+    return write_verdict(cp, (run.base_id, run.commit_id), comparison.n[0], fields)
 
 
-def write_verdict(cp: ChangePoint, ends: tuple[int | None, int], pairs: int, said: dict[str, Any]) -> Verdict:
+def write_verdict(cp: ChangePoint, ends: tuple[int | None, int], pairs: int, fields: dict[str, Any]) -> Verdict:
     """Write what so many pairs of two commits show about the change point, once per number of pairs."""
     base, commit = ends
     verdict, _ = Verdict.objects.update_or_create(
-        change_point=cp, base_id=base, commit_id=commit, pairs=pairs, defaults=said
+        change_point=cp, base_id=base, commit_id=commit, pairs=pairs, defaults=fields
     )
     return verdict
 
@@ -180,8 +186,8 @@ def flags_of(run: Run, cp: ChangePoint) -> str:
     results = Result.objects.filter(attempt__run=run, attempt__token=run.lease_token, benchmark=cp.series.benchmark)
     trials = Trial.objects.filter(result__in=results)
     count = Counter(flag for flags in trials.values_list("flags", flat=True) for flag in flags)
-    found = [f"{flag} in {number} of them" for flag, number in count.most_common() if flag in cp.metric.voided_by]
-    return ", ".join(found) or "their samples are no longer stored"
+    shares = [f"{flag} in {number} of them" for flag, number in count.most_common() if flag in cp.metric.voided_by]
+    return ", ".join(shares) or "their samples are no longer stored"
 
 
 def read_side(cp: ChangePoint) -> Verdict | None:
@@ -201,12 +207,12 @@ def read_side(cp: ChangePoint) -> Verdict | None:
         pairs = measured_pairs(cp, base_id, commit_id)
         if not pairs:
             continue
-        found = narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
-        answer = Answer(found.side)
+        placement = narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
+        answer = Answer(placement.side)
         if base_id != cp.before_id and answer != Answer.NEW:
             continue
-        said = {"answer": answer, "ratio": found.ratio, "low": found.low, "high": found.high}
-        verdict = write_verdict(cp, (base_id, commit_id), found.n, said)
+        fields = {"answer": answer, "ratio": placement.ratio, "low": placement.low, "high": placement.high}
+        verdict = write_verdict(cp, (base_id, commit_id), placement.n, fields)
         if answer != Answer.UNKNOWN:
             return verdict
     return None
@@ -218,17 +224,17 @@ def ratio_to_place(cp: ChangePoint) -> float:
     That is what the bracket's pairs confirmed, unless a clear part of it was passed on the way: of two equal changes in
     one bracket, each is half of what was confirmed, and both would be taken for the old level.
     """
-    left = sizes.size_left(cp)
-    if left and LEAST_LEFT < left.log / math.log(cp.ratio) < 1 and left.is_apart(sizes.size_of(cp)):
-        return narrow.cautious_ratio(left.ratio, *left.interval)
+    size = sizes.size_left(cp)
+    if size and LEAST_LEFT < size.log / math.log(cp.ratio) < 1 and size.is_apart(sizes.size_of(cp)):
+        return narrow.cautious_ratio(size.ratio, *size.interval)
     return narrow.cautious_ratio(cp.ratio, cp.low, cp.high)
 
 
 def is_left_over(cp: ChangePoint) -> bool:
     """Return whether the last commit of the bracket is left only because all others are on the old level."""
     passed = cp.verdicts.filter(answer=Answer.OLD).exists()
-    shown = cp.verdicts.filter(answer=Answer.NEW, commit=cp.commit_id).exists()
-    return passed and not shown and cp.commit_id == sizes.bracket_verdict(cp).commit_id
+    is_shown = cp.verdicts.filter(answer=Answer.NEW, commit=cp.commit_id).exists()
+    return passed and not is_shown and cp.commit_id == sizes.bracket_verdict(cp).commit_id
 
 
 def shows_change(cp: ChangePoint) -> bool:
@@ -236,9 +242,9 @@ def shows_change(cp: ChangePoint) -> bool:
     pairs = measured_pairs(cp, cp.before_id, cp.commit_id)
     if not pairs:
         return False
-    found = narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
-    said = {"answer": Answer(found.side), "ratio": found.ratio, "low": found.low, "high": found.high}
-    return write_verdict(cp, (cp.before_id, cp.commit_id), found.n, said).answer == Answer.NEW
+    placement = narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
+    fields = {"answer": Answer(placement.side), "ratio": placement.ratio, "low": placement.low, "high": placement.high}
+    return write_verdict(cp, (cp.before_id, cp.commit_id), placement.n, fields).answer == Answer.NEW
 
 
 def error_per_step(cp: ChangePoint) -> float:

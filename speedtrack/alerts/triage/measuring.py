@@ -39,17 +39,17 @@ def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[st
     if machine.outside:
         raise NotMeasurable(f"{machine} has no runner here: its results are sent in")
     earlier = Run.objects.filter(base=base, commit=head, machine=machine, reason=Reason.MANUAL)
-    if waiting := earlier.unfinished().order_by("-id").first():
-        return RequestedRun(waiting, is_new=False)
+    if waiting_run := earlier.unfinished().order_by("-id").first():
+        return RequestedRun(waiting_run, is_new=False)
     own = Run.objects.own().filter(commit=head, machine=machine, project=head.project_id)
-    measured = own.filter(attempts__measurements__accepted=True).select_related("suite")
-    run = measured.order_by("-id").first()
+    measured_runs = own.filter(attempts__measurements__accepted=True).select_related("suite")
+    run = measured_runs.order_by("-id").first()
     if run is None:
         raise NotMeasurable(f"{machine} has not measured {head.short} yet: measure that first")
-    wanted = list(dict.fromkeys(names))
-    stored = Benchmark.objects.filter(sets__runs=run, name__in=wanted).order_by("pk").distinct()
-    by_name = {one.name: one for one in stored}
-    benchmarks = [by_name[name] for name in wanted if name in by_name][:MOST_BENCHMARKS]
+    unique_names = list(dict.fromkeys(names))
+    rows = Benchmark.objects.filter(sets__runs=run, name__in=unique_names).order_by("pk").distinct()
+    by_name = {benchmark.name: benchmark for benchmark in rows}
+    benchmarks = [by_name[name] for name in unique_names if name in by_name][:MOST_BENCHMARKS]
     if not benchmarks:
         raise NotMeasurable(f"none of these benchmarks is in the suite that measured {head.short} on {machine}")
     plan = planning.Plan(
@@ -71,13 +71,13 @@ def measure_commit(commit: Commit, machine_id: int | None = None) -> RequestedRu
     Raises NotMeasurable, or DefinitionError for an invalid suite.
     """
     project = commit.project
-    found = project.machines.select_for_update().order_by("pk")
-    machines = list(found.filter(pk=machine_id) if machine_id else found)
+    candidates = project.machines.select_for_update().order_by("pk")
+    machines = list(candidates.filter(pk=machine_id) if machine_id else candidates)
     if not machines:
         raise NotMeasurable(f"no machine measures {project.name}: `manage.py machine add NAME` registers one")
     own = Run.objects.own().filter(project=project, commit=commit, machine__in=machines)
-    if waiting := own.unfinished().order_by("id").first():
-        return RequestedRun(waiting, is_new=False)
+    if waiting_run := own.unfinished().order_by("id").first():
+        return RequestedRun(waiting_run, is_new=False)
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     usual = store_set(suite, usual_benchmarks(definition, benchmarks))

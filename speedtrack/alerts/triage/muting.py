@@ -28,7 +28,7 @@ class MuteRequest:
 
 
 @transaction.atomic
-def mute(project: Project, quiet: MuteRequest, who: User) -> Mute:
+def mute(project: Project, quiet: MuteRequest, user: User) -> Mute:
     """Mute from now on. Raises ValueError with the remedy for what cannot be muted."""
     if not quiet.reason.strip():
         raise ValueError("say why: others must be able to judge whether the mute is still needed")
@@ -45,13 +45,13 @@ def mute(project: Project, quiet: MuteRequest, who: User) -> Mute:
         machine=quiet.machine,
         reason=quiet.reason.strip(),
         until=Now() + timedelta(days=quiet.days),
-        who=who,
+        who=user,
     )
 
 
-def end_mute(mute: Mute, who: User) -> bool:
+def end_mute(mute: Mute, user: User) -> bool:
     """End a mute early. False if it has already ended."""
-    return Mute.objects.in_force().filter(pk=mute.pk).update(ended_at=Now(), ended_by=who) == 1
+    return Mute.objects.in_force().filter(pk=mute.pk).update(ended_at=Now(), ended_by=user) == 1
 
 
 def mute_of(series: Series) -> Mute | None:
@@ -61,10 +61,10 @@ def mute_of(series: Series) -> Mute | None:
 
 def mutes_of(change_points: Iterable[ChangePoint]) -> dict[int, Mute]:
     """By id of each muted change point: the mute that covers it now. One query for all."""
-    found = list(change_points)
-    projects = {cp.series.project_id for cp in found}
+    points = list(change_points)
+    projects = {cp.series.project_id for cp in points}
     mutes = list(Mute.objects.in_force().filter(project__in=projects).select_related("machine").order_by("until", "id"))
-    return {cp.pk: mute for cp in found for mute in mutes if mute.covers(cp.series)}
+    return {cp.pk: mute for cp in points for mute in mutes if mute.covers(cp.series)}
 
 
 def mutes_in_force(project: Project) -> QuerySet[Mute]:

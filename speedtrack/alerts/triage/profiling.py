@@ -16,17 +16,17 @@ def plan_missing_profiles() -> int:
     """Queue a profile run for every confirmed alert without one. Return the number of runs."""
     has_one = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
     alerts = Alert.objects.work().filter(~Exists(has_one), status=Alert.Status.CONFIRMED)
-    planned = 0
+    count = 0
     for alert in alerts.select_related("project", "before", "commit"):
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
-            planned += plan_profile_of_alert(alert) is not None
-    return planned
+            count += plan_profile_of_alert(alert) is not None
+    return count
 
 
 def plan_profile_of_alert(alert: Alert, by_hand: bool = False) -> Run | None:
     """Queue the profile run of an alert. None if the alert has no change points left."""
-    found = ChangePoint.objects.filter(alert=alert).select_related("series__benchmark", "series__machine")
-    worst_first = sorted(found, key=lambda cp: cp.rank)
+    changes = ChangePoint.objects.filter(alert=alert).select_related("series__benchmark", "series__machine")
+    worst_first = sorted(changes, key=lambda cp: cp.rank)
     if not worst_first:
         return None
     machine = worst_first[0].series.machine

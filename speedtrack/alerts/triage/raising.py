@@ -25,8 +25,8 @@ def raise_alerts() -> int:
     raised: set[int] = set()
     by_history = Q(status=Status.HISTORY, series__project__mail_history_verdicts=True)
     confirmed = ChangePoint.objects.filter(Q(status=Status.CONFIRMED) | by_history, alert=None).order_by("past", "id")
-    found = list(confirmed.select_related("series__benchmark", "branch__project", "before", "commit"))
-    for cp in sorted(found, key=lambda cp: not cp.is_slowdown):
+    changes = list(confirmed.select_related("series__benchmark", "branch__project", "before", "commit"))
+    for cp in sorted(changes, key=lambda cp: not cp.is_slowdown):
         with isolated(cp.series):
             if not still_settling(cp) and (alert := raise_alert(cp, raised)):
                 raised.add(alert.pk)
@@ -70,10 +70,10 @@ def alert_of_cause(cp: ChangePoint) -> Alert | None:
     which more data does not reopen. Never one in which the same series moved the other way.
     """
     members = ChangePoint.objects.filter(shares_commit(cp)).exclude(alert=None).exclude(pk=cp.pk)
-    known = Alert.objects.standing().filter(project=cp.branch.project)
-    near: QuerySet[Alert] = known.filter(shares_commit(cp)) | known.filter(pk__in=members.values("alert"))
-    found = sorted(near.distinct(), key=lambda alert: (alert.status not in Alert.OPEN, alert.pk))
-    return next((alert for alert in found if may_hold(alert, cp)), None)
+    standing = Alert.objects.standing().filter(project=cp.branch.project)
+    near: QuerySet[Alert] = standing.filter(shares_commit(cp)) | standing.filter(pk__in=members.values("alert"))
+    candidates = sorted(near.distinct(), key=lambda alert: (alert.status not in Alert.OPEN, alert.pk))
+    return next((alert for alert in candidates if may_hold(alert, cp)), None)
 
 
 def may_hold(alert: Alert, cp: ChangePoint) -> bool:
@@ -85,7 +85,7 @@ def may_hold(alert: Alert, cp: ChangePoint) -> bool:
     if not own_kind and (alert.before_id, alert.commit_id) != (cp.before_id, cp.commit_id):
         return False
     same = members.filter(series=cp.series_id)
-    return all(other.is_slowdown == cp.is_slowdown for other in same.select_related("series"))
+    return all(member.is_slowdown == cp.is_slowdown for member in same.select_related("series"))
 
 
 def make_alert(cp: ChangePoint) -> Alert:
@@ -100,8 +100,8 @@ def make_alert(cp: ChangePoint) -> Alert:
         muted=mute is not None,
     )
     ChangePoint.objects.filter(pk=cp.pk).update(alert=alert)
-    words = f"; silently, because {mute} is muted: {mute.reason}" if mute else ""
-    write_event(alert, Kind.RAISED, why_raised(cp) + words, past=cp.past, after=alert.status)
+    mute_note = f"; silently, because {mute} is muted: {mute.reason}" if mute else ""
+    write_event(alert, Kind.RAISED, why_raised(cp) + mute_note, past=cp.past, after=alert.status)
     return alert
 
 
@@ -123,10 +123,13 @@ def write_event(
 
 def join_alert(alert: Alert, cp: ChangePoint, has_event: bool) -> None:
     """Write that a change point has joined an alert. ``has_event``: an event written just before covers it."""
-    what = f"{cp.series.benchmark.name}, {cp.metric.title}"
+    subject = f"{cp.series.benchmark.name}, {cp.metric.title}"
     if alert.status not in Alert.OPEN:
         write_event(
-            alert, Kind.NOTED, f"{what} also moved with {cp.commit.short}; the alert stays {alert.status}", past=cp.past
+            alert,
+            Kind.NOTED,
+            f"{subject} also moved with {cp.commit.short}; the alert stays {alert.status}",
+            past=cp.past,
         )
         return
     before = alert.status
@@ -135,18 +138,20 @@ def join_alert(alert: Alert, cp: ChangePoint, has_event: bool) -> None:
         alert.save(update_fields=["status"])
     change = {"before": before, "after": alert.status} if alert.status != before else {}
     if becomes_work(alert, cp):
-        write_event(alert, Kind.RAISED, f"{what} got worse with {cp.commit.short}", past=cp.past, after=alert.status)
+        write_event(alert, Kind.RAISED, f"{subject} got worse with {cp.commit.short}", past=cp.past, after=alert.status)
     elif not has_event and is_first_improvement(alert, cp):
-        write_event(alert, Kind.RAISED, f"{what} got better with {cp.commit.short}", past=cp.past, after=alert.status)
+        write_event(
+            alert, Kind.RAISED, f"{subject} got better with {cp.commit.short}", past=cp.past, after=alert.status
+        )
     elif change or not has_event:
-        write_event(alert, Kind.GREW, addition_in_words(cp, what), past=cp.past, **change)
+        write_event(alert, Kind.GREW, addition_in_words(cp, subject), past=cp.past, **change)
     follow_narrowest(alert, cp, has_event)
 
 
 def is_first_improvement(alert: Alert, cp: ChangePoint) -> bool:
     """Return whether this is the first improvement beside slowdowns: what was told of the alert is half of it."""
-    others = alert.change_points.exclude(pk=cp.pk).select_related("series")
-    return not cp.is_slowdown and all(other.is_slowdown for other in others)
+    members = alert.change_points.exclude(pk=cp.pk).select_related("series")
+    return not cp.is_slowdown and all(member.is_slowdown for member in members)
 
 
 def becomes_work(alert: Alert, cp: ChangePoint) -> bool:
@@ -163,13 +168,13 @@ def becomes_work(alert: Alert, cp: ChangePoint) -> bool:
 def follow_narrowest(alert: Alert, cp: ChangePoint, has_event: bool) -> None:
     """Move an open alert to the narrower range of a change point, unless a person placed the alert."""
     mine = range_width(alert.branch, alert.before_id, alert.commit_id)
-    other = range_width(cp.branch, cp.before_id, cp.commit_id)
+    cp_width = range_width(cp.branch, cp.before_id, cp.commit_id)
     if (
         cp.kind == ChangePoint.Kind.DRIFT
         or alert.placed
         or mine is None
-        or other is None
-        or other >= mine
+        or cp_width is None
+        or cp_width >= mine
         or is_range_taken(alert, cp)
     ):
         return
@@ -187,8 +192,8 @@ def is_range_taken(alert: Alert, cp: ChangePoint) -> bool:
 
 def range_in_words(alert: Alert) -> str:
     """The one commit, or the range, in words."""
-    one = range_width(alert.branch, alert.before_id, alert.commit_id) == 1
-    return alert.commit.short if one else f"{alert.before.short}..{alert.commit.short}"
+    is_single = range_width(alert.branch, alert.before_id, alert.commit_id) == 1
+    return alert.commit.short if is_single else f"{alert.before.short}..{alert.commit.short}"
 
 
 def why_raised(cp: ChangePoint) -> str:
@@ -198,12 +203,12 @@ def why_raised(cp: ChangePoint) -> str:
     return drift.drift_in_words(cp) if cp.kind == ChangePoint.Kind.DRIFT else "both sides were measured again"
 
 
-def addition_in_words(cp: ChangePoint, what: str) -> str:
-    """The sentence about a further change of an alert, which ends in ``what`` or begins with it."""
+def addition_in_words(cp: ChangePoint, subject: str) -> str:
+    """The sentence about a further change of an alert, which ends in ``subject`` or begins with it."""
     if cp.kind == ChangePoint.Kind.DRIFT:
-        return f"{what}: {drift.drift_in_words(cp)}"
+        return f"{subject}: {drift.drift_in_words(cp)}"
     how = "seen in the history" if cp.status == Status.HISTORY else "confirmed"
-    return f"another change of {cp.commit.short} was {how}: {what}"
+    return f"another change of {cp.commit.short} was {how}: {subject}"
 
 
 def range_width(branch: Branch, before_id: int, commit_id: int) -> int | None:

@@ -39,23 +39,25 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
     None if the series has no points there.
     """
     points = points_around(series, branch, number)
-    place = next((i for i, point in enumerate(points) if point.position >= number), None)
-    if place is None:
+    index = next((i for i, point in enumerate(points) if point.position >= number), None)
+    if index is None:
         return None
-    points = points[: place + AFTER]
-    known = changes_on(series, branch)
-    earlier = [at for at, found in known.items() if at < points[place].position and any(map(divides, found))]
+    points = points[: index + AFTER]
+    changes = changes_on(series, branch)
+    earlier = [at for at, cps in changes.items() if at < points[index].position and any(map(divides, cps))]
     since = next((i for i, point in enumerate(points) if earlier and point.position >= max(earlier)), 0)
     effect = smallest_effect(series)
     trials = [Point(point.trials) for point in points]
-    reason = explain.explain_place(trials, place, smallest_effect=effect, since=since)
+    reason = explain.explain_place(trials, index, smallest_effect=effect, since=since)
     if reason is None:
         return Why(False, "it is the first point of its level: there is nothing to compare it with", [])
-    at_place = history_verdicts(trials, smallest_effect=effect, settled=[since], since=place)
-    found = next((verdict for verdict in at_place if abs(verdict.index - place) <= NEAR), None)
-    words = [judgement(reason), *([history_in_words(found)] if found and not reason.suspicious else [])]
-    here = [cp for at, cps in known.items() for cp in cps if at == points[place].position]
-    return Why(reason.suspicious or found is not None, "; ".join(words), [step for cp in here for step in steps_of(cp)])
+    at_place = history_verdicts(trials, smallest_effect=effect, settled=[since], since=index)
+    history = next((verdict for verdict in at_place if abs(verdict.index - index) <= NEAR), None)
+    sentences = [judgement(reason), *([history_in_words(history)] if history and not reason.suspicious else [])]
+    here = [cp for at, cps in changes.items() for cp in cps if at == points[index].position]
+    return Why(
+        reason.suspicious or history is not None, "; ".join(sentences), [step for cp in here for step in steps_of(cp)]
+    )
 
 
 def divides(cp: ChangePoint) -> bool:
@@ -65,30 +67,30 @@ def divides(cp: ChangePoint) -> bool:
 
 def changes_on(series: Series, branch: Branch) -> dict[int, list[ChangePoint]]:
     """By position on the branch: the change points of a series whose commit is there."""
-    found: dict[int, list[ChangePoint]] = {}
+    by_position: dict[int, list[ChangePoint]] = {}
     rows = ChangePoint.objects.filter(series=series, commit__positions__branch=branch).order_by("id")
-    places = dict(rows.values_list("pk", "commit__positions__number"))
+    positions = dict(rows.values_list("pk", "commit__positions__number"))
     for cp in rows.select_related("alert", "series__benchmark", "commit"):
-        found.setdefault(places[cp.pk], []).append(cp)
-    return found
+        by_position.setdefault(positions[cp.pk], []).append(cp)
+    return by_position
 
 
 def judgement(reason: WindowEvidence) -> str:
     """A sentence: what moved, what it had to exceed, and whether it did."""
-    moved = f"{reason.ratio - 1:+.1%} over {reason.after} commit{'' if reason.after == 1 else 's'}"
+    movement = f"{reason.ratio - 1:+.1%} over {reason.after} commit{'' if reason.after == 1 else 's'}"
     if reason.limited_by == Limit.HISTORY:
-        return f"{moved}: too little history and too few trials to judge it"
+        return f"{movement}: too little history and too few trials to judge it"
     limit = f"{reason.limit:.1%}, {LIMITED_BY[reason.limited_by]}"
     agree = f"{reason.agreement:.0%} of all pairs of a commit before and one after agree; {reason.wanted:.0%} must"
     if reason.score <= 1:
-        return f"{moved} does not exceed {limit} (score {reason.score:.2f})"
+        return f"{movement} does not exceed {limit} (score {reason.score:.2f})"
     if not reason.suspicious:
-        return f"{moved} exceeds {limit} (score {reason.score:.2f}), but only {agree}"
-    return f"{moved} exceeds {limit} (score {reason.score:.2f}); {agree}"
+        return f"{movement} exceeds {limit} (score {reason.score:.2f}), but only {agree}"
+    return f"{movement} exceeds {limit} (score {reason.score:.2f}); {agree}"
 
 
-def history_in_words(found: HistoryVerdict) -> str:
-    return f"the history of the line as a whole shows {found.ratio - 1:+.1%} (score {found.score:.2f})"
+def history_in_words(verdict: HistoryVerdict) -> str:
+    return f"the history of the line as a whole shows {verdict.ratio - 1:+.1%} (score {verdict.score:.2f})"
 
 
 def steps_of(cp: ChangePoint) -> list[str]:
@@ -101,11 +103,11 @@ def steps_of(cp: ChangePoint) -> list[str]:
 
 
 def verdict_in_words(verdict: Verdict) -> str:
-    measured = f"{verdict.pairs} pairs of {verdict.base.short} and {verdict.commit.short}"
+    pairs = f"{verdict.pairs} pairs of {verdict.base.short} and {verdict.commit.short}"
     change = numbers.size(verdict.ratio, verdict.low, verdict.high)
     p = f", p = {verdict.p:.2g}" if verdict.p is not None else ""
     level = " level" if verdict.answer in (Verdict.Answer.OLD, Verdict.Answer.NEW) else ""
-    return f"{measured}: {change}{p}: {verdict.answer}{level}"
+    return f"{pairs}: {change}{p}: {verdict.answer}{level}"
 
 
 def alert_in_words(cp: ChangePoint) -> list[str]:

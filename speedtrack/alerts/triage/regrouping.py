@@ -20,47 +20,47 @@ Kind = AlertEvent.Kind
 
 
 @transaction.atomic
-def move(alert: Alert, sha: str, why: str, who: User) -> None:
+def move(alert: Alert, sha: str, why: str, user: User) -> None:
     """Name another commit as the cause. The change points keep the range that was measured.
 
     Raises ValueError if the project has no such commit on a branch, and Stale.
     """
-    found = locked_alert(alert)
-    before, after = place_of(found, sha)
-    was = range_in_words(found)
-    if (found.before_id, found.commit_id) == (before.commit_id, after.commit_id):
+    current = locked_alert(alert)
+    before, after = place_of(current, sha)
+    was = range_in_words(current)
+    if (current.before_id, current.commit_id) == (before.commit_id, after.commit_id):
         raise ValueError(f"the alert names {after.commit.short} already")
-    found.branch, found.before, found.commit, found.placed = after.branch, before.commit, after.commit, True
-    save_open(found, "branch", "before", "commit", "placed")
-    write_event_by(found, Kind.MOVED, who, f"moved from {was} to {after.commit.short}", why)
+    current.branch, current.before, current.commit, current.placed = after.branch, before.commit, after.commit, True
+    save_open(current, "branch", "before", "commit", "placed")
+    write_event_by(current, Kind.MOVED, user, f"moved from {was} to {after.commit.short}", why)
 
 
 @transaction.atomic
-def split(alert: Alert, change_points: Collection[int], why: str, who: User) -> Alert:
+def split(alert: Alert, change_points: Collection[int], why: str, user: User) -> Alert:
     """Split some change points off into another alert. If theirs was merged into this one, that alert comes back.
 
     Raises ValueError if none or all of them are named, and Stale.
     """
-    found = locked_alert(alert)
-    mine = list(found.change_points.select_related("series", "branch", "before", "commit").order_by("id"))
-    chosen = [cp for cp in mine if cp.pk in change_points]
-    if not chosen or len(chosen) == len(mine) or len(chosen) != len(set(change_points)):
+    current = locked_alert(alert)
+    mine = list(current.change_points.select_related("series", "branch", "before", "commit").order_by("id"))
+    selection = [cp for cp in mine if cp.pk in change_points]
+    if not selection or len(selection) == len(mine) or len(selection) != len(set(change_points)):
         raise ValueError("name some of the alert's change points, but not all")
-    other = alert_for(found, chosen)
-    ChangePoint.objects.filter(pk__in=[cp.pk for cp in chosen]).update(alert=other)
-    for one in (found, other):
-        update_improvement(one)
-    write_event_by(found, Kind.SPLIT, who, f"{count_in_words(chosen)} became alert {other.pk}", why)
-    write_event_by(other, Kind.SPLIT, who, f"{count_in_words(chosen)} of alert {found.pk}", why)
-    return other
+    split_alert = alert_for(current, selection)
+    ChangePoint.objects.filter(pk__in=[cp.pk for cp in selection]).update(alert=split_alert)
+    for changed_alert in (current, split_alert):
+        update_improvement(changed_alert)
+    write_event_by(current, Kind.SPLIT, user, f"{count_in_words(selection)} became alert {split_alert.pk}", why)
+    write_event_by(split_alert, Kind.SPLIT, user, f"{count_in_words(selection)} of alert {current.pk}", why)
+    return split_alert
 
 
-def alert_for(old: Alert, chosen: list[ChangePoint]) -> Alert:
+def alert_for(old: Alert, selection: list[ChangePoint]) -> Alert:
     """The alert for change points that are split off.
 
     It is the one of their range that was merged into the old alert, or a new one.
     """
-    narrowest = min(chosen, key=lambda cp: (range_width(cp.branch, cp.before_id, cp.commit_id) or 2**31, cp.pk))
+    narrowest = min(selection, key=lambda cp: (range_width(cp.branch, cp.before_id, cp.commit_id) or 2**31, cp.pk))
     ends = {"before": narrowest.before, "commit": narrowest.commit}
     merged = old.merged.filter(**ends).order_by("id").first()
     with open_once():
@@ -68,15 +68,15 @@ def alert_for(old: Alert, chosen: list[ChangePoint]) -> Alert:
             merged.merged_into, merged.status = None, old.status if old.status in Alert.OPEN else merged.status
             merged.save(update_fields=["merged_into", "status"])
             return merged
-        parts = Alert.objects.filter(project=old.project, **ends).aggregate(last=Max("part"))["last"]
-        part = 0 if parts is None else parts + 1
+        last_part = Alert.objects.filter(project=old.project, **ends).aggregate(last=Max("part"))["last"]
+        part_number = 0 if last_part is None else last_part + 1
         return Alert.objects.create(
-            project=old.project, branch=narrowest.branch, status=old.status, muted=old.muted, part=part, **ends
+            project=old.project, branch=narrowest.branch, status=old.status, muted=old.muted, part=part_number, **ends
         )
 
 
 @transaction.atomic
-def merge(alert: Alert, into: Alert, why: str, who: User) -> None:
+def merge(alert: Alert, into: Alert, why: str, user: User) -> None:
     """Merge two alerts of one cause: ``alert`` redirects to the other one, which keeps its commit and status.
 
     Raises ValueError for alerts that cannot be merged, and Stale.
@@ -84,7 +84,7 @@ def merge(alert: Alert, into: Alert, why: str, who: User) -> None:
     if alert.pk == into.pk or alert.project_id != into.project_id:
         raise ValueError("name another alert of the same project")
     gone, stays = locked_alert(alert), locked_alert(into)
-    moved = list(gone.change_points.all())
+    changes = list(gone.change_points.all())
     gone.change_points.update(alert=stays)
     gone.merged.update(merged_into=stays)
     gone.merged_into = stays
@@ -92,28 +92,30 @@ def merge(alert: Alert, into: Alert, why: str, who: User) -> None:
     stays.muted = stays.muted and gone.muted
     save_open(stays, "muted")
     update_improvement(stays)
-    write_event_by(gone, Kind.MERGED, who, f"merged into alert {stays.pk}", why)
-    write_event_by(stays, Kind.MERGED, who, f"alert {gone.pk} was merged into it, with {count_in_words(moved)}", why)
+    write_event_by(gone, Kind.MERGED, user, f"merged into alert {stays.pk}", why)
+    write_event_by(stays, Kind.MERGED, user, f"alert {gone.pk} was merged into it, with {count_in_words(changes)}", why)
 
 
 def locked_alert(alert: Alert) -> Alert:
     """The alert as it is now, with its project locked. Raises Stale if it was merged away."""
     lock_project(alert.project)
-    found = Alert.objects.select_related("project", "branch", "before", "commit").get(pk=alert.pk)
-    if found.merged_into_id:
-        raise Stale(f"alert {found.pk} was merged into alert {found.merged_into_id}: look at that one")
-    return found
+    current = Alert.objects.select_related("project", "branch", "before", "commit").get(pk=alert.pk)
+    if current.merged_into_id:
+        raise Stale(f"alert {current.pk} was merged into alert {current.merged_into_id}: look at that one")
+    return current
 
 
 def place_of(alert: Alert, sha: str) -> tuple[Position, Position]:
     """The positions of the commit before ``sha`` and of ``sha``, on the alert's branch or otherwise on another one."""
     if len(sha) < 7:
         raise ValueError("name the commit by at least seven characters of its id")
-    places = Position.objects.filter(branch__project=alert.project_id, commit__sha__startswith=sha.lower())
-    found = list(places.select_related("branch", "commit"))
-    if len({place.commit_id for place in found}) > 1:
+    matching = Position.objects.filter(branch__project=alert.project_id, commit__sha__startswith=sha.lower())
+    positions = list(matching.select_related("branch", "commit"))
+    if len({position.commit_id for position in positions}) > 1:
         raise ValueError(f"several commits begin with {sha!r}: give more of the id")
-    here = sorted(found, key=lambda place: (place.branch_id != alert.branch_id, place.branch.deleted_at is not None))
+    here = sorted(
+        positions, key=lambda position: (position.branch_id != alert.branch_id, position.branch.deleted_at is not None)
+    )
     if not here:
         raise ValueError(f"no tracked branch of {alert.project} has a commit {sha!r}")
     before = Position.objects.filter(branch=here[0].branch, number=here[0].number - 1).select_related("commit").first()
@@ -144,10 +146,10 @@ def update_improvement(alert: Alert) -> None:
     alert.refresh_from_db(fields=["improvement"])
 
 
-def write_event_by(alert: Alert, kind: Kind, who: User, what: str, why: str) -> None:
-    note = f"{what}; {why.strip()}" if why.strip() else what
+def write_event_by(alert: Alert, kind: Kind, user: User, sentence: str, why: str) -> None:
+    note = f"{sentence}; {why.strip()}" if why.strip() else sentence
     AlertEvent.objects.create(
-        alert=alert, kind=kind, who=who, note=note, improvement=alert.improvement, untold=not alert.muted
+        alert=alert, kind=kind, who=user, note=note, improvement=alert.improvement, untold=not alert.muted
     )
 
 

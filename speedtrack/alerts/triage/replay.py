@@ -43,21 +43,23 @@ class WholeLine:
     """The clean points of a series along a branch with their places, its shifts, and its known change points."""
 
     series: Series
-    places: list[Position]
+    positions: list[Position]
     points: list[Point]
     effect: float
     shifts: list[Shift]
-    known: dict[int, list[ChangePoint]]
+    changes: dict[int, list[ChangePoint]]
 
-    def suspected(self, seen: int, index: int, judgement: str) -> ReplayEntry:
-        """The entry of a shift that is suspected when the point at index ``seen`` arrives, with what became of it."""
-        return ReplayEntry(self.series, self.places[seen], self.places[index], True, judgement, self.steps_near(index))
+    def suspected(self, arrival: int, index: int, judgement: str) -> ReplayEntry:
+        """The entry of a shift that is suspected when the point at index ``arrival`` arrives, and what became of it."""
+        return ReplayEntry(
+            self.series, self.positions[arrival], self.positions[index], True, judgement, self.steps_near(index)
+        )
 
     def steps_near(self, index: int) -> list[str]:
         """What became of the change points near a shift."""
-        low = self.places[max(0, index - NEAR)].number
-        high = self.places[min(len(self.places) - 1, index + NEAR)].number
-        near = [cp for at, found in self.known.items() if low <= at <= high for cp in found]
+        low = self.positions[max(0, index - NEAR)].number
+        high = self.positions[min(len(self.positions) - 1, index + NEAR)].number
+        near = [cp for at, changes in self.changes.items() if low <= at <= high for cp in changes]
         return [step for cp in near for step in steps_of(cp)]
 
 
@@ -69,24 +71,24 @@ def replay(project: Project, since: datetime = ALWAYS) -> list[ReplayEntry]:
     branch = project.branches.filter(name=project.default_branch).first()
     if branch is None:
         return []
-    places = {place.number: place for place in branch.positions.select_related("commit")}
+    positions = {position.number: position for position in branch.positions.select_related("commit")}
     series = Series.objects.filter(project=project, metric__in=WATCHED).select_related("benchmark", "machine")
     entries: list[ReplayEntry] = []
-    for one in series.order_by("benchmark__name", "metric", "machine__name", "pk"):
-        with isolated(one):
-            line = whole_line(one, branch, places)
-            found = (*shift_entries(line), *history_entries(line), *near_misses(line))
-            entries += [entry for entry in found if entry.seen.commit.committed_at >= since]
+    for member in series.order_by("benchmark__name", "metric", "machine__name", "pk"):
+        with isolated(member):
+            line = whole_line(member, branch, positions)
+            line_entries = (*shift_entries(line), *history_entries(line), *near_misses(line))
+            entries += [entry for entry in line_entries if entry.seen.commit.committed_at >= since]
     return sorted(entries, key=lambda entry: (entry.seen.number, entry.series.pk, entry.place.number))
 
 
-def whole_line(series: Series, branch: Branch, places: dict[int, Position]) -> WholeLine:
-    (measured,) = lines.trial_points([lines.Stretch(series.pk, branch.pk, 0)])
-    points = [Point(point.trials) for point in measured]
+def whole_line(series: Series, branch: Branch, positions: dict[int, Position]) -> WholeLine:
+    (trial_points,) = lines.trial_points([lines.Stretch(series.pk, branch.pk, 0)])
+    points = [Point(point.trials) for point in trial_points]
     effect = smallest_effect(series)
     shifts = suspect_shifts(points, smallest_effect=effect)
-    known = reasons.changes_on(series, branch)
-    return WholeLine(series, [places[point.position] for point in measured], points, effect, shifts, known)
+    changes = reasons.changes_on(series, branch)
+    return WholeLine(series, [positions[point.position] for point in trial_points], points, effect, shifts, changes)
 
 
 def shift_entries(line: WholeLine) -> Iterator[ReplayEntry]:
@@ -97,11 +99,11 @@ def shift_entries(line: WholeLine) -> Iterator[ReplayEntry]:
         begin = max(since, shift.index - reasons.AROUND)
         around = line.points[begin : shift.seen + 1]
         reason = explain.explain_place(around, shift.index - begin, smallest_effect=line.effect)
-        words = judgement(reason) if reason else f"score {shift.score:.2f}"
+        sentence = judgement(reason) if reason else f"score {shift.score:.2f}"
         returns = (
             "; a return to the level before: waits for the decision on the previous shift" if shift.returns else ""
         )
-        yield line.suspected(shift.seen, shift.index, words + returns)
+        yield line.suspected(shift.seen, shift.index, sentence + returns)
 
 
 def history_entries(line: WholeLine) -> Iterator[ReplayEntry]:
@@ -116,23 +118,23 @@ def near_misses(line: WholeLine) -> Iterator[ReplayEntry]:
     """Places that were nearly suspected: the clearest one between any two shifts, with why it was not."""
     starts = sorted(shift.index for shift in line.shifts)
     for start, stop in pairwise([0, *starts, len(line.points)]):
-        part = line.points[start:stop]
-        place = explain.clearest_place(part, smallest_effect=line.effect)
-        if place is None:
+        stretch = line.points[start:stop]
+        index = explain.clearest_place(stretch, smallest_effect=line.effect)
+        if index is None:
             continue
-        reason = explain.explain_place(part, place, smallest_effect=line.effect)
+        reason = explain.explain_place(stretch, index, smallest_effect=line.effect)
         if reason and not reason.suspicious and reason.score >= NEARLY:
-            seen = line.places[start + place + reason.after - 1]
-            yield ReplayEntry(line.series, seen, line.places[start + place], False, judgement(reason), [])
+            position = line.positions[start + index + reason.after - 1]
+            yield ReplayEntry(line.series, position, line.positions[start + index], False, judgement(reason), [])
 
 
 def detect_again(project: Project, since: datetime = ALWAYS) -> int:
     """Run the detector over the whole history again. Return the number of new suspicions, all of them the past."""
-    found = 0
+    count = 0
     for series in Series.objects.filter(project=project).select_related("project", "benchmark"):
         with transaction.atomic(), isolated(series):
             newest = ChangePoint.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
             detection.detect_in([(series, since)])
             new = ChangePoint.objects.filter(series=series, pk__gt=newest, status=ChangePoint.Status.SUSPECTED)
-            found += new.update(past=True)
-    return found
+            count += new.update(past=True)
+    return count

@@ -67,13 +67,13 @@ class Restoration:
     @property
     def sentence(self) -> str:
         """Which series are back, and which are not."""
-        parts = [f"{', '.join(self.back)} {is_or_are(len(self.back))} back on the old level"]
+        clauses = [f"{', '.join(self.back)} {is_or_are(len(self.back))} back on the old level"]
         if self.not_back:
-            parts.append(f"{', '.join(self.not_back)} {is_or_are(len(self.not_back))} not")
+            clauses.append(f"{', '.join(self.not_back)} {is_or_are(len(self.not_back))} not")
         if self.unmeasured:
             verb = is_or_are(len(self.unmeasured))
-            parts.append(f"{', '.join(self.unmeasured)} {verb} measured no more, so a person has to decide about it")
-        return "; ".join(parts)
+            clauses.append(f"{', '.join(self.unmeasured)} {verb} measured no more, so a person has to decide about it")
+        return "; ".join(clauses)
 
 
 def is_or_are(count: int) -> str:
@@ -103,11 +103,11 @@ def series_of(alert: Alert) -> list[Series]:
 def resolve_alert(alert: Alert) -> bool:
     if alert.reverted_by_id is None:
         note_revert(alert)
-    found = restoration_of(alert)
-    if found.is_complete:
-        return mark_fixed(alert, list(found.back.values()))
-    if found.back:
-        note_restoration(alert, found)
+    restoration = restoration_of(alert)
+    if restoration.is_complete:
+        return mark_fixed(alert, list(restoration.back.values()))
+    if restoration.back:
+        note_restoration(alert, restoration)
     return False
 
 
@@ -117,8 +117,8 @@ def restoration_of(alert: Alert) -> Restoration:
     Empty if nothing is known to have undone anything: the lines are read, and the others listed, only then.
     """
     worse = [cp for cp in members_of(alert) if cp.is_slowdown]
-    by_changes = {cp.pk: found for cp in worse if (found := later_return(cp))}
-    undone_by = {found.commit.pk: found.commit for found in by_changes.values()}
+    by_changes = {cp.pk: recovery for cp in worse if (recovery := later_return(cp))}
+    undone_by = {recovery.commit.pk: recovery.commit for recovery in by_changes.values()}
     if alert.reverted_by:
         undone_by[alert.reverted_by.pk] = alert.reverted_by
     back: dict[str, Return] = {}
@@ -126,13 +126,13 @@ def restoration_of(alert: Alert) -> Restoration:
     unmeasured: list[str] = []
     for cp in worse if undone_by else ():
         name = series_in_words(cp.series, worse)
-        if found := by_changes.get(cp.pk) or shown_return(cp, list(undone_by.values())):
-            back.setdefault(name, found)
+        if recovery := by_changes.get(cp.pk) or shown_return(cp, list(undone_by.values())):
+            back.setdefault(name, recovery)
         else:
             (unmeasured if is_measured_no_more(cp.series) else not_back).append(name)
     lost = {*not_back, *unmeasured}
     return Restoration(
-        {name: found for name, found in back.items() if name not in lost},
+        {name: recovery for name, recovery in back.items() if name not in lost},
         list(dict.fromkeys(not_back)),
         list(dict.fromkeys(unmeasured)),
     )
@@ -140,16 +140,16 @@ def restoration_of(alert: Alert) -> Restoration:
 
 def series_in_words(series: Series, changes: Sequence[ChangePoint]) -> str:
     """Benchmark and metric; also the machine and the environment where the changes are of several."""
-    words = f"{series.benchmark.name}, {METRICS[series.metric].title}"
+    name = f"{series.benchmark.name}, {METRICS[series.metric].title}"
     if len({cp.series.machine_id for cp in changes}) > 1:
-        words += f" on {series.machine}"
+        name += f" on {series.machine}"
     alike = {
         cp.series_id
         for cp in changes
         if (cp.series.benchmark.name, cp.series.metric, cp.series.machine_id)
         == (series.benchmark.name, series.metric, series.machine_id)
     }
-    return f"{words} (series {series.pk})" if len(alike) > 1 else words
+    return f"{name} (series {series.pk})" if len(alike) > 1 else name
 
 
 def is_measured_no_more(series: Series) -> bool:
@@ -198,11 +198,11 @@ def later_return(cp: ChangePoint) -> Return | None:
     """The later confirmed change of the series that restored the old level, on a branch with both changes."""
     if cp.ratio <= 0:
         return None
-    left, error = math.log(cp.ratio), log_half_width(cp) ** 2
+    excess, error = math.log(cp.ratio), log_half_width(cp) ** 2
     for later in later_changes(cp):
-        left += math.log(later.ratio)
+        excess += math.log(later.ratio)
         error += log_half_width(later) ** 2
-        remains = left if cp.ratio > 1 else -left
+        remains = excess if cp.ratio > 1 else -excess
         if remains <= tolerance(cp, math.sqrt(error), BACK):
             change = numbers.change(later.ratio)
             return Return(later.commit, f"{later.series.benchmark.name}, {later.metric.title} {change}")
@@ -216,25 +216,25 @@ def log_half_width(cp: ChangePoint) -> float:
 def later_changes(cp: ChangePoint) -> list[ChangePoint]:
     """The confirmed changes of the series after this one, in the order of the first branch that has both."""
     same = ChangePoint.objects.filter(series=cp.series_id, status=ChangePoint.Status.CONFIRMED, ratio__gt=0)
-    others = list(same.exclude(pk=cp.pk).select_related("series__benchmark", "before", "commit"))
-    if not others or cp.ratio <= 0:
+    changes = list(same.exclude(pk=cp.pk).select_related("series__benchmark", "before", "commit"))
+    if not changes or cp.ratio <= 0:
         return []
     for branch in branches_of(cp):
-        numbers = positions_of(branch, [cp.commit_id, *(o.commit_id for o in others), *(o.before_id for o in others)])
+        numbers = positions_of(branch, [cp.commit_id, *(o.commit_id for o in changes), *(o.before_id for o in changes)])
         behind = [
             (numbers[o.commit_id], o)
-            for o in others
+            for o in changes
             if o.commit_id in numbers and numbers.get(o.before_id, -1) >= numbers[cp.commit_id]
         ]
         if behind:
-            return [other for _, other in sorted(behind, key=lambda pair: pair[0])]
+            return [change for _, change in sorted(behind, key=lambda pair: pair[0])]
     return []
 
 
 def branches_of(cp: ChangePoint) -> list[Branch]:
     """The branches that contain the change, first the one on which it was found."""
-    found = Branch.objects.filter(positions__commit=cp.commit_id).order_by("id")
-    return sorted(found, key=lambda branch: (branch.deleted_at is not None, branch.pk != cp.branch_id))
+    branches = Branch.objects.filter(positions__commit=cp.commit_id).order_by("id")
+    return sorted(branches, key=lambda branch: (branch.deleted_at is not None, branch.pk != cp.branch_id))
 
 
 def note_revert(alert: Alert) -> None:
@@ -254,7 +254,7 @@ def note_revert(alert: Alert) -> None:
 
 def shown_return(cp: ChangePoint, commits: Sequence[Commit]) -> Return | None:
     """The first of these commits since which the line of the series shows the old level; otherwise None."""
-    return next((found for commit in commits if (found := measured_return(cp, commit))), None)
+    return next((recovery for commit in commits if (recovery := measured_return(cp, commit))), None)
 
 
 def measured_return(cp: ChangePoint, commit: Commit) -> Return | None:
@@ -264,8 +264,8 @@ def measured_return(cp: ChangePoint, commit: Commit) -> Return | None:
     before, after = levels_around(cp, commit)
     if not before or len(after) < AFTER_REVERT:
         return None
-    left = (median(after) - median(before)) * (1 if cp.ratio > 1 else -1)
-    if left > tolerance(cp, noise_of_levels(before, after), NEAR):
+    excess = (median(after) - median(before)) * (1 if cp.ratio > 1 else -1)
+    if excess > tolerance(cp, noise_of_levels(before, after), NEAR):
         return None
     level = f"{numbers.change(math.exp(median(after) - median(before)))} against before the change"
     return Return(commit, f"{cp.series.benchmark.name}, {cp.metric.title} over {len(after)} commits {level}")
@@ -293,9 +293,9 @@ def levels_around(cp: ChangePoint, commit: Commit) -> tuple[list[float], list[fl
     return [], []
 
 
-def note_restoration(alert: Alert, found: Restoration) -> None:
+def note_restoration(alert: Alert, restoration: Restoration) -> None:
     """Note which series are back, if that is not the newest note about it."""
-    note = NOT_FIXED + found.sentence
+    note = NOT_FIXED + restoration.sentence
     if restoration_in_words(list(alert.events.order_by("pk"))) != note:
         write_event(alert, Kind.NOTED, note)
 
@@ -304,7 +304,7 @@ def note_restoration(alert: Alert, found: Restoration) -> None:
 def mark_fixed(alert: Alert, returns: list[Return]) -> bool:
     """Store that the alert is fixed. False if a person has decided about it meanwhile."""
     lock_project(alert.project)
-    newest = max(returns, key=lambda found: (found.commit.committed_at, found.commit.pk)).commit
+    newest = max(returns, key=lambda recovery: (recovery.commit.committed_at, recovery.commit.pk)).commit
     by = alert.reverted_by or newest
     if Alert.objects.open().filter(pk=alert.pk).update(status=Alert.Status.FIXED, fixed_by=by) != 1:
         return False
@@ -312,7 +312,7 @@ def mark_fixed(alert: Alert, returns: list[Return]) -> bool:
     fixed_on, not_on = alert.branches_fixed()
     where = f"; fixed on {', '.join(fixed_on) or 'no branch any more'}"
     where += f", not on {', '.join(not_on)}" if not_on else ""
-    evidence = "; ".join(dict.fromkeys(found.words for found in returns))
+    evidence = "; ".join(dict.fromkeys(recovery.words for recovery in returns))
     note = f"{by.short} brought the old level back ({evidence}){where}"
     write_event(alert, Kind.FIXED, note, before=before, after=alert.status)
     return True
@@ -332,8 +332,8 @@ def grown_since_fixed() -> QuerySet[Alert]:
 def check_fixed(alert: Alert) -> None:
     """Reopen a fixed alert if one of its series is not back, unless another open alert covers its commits."""
     lock_project(alert.project)
-    found = restoration_of(alert)
-    if found.is_complete or not (found.not_back or found.unmeasured):
+    restoration = restoration_of(alert)
+    if restoration.is_complete or not (restoration.not_back or restoration.unmeasured):
         return
     standing = Alert.objects.standing().filter(pk=alert.pk, status=Alert.Status.FIXED)
     try:
@@ -343,5 +343,7 @@ def check_fixed(alert: Alert) -> None:
     except IntegrityError:
         return
     before, alert.status, alert.fixed_by = alert.status, Alert.Status.CONFIRMED, None
-    what = NOT_FIXED + found.sentence if found.back else "a change that joined it is not back on the old level"
-    write_event(alert, Kind.REOPENED, what, before=before, after=alert.status)
+    note = (
+        NOT_FIXED + restoration.sentence if restoration.back else "a change that joined it is not back on the old level"
+    )
+    write_event(alert, Kind.REOPENED, note, before=before, after=alert.status)

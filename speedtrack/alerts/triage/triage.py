@@ -50,41 +50,41 @@ class Decisions:
 
 
 @transaction.atomic
-def decide(alert: Alert, decision: Decision, who: User) -> bool:
+def decide(alert: Alert, decision: Decision, user: User) -> bool:
     """Save a decision, if the alert still has the status that was seen. False if it changes nothing.
 
     Raises Stale, and ValueError for a status that a person may not give, or that needs a note and has none.
     """
-    changed = decision.status != decision.seen
-    if changed and decision.status not in CHOICES:
+    has_new_status = decision.status != decision.seen
+    if has_new_status and decision.status not in CHOICES:
         raise ValueError(f"an alert cannot be made {decision.status!r}: say {', '.join(CHOICES)}")
-    if changed and decision.status in WHY and not decision.note.strip():
+    if has_new_status and decision.status in WHY and not decision.note.strip():
         raise ValueError(f"say in a note why it is {decision.status}")
-    words = [decision.note.strip()]
+    sentences = [decision.note.strip()]
     before = Alert.objects.select_for_update(of=("self",)).select_related("assignee").get(pk=alert.pk)
     if decision.assignee != before.assignee:
-        words.insert(0, f"assigned to {decision.assignee}" if decision.assignee else "assigned to nobody")
-    note = "; ".join(word for word in words if word)
-    if not changed and not note:
+        sentences.insert(0, f"assigned to {decision.assignee}" if decision.assignee else "assigned to nobody")
+    note = "; ".join(sentence for sentence in sentences if sentence)
+    if not has_new_status and not note:
         return False
     same = Alert.objects.standing().filter(pk=alert.pk, status=decision.seen)
     fixed_by = before.fixed_by_id if decision.status == Status.FIXED else None
     try:
         with transaction.atomic():
-            written = same.update(status=decision.status, assignee=decision.assignee, fixed_by=fixed_by)
+            count = same.update(status=decision.status, assignee=decision.assignee, fixed_by=fixed_by)
     except IntegrityError as e:
         raise Stale("another open alert covers the same commits: look at that one") from e
     if before.merged_into_id:
         raise Stale(f"the alert was merged into alert {before.merged_into_id} meanwhile: look at that one")
-    if written != 1:
+    if count != 1:
         raise Stale(f"the alert is {before.status} meanwhile: look at it again")
     AlertEvent.objects.create(
         alert=alert,
         kind=kind_of(decision, before),
-        who=who,
+        who=user,
         improvement=before.improvement,
-        before=decision.seen if changed else "",
-        after=decision.status if changed else "",
+        before=decision.seen if has_new_status else "",
+        after=decision.status if has_new_status else "",
         note=note,
     )
     return True
@@ -104,39 +104,41 @@ def assignee_named(alert: Alert, name: str) -> User | None:
     """
     if not name:
         return None
-    found = assignable(alert).filter(username=storable(name)).first()
-    if found is None:
+    member = assignable(alert).filter(username=storable(name)).first()
+    if member is None:
         raise NotAssignable(f"{name[:150]!r} is no member of {alert.project}: name one, or an operator")
-    return found
+    return member
 
 
-def take(alert: Alert, seen: str, note: str, who: User) -> bool:
+def take(alert: Alert, seen_status: str, note: str, user: User) -> bool:
     """Assign an alert to whoever acknowledges it; its status stays. Raises Stale, as ``decide`` does."""
-    return decide(alert, Decision(seen, seen, who, note), who)
+    return decide(alert, Decision(seen_status, seen_status, user, note), user)
 
 
-def settle(alert: Alert, seen: str, status: str, note: str, who: User) -> bool:
+def settle(alert: Alert, seen_status: str, status: str, note: str, user: User) -> bool:
     """Give an alert a status; its assignee stays. Raises Stale and ValueError, as ``decide`` does."""
-    return decide(alert, Decision(seen, status, alert.assignee, note), who)
+    return decide(alert, Decision(seen_status, status, alert.assignee, note), user)
 
 
-def decide_each(seen: Mapping[int, str], action: str, note: str, who: User) -> Decisions:
+def decide_each(statuses: Mapping[int, str], action: str, note: str, user: User) -> Decisions:
     """Save the same decision on several alerts, each by itself: one that cannot be saved does not stop the others.
 
-    ``seen``: by alert id, the status that the person saw. ``action``: ``take``, or a status of CHOICES.
+    ``statuses``: by alert id, the status that the person saw. ``action``: ``take``, or a status of CHOICES.
     """
-    changed, unchanged, refused = 0, 0, []
-    known = Alert.objects.select_related("assignee").in_bulk(seen)
-    for pk, status in seen.items():
+    changed_count, unchanged, refusals = 0, 0, []
+    alerts = Alert.objects.select_related("assignee").in_bulk(statuses)
+    for pk, status in statuses.items():
         try:
-            if pk not in known:
+            if pk not in alerts:
                 raise Stale("it does not exist any more")
-            alert = known[pk]
-            done = take(alert, status, note, who) if action == TAKE else settle(alert, status, action, note, who)
-            changed, unchanged = changed + done, unchanged + (not done)
+            alert = alerts[pk]
+            has_changed = (
+                take(alert, status, note, user) if action == TAKE else settle(alert, status, action, note, user)
+            )
+            changed_count, unchanged = changed_count + has_changed, unchanged + (not has_changed)
         except (Stale, ValueError) as e:
-            refused.append(f"alert {pk}: {e}")
-    return Decisions(changed, unchanged, refused)
+            refusals.append(f"alert {pk}: {e}")
+    return Decisions(changed_count, unchanged, refusals)
 
 
 def kind_of(decision: Decision, before: Alert) -> Kind:

@@ -37,19 +37,19 @@ def destination(url: str) -> Destination:
     if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>^`{|}'):
         raise Refused("the URL holds blanks or characters that belong percent-encoded, or is too long")
     try:
-        parts = urlsplit(url)
-        port = parts.port
-        host = (parts.hostname or "").lower()
+        split_url = urlsplit(url)
+        port = split_url.port
+        host = (split_url.hostname or "").lower()
     except ValueError as e:
         raise Refused(f"this is not a URL: {e}") from e
-    if parts.scheme not in PORTS:
+    if split_url.scheme not in PORTS:
         raise Refused("the URL must begin with https:// (http:// is for networks of CHANNEL_NETWORKS)")
-    if "@" in parts.netloc:
+    if "@" in split_url.netloc:
         raise Refused("the URL holds a user name or a password: leave them out, a token has a field of its own")
-    if parts.fragment or not is_host(host):
+    if split_url.fragment or not is_host(host):
         raise Refused("the URL has no host that can be called, or a fragment (#)")
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Destination(parts.scheme, host, port or PORTS[parts.scheme], target)
+    target = (split_url.path or "/") + (f"?{split_url.query}" if split_url.query else "")
+    return Destination(split_url.scheme, host, port or PORTS[split_url.scheme], target)
 
 
 def allowed_addresses(where: Destination, within_s: float) -> list[Address]:
@@ -58,12 +58,12 @@ def allowed_addresses(where: Destination, within_s: float) -> list[Address]:
         ports = ", ".join(map(str, sorted(settings.CHANNEL_PORTS)))
         raise Refused(f"port {where.port} is not allowed: CHANNEL_PORTS allows {ports}")
     try:
-        found = look_up(where.host, where.port, within_s)
+        addresses = look_up(where.host, where.port, within_s)
     except Unresolved as e:
         raise ReceiverAway(str(e)) from e
-    for address in found:
+    for address in addresses:
         refuse_private(where, address)
-    return found
+    return addresses
 
 
 def refuse_private(where: Destination, address: Address) -> None:

@@ -77,11 +77,11 @@ class Response:
 
     def wait_s(self) -> float | None:
         """The seconds that the receiver asks to wait; None if it does not say."""
-        asked = seconds_of(self.headers.get("retry-after", ""))
-        if asked is None and self.headers.get("x-ratelimit-remaining") == "0":
+        seconds = seconds_of(self.headers.get("retry-after", ""))
+        if seconds is None and self.headers.get("x-ratelimit-remaining") == "0":
             reset = self.headers.get("x-ratelimit-reset", "")
-            asked = float(reset) - time.time() if reset.isdecimal() else None
-        return None if asked is None else min(max(1.0, asked), LONGEST_WAIT_S)
+            seconds = float(reset) - time.time() if reset.isdecimal() else None
+        return None if seconds is None else min(max(1.0, seconds), LONGEST_WAIT_S)
 
 
 def encoded(document: Any) -> bytes:
@@ -99,15 +99,15 @@ def seconds_of(text: str) -> float | None:
     return (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
-def call(what: OutgoingCall) -> Response:
+def call(outgoing: OutgoingCall) -> Response:
     """Make the call. Raises Refused (addresses.py) if the address is not allowed, ReceiverAway if nothing answers."""
     deadline = time.monotonic() + WHOLE_S
-    where = destination(what.url)
+    where = destination(outgoing.url)
     addresses = allowed_addresses(where, CONNECT_S)
     pool = httpcore.ConnectionPool(
         ssl_context=trusted_context(), network_backend=Pinned(addresses, deadline), max_connections=1, http2=False
     )
-    content = what.content()
+    content = outgoing.content()
     headers = {"Host": where.origin.split("//")[1], "User-Agent": USER_AGENT, "Accept": "application/json"}
     headers |= {"Content-Type": "application/json"} if content is not None else {}
     headers |= {"Content-Length": str(len(content))} if content is not None else {}
@@ -119,15 +119,15 @@ def call(what: OutgoingCall) -> Response:
         with (
             pool,
             pool.stream(
-                what.method,
+                outgoing.method,
                 url,
-                headers=list((headers | dict(what.headers)).items()),
+                headers=list((headers | dict(outgoing.headers)).items()),
                 content=content,
                 extensions={"timeout": limits},
             ) as response,
         ):
             names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            return Response(response.status, names, read_bounded(response.iter_stream(), what.most_bytes))
+            return Response(response.status, names, read_bounded(response.iter_stream(), outgoing.most_bytes))
     except httpcore.ReadTimeout as e:
         raise Unanswered(f"{where.origin} did not answer within {WHOLE_S:.0f} s") from e
     except httpcore.TimeoutException as e:
@@ -140,20 +140,20 @@ def call(what: OutgoingCall) -> Response:
 
 def read_bounded(pieces: Iterable[bytes], most: int) -> bytes:
     """The beginning of a body, at most this many bytes."""
-    found = bytearray()
+    body = bytearray()
     for piece in pieces:
-        found += piece
-        if len(found) >= most:
+        body += piece
+        if len(body) >= most:
             break
-    return bytes(found[:most])
+    return bytes(body[:most])
 
 
-def require_success(answer: Response, who: str) -> Response:
+def require_success(answer: Response, receiver: str) -> Response:
     """The answer if it is a success; otherwise raises PermanentFailure or ReceiverAway with cause and remedy."""
     if answer.is_good:
         return answer
     wait_s, status = answer.wait_s(), answer.status
-    sentence = f"{who} answered {status}{WORDS.get(status) or WORDS.get(status // 100 * 100, '')}"
+    sentence = f"{receiver} answered {status}{WORDS.get(status) or WORDS.get(status // 100 * 100, '')}"
     if status in (408, 425, 429) or status >= 500 or (status == 403 and wait_s):
         raise ReceiverAway(sentence, wait_s)
     raise (Gone if status == 410 else PermanentFailure)(sentence)
@@ -182,12 +182,12 @@ class Pinned(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        for place, address in enumerate(self.addresses, 1):
+        for number, address in enumerate(self.addresses, 1):
             try:
                 limit = min(timeout or CONNECT_S, seconds_left(self.deadline))
                 return Bounded(self.plain.connect_tcp(str(address), port, limit), self.deadline)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if place == len(self.addresses):
+                if number == len(self.addresses):
                     raise
         raise httpcore.ConnectError("the name has no address")
 
@@ -218,7 +218,7 @@ class Bounded(httpcore.NetworkStream):
 
 def seconds_left(deadline: float) -> float:
     """Seconds until the deadline. Raises ReadTimeout once it has passed."""
-    rest = deadline - time.monotonic()
-    if rest <= 0:
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
         raise httpcore.ReadTimeout("the time for the whole call is over")
-    return rest
+    return remaining

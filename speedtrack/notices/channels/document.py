@@ -27,13 +27,13 @@ EventDocument = dict[str, Any]
 def alert_document(event: AlertEvent, delivery: str) -> EventDocument:
     """The event, with its alert as it is now. ``delivery``: an id that is the same for every attempt to deliver it."""
     alert = event.alert
-    found = worst_first(alert)
+    changes = worst_first(alert)
     commits = list(alert.candidates().reverse()[:MOST_COMMITS]) or [alert.commit]
-    written: EventDocument = plain_values(
+    document: EventDocument = plain_values(
         {
             "schema": SCHEMA,
             "delivery": delivery,
-            "summary": headline(found) or "the alert has no change points left",
+            "summary": headline(changes) or "the alert has no change points left",
             "event": event_part(event),
             "project": {
                 "slug": alert.project.slug,
@@ -44,7 +44,7 @@ def alert_document(event: AlertEvent, delivery: str) -> EventDocument:
                 "id": alert.pk,
                 "url": page_url("alert", alert.pk),
                 "status": alert.status,
-                "direction": "slower" if not found or found[0].is_slowdown else "faster",
+                "direction": "slower" if not changes or changes[0].is_slowdown else "faster",
                 "created": alert.created.isoformat(),
                 "restoration": restoration_in_words(list(alert.events.order_by("pk"))),
             },
@@ -55,13 +55,13 @@ def alert_document(event: AlertEvent, delivery: str) -> EventDocument:
                 "branches": alert.branch_names(),
             },
             "commits": [commit_part(commit) for commit in commits],
-            "changes": change_parts(found[:MOST_CHANGES]),
-            "change_count": len(found),
-            "which_moved": counts.which_moved(found),
-            "function_tables": [asdict(table) for table in counts.function_tables(found)],
+            "changes": change_parts(changes[:MOST_CHANGES]),
+            "change_count": len(changes),
+            "which_moved": counts.which_moved(changes),
+            "function_tables": [asdict(table) for table in counts.function_tables(changes)],
         }
     )
-    return written
+    return document
 
 
 def page_url(page: str, *arguments: object) -> str:
@@ -69,8 +69,8 @@ def page_url(page: str, *arguments: object) -> str:
 
 
 def worst_first(alert: Alert) -> list[ChangePoint]:
-    found = alert.change_points.select_related("series__benchmark", "series__machine")
-    return sorted(found, key=lambda cp: cp.rank)
+    changes = alert.change_points.select_related("series__benchmark", "series__machine")
+    return sorted(changes, key=lambda cp: cp.rank)
 
 
 def event_part(event: AlertEvent) -> EventDocument:
@@ -95,9 +95,9 @@ def commit_part(commit: Commit) -> EventDocument:
     }
 
 
-def change_parts(found: list[ChangePoint]) -> list[EventDocument]:
-    verdicts = settling_verdicts(found)
-    return [change_part(cp, verdicts.get(cp.pk)) for cp in found]
+def change_parts(changes: list[ChangePoint]) -> list[EventDocument]:
+    verdicts = settling_verdicts(changes)
+    return [change_part(cp, verdicts.get(cp.pk)) for cp in changes]
 
 
 def change_part(cp: ChangePoint, verdict: Verdict | None) -> EventDocument:

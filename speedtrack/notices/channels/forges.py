@@ -100,8 +100,8 @@ class Repository:
 
     def name(self) -> str:
         """The name of the repository, which shows that the token can read it."""
-        found = self.asked("GET", "")
-        return str(found.get("full_name") or found.get("path_with_namespace"))
+        description = self.asked("GET", "")
+        return str(description.get("full_name") or description.get("path_with_namespace"))
 
     def show(self, sha: str, state: str, description: str, url: str, context: str) -> None:
         """Set a status; it replaces one with the same context."""
@@ -125,8 +125,8 @@ class Repository:
     def comment_with(self, number: int, marker: str) -> str | None:
         """The id of the oldest comment whose text contains the marker."""
         rows = self.pages(self.forge.comments.format(number=number) + "?")
-        found = [int(row["id"]) for row in rows if marker in (row.get("body") or "")]
-        return str(min(found)) if found else None
+        ids = [int(row["id"]) for row in rows if marker in (row.get("body") or "")]
+        return str(min(ids)) if ids else None
 
     def comment(self, number: int, text: str) -> str:
         """Create a comment, and return its id."""

@@ -77,9 +77,9 @@ def forget_former(channel: Channel) -> None:
     Channel.objects.filter(pk=channel.pk).update(former_secret=Secret())
 
 
-def pause_channel(channel: Channel, who: str) -> None:
+def pause_channel(channel: Channel, user_name: str) -> None:
     """Put no more messages for the channel into the outbox; those that wait there keep waiting."""
-    Channel.objects.filter(pk=channel.pk, paused_at=None).update(paused_at=Now(), paused_why=f"paused by {who}")
+    Channel.objects.filter(pk=channel.pk, paused_at=None).update(paused_at=Now(), paused_why=f"paused by {user_name}")
 
 
 def resume_channel(channel: Channel) -> None:

@@ -41,33 +41,33 @@ def update_comments(repository: Repository, status: CommitStatus) -> None:
     for branch in branches:
         alerts = alerts_on(branch)
         for number in repository.pulls(branch.head.sha) if branch.head else ():
-            known = PullComment.objects.filter(channel=repository.channel, number=number).first()
-            if known or alerts:
-                write_comment(repository, known or PullComment(channel=repository.channel, number=number), alerts)
+            comment = PullComment.objects.filter(channel=repository.channel, number=number).first()
+            if comment or alerts:
+                write_comment(repository, comment or PullComment(channel=repository.channel, number=number), alerts)
 
 
 def alerts_on(branch: Branch) -> list[Alert]:
     """The confirmed alerts of a branch that the default branch does not have, newest first."""
     main = Branch.objects.filter(project=branch.project_id, name=branch.project.default_branch)
-    found = Alert.objects.filter(status=Alert.Status.CONFIRMED, commit__positions__branch=branch)
-    found = found.exclude(commit__positions__branch__in=main)
-    return [alert for alert in found.order_by("-pk") if slowdowns(alert)]
+    alerts = Alert.objects.filter(status=Alert.Status.CONFIRMED, commit__positions__branch=branch)
+    alerts = alerts.exclude(commit__positions__branch__in=main)
+    return [alert for alert in alerts.order_by("-pk") if slowdowns(alert)]
 
 
-def write_comment(repository: Repository, known: PullComment, alerts: list[Alert]) -> None:
+def write_comment(repository: Repository, comment: PullComment, alerts: list[Alert]) -> None:
     """Write the comment of a pull request: edit the stored one or the one with the marker, or create one."""
     marker = marker_of(repository.channel)
     text = f"{marker}\n{comment_text(alerts)}"
-    if known.comment_id and known.text == text:
+    if comment.comment_id and comment.text == text:
         return
-    edited = bool(known.comment_id) and repository.edit(known.number, known.comment_id, text)
+    edited = bool(comment.comment_id) and repository.edit(comment.number, comment.comment_id, text)
     if not edited:
-        found = repository.comment_with(known.number, marker)
-        if found is None or not repository.edit(known.number, found, text):
-            found = repository.comment(known.number, text)
-        known.comment_id = found
+        comment_id = repository.comment_with(comment.number, marker)
+        if comment_id is None or not repository.edit(comment.number, comment_id, text):
+            comment_id = repository.comment(comment.number, text)
+        comment.comment_id = comment_id
     PullComment.objects.update_or_create(
-        channel=known.channel, number=known.number, defaults={"comment_id": known.comment_id, "text": text}
+        channel=comment.channel, number=comment.number, defaults={"comment_id": comment.comment_id, "text": text}
     )
 
 
@@ -81,8 +81,8 @@ def comment_text(alerts: list[Alert]) -> str:
     """The Markdown of a comment. It has no text by other people except benchmark names, which are set as code."""
     if not alerts:
         return "**SpeedTrack**: this branch has no known slowdown."
-    parts = [part_of(alert) for alert in alerts[:MOST_ALERTS]]
-    return "\n\n".join(["**SpeedTrack** measured this branch before and after, side by side:", *parts])
+    sections = [part_of(alert) for alert in alerts[:MOST_ALERTS]]
+    return "\n\n".join(["**SpeedTrack** measured this branch before and after, side by side:", *sections])
 
 
 def part_of(alert: Alert) -> str:

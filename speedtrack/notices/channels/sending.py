@@ -62,34 +62,36 @@ def delivery_id(row: Outbox) -> str:
     return str(uuid.uuid5(DELIVERIES, f"{row.channel_id}/{row.event}/{row.pk}"))
 
 
-def post(channel: Channel, written: EventDocument) -> Response:
+def post(channel: Channel, event_document: EventDocument) -> Response:
     """Send a document in the shape of the channel. Raises TemporaryFailure, PermanentFailure or KeyLost."""
     try:
-        return require_success(call(call_of(channel, written)), channel.origin)
+        return require_success(call(call_of(channel, event_document)), channel.origin)
     except Unanswered as e:
         if channel.kind in REPEATABLE:
             raise ReceiverAway(str(e)) from e
         raise
 
 
-def call_of(channel: Channel, written: EventDocument) -> OutgoingCall:
-    url, message = channel.url.reveal(), SHAPES[channel.kind](written)
+def call_of(channel: Channel, event_document: EventDocument) -> OutgoingCall:
+    url, message = channel.url.reveal(), SHAPES[channel.kind](event_document)
     if channel.kind == Channel.Kind.WEBHOOK:
         body = encoded(message)
         return OutgoingCall(
-            "POST", url, headers=signed_headers(channel, body, int(time.time()), written["delivery"]), body=body
+            "POST", url, headers=signed_headers(channel, body, int(time.time()), event_document["delivery"]), body=body
         )
     if channel.kind == Channel.Kind.MATRIX:
-        path = MATRIX_SEND.format(room=quote(channel.place, safe=""), transaction=quote(transaction(written), safe=""))
+        path = MATRIX_SEND.format(
+            room=quote(channel.place, safe=""), transaction=quote(transaction(event_document), safe="")
+        )
         return OutgoingCall(
             "PUT", url.rstrip("/") + path, message, {"Authorization": f"Bearer {channel.secret.reveal()}"}
         )
     return OutgoingCall("POST", url, message)
 
 
-def transaction(written: EventDocument) -> str:
+def transaction(event_document: EventDocument) -> str:
     """The transaction id of a message: Matrix shows two messages with the same id once. Each test has its own id."""
-    return f"test-{time.time_ns()}" if written["delivery"] == "test" else written["delivery"]
+    return f"test-{time.time_ns()}" if event_document["delivery"] == "test" else event_document["delivery"]
 
 
 def signed_headers(channel: Channel, body: bytes, timestamp: int, delivery: str) -> dict[str, str]:

@@ -31,8 +31,8 @@ def without_mentions(text: str, length: int = LINE) -> str:
 
 def headline(document: EventDocument) -> str:
     kind, project = document["event"]["kind"], document["project"]["slug"]
-    words = HEADLINES.get(kind, document["alert"]["status"])
-    return f"[{without_mentions(project, 50)}] {words}{without_mentions(document['summary'])}"
+    title = HEADLINES.get(kind, document["alert"]["status"])
+    return f"[{without_mentions(project, 50)}] {title}{without_mentions(document['summary'])}"
 
 
 #: kind of event -> what precedes the summary
@@ -51,8 +51,8 @@ HEADLINES = {
 def place_in_words(document: EventDocument) -> str:
     """The commit or range of commits in words."""
     count, branches = document["range"]["count"], ", ".join(document["range"]["branches"][:3])
-    who = "since this commit" if count == 1 else f"by one of {count} commits"
-    return f"{who}, on {without_mentions(branches)}"
+    cause = "since this commit" if count == 1 else f"by one of {count} commits"
+    return f"{cause}, on {without_mentions(branches)}"
 
 
 def change_lines(document: EventDocument) -> list[str]:
@@ -80,12 +80,14 @@ def commit_lines(document: EventDocument) -> list[tuple[str, str, str]]:
 def decision_in_words(document: EventDocument) -> str:
     """The decision of a person in words; empty if the event is none."""
     event = document["event"]
-    words = f"{event['before']} → {event['after']}" if event["before"] and event["after"] else event["after"]
+    move = f"{event['before']} → {event['after']}" if event["before"] and event["after"] else event["after"]
     by = without_mentions(event["by"] or "", 60)
-    parts = [
-        part for part in (by, words if event["kind"] != "raised" else "", without_mentions(event["note"], 400)) if part
+    clauses = [
+        clause
+        for clause in (by, move if event["kind"] != "raised" else "", without_mentions(event["note"], 400))
+        if clause
     ]
-    return ": ".join(parts)
+    return ": ".join(clauses)
 
 
 def lines_within(lines: list[str], limit: int) -> str:
@@ -102,7 +104,7 @@ def slack_escape(text: str) -> str:
 
 def slack(document: EventDocument) -> Message:
     """Blocks for an incoming webhook."""
-    commits = [f"<{url}|{slack_escape(sha)}> {slack_escape(rest)}" for sha, rest, url in commit_lines(document)]
+    commits = [f"<{url}|{slack_escape(sha)}> {slack_escape(subject)}" for sha, subject, url in commit_lines(document)]
     lines = [slack_escape(place_in_words(document)), *commits]
     title = headline(document)
     blocks: list[Message] = [
@@ -110,8 +112,8 @@ def slack(document: EventDocument) -> Message:
         slack_section(lines),
         slack_section([slack_escape(line) for line in change_lines(document)] or ["No change any more."]),
     ]
-    if said := decision_in_words(document):
-        blocks.append({"type": "context", "elements": [mrkdwn(slack_escape(said))]})
+    if decision := decision_in_words(document):
+        blocks.append({"type": "context", "elements": [mrkdwn(slack_escape(decision))]})
     blocks.append(slack_section([f"<{document['alert']['url']}|The evidence, and what to do>"]))
     return {"text": slack_escape(title), "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
 
@@ -130,16 +132,26 @@ def matrix(document: EventDocument) -> Message:
     Its ``m.mentions`` says that it mentions nobody, whatever the text contains.
     """
     commits = commit_lines(document)
-    title, where, said = headline(document), place_in_words(document), decision_in_words(document)
+    title, where, decision = headline(document), place_in_words(document), decision_in_words(document)
     url = document["alert"]["url"]
-    text = [title, where, *(f"  {sha} {rest}" for sha, rest, _ in commits), *change_lines(document), said, url]
+    text = [
+        title,
+        where,
+        *(f"  {sha} {subject}" for sha, subject, _ in commits),
+        *change_lines(document),
+        decision,
+        url,
+    ]
     escape = html.escape
     formatted = [
         f'<strong><a href="{escape(url)}">{escape(title)}</a></strong>',
         escape(where),
-        *(f'<a href="{escape(link)}"><code>{escape(sha)}</code></a> {escape(rest)}' for sha, rest, link in commits),
+        *(
+            f'<a href="{escape(link)}"><code>{escape(sha)}</code></a> {escape(subject)}'
+            for sha, subject, link in commits
+        ),
         *(escape(line) for line in change_lines(document)),
-        escape(said),
+        escape(decision),
     ]
     return {
         "msgtype": "m.notice",
@@ -152,14 +164,14 @@ def matrix(document: EventDocument) -> Message:
 
 def teams(document: EventDocument) -> Message:
     """An Adaptive Card for a workflow's webhook. Text runs know no Markdown, so no text by others becomes a link."""
-    commits = [f"{sha} {rest}" for sha, rest, _ in commit_lines(document)]
+    commits = [f"{sha} {subject}" for sha, subject, _ in commit_lines(document)]
     rows = [
         [text_run(headline(document), size="Medium", weight="Bolder")],
         [text_run(place_in_words(document), isSubtle=True)],
     ]
     rows += [[text_run(line, fontType="Monospace")] for line in commits]
     rows += [[text_run(line)] for line in change_lines(document)]
-    rows += [[text_run(said, isSubtle=True)]] if (said := decision_in_words(document)) else []
+    rows += [[text_run(decision, isSubtle=True)]] if (decision := decision_in_words(document)) else []
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",

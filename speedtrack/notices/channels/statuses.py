@@ -42,11 +42,11 @@ def unwatched_of(channel: Any, project: Any, created: Any) -> QuerySet[Position]
     A commit needs one if a run of it was planned after the channel was created.
     """
     head = Position.objects.filter(branch=OuterRef("branch"), commit=OuterRef("branch__head")).values("number")
-    planned = Run.objects.own().filter(commit=OuterRef("commit"), reason=Reason.PUSH, created__gte=created)
-    known = CommitStatus.objects.filter(channel=channel, commit=OuterRef("commit"))
+    runs = Run.objects.own().filter(commit=OuterRef("commit"), reason=Reason.PUSH, created__gte=created)
+    statuses = CommitStatus.objects.filter(channel=channel, commit=OuterRef("commit"))
     return Position.objects.filter(
-        Exists(planned),
-        ~Exists(known),
+        Exists(runs),
+        ~Exists(statuses),
         branch__project=project,
         branch__deleted_at=None,
         number__gt=Subquery(head) - HEADS,
@@ -81,8 +81,8 @@ def look_again(event: AlertEvent) -> None:
     CommitStatus.objects.bulk_create(
         [CommitStatus(channel=channel, commit_id=event.alert.commit_id) for channel in channels], ignore_conflicts=True
     )
-    named = Q(commit=event.alert.commit_id) | Q(state=State.FAILURE)
-    CommitStatus.objects.filter(named, channel__in=channels).update(look_at=Now())
+    condition = Q(commit=event.alert.commit_id) | Q(state=State.FAILURE)
+    CommitStatus.objects.filter(condition, channel__in=channels).update(look_at=Now())
 
 
 @transaction.atomic
@@ -103,8 +103,8 @@ def update_status(status: CommitStatus) -> None:
 
 def state_of(status: CommitStatus) -> tuple[str, str]:
     """The state of the commit, and a sentence of at most LONGEST characters."""
-    if named := alert_naming(status):
-        return state_by_alert(named)
+    if alert := alert_naming(status):
+        return state_by_alert(alert)
     runs = Run.objects.own().filter(project=status.channel.project_id, commit=status.commit_id)
     if runs.unfinished().exists():
         return State.PENDING, "waits for its machine, or is being measured"
@@ -118,8 +118,8 @@ def state_of(status: CommitStatus) -> tuple[str, str]:
 def is_unsettled(status: CommitStatus, runs: QuerySet[Run]) -> bool:
     """Return whether the commit has measurements that detection has not seen, or an open suspicion covers it."""
     unseen = Series.objects.filter(undetected_since__isnull=False, measurements__attempt__run__in=runs)
-    places = Position.objects.filter(branch=OuterRef("branch"))
-    mine = places.filter(
+    positions = Position.objects.filter(branch=OuterRef("branch"))
+    mine = positions.filter(
         commit=status.commit_id,
         number__gt=Subquery(places_of("before")),
         number__lte=Subquery(places_of("commit")),
@@ -144,14 +144,14 @@ def alert_naming(status: CommitStatus) -> Alert | None:
 
 def slowdowns(alert: Alert) -> list[ChangePoint]:
     """The slowdowns of an alert, the worst first."""
-    found = [cp for cp in alert.change_points.select_related("series__benchmark") if cp.is_slowdown]
-    return sorted(found, key=lambda cp: cp.rank)
+    changes = [cp for cp in alert.change_points.select_related("series__benchmark") if cp.is_slowdown]
+    return sorted(changes, key=lambda cp: cp.rank)
 
 
 def state_by_alert(alert: Alert) -> tuple[str, str]:
-    found = list(alert.change_points.select_related("series__benchmark"))
+    changes = list(alert.change_points.select_related("series__benchmark"))
     where = f", {alert.cause}" if alert.drift or alert.width > 1 else ""
-    change = f"{headline(found, LONGEST_NAME)}{where}"
+    change = f"{headline(changes, LONGEST_NAME)}{where}"
     if alert.status == Alert.Status.EXPECTED:
         return State.SUCCESS, f"{change}, expected"[:LONGEST]
     return State.FAILURE, f"{change}, measured again"[:LONGEST]
@@ -164,6 +164,6 @@ def error_in_words(runs: QuerySet[Run]) -> str:
 
 def page_of(status: CommitStatus) -> str:
     """The page that the status links to."""
-    if status.state == State.FAILURE and (named := alert_naming(status)):
-        return settings.URL + reverse("alert", args=[named.pk])
+    if status.state == State.FAILURE and (alert := alert_naming(status)):
+        return settings.URL + reverse("alert", args=[alert.pk])
     return settings.URL + reverse("commit", args=[status.channel.project.slug, status.commit.sha])

@@ -35,5 +35,5 @@ def wants_event(channel: Channel, event: AlertEvent) -> bool:
         return False
     if event.kind == AlertEvent.Kind.RAISED and not channel.improvements and has_message(channel, event.alert):
         return False  # it reported what got worse; what joined got better
-    found = worst_first(event.alert)
-    return channel.improvements or not found or found[0].is_slowdown
+    changes = worst_first(event.alert)
+    return channel.improvements or not changes or changes[0].is_slowdown

@@ -45,7 +45,7 @@ def test_a_level_that_is_never_reached_has_no_smallest_change() -> None:
 
 def test_the_floor_of_known_noise() -> None:
     rng = np.random.default_rng(8)
-    found = noise_floor(pairs_of(rng, 150, 0.005), level=LEVEL, planned=PLANNED, seed=1)
+    found = noise_floor(pairs_of(rng, 150, 0.005), level=LEVEL, planned_pairs=PLANNED, seed=1)
     assert found.deviation == pytest.approx(0.005, rel=0.2)
     assert found.smallest == pytest.approx(math.expm1(0.005 * standard_shift(PLANNED, LEVEL)), rel=0.2)
     assert found.low < found.ratio < found.high
@@ -53,13 +53,13 @@ def test_the_floor_of_known_noise() -> None:
 
 
 def test_a_bias_is_told_from_chance() -> None:
-    found = noise_floor(pairs_of(np.random.default_rng(2), 10, 0.003, 0.02), level=LEVEL, planned=10, seed=1)
+    found = noise_floor(pairs_of(np.random.default_rng(2), 10, 0.003, 0.02), level=LEVEL, planned_pairs=10, seed=1)
     assert 1 < found.low < found.high
 
 
 def test_few_pairs_say_nothing_and_equal_ones_have_no_noise() -> None:
-    assert noise_floor([(5.0, 5.0)] * 4, level=LEVEL, planned=10, seed=1).smallest is None
-    found = noise_floor([(5.0, 5.0)] * 5, level=LEVEL, planned=10, seed=1)
+    assert noise_floor([(5.0, 5.0)] * 4, level=LEVEL, planned_pairs=10, seed=1).smallest is None
+    found = noise_floor([(5.0, 5.0)] * 5, level=LEVEL, planned_pairs=10, seed=1)
     assert (found.deviation, found.ratio, found.smallest) == (0, 1, 0)
 
 
