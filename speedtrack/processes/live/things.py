@@ -109,7 +109,7 @@ def state_of(run: Run, progress: dict[int, Progress], readers: frozenset[int] | 
 def window_of(index: LogIndex, line: int) -> LogWindow:
     """The lines from ``line`` on; if these are too many, only the last ones."""
     first, end = max(line, index.start_before(index.total + 1)), index.total + 1
-    return LogWindow(encode(logs.document(index, logs.read(index, first, end))), index.whole + 1)
+    return LogWindow(encode(logs.document(index, logs.read(index, first, end))), index.complete_lines + 1)
 
 
 def encode(document: dict[str, Any]) -> bytes:
