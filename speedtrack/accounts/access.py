@@ -79,8 +79,8 @@ class Access:
     that the caller names, if any; the same statement reads whether there is one.
     """
 
-    def __init__(self, caller: Caller, named: Q = NONE) -> None:
-        self.caller, self.named = caller, named
+    def __init__(self, caller: Caller, named_projects: Q = NONE) -> None:
+        self.caller, self.named = caller, named_projects
 
     @property
     def is_operator(self) -> bool:
@@ -109,7 +109,7 @@ class Access:
     @cached_property
     def hidden(self) -> frozenset[int]:
         """The private projects of others: for this caller they do not exist."""
-        return frozenset(pk for pk, one in self.known.items() if not one.is_public and one.role is None)
+        return frozenset(pk for pk, project in self.known.items() if not project.is_public and project.role is None)
 
     @property
     def sees_named(self) -> bool:
@@ -117,7 +117,9 @@ class Access:
 
         Operators see all; whether it exists is for them no secret that has to be asked for first.
         """
-        return self.is_operator or any(one.is_named and (one.is_public or one.role) for one in self.known.values())
+        return self.is_operator or any(
+            project.is_named and (project.is_public or project.role) for project in self.known.values()
+        )
 
     def sees(self, project_id: int) -> bool:
         return project_id not in self.hidden
@@ -129,20 +131,20 @@ class Access:
     def role(self, project_id: int) -> Role | None:
         if self.is_operator:
             return Role.OWNER
-        known = self.known.get(project_id)
-        return known.role if known else None
+        project = self.known.get(project_id)
+        return project.role if project else None
 
     def role_at(self, slug: str) -> Role | None:
         if self.is_operator:
             return Role.OWNER
-        return next((one.role for one in self.known.values() if one.slug == slug), None)
+        return next((project.role for project in self.known.values() if project.slug == slug), None)
 
     def may(self, needed: Role, project_id: int) -> bool:
         return reaches(self.role(project_id), needed)
 
     def may_anywhere(self, needed: Role) -> bool:
         """Return whether the caller has this role in any project."""
-        return self.is_operator or any(reaches(one.role, needed) for one in self.known.values())
+        return self.is_operator or any(reaches(project.role, needed) for project in self.known.values())
 
 
 def reaches(role: Role | None, needed: Role) -> bool:
@@ -165,8 +167,8 @@ def role_of(caller: Caller, project: Project) -> Role | None:
         return None
     if caller.user.is_superuser:
         return Role.OWNER
-    found = Membership.objects.filter(user=caller.user, project=project).values_list("role", flat=True).first()
-    return Role(found) if found else None
+    stored_role = Membership.objects.filter(user=caller.user, project=project).values_list("role", flat=True).first()
+    return Role(stored_role) if stored_role else None
 
 
 def may(caller: Caller, needed: Role, project: Project) -> bool:

@@ -58,8 +58,8 @@ class AccountAdapter(DefaultAccountAdapter):
         return reverse("account")
 
     def get_reset_password_from_key_url(self, key: str) -> str:
-        uid, _, rest = key.partition("-")
-        return settings.URL + reverse("account_reset_password_from_key", kwargs={"uidb36": uid, "key": rest})
+        uid, _, reset_key = key.partition("-")
+        return settings.URL + reverse("account_reset_password_from_key", kwargs={"uidb36": uid, "key": reset_key})
 
     def get_email_confirmation_url(self, request: HttpRequest, emailconfirmation: Any) -> str:
         return settings.URL + reverse("account_confirm_email", args=[emailconfirmation.key])
@@ -76,8 +76,8 @@ class SocialAdapter(DefaultSocialAccountAdapter):
 
         Those of the database are ignored: a row of it must not send people or secrets to another server.
         """
-        found = _build_apps_from_settings(provider=provider, client_id=client_id)
-        return [app for apps in found.values() for app in apps]
+        apps_by_provider = _build_apps_from_settings(provider=provider, client_id=client_id)
+        return [app for apps in apps_by_provider.values() for app in apps]
 
     def get_requests_session(self) -> requests.Session:
         """Return a session for all calls of a login. It calls an inner address only if the settings name its server."""

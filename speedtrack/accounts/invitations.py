@@ -31,23 +31,23 @@ class TooMany(Exception):
     """Too many wrong codes came lately."""
 
 
-def make(project: Project, role: Role, who: User | None, days: int = DAYS, uses: int = 1) -> tuple[Invitation, str]:
+def make(project: Project, role: Role, user: User | None, days: int = DAYS, uses: int = 1) -> tuple[Invitation, str]:
     """Make an invitation. Return it and its code, which is shown once. Raises ValueError that says what is wrong."""
     if not 1 <= days <= MOST_DAYS:
         raise ValueError(f"an invitation is valid for 1 to {MOST_DAYS} days")
     if not 1 <= uses <= MOST_USES:
         raise ValueError(f"an invitation admits 1 to {MOST_USES} people")
     code = secrets.token_urlsafe(32)
-    made = Invitation.objects.create(
+    invitation = Invitation.objects.create(
         project=project,
         role=role,
         digest=digest_of(code),
-        made_by=who,
+        made_by=user,
         expires_at=Now() + timedelta(days=days),
         most_uses=uses,
     )
-    made.refresh_from_db(fields=["expires_at", "created"])
-    return made, code
+    invitation.refresh_from_db(fields=["expires_at", "created"])
+    return invitation, code
 
 
 def digest_of(code: str) -> str:
@@ -60,24 +60,24 @@ def find(code: str, address: str | None) -> Invitation:
     Only wrong codes are counted, and refused once they are too many. So nobody can block the links of others by
     guessing.
     """
-    found = Invitation.objects.filter(digest=digest_of(code)).select_related("project", "made_by").first()
-    if found is None:
+    invitation = Invitation.objects.filter(digest=digest_of(code)).select_related("project", "made_by").first()
+    if invitation is None:
         check_rate(address)
         WrongInvitation.objects.create(address=address)
         raise Unknown("There is no such invitation: copy the whole link, or ask for another one.")
-    require_open(found)
-    return found
+    require_open(invitation)
+    return invitation
 
 
 def admits(code: str) -> bool:
     """Return whether the code that somebody has opened before still admits them."""
-    found = Invitation.objects.filter(digest=digest_of(code)).first()
+    invitation = Invitation.objects.filter(digest=digest_of(code)).first()
     try:
-        if found:
-            require_open(found)
+        if invitation:
+            require_open(invitation)
     except Closed:
         return False
-    return found is not None
+    return invitation is not None
 
 
 def check_rate(address: str | None) -> None:
@@ -118,5 +118,5 @@ def revoke(invitation: Invitation) -> bool:
 
 def open_ones(project: Project) -> list[Invitation]:
     """The invitations that still admit somebody, the newest first."""
-    found = project.invitations.filter(revoked_at=None, expires_at__gt=Now(), uses__lt=F("most_uses"))
-    return list(found.select_related("made_by").order_by("-pk"))
+    invitations = project.invitations.filter(revoked_at=None, expires_at__gt=Now(), uses__lt=F("most_uses"))
+    return list(invitations.select_related("made_by").order_by("-pk"))

@@ -14,7 +14,7 @@ MOST_WAITING = 50
 
 log = logging.getLogger(__name__)
 senders = ThreadPoolExecutor(max_workers=2, thread_name_prefix="account-mails")
-places = threading.BoundedSemaphore(MOST_WAITING)
+waiting_room = threading.BoundedSemaphore(MOST_WAITING)
 
 
 def post(message: EmailMessage) -> None:
@@ -22,7 +22,7 @@ def post(message: EmailMessage) -> None:
 
     It is dropped while MOST_WAITING others wait: people can ask for it again.
     """
-    if not places.acquire(blocking=False):
+    if not waiting_room.acquire(blocking=False):
         log.error("a mail about an account was not sent: %s others wait for the mail server", MOST_WAITING)
         return
     senders.submit(send, message)
@@ -34,4 +34,4 @@ def send(message: EmailMessage) -> None:
     except Exception as e:  # the top of a thread
         log.error("the mail %r was not sent: %s", message.subject, e)
     finally:
-        places.release()
+        waiting_room.release()

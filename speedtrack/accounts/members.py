@@ -21,8 +21,8 @@ def locked(project: Project) -> None:
 def give_role(project: Project, user: User, role: Role) -> tuple[Role | None, Role]:
     """Make somebody a member, or give a member another role. Return the roles before and after. Raises NotPossible."""
     locked(project)
-    known = project.memberships.filter(user=user).first()
-    before = Role(known.role) if known else None
+    membership = project.memberships.filter(user=user).first()
+    before = Role(membership.role) if membership else None
     if before == Role.OWNER and role != Role.OWNER:
         require_another_owner(project, user)
     Membership.objects.update_or_create(project=project, user=user, defaults={"role": role})
@@ -33,8 +33,8 @@ def give_role(project: Project, user: User, role: Role) -> tuple[Role | None, Ro
 def raise_role(project: Project, user: User, role: Role) -> tuple[Role | None, Role]:
     """Like ``give_role``, but whoever has this role already, or a higher one, keeps it."""
     locked(project)
-    known = project.memberships.filter(user=user).first()
-    before = Role(known.role) if known else None
+    membership = project.memberships.filter(user=user).first()
+    before = Role(membership.role) if membership else None
     return (before, before) if before and RANK[before] >= RANK[role] else give_role(project, user, role)
 
 
@@ -42,13 +42,13 @@ def raise_role(project: Project, user: User, role: Role) -> tuple[Role | None, R
 def remove(project: Project, user: User) -> Role:
     """End a membership. Return the role that it gave. Raises NotPossible."""
     locked(project)
-    known = project.memberships.filter(user=user).first()
-    if known is None:
+    membership = project.memberships.filter(user=user).first()
+    if membership is None:
         raise NotPossible(f"{user} is no member of {project}")
-    if known.role == Role.OWNER:
+    if membership.role == Role.OWNER:
         require_another_owner(project, user)
-    known.delete()
-    return Role(known.role)
+    membership.delete()
+    return Role(membership.role)
 
 
 def require_another_owner(project: Project, user: User) -> None:
@@ -60,10 +60,10 @@ def require_another_owner(project: Project, user: User) -> None:
 
 def user_named(name: str) -> User:
     """The user with this name. Raises NotPossible."""
-    found = User.objects.filter(username=name).first()
-    if found is None:
+    user = User.objects.filter(username=name).first()
+    if user is None:
         raise NotPossible(f"there is no account {name!r}")
-    return found
+    return user
 
 
 def show_to(project: Project, everybody: bool) -> bool:

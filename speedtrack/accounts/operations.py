@@ -56,7 +56,7 @@ ALLOWED: dict[str, dict[str, str]] = {
 }
 #: name of an operation -> who may do it
 OPERATIONS = {
-    f"{noun}.{verb}": who for who, nouns in ALLOWED.items() for noun, verbs in nouns.items() for verb in verbs.split()
+    f"{noun}.{verb}": role for role, nouns in ALLOWED.items() for noun, verbs in nouns.items() for verb in verbs.split()
 }
 #: Former names: two doors had different ones for the same operation. A migration has renamed the entries.
 FORMER = {

@@ -31,23 +31,23 @@ def session_to(servers: Collection[str]) -> requests.Session:
 
     Only these origins may be inside the network, and may be called by http.
     """
-    made = Session()
-    made.trust_env = False
+    session = Session()
+    session.trust_env = False
     for scheme in ("http://", "https://"):
-        made.mount(scheme, Pinned({origin_of(server) for server in servers}))
-    made.request = partial(made.request, timeout=settings.SOCIALACCOUNT_REQUESTS_TIMEOUT)  # type: ignore[method-assign]
-    return made
+        session.mount(scheme, Pinned({origin_of(server) for server in servers}))
+    session.request = partial(session.request, timeout=settings.SOCIALACCOUNT_REQUESTS_TIMEOUT)  # type: ignore[method-assign]
+    return session
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
     """The scheme, host and port of an address. Raises Refused."""
     try:
-        parts = urlsplit(url)
-        scheme, host = parts.scheme, parts.hostname or ""
-        port = parts.port or (443 if scheme == "https" else 80)
+        split_url = urlsplit(url)
+        scheme, host = split_url.scheme, split_url.hostname or ""
+        port = split_url.port or (443 if scheme == "https" else 80)
     except ValueError as e:
         raise Refused("the server of a login names what is no address") from e
-    if not addresses.is_host(host) or "@" in parts.netloc:
+    if not addresses.is_host(host) or "@" in split_url.netloc:
         raise Refused(f"{host!r} is no address of a server, or goes with a password")
     return scheme, host, port
 
@@ -78,9 +78,9 @@ class Pinned(HTTPAdapter):
         if scheme != "https" and not is_set:
             raise Refused(f"{scheme}://{host}:{port} is not called: only https is")
         try:
-            found = addresses.look_up(host, port, LOOK_UP_S)
-            for address in found:
+            resolved = addresses.look_up(host, port, LOOK_UP_S)
+            for address in resolved:
                 addresses.is_public(host, address, ALL if is_set else (), "no setting")
         except (addresses.Unresolved, addresses.NotPublic) as e:
             raise Refused(str(e)) from e
-        return found[0]
+        return resolved[0]

@@ -23,10 +23,10 @@ class NotPossible(Exception):
 
 def user_named(name: str) -> User:
     """The account with this user name. Raises NotPossible."""
-    found = User.objects.filter(username=name).first()
-    if found is None:
+    user = User.objects.filter(username=name).first()
+    if user is None:
         raise NotPossible(f"there is no account {name!r}: `manage.py user list` shows all")
-    return found
+    return user
 
 
 @transaction.atomic
@@ -57,8 +57,14 @@ def addresses_of(user: User) -> set[str]:
 
     Addresses that the person has given but not proven are left out: they may be somebody else's.
     """
-    known = {address.email.lower(): address.verified for address in EmailAddress.objects.filter(user=user)}
-    return {address for address in {user.email.lower(), *known} if address and known.get(address, True)}
+    verified_by_address = {
+        address.email.lower(): address.verified for address in EmailAddress.objects.filter(user=user)
+    }
+    return {
+        address
+        for address in {user.email.lower(), *verified_by_address}
+        if address and verified_by_address.get(address, True)
+    }
 
 
 @transaction.atomic
@@ -114,8 +120,8 @@ def remove(user: User) -> str:
             " make somebody else an owner, or make it public"
         )
     sessions.end_all(user)
-    for tried in {user.username, *addresses_of(user)}:
-        AccessAttempt.objects.filter(username__iexact=tried).delete()
+    for identifier in {user.username, *addresses_of(user)}:
+        AccessAttempt.objects.filter(username__iexact=identifier).delete()
     for relation in User._meta.related_objects:
         if relation.on_delete is models.CASCADE and relation.field.model._meta.managed:
             relation.related_model._base_manager.filter(**{relation.field.name: user}).delete()
@@ -141,8 +147,8 @@ def rename_in_audit_log(user: User, name: str) -> None:
 
 def require_another_operator(user: User) -> None:
     """Raise NotPossible if nobody else operates this installation."""
-    others = User.objects.select_for_update().filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
-    if user.is_superuser and user.is_active and not others:
+    operators = User.objects.select_for_update().filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
+    if user.is_superuser and user.is_active and not operators:
         raise NotPossible(
             f"{user.username} is the only operator: make somebody else one first, with `manage.py user operator NAME`"
         )
@@ -150,6 +156,8 @@ def require_another_operator(user: User) -> None:
 
 def alone_in(user: User) -> list[str]:
     """The private projects that only this person owns."""
-    others = Membership.objects.filter(project=OuterRef("pk"), role=Role.OWNER, user__is_active=True).exclude(user=user)
+    co_owners = Membership.objects.filter(project=OuterRef("pk"), role=Role.OWNER, user__is_active=True).exclude(
+        user=user
+    )
     owned = Project.objects.filter(is_public=False, memberships__user=user, memberships__role=Role.OWNER)
-    return list(owned.filter(~Exists(others)).order_by("slug").values_list("slug", flat=True)[:20])
+    return list(owned.filter(~Exists(co_owners)).order_by("slug").values_list("slug", flat=True)[:20])

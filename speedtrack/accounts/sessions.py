@@ -59,37 +59,41 @@ def note_use(request: HttpRequest) -> None:
 
 def of(user: User) -> list[UserSession]:
     """Return the person's sessions that have not ended, the one used last first."""
-    known = Session.objects.filter(expire_date__gt=timezone.now()).values("session_key")
-    return list(UserSession.objects.filter(user=user, session_key__in=known).order_by("-last_seen_at", "-pk")[:200])
+    session_keys = Session.objects.filter(expire_date__gt=timezone.now()).values("session_key")
+    return list(
+        UserSession.objects.filter(user=user, session_key__in=session_keys).order_by("-last_seen_at", "-pk")[:200]
+    )
 
 
 @transaction.atomic
 def end(user: User, pk: int) -> UserSession | None:
     """End one of this person's sessions at once; None if there is none with this number."""
-    found = UserSession.objects.filter(user=user, pk=pk).first()
-    if found:
-        forget([found.session_key])
-    return found
+    session = UserSession.objects.filter(user=user, pk=pk).first()
+    if session:
+        forget([session.session_key])
+    return session
 
 
 @transaction.atomic
 def end_all(user: User, but: str | None = None) -> int:
     """End all sessions of a person, except the one with key ``but``. Return their number."""
-    listed = set(UserSession.objects.filter(user=user).values_list("session_key", flat=True))
-    return forget(sorted((listed | unlisted(user)) - {but or ""}))
+    session_keys = set(UserSession.objects.filter(user=user).values_list("session_key", flat=True))
+    return forget(sorted((session_keys | unlisted(user)) - {but or ""}))
 
 
 def unlisted(user: User) -> set[str]:
     """The keys of the person's sessions without a row: begun by an older version, and not used since."""
-    rest = Session.objects.filter(expire_date__gt=timezone.now())
-    rest = rest.exclude(session_key__in=UserSession.objects.values("session_key"))
-    return {one.session_key for one in rest.iterator() if one.get_decoded().get(SESSION_KEY) == str(user.pk)}
+    sessions = Session.objects.filter(expire_date__gt=timezone.now())
+    sessions = sessions.exclude(session_key__in=UserSession.objects.values("session_key"))
+    return {
+        session.session_key for session in sessions.iterator() if session.get_decoded().get(SESSION_KEY) == str(user.pk)
+    }
 
 
 def forget(keys: list[str]) -> int:
     """End these sessions. Return their number."""
-    ended = {*Session.objects.filter(session_key__in=keys).values_list("session_key", flat=True)}
-    ended |= {*UserSession.objects.filter(session_key__in=keys).values_list("session_key", flat=True)}
-    Session.objects.filter(session_key__in=ended).delete()
-    UserSession.objects.filter(session_key__in=ended).delete()
-    return len(ended)
+    ended_keys = {*Session.objects.filter(session_key__in=keys).values_list("session_key", flat=True)}
+    ended_keys |= {*UserSession.objects.filter(session_key__in=keys).values_list("session_key", flat=True)}
+    Session.objects.filter(session_key__in=ended_keys).delete()
+    UserSession.objects.filter(session_key__in=ended_keys).delete()
+    return len(ended_keys)

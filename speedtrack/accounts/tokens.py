@@ -56,16 +56,16 @@ def valid_of(user: User) -> QuerySet[PersonToken]:
 def of(user: User) -> list[PersonToken]:
     """Return a person's tokens, newest first: all valid ones, and the last few that are no longer valid."""
     everything = PersonToken.objects.filter(user=user).select_related("project").order_by("-pk")
-    ended = everything.exclude(pk__in=valid_of(user).values("pk"))[:ENDED_SHOWN]
-    return [*everything.filter(pk__in=valid_of(user).values("pk")), *ended]
+    invalid = everything.exclude(pk__in=valid_of(user).values("pk"))[:ENDED_SHOWN]
+    return [*everything.filter(pk__in=valid_of(user).values("pk")), *invalid]
 
 
 def revoke(user: User, pk: int) -> PersonToken | None:
     """Refuse one of a person's tokens from now on; None if there is no valid one with this number."""
-    found = PersonToken.objects.filter(user=user, pk=pk, revoked_at=None).first()
-    if found is None or not PersonToken.objects.filter(pk=pk, revoked_at=None).update(revoked_at=Now()):
+    token = PersonToken.objects.filter(user=user, pk=pk, revoked_at=None).first()
+    if token is None or not PersonToken.objects.filter(pk=pk, revoked_at=None).update(revoked_at=Now()):
         return None
-    return found
+    return token
 
 
 def find(text: str, address: str | None) -> Caller:
@@ -74,12 +74,12 @@ def find(text: str, address: str | None) -> Caller:
     Raises UnknownToken that says why it is refused.
     """
     try:
-        given = TokenText.parse(text, PERSON)
+        token_text = TokenText.parse(text, PERSON)
     except NotAToken as e:
         raise UnknownToken("this is no token of a person, or a part of one: copy it again") from e
     valid = Q(expires_at=None) | Q(expires_at__gt=Now())
-    token = PersonToken.objects.filter(valid, key=given.key, revoked_at=None).select_related("user").first()
-    if token is None or not token.user.is_active or not hmac.compare_digest(token.digest, given.digest):
+    token = PersonToken.objects.filter(valid, key=token_text.key, revoked_at=None).select_related("user").first()
+    if token is None or not token.user.is_active or not hmac.compare_digest(token.digest, token_text.digest):
         raise UnknownToken("this token is unknown, was revoked, or has expired: make another in your settings")
     if token.last_used_at is None or abs(timezone.now() - token.last_used_at) > SEEN_EVERY:
         PersonToken.objects.filter(pk=token.pk).update(last_used_at=Now(), last_used_from=address)

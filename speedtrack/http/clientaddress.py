@@ -9,8 +9,8 @@ from django.http import HttpRequest
 def client_address(request: HttpRequest) -> str | None:
     """The address of the connection, or the one that the TLS proxy names."""
     connected: str = request.META.get("REMOTE_ADDR", "")
-    named = named_by_proxy(request.headers.get("X-Forwarded-For", "")) if settings.BEHIND_TLS_PROXY else None
-    return named or network_of(connected)
+    forwarded = named_by_proxy(request.headers.get("X-Forwarded-For", "")) if settings.BEHIND_TLS_PROXY else None
+    return forwarded or network_of(connected)
 
 
 def named_by_proxy(forwarded: str) -> str | None:
@@ -24,9 +24,9 @@ def network_of(address: str) -> str | None:
     None for what is no address, such as the other end of a unix socket.
     """
     try:
-        found = ip_address(address)
+        parsed_address = ip_address(address)
     except ValueError:
         return None
-    if isinstance(found, IPv6Address) and not found.ipv4_mapped:
-        return str(IPv6Address(int(found) >> 64 << 64))
-    return str(getattr(found, "ipv4_mapped", None) or found)
+    if isinstance(parsed_address, IPv6Address) and not parsed_address.ipv4_mapped:
+        return str(IPv6Address(int(parsed_address) >> 64 << 64))
+    return str(getattr(parsed_address, "ipv4_mapped", None) or parsed_address)

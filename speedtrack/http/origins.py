@@ -85,18 +85,18 @@ def read_address(name: str, text: str) -> tuple[Origin, str]:
 
     Raises ImproperlyConfigured if the text is no address of http or https.
     """
-    parts = ADDRESS.fullmatch(text)
-    if parts and "@" in parts["server"]:
+    match = ADDRESS.fullmatch(text)
+    if match and "@" in match["server"]:
         refuse(name, f"it names a user or has a password, which every page would show: give such as {EXAMPLE}")
     if NOT_IN_ADDRESSES.search(text):
         refuse(name, f"{text!r} has a blank, a line break or a backslash in it: give such as {EXAMPLE}")
-    if not parts or parts["scheme"].lower() not in USUAL_PORTS:
+    if not match or match["scheme"].lower() not in USUAL_PORTS:
         refuse(name, f"{without_user(text)!r} does not begin with https:// or http://: give such as {EXAMPLE}")
-    if parts["more"]:
+    if match["more"]:
         refuse(name, f"{text!r} has a ? or a #: give the address alone, such as {EXAMPLE}")
-    scheme = parts["scheme"].lower()
-    host, port = read_server(name, parts["server"])
-    return Origin(scheme, host, None if port == USUAL_PORTS[scheme] else port), parts["path"].rstrip("/")
+    scheme = match["scheme"].lower()
+    host, port = read_server(name, match["server"])
+    return Origin(scheme, host, None if port == USUAL_PORTS[scheme] else port), match["path"].rstrip("/")
 
 
 def read_sealed_address(name: str, text: str) -> str:
@@ -170,17 +170,17 @@ def read_connected_host(name: str, text: str) -> str:
 
 def read_sender(name: str, text: str) -> str:
     """The sender of mails: ``NAME <ADDRESS>`` or ``ADDRESS``, the domain in punycode. Raises ImproperlyConfigured."""
-    parts = SENDER.fullmatch(text)
-    domain = in_punycode(parts["domain"]) if parts else ""
+    match = SENDER.fullmatch(text)
+    domain = in_punycode(match["domain"]) if match else ""
     if (
-        not parts
-        or bool(parts["before"]) != bool(parts["after"])
+        not match
+        or bool(match["before"]) != bool(match["after"])
         or not (domain.startswith("[") or is_host(domain.lower()))
     ):
         refuse(name, f"{text!r}: give an address, as SpeedTrack <speedtrack@example.org>")
-    if not LOCAL_PART.fullmatch(parts["local"]):
+    if not LOCAL_PART.fullmatch(match["local"]):
         refuse(name, f"{text!r}: before the @, few mail servers take more than letters of ASCII, digits and .-_+")
-    return f"{parts['before']}{parts['local']}@{domain}{parts['after']}"
+    return f"{match['before']}{match['local']}@{domain}{match['after']}"
 
 
 def read_allowed_host(name: str, text: str) -> str:

@@ -56,9 +56,9 @@ def is_api(path: str) -> bool:
 
 def document(kind: Problem, detail: str, instance: str, errors: Sequence[Mapping[str, str]] = ()) -> dict[str, object]:
     """``errors``: for each field at fault its ``pointer`` in the body, or the name of its ``parameter``; ``detail``."""
-    found: dict[str, object] = {"type": kind.type, "title": kind.title, "status": kind.status, "detail": detail}
-    found["instance"] = instance
-    return found | ({"errors": list(errors)} if errors else {})
+    problem: dict[str, object] = {"type": kind.type, "title": kind.title, "status": kind.status, "detail": detail}
+    problem["instance"] = instance
+    return problem | ({"errors": list(errors)} if errors else {})
 
 
 def of_status(status: int) -> Problem:

@@ -180,8 +180,8 @@ class ClientConnection(HTTPChannel):
         """Why a request whose headers have arrived gets no other answer, if so."""
         if self.server.is_behind_proxy:
             self.address = named_by_proxy(request.headers.get("X_FORWARDED_FOR", ""))
-            others = (connection for connection in self.server.connections_of(self) if connection.busy())
-            self.is_surplus = sum(1 for _ in others) >= self.server.per_address
+            rivals = (connection for connection in self.server.connections_of(self) if connection.busy())
+            self.is_surplus = sum(1 for _ in rivals) >= self.server.per_address
         share = f"{self.server.per_address} connections of your address are open: close some, or wait"
         return TooManyConnections(share) if self.is_surplus else None
 
@@ -193,8 +193,8 @@ class ClientConnection(HTTPChannel):
                 data.close()
             return 0
         request.is_answered = True
-        written: int = super().write_soon(data)
-        return written
+        byte_count: int = super().write_soon(data)
+        return byte_count
 
     def busy(self) -> bool:
         """Return whether a request or an answer is under way."""
@@ -232,23 +232,23 @@ class WebServer(TcpWSGIServer):
     def connections_of(self, connection: ClientConnection) -> Iterator[ClientConnection]:
         """The other open connections of the same address."""
         if connection.address is not None:
-            for other in self.active_channels.values():
-                if other.address == connection.address and other is not connection and not other.will_close:
-                    yield other
+            for candidate in self.active_channels.values():
+                if candidate.address == connection.address and candidate is not connection and not candidate.will_close:
+                    yield candidate
 
     def admit(self, connection: ClientConnection) -> None:
         """Keep addresses to their share: close a connection that rests for a new one, else let the new one be refused.
 
         Clients open a new connection when a resting one is closed; no half request, and no answer, is lost.
         """
-        others = list(self.connections_of(connection))
-        if len(others) < self.per_address:
+        rivals = list(self.connections_of(connection))
+        if len(rivals) < self.per_address:
             return
-        if resting := [other for other in others if other.rests()]:
-            min(resting, key=lambda other: other.last_activity).will_close = True
+        if resting := [rival for rival in rivals if rival.rests()]:
+            min(resting, key=lambda rival: rival.last_activity).will_close = True
             return
         connection.is_surplus = True
-        if sum(other.is_surplus for other in self.active_channels.values()) > SURPLUS * self.adj.connection_limit:
+        if sum(rival.is_surplus for rival in self.active_channels.values()) > SURPLUS * self.adj.connection_limit:
             connection.handle_close()
 
     def maintenance(self, now: float) -> None:

@@ -39,14 +39,14 @@ class BadResult(Exception):
 def results_of(text: str) -> list[dict[str, Any]]:
     """The results in the field ``json``. Raises BadResult."""
     try:
-        found = json.loads(text)
+        items = json.loads(text)
     except (ValueError, RecursionError) as e:
         raise BadResult(f"The value of 'json' is not JSON: {str(e)[:200]}") from e
-    if not isinstance(found, list):
+    if not isinstance(items, list):
         raise BadResult("The value of 'json' must be a list of objects")
-    if len(found) > MOST_RESULTS:
-        raise BadResult(f"{len(found)} results: send at most {MOST_RESULTS} at once")
-    return [one if isinstance(one, dict) else {} for one in found]  # `check` says what such a result lacks
+    if len(items) > MOST_RESULTS:
+        raise BadResult(f"{len(items)} results: send at most {MOST_RESULTS} at once")
+    return [item if isinstance(item, dict) else {} for item in items]  # `check` says what such a result lacks
 
 
 def check(item: Mapping[str, Any]) -> None:
@@ -63,14 +63,14 @@ def check(item: Mapping[str, Any]) -> None:
 
 def rows_of(project: Project, items: Mapping[int, Mapping[str, Any]]) -> tuple[dict[int, Row], Faults]:
     """By their places in the request: the rows of the results of one project, and the faults of those without one."""
-    known = metrics_known(project, items.values())
+    metric_keys = metrics_known(project, items.values())
     rows: dict[int, Row] = {}
     faults: Faults = {}
-    for place, item in items.items():
+    for index, item in items.items():
         try:
-            rows[place] = row_of(item, known)
+            rows[index] = row_of(item, metric_keys)
         except BadResult as e:
-            faults[place] = str(e)
+            faults[index] = str(e)
     return rows, faults
 
 
@@ -78,14 +78,14 @@ def batch_document(rows: Iterable[Row]) -> dict[str, Any]:
     return {"schema": SCHEMA, "tool": "codespeed", "results": list(rows)}
 
 
-def row_of(item: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+def row_of(item: Mapping[str, Any], metric_keys: Mapping[str, str]) -> dict[str, Any]:
     """The row of a batch for one result.
 
-    ``known``: by benchmark digest, the key of the metric that its results have.
+    ``metric_keys``: by benchmark digest, the key of the metric that its results have.
     """
     value = number_of(item, "result_value")
     parameters = parameters_of(item)
-    key = known.get(names.benchmark_digest(str(item["benchmark"]), parameters))
+    key = metric_keys.get(names.benchmark_digest(str(item["benchmark"]), parameters))
     low, high = (number_of(item, name) if has_value(item, name) else None for name in ENDS)
     has_interval = low is not None and high is not None and 0 < low <= value <= high
     spread = {name: str(item[name]) for name in (*SPREAD, *(() if has_interval else ENDS)) if has_value(item, name)}
@@ -133,20 +133,20 @@ def metrics_known(project: Project, items: Iterable[Mapping[str, Any]]) -> dict[
     """By benchmark digest: the key of its metric, if all its results have the same one."""
     digests = {names.benchmark_digest(str(item["benchmark"]), parameters_of(item)) for item in items}
     rows = Series.objects.filter(project=project, benchmark__digest__in=digests, metric__contains="--")
-    found: dict[str, set[str]] = {}
+    metrics_by_digest: dict[str, set[str]] = {}
     for digest, metric in rows.values_list("benchmark__digest", "metric"):
-        found.setdefault(digest, set()).add(metric)
-    return {digest: metrics.pop() for digest, metrics in found.items() if len(metrics) == 1}
+        metrics_by_digest.setdefault(digest, set()).add(metric)
+    return {digest: metrics.pop() for digest, metrics in metrics_by_digest.items() if len(metrics) == 1}
 
 
 def number_of(item: Mapping[str, Any], name: str) -> float:
     try:
-        found = float(item[name])
+        number = float(item[name])
     except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
+        number = math.nan
+    if not math.isfinite(number):
         raise BadResult(f'Value for key "{name}" is not a number: {str(item[name])[:100]!r}')
-    return found
+    return number
 
 
 def date_of(item: Mapping[str, Any]) -> str | None:
@@ -154,7 +154,7 @@ def date_of(item: Mapping[str, Any]) -> str | None:
     if not has_value(item, "result_date"):
         return None
     try:
-        found = datetime.fromisoformat(str(item["result_date"]))
+        date = datetime.fromisoformat(str(item["result_date"]))
     except ValueError:
         raise BadResult(f'Value for key "result_date" is not a date: {str(item["result_date"])[:100]!r}') from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).isoformat()
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).isoformat()

@@ -50,34 +50,34 @@ def find(project: Project, names: Iterable[str]) -> Found:
 
     Names of branches move, so the repository is looked at before such names are read; ids do not move.
     """
-    asked = set(names)
-    found = Found({}, {name: fault for name in asked if (fault := fault_of(name))})
-    moving = {name for name in asked - found.faults.keys() if not is_id(name)}
+    wanted_names = set(names)
+    lookup = Found({}, {name: fault for name in wanted_names if (fault := fault_of(name))})
+    moving = {name for name in wanted_names - lookup.faults.keys() if not is_id(name)}
     why = look(project) if moving else None
     if why and not project.untracked_at:
-        found.faults.update({name: unknown(project, name, why) for name in moving})
-    add_found(project, asked, found, (find_stored, find_in_mirror))
-    if why is None and missing(asked, found):
+        lookup.faults.update({name: unknown(project, name, why) for name in moving})
+    add_found(project, wanted_names, lookup, (find_stored, find_in_mirror))
+    if why is None and missing(wanted_names, lookup):
         why = look(project)
-        add_found(project, asked, found, (find_stored, find_in_mirror))
-    add_found(project, asked, found, (find_by_fetching,))
-    found.faults.update({name: unknown(project, name, why or "") for name in missing(asked, found)})
-    return found
+        add_found(project, wanted_names, lookup, (find_stored, find_in_mirror))
+    add_found(project, wanted_names, lookup, (find_by_fetching,))
+    lookup.faults.update({name: unknown(project, name, why or "") for name in missing(wanted_names, lookup)})
+    return lookup
 
 
-def missing(asked: set[str], found: Found) -> set[str]:
-    return asked - found.shas.keys() - found.faults.keys()
+def missing(names: set[str], lookup: Found) -> set[str]:
+    return names - lookup.shas.keys() - lookup.faults.keys()
 
 
 def add_found(
-    project: Project, asked: set[str], found: Found, searches: Iterable[Callable[[Project, set[str]], Found]]
+    project: Project, names: set[str], lookup: Found, searches: Iterable[Callable[[Project, set[str]], Found]]
 ) -> None:
-    """Call each search for the names that are still missing, and add the results to ``found``."""
+    """Call each search for the names that are still missing, and add the results to ``lookup``."""
     for search in searches:
-        if left := missing(asked, found):
-            more = search(project, left)
-            found.shas.update(more.shas)
-            found.faults.update(more.faults)
+        if remaining := missing(names, lookup):
+            result = search(project, remaining)
+            lookup.shas.update(result.shas)
+            lookup.faults.update(result.faults)
 
 
 def is_id(name: str) -> bool:
@@ -91,8 +91,8 @@ def fault_of(name: str) -> str:
 
 
 def unknown(project: Project, name: str, why: str) -> str:
-    words = f"{project} has no commit, branch or tag {name!r}"
-    return f"{words}: {why}" if why else f"{words}: check it, and push it before its results are sent"
+    sentence = f"{project} has no commit, branch or tag {name!r}"
+    return f"{sentence}: {why}" if why else f"{sentence}: check it, and push it before its results are sent"
 
 
 def find_stored(project: Project, names: set[str]) -> Found:
@@ -101,16 +101,16 @@ def find_stored(project: Project, names: set[str]) -> Found:
     with connection.cursor() as cursor:
         cursor.execute(BEGINNING_WITH, {"names": sorted(set(ids.values())), "project": project.pk})
         rows = {name: (sha, count) for name, sha, count in cursor}
-    shas = {name: rows[given][0] for name, given in ids.items() if given in rows and rows[given][1] == 1}
+    shas = {name: rows[prefix][0] for name, prefix in ids.items() if prefix in rows and rows[prefix][1] == 1}
     faults = {
         name: f"{name} is the beginning of several commits: give more of it"
-        for name, given in ids.items()
-        if given in rows and rows[given][1] > 1
+        for name, prefix in ids.items()
+        if prefix in rows and rows[prefix][1] > 1
     }
     # A branch may be called as the whole id of a commit, which it then does not stand for.
-    others = {name for name in names - shas.keys() - faults.keys() if not FULL.fullmatch(name.lower())}
-    tags = Tag.objects.filter(project=project, name__in=others).values_list("name", "sha")
-    branches = Branch.objects.filter(project=project, name__in=others, head__isnull=False, deleted_at=None)
+    references = {name for name in names - shas.keys() - faults.keys() if not FULL.fullmatch(name.lower())}
+    tags = Tag.objects.filter(project=project, name__in=references).values_list("name", "sha")
+    branches = Branch.objects.filter(project=project, name__in=references, head__isnull=False, deleted_at=None)
     return Found(shas | dict(tags) | dict(branches.values_list("name", "head__sha")), faults)
 
 
@@ -121,11 +121,13 @@ def find_in_mirror(project: Project, names: set[str]) -> Found:
     ids = {name.lower() for name in names if FULL.fullmatch(name.lower())}
     present = git.commits_among(project.slug, ids) if ids else set()
     shas = {name: name.lower() for name in names if name.lower() in present}
-    rest = sorted(name for name in names if name.lower() not in ids)
-    faults = dict.fromkeys(rest[MOST_ASKED:], f"a batch names at most {MOST_ASKED} commits that are not known yet")
-    for name in rest[:MOST_ASKED]:
-        given = name.lower() if is_id(name) else name
-        if sha := asked_for(partial(git.resolve_revision, project.slug, given)):
+    references = sorted(name for name in names if name.lower() not in ids)
+    faults = dict.fromkeys(
+        references[MOST_ASKED:], f"a batch names at most {MOST_ASKED} commits that are not known yet"
+    )
+    for name in references[:MOST_ASKED]:
+        revision = name.lower() if is_id(name) else name
+        if sha := asked_for(partial(git.resolve_revision, project.slug, revision)):
             shas[name] = sha
     return Found(shas, faults)
 
@@ -177,17 +179,17 @@ def find_by_fetching(project: Project, names: set[str]) -> Found:
     if project.untracked_at:
         return Found({}, {})
     remote = remote_of(project)
-    some = sorted(name for name in names if FULL.fullmatch(name.lower()) or not is_id(name))[:MOST_FETCHED]
-    given = {name: name.lower() if is_id(name) else name for name in some}
-    shas = {name: asked_for(partial(fetching.find_commit, project.slug, remote, given[name])) for name in some}
+    fetchable = sorted(name for name in names if FULL.fullmatch(name.lower()) or not is_id(name))[:MOST_FETCHED]
+    revisions = {name: name.lower() if is_id(name) else name for name in fetchable}
+    shas = {name: asked_for(partial(fetching.find_commit, project.slug, remote, revisions[name])) for name in fetchable}
     return Found({name: sha for name, sha in shas.items() if sha}, {})
 
 
 def ids_of(project: Project, shas: Iterable[str]) -> dict[str, int]:
     """By commit id: the primary key of its row, which is created if it is missing."""
-    asked = sorted(set(shas))
+    unique_shas = sorted(set(shas))
     with connection.cursor() as cursor:
-        cursor.execute(KNOWN, {"project": project.pk, "shas": asked})
-        known = dict(cursor.fetchall())
-    new = store_commits(project, [sha for sha in asked if sha not in known]) if len(known) < len(asked) else {}
-    return known | {sha: commit.pk for sha, commit in new.items()}
+        cursor.execute(KNOWN, {"project": project.pk, "shas": unique_shas})
+        ids = dict(cursor.fetchall())
+    new = store_commits(project, [sha for sha in unique_shas if sha not in ids]) if len(ids) < len(unique_shas) else {}
+    return ids | {sha: commit.pk for sha, commit in new.items()}

@@ -45,9 +45,9 @@ class Refusal:
     detail: str
 
 
-def whole_number(word: Any) -> Any:
+def whole_number(value: Any) -> Any:
     """Turn a float without a fraction into an int, since 1.0 and 1 are one number in JSON."""
-    return int(word) if isinstance(word, float) and word.is_integer() else word
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def check_date(date: Any) -> Any:
@@ -56,8 +56,8 @@ def check_date(date: Any) -> Any:
     return date
 
 
-def sorted_words(words: dict[str, Any]) -> dict[str, Any]:
-    return dict(sorted(words.items()))
+def sorted_words(values: dict[str, Any]) -> dict[str, Any]:
+    return dict(sorted(values.items()))
 
 
 Text = Annotated[str, Field(pattern=TEXT)]
@@ -173,12 +173,12 @@ def parse_json(content: bytes, largest: int = LARGEST_DOCUMENT) -> Any:
 
 
 def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         again = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"a JSON object has the key {again[:100]!r} twice")
-    return found
+    return members
 
 
 def parse_file(content: bytes, shared: Mapping[str, Any]) -> Batch:
@@ -219,9 +219,9 @@ def points_of(batch: Batch) -> Iterator[Point | Refusal]:
         yield point_of(index, row, batch)
 
 
-def point_of(index: int, given: Any, batch: Shared) -> Point | Refusal:
+def point_of(index: int, item: Any, batch: Shared) -> Point | Refusal:
     try:
-        row = Row.model_validate(given)
+        row = Row.model_validate(item)
     except ValidationError as e:
         error = e.errors(include_url=False, include_context=False)[0]
         return Refusal(index, f"/results/{index}{pointer_of(error)}", words_of(error))
@@ -266,9 +266,9 @@ def pointer_of(error: ErrorDetails) -> str:
 
     What is neither a key nor an index names a branch of a union, and is left out.
     """
-    parts = [str(part) for part in error["loc"] if part not in ("bool", "int", "float", "str", "[key]")]
-    words = [part for part in parts if not part.startswith(("constrained-", "function-", "nullable["))]
-    return "".join("/" + part.replace("~", "~0").replace("/", "~1")[:200] for part in words)
+    steps = [str(step) for step in error["loc"] if step not in ("bool", "int", "float", "str", "[key]")]
+    keys = [step for step in steps if not step.startswith(("constrained-", "function-", "nullable["))]
+    return "".join("/" + step.replace("~", "~0").replace("/", "~1")[:200] for step in keys)
 
 
 WORDS = {
@@ -283,10 +283,10 @@ WORDS = {
 
 def words_of(error: ErrorDetails) -> str:
     """The sentence about pydantic's error, with the given value where that is short."""
-    words = WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")
-    given = error.get("input")
-    is_short = isinstance(given, str | int | float) and len(repr(given)) <= 60
-    return words if error["type"] in ("missing", "extra_forbidden") or not is_short else f"{words}: not {given!r}"
+    sentence = WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")
+    value = error.get("input")
+    is_short = isinstance(value, str | int | float) and len(repr(value)) <= 60
+    return sentence if error["type"] in ("missing", "extra_forbidden") or not is_short else f"{sentence}: not {value!r}"
 
 
 def row_of(result: OutsideResult) -> dict[str, Any]:
@@ -300,5 +300,5 @@ def row_of(result: OutsideResult) -> dict[str, Any]:
 
 def document_of(results: list[OutsideResult], tool: str = "", **shared: Any) -> dict[str, Any]:
     """The results of a reader as a batch. ``shared``: fields for results that do not state them."""
-    said = {name: value for name, value in shared.items() if value}
-    return {"schema": SCHEMA, "tool": tool, **said, "results": [row_of(result) for result in results]}
+    shared_values = {name: value for name, value in shared.items() if value}
+    return {"schema": SCHEMA, "tool": tool, **shared_values, "results": [row_of(result) for result in results]}

@@ -56,12 +56,12 @@ class ImportOutcome:
     commits: dict[str, None] = field(default_factory=dict)
 
     def add(self, parcel: Parcel, report: Report, prepared: Prepared) -> None:
-        kept = taking.kept_of(prepared, report)
-        self.benchmarks |= dict.fromkeys(name for name, _ in kept)
-        self.commits |= dict.fromkeys(sha for _, sha in kept)
+        pairs = taking.kept_of(prepared, report)
+        self.benchmarks |= dict.fromkeys(name for name, _ in pairs)
+        self.commits |= dict.fromkeys(sha for _, sha in pairs)
         self.taken += report.taken
         self.unchanged += report.unchanged
-        self.refused += [refusal_in_words(parcel, one) for one in report.refused]
+        self.refused += [refusal_in_words(parcel, refusal) for refusal in report.refused]
 
 
 class Unfinished(Exception):
@@ -69,8 +69,8 @@ class Unfinished(Exception):
 
     def __init__(self, outcomes: Mapping[Path, ImportOutcome], cause: BaseException) -> None:
         self.outcomes = outcomes
-        words = "interrupted" if isinstance(cause, KeyboardInterrupt) else f"{cause or type(cause).__name__}".strip()
-        super().__init__(words.partition("\n")[0])
+        reason = "interrupted" if isinstance(cause, KeyboardInterrupt) else f"{cause or type(cause).__name__}".strip()
+        super().__init__(reason.partition("\n")[0])
 
 
 def formats() -> list[str]:
@@ -94,10 +94,10 @@ def contents_in(content: bytes, form: str, options: Options) -> Contents:
         reader = registry.reader_of(content, options.name) if form == AUTO else registry.reader_named(form)
         reading = reader.reading(File(content, options.name), options)
         if not reading.results:
-            return Contents([], [str(one) for one in reading.left_out])
-        found = document.document_of(list(reading.results), reader.title[:100], **shared_by(options))
-        parcels = parcels_of(document.whole_of(found), of_reader=True)
-        return Contents(parcels, [str(one) for one in reading.left_out])
+            return Contents([], [str(omission) for omission in reading.left_out])
+        batch = document.document_of(list(reading.results), reader.title[:100], **shared_by(options))
+        parcels = parcels_of(document.whole_of(batch), of_reader=True)
+        return Contents(parcels, [str(omission) for omission in reading.left_out])
     except (ReadError, DocumentError) as e:
         raise Unreadable(f"{options.name}: {e}") from e
 
@@ -122,41 +122,41 @@ def is_native(content: bytes) -> bool:
 
 def shared_by(options: Options) -> dict[str, Any]:
     """The fields that the options state for results without them, as a batch has them."""
-    said = {
+    values = {
         "commit": options.commit,
         "machine": options.machine,
         "environment": dict(options.environment),
         "measured_at": options.measured_at,
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
-def parcels_of(whole: document.Batch, of_reader: bool) -> list[Parcel]:
-    return [Parcel(batch, first, of_reader) for first, batch in document.parts_of(whole)]
+def parcels_of(batch_of_file: document.Batch, of_reader: bool) -> list[Parcel]:
+    return [Parcel(batch, first, of_reader) for first, batch in document.parts_of(batch_of_file)]
 
 
 def store(
-    project: Project, files: Mapping[Path, Contents], name: str, done: Callable[[int], object]
+    project: Project, files: Mapping[Path, Contents], name: str, progress: Callable[[int], object]
 ) -> dict[Path, ImportOutcome]:
     """Store the results of files that this person imports.
 
-    ``done`` is called after each batch with its number of results. Several batches are several imports: what is stored
-    of the first ones stays, whatever comes later.
+    ``progress`` is called after each batch with its number of results. Several batches are several imports: what is
+    stored of the first ones stays, whatever comes later.
     """
-    return store_each(files, prepared_batches(project, files, name), done)
+    return store_each(files, prepared_batches(project, files, name), progress)
 
 
 def store_all_or_nothing(
-    project: Project, files: Mapping[Path, Contents], name: str, done: Callable[[int], object]
+    project: Project, files: Mapping[Path, Contents], name: str, progress: Callable[[int], object]
 ) -> dict[Path, ImportOutcome]:
     """Like ``store``, but if one result of any file is refused, none is stored."""
     prepared = list(prepared_batches(project, files, name))
     with transaction.atomic():
-        outcomes = store_each(files, prepared, done)
-        if any(one.refused for one in outcomes.values()):
+        outcomes = store_each(files, prepared, progress)
+        if any(outcome.refused for outcome in outcomes.values()):
             transaction.set_rollback(True)
-            for one in outcomes.values():
-                one.taken = one.unchanged = 0
+            for outcome in outcomes.values():
+                outcome.taken = outcome.unchanged = 0
     return outcomes
 
 
@@ -169,16 +169,16 @@ def prepared_batches(
 
 
 def store_each(
-    files: Iterable[Path], prepared: Iterable[tuple[Path, Parcel, Prepared]], done: Callable[[int], object]
+    files: Iterable[Path], prepared: Iterable[tuple[Path, Parcel, Prepared]], progress: Callable[[int], object]
 ) -> dict[Path, ImportOutcome]:
     """Store each batch in a transaction of its own. Raises Unfinished if one fails."""
     outcomes = {path: ImportOutcome() for path in files}
     try:
-        for path, parcel, one in prepared:
+        for path, parcel, prepared_batch in prepared:
             with transaction.atomic():
-                report = store_noted(one)
-            outcomes[path].add(parcel, report, one)
-            done(len(parcel.batch.results))
+                report = store_noted(prepared_batch)
+            outcomes[path].add(parcel, report, prepared_batch)
+            progress(len(parcel.batch.results))
     except (Exception, KeyboardInterrupt) as e:  # whatever it is, what was stored before it stays
         raise Unfinished(outcomes, e) from e
     return outcomes
@@ -188,8 +188,8 @@ def store_noted(prepared: Prepared) -> Report:
     """Store the valid results of a batch, with an entry of the audit log."""
     report = taking.store(prepared)
     if report.taken:
-        what = f"{report.taken} results of {prepared.sender.source}"
-        audit.note(None, "results.import", what, prepared.project)
+        summary = f"{report.taken} results of {prepared.sender.source}"
+        audit.note(None, "results.import", summary, prepared.project)
     return report
 
 
@@ -203,8 +203,8 @@ def refusal_in_words(parcel: Parcel, refusal: Refusal) -> str:
         return f"/results/{parcel.first + refusal.index}{within}: {refusal.detail}"
     row = parcel.batch.results[refusal.index]
     field = within.removeprefix("/")
-    named = f"{row.get('benchmark', '')}, {row.get('metric', '')}".strip(", ")
-    return ": ".join(filter(None, (f"result {parcel.first + refusal.index + 1} ({named})", field, refusal.detail)))
+    label = f"{row.get('benchmark', '')}, {row.get('metric', '')}".strip(", ")
+    return ": ".join(filter(None, (f"result {parcel.first + refusal.index + 1} ({label})", field, refusal.detail)))
 
 
 def sender_of(name: str, source: str) -> Sender:

@@ -13,8 +13,8 @@ SEPARATORS = re.compile(r"::|[/:@\\]")  # addresses of lines use them
 
 def benchmark_name(name: str, parameters: Mapping[str, Any]) -> str:
     """``name (key=value, ...)``, in which a dot replaces each separator of addresses."""
-    words = ", ".join(f"{key}={shown(value)}" for key, value in parameters.items())
-    return SEPARATORS.sub(".", f"{name} ({words})" if words else name)
+    pairs = ", ".join(f"{key}={shown(value)}" for key, value in parameters.items())
+    return SEPARATORS.sub(".", f"{name} ({pairs})" if pairs else name)
 
 
 def shown(value: Any) -> str:

@@ -106,36 +106,38 @@ class NewRun:
 
     @property
     def benchmarks(self) -> frozenset[int]:
-        return frozenset(one.benchmark_id for one in self.results)
+        return frozenset(result.benchmark_id for result in self.results)
 
 
-def register(names: Iterable[str], who: User | None) -> dict[str, int]:
+def register(names: Iterable[str], user: User | None) -> dict[str, int]:
     """Register machines without a runner. Return their ids by name.
 
     No project has such a machine among its own, so nothing is queued for it.
     """
-    asked = sorted(names)
+    unique_names = sorted(names)
     # Another project's import may register the same name at the same time.
-    Machine.objects.bulk_create((Machine(name=name, outside=True) for name in asked), ignore_conflicts=True)
-    made = dict(Machine.objects.filter(name__in=asked, outside=True).values_list("name", "pk"))
+    Machine.objects.bulk_create((Machine(name=name, outside=True) for name in unique_names), ignore_conflicts=True)
+    ids = dict(Machine.objects.filter(name__in=unique_names, outside=True).values_list("name", "pk"))
     kind = MachineEvent.Kind.ENROLLED
     MachineEvent.objects.bulk_create(
-        MachineEvent(machine_id=pk, kind=kind, why=REGISTERED, who=who) for pk in made.values()
+        MachineEvent(machine_id=pk, kind=kind, why=REGISTERED, who=user) for pk in ids.values()
     )
-    return made
+    return ids
 
 
 def store_environments(facts: Mapping[tuple[int, str], Mapping[str, Any]]) -> dict[tuple[int, str], int]:
     """By (machine id, digest): the id of the environment, which is created if it is missing."""
     Environment.objects.bulk_create(
         (
-            Environment(machine_id=machine, digest=digest, facts={"series": dict(words), "recorded": {}})
-            for (machine, digest), words in facts.items()
+            Environment(machine_id=machine, digest=digest, facts={"series": dict(values), "recorded": {}})
+            for (machine, digest), values in facts.items()
         ),
         ignore_conflicts=True,
     )
-    found = Environment.objects.filter(machine__in={machine for machine, _ in facts}, digest__in={d for _, d in facts})
-    return {(machine, digest): pk for machine, digest, pk in found.values_list("machine_id", "digest", "pk")}
+    environments = Environment.objects.filter(
+        machine__in={machine for machine, _ in facts}, digest__in={d for _, d in facts}
+    )
+    return {(machine, digest): pk for machine, digest, pk in environments.values_list("machine_id", "digest", "pk")}
 
 
 def store_benchmarks(
@@ -149,8 +151,8 @@ def store_benchmarks(
         ),
         ignore_conflicts=True,
     )
-    found = Benchmark.objects.filter(project=project, digest__in={digest for _, digest in definitions})
-    return {(name, digest): pk for name, digest, pk in found.values_list("name", "digest", "pk")}
+    benchmarks = Benchmark.objects.filter(project=project, digest__in={digest for _, digest in definitions})
+    return {(name, digest): pk for name, digest, pk in benchmarks.values_list("name", "digest", "pk")}
 
 
 def store(imported: Import, results: Sequence[NewResult]) -> None:
@@ -159,10 +161,10 @@ def store(imported: Import, results: Sequence[NewResult]) -> None:
     runs = runs_of(results)
     sets = store_sets(imported.project, {run.benchmarks for run in runs})
     run_ids, attempt_ids = new_ids("runs_run", len(runs)), new_ids("runs_attempt", len(runs))
-    rows = [(attempt, one) for attempt, run in zip(attempt_ids, runs, strict=True) for one in run.results]
+    rows = [(attempt, result) for attempt, run in zip(attempt_ids, runs, strict=True) for result in run.results]
     ids = new_ids("runs_measurement", len(rows))
-    sampled = [(pk, one.samples) for pk, (_, one) in zip(ids, rows, strict=True) if one.samples is not None]
-    asked: dict[str, Any] = {
+    sampled = [(pk, result.samples) for pk, (_, result) in zip(ids, rows, strict=True) if result.samples is not None]
+    parameters: dict[str, Any] = {
         "project": imported.project_id,
         "imported": imported.pk,
         "suite": suite().pk,
@@ -174,26 +176,26 @@ def store(imported: Import, results: Sequence[NewResult]) -> None:
         "sets": [sets[run.benchmarks] for run in runs],
         "ids": ids,
         "of_attempts": [attempt for attempt, _ in rows],
-        "of_commits": [one.commit_id for _, one in rows],
-        "series": [series[one.series] for _, one in rows],
-        "values": [one.estimate.value for _, one in rows],
-        "lows": [one.estimate.low for _, one in rows],
-        "highs": [one.estimate.high for _, one in rows],
-        "counts": [one.estimate.n for _, one in rows],
+        "of_commits": [result.commit_id for _, result in rows],
+        "series": [series[result.series] for _, result in rows],
+        "values": [result.estimate.value for _, result in rows],
+        "lows": [result.estimate.low for _, result in rows],
+        "highs": [result.estimate.high for _, result in rows],
+        "counts": [result.estimate.n for _, result in rows],
         "sampled": [pk for pk, _ in sampled],
         "samples": [f"{{{','.join(map(repr, samples))}}}" for _, samples in sampled],
-        "digests": [one.digest for _, one in rows],
-        "times": [one.measured_at for _, one in rows],
-        "externals": [one.external_id for _, one in rows],
-        "urls": [one.url for _, one in rows],
-        "tags": [Jsonb(dict(one.tags)) if one.tags else None for _, one in rows],
+        "digests": [result.digest for _, result in rows],
+        "times": [result.measured_at for _, result in rows],
+        "externals": [result.external_id for _, result in rows],
+        "urls": [result.url for _, result in rows],
+        "tags": [Jsonb(dict(result.tags)) if result.tags else None for _, result in rows],
     }
     with connection.cursor() as cursor:
         for statement in (RUNS, ATTEMPTS, EVENTS, MEASUREMENTS, SAMPLES, ORIGINS):
-            cursor.execute(statement, asked)
+            cursor.execute(statement, parameters)
         cursor.execute("SELECT now()")
         (ended_at,) = cursor.fetchone()
-    mark_undetected(imported, {series[one.series] for one in results}, ended_at)
+    mark_undetected(imported, {series[result.series] for result in results}, ended_at)
 
 
 def suite() -> Suite:
@@ -213,30 +215,30 @@ def new_ids(table: str, count: int) -> list[int]:
 
 def store_series(project: Project, results: Sequence[NewResult]) -> dict[tuple[int, str, int, int], int]:
     """By (benchmark id, metric, machine id, environment id): the id of the series; missing ones are created."""
-    asked = {one.series for one in results}
-    known = known_series(project, asked)
+    keys = {result.series for result in results}
+    ids = known_series(project, keys)
     columns = ("benchmark_id", "metric", "machine_id", "environment_id")
     Series.objects.bulk_create(
-        (Series(project=project, **dict(zip(columns, key, strict=True))) for key in sorted(asked - known.keys())),
+        (Series(project=project, **dict(zip(columns, key, strict=True))) for key in sorted(keys - ids.keys())),
         ignore_conflicts=True,
     )
-    return known if asked <= known.keys() else known_series(project, asked)
+    return ids if keys <= ids.keys() else known_series(project, keys)
 
 
-def known_series(project: Project, asked: set[tuple[int, str, int, int]]) -> dict[tuple[int, str, int, int], int]:
-    benchmarks, metrics, machines, environments = (set(column) for column in zip(*asked, strict=True))
-    found = Series.objects.filter(
+def known_series(project: Project, keys: set[tuple[int, str, int, int]]) -> dict[tuple[int, str, int, int], int]:
+    benchmarks, metrics, machines, environments = (set(column) for column in zip(*keys, strict=True))
+    series = Series.objects.filter(
         project=project,
         benchmark__in=benchmarks,
         metric__in=metrics,
         machine__in=machines,
         environment__in=environments,
     )
-    rows = found.values_list("benchmark_id", "metric", "machine_id", "environment_id", "pk")
+    rows = series.values_list("benchmark_id", "metric", "machine_id", "environment_id", "pk")
     return {
         (benchmark, metric, machine, environment): pk
         for benchmark, metric, machine, environment, pk in rows
-        if (benchmark, metric, machine, environment) in asked
+        if (benchmark, metric, machine, environment) in keys
     }
 
 
@@ -244,43 +246,43 @@ def runs_of(results: Sequence[NewResult]) -> list[NewRun]:
     """One run per commit and machine; several results of one series at one commit need as many, like re-runs."""
     groups: dict[tuple[int, int, int], list[NewResult]] = defaultdict(list)
     times: dict[tuple[Any, ...], int] = defaultdict(int)
-    for one in results:
-        place = (one.commit_id, one.series)
-        groups[one.commit_id, one.machine_id, times[place]].append(one)
-        times[place] += 1
-    asked = {"commits": list({key[0] for key in groups}), "machines": list({key[1] for key in groups})}
+    for result in results:
+        occurrence = (result.commit_id, result.series)
+        groups[result.commit_id, result.machine_id, times[occurrence]].append(result)
+        times[occurrence] += 1
+    parameters = {"commits": list({key[0] for key in groups}), "machines": list({key[1] for key in groups})}
     with connection.cursor() as cursor:
-        cursor.execute(ROUNDS, asked)
+        cursor.execute(ROUNDS, parameters)
         last = {(commit, machine): round for commit, machine, round in cursor}
     return [
-        NewRun(commit, machine, last.get((commit, machine), -1) + 1 + again, some)
-        for (commit, machine, again), some in groups.items()
+        NewRun(commit, machine, last.get((commit, machine), -1) + 1 + again, members)
+        for (commit, machine, again), members in groups.items()
     ]
 
 
 def store_sets(project: Project, sets: set[frozenset[int]]) -> dict[frozenset[int], int]:
     """By the ids of its benchmarks: the id of the set."""
-    known = {
+    texts = {
         pk: digest + name
         for pk, digest, name in Benchmark.objects.filter(pk__in=frozenset[int]().union(*sets)).values_list(
             "pk", "digest", "name"
         )
     }
-    digests = {members: json_digest(sorted(known[pk] for pk in members)) for members in sets}
+    digests = {members: json_digest(sorted(texts[pk] for pk in members)) for members in sets}
     of_project = BenchmarkSet.objects.filter(project=project, digest__in=digests.values())
-    stored = dict(of_project.values_list("digest", "pk"))
-    missing = {digest: members for members, digest in digests.items() if digest not in stored}
-    made = BenchmarkSet.objects.bulk_create(BenchmarkSet(project=project, digest=digest) for digest in missing)
-    stored |= {one.digest: one.pk for one in made}
+    set_ids = dict(of_project.values_list("digest", "pk"))
+    missing = {digest: members for members, digest in digests.items() if digest not in set_ids}
+    new_sets = BenchmarkSet.objects.bulk_create(BenchmarkSet(project=project, digest=digest) for digest in missing)
+    set_ids |= {new_set.digest: new_set.pk for new_set in new_sets}
     SetMember.objects.bulk_create(
         (
-            SetMember(benchmark_set_id=stored[digest], benchmark_id=pk)
+            SetMember(benchmark_set_id=set_ids[digest], benchmark_id=pk)
             for digest, members in missing.items()
             for pk in sorted(members)
         ),
         batch_size=5000,
     )
-    return {members: stored[digest] for members, digest in digests.items()}
+    return {members: set_ids[digest] for members, digest in digests.items()}
 
 
 def mark_undetected(imported: Import, series: Iterable[int], since: datetime) -> None:
@@ -289,20 +291,20 @@ def mark_undetected(imported: Import, series: Iterable[int], since: datetime) ->
     Detection holds the series that it looks at, perhaps for long after an import of years. Series that it holds are
     stored with the import, and marked when detection begins again: nobody waits for that.
     """
-    asked = sorted(series)
+    series_ids = sorted(series)
     with connection.cursor() as cursor:
-        cursor.execute(MARKED, {"series": asked, "since": since})
-        marked = {pk for (pk,) in cursor}
-    left = [pk for pk in asked if pk not in marked]
-    if left != imported.unmarked:
-        Import.objects.filter(pk=imported.pk).update(unmarked=left)
+        cursor.execute(MARKED, {"series": series_ids, "since": since})
+        marked_ids = {pk for (pk,) in cursor}
+    remaining = [pk for pk in series_ids if pk not in marked_ids]
+    if remaining != imported.unmarked:
+        Import.objects.filter(pk=imported.pk).update(unmarked=remaining)
 
 
 def mark_held() -> None:
     """Mark the series that detection held when their results were stored. Safe to run any number of times at once."""
     for pk in Import.objects.exclude(unmarked=[]).values_list("pk", flat=True):
         with transaction.atomic():
-            waiting = Import.objects.exclude(unmarked=[]).select_for_update(skip_locked=True, of=("self",), no_key=True)
-            if imported := waiting.filter(pk=pk).first():
+            imports = Import.objects.exclude(unmarked=[]).select_for_update(skip_locked=True, of=("self",), no_key=True)
+            if imported := imports.filter(pk=pk).first():
                 since = Attempt.objects.filter(run__imported=imported).aggregate(since=Min("ended_at"))["since"]
                 mark_undetected(imported, imported.unmarked, since)

@@ -83,8 +83,8 @@ class Checked:
         row = self.point.row
         values = row.samples if row.samples is not None else [[row.value, row.low, row.high, row.n]]
         at = self.point.measured_at.timestamp() if self.point.measured_at else None
-        said = [self.sha, *self.series, row.id, at, values]
-        return blake2b(json.dumps(said, separators=(",", ":")).encode(), digest_size=16).digest()
+        identity = [self.sha, *self.series, row.id, at, values]
+        return blake2b(json.dumps(identity, separators=(",", ":")).encode(), digest_size=16).digest()
 
     @property
     def estimate(self) -> Estimate:
@@ -104,11 +104,11 @@ class Prepared:
     batch: Batch
     sender: Sender
     points: list[Point]
-    found: commits.Found
-    refused: list[Refusal] = field(default_factory=list)
+    lookup: commits.Found
+    refusals: list[Refusal] = field(default_factory=list)
 
-    def refuse(self, point: Point, place: str, detail: str) -> None:
-        self.refused.append(Refusal(point.index, f"/results/{point.index}{place}", detail))
+    def refuse(self, point: Point, pointer: str, detail: str) -> None:
+        self.refusals.append(Refusal(point.index, f"/results/{point.index}{pointer}", detail))
 
 
 def take(project: Project, batch: Batch, sender: Sender, all_or_nothing: bool = False) -> Report:
@@ -127,19 +127,19 @@ def prepare(project: Project, batch: Batch, sender: Sender) -> Prepared:
     May fetch from the repository; where somebody waits, for at most PATIENCE_S seconds.
     """
     points: list[Point] = []
-    refused: list[Refusal] = []
+    refusals: list[Refusal] = []
     latest = timezone.now() + AHEAD
-    for one in points_of(batch):
-        if isinstance(one, Refusal):
-            refused.append(one)
-        elif one.measured_at and one.measured_at > latest:
-            detail = f"{one.measured_at.isoformat()} is in the future: set the clock of the sender"
-            refused.append(Refusal(one.index, f"/results/{one.index}/measured_at", detail))
+    for candidate in points_of(batch):
+        if isinstance(candidate, Refusal):
+            refusals.append(candidate)
+        elif candidate.measured_at and candidate.measured_at > latest:
+            detail = f"{candidate.measured_at.isoformat()} is in the future: set the clock of the sender"
+            refusals.append(Refusal(candidate.index, f"/results/{candidate.index}/measured_at", detail))
         else:
-            points.append(one)
+            points.append(candidate)
     with gitprocess.within(commits.PATIENCE_S) if sender.waits else nullcontext():
-        found = commits.find(project, (one.commit for one in points))
-    return Prepared(project, batch, sender, points, found, refused)
+        lookup = commits.find(project, (point.commit for point in points))
+    return Prepared(project, batch, sender, points, lookup, refusals)
 
 
 def store(prepared: Prepared, all_or_nothing: bool = False) -> Report:
@@ -149,51 +149,51 @@ def store(prepared: Prepared, all_or_nothing: bool = False) -> Report:
     machines = machines_of(prepared)
     metrics = MetricsOfProject(prepared.project)
     checked = without_repetitions(prepared, list(check_all(prepared, machines, metrics)))
-    known = stored_digests(prepared.project, [one.digest for one in checked])
-    new = [one for one in checked if one.digest not in known]
-    refused = sorted(prepared.refused, key=lambda one: one.index)
-    if all_or_nothing and refused:
-        return Report(0, 0, refused)
-    report = Report(len(new), len(checked) - len(new), refused)
+    digests = stored_digests(prepared.project, [result.digest for result in checked])
+    new = [result for result in checked if result.digest not in digests]
+    refusals = sorted(prepared.refusals, key=lambda refusal: refusal.index)
+    if all_or_nothing and refusals:
+        return Report(0, 0, refusals)
+    report = Report(len(new), len(checked) - len(new), refusals)
     if not new:
         return report
-    metrics.store({one.metric for one in new})
+    metrics.store({result.metric for result in new})
     return replace(report, import_id=store_new(prepared, new, machines).pk)
 
 
 def kept_of(prepared: Prepared, report: Report) -> list[tuple[str, str]]:
     """The benchmark and the commit of each result of a batch that is stored now, or was before."""
-    refused = {one.index for one in report.refused}
+    refused_indexes = {refusal.index for refusal in report.refused}
     return [
-        (names.benchmark_name(point.row.benchmark, point.row.parameters), prepared.found.shas[point.commit])
+        (names.benchmark_name(point.row.benchmark, point.row.parameters), prepared.lookup.shas[point.commit])
         for point in prepared.points
-        if point.index not in refused
+        if point.index not in refused_indexes
     ]
 
 
 def machines_of(prepared: Prepared) -> dict[str, Machine]:
     """By the name used here: the registered machines that the results name."""
-    asked = {names.machine_name(point.machine) for point in prepared.points}
-    return {machine.name: machine for machine in Machine.objects.filter(name__in=asked).defer("facts")}
+    machine_names = {names.machine_name(point.machine) for point in prepared.points}
+    return {machine.name: machine for machine in Machine.objects.filter(name__in=machine_names).defer("facts")}
 
 
 def check_all(prepared: Prepared, machines: Mapping[str, Machine], metrics: "MetricsOfProject") -> Iterable[Checked]:
     """The results that fit their project; the refusals of others are added to ``prepared``."""
-    ids = commits.ids_of(prepared.project, prepared.found.shas.values())
+    ids = commits.ids_of(prepared.project, prepared.lookup.shas.values())
     digests: dict[str, str] = {}
     for point in prepared.points:
         row = point.row
-        sha = prepared.found.shas.get(point.commit)
+        sha = prepared.lookup.shas.get(point.commit)
         benchmark, machine = names.benchmark_name(row.benchmark, row.parameters), names.machine_name(point.machine)
-        place, fault = "/commit", "" if sha else prepared.found.faults[point.commit]
+        pointer, fault = "/commit", "" if sha else prepared.lookup.faults[point.commit]
         if not fault:
-            place, fault = "/machine", fault_of_machine(machine, machines.get(machine), prepared.sender)
+            pointer, fault = "/machine", fault_of_machine(machine, machines.get(machine), prepared.sender)
         if not fault:
-            place, fault = "/benchmark", names.fault_of_benchmark(benchmark)
+            pointer, fault = "/benchmark", names.fault_of_benchmark(benchmark)
         if not fault:
-            place, fault = metrics.fault_of(point)
+            pointer, fault = metrics.fault_of(point)
         if fault or not sha:
-            prepared.refuse(point, place, fault)
+            prepared.refuse(point, pointer, fault)
             continue
         yield Checked(
             point,
@@ -207,12 +207,12 @@ def check_all(prepared: Prepared, machines: Mapping[str, Machine], metrics: "Met
         )
 
 
-def digest_of(known: dict[str, str], facts: Mapping[str, Any]) -> str:
+def digest_of(digests: dict[str, str], facts: Mapping[str, Any]) -> str:
     """The digest of facts; equal facts of a batch are digested only once."""
     text = repr(facts)
-    if text not in known:
-        known[text] = json_digest(dict(facts))
-    return known[text]
+    if text not in digests:
+        digests[text] = json_digest(dict(facts))
+    return digests[text]
 
 
 def fault_of_machine(name: str, machine: Machine | None, sender: Sender) -> str:
@@ -248,27 +248,27 @@ class MetricsOfProject:
             return self.define(row.metric, row.unit, row.better)
         metric = METRICS[self.keys[row.metric]]
         if row.unit is not None and row.unit != metric.unit:
-            words = f"metric {row.metric} is in {metric.unit!r} here, not in {row.unit!r}"
-            return "/unit", f"{words}: convert it, or give it another name"
+            contradiction = f"metric {row.metric} is in {metric.unit!r} here, not in {row.unit!r}"
+            return "/unit", f"{contradiction}: convert it, or give it another name"
         if row.better is not None and row.better != metric.better:
-            words = f"{metric.better} values of metric {row.metric} are better here, not {row.better} ones"
-            return "/better", f"{words}: give it another name"
+            contradiction = f"{metric.better} values of metric {row.metric} are better here, not {row.better} ones"
+            return "/better", f"{contradiction}: give it another name"
         return "", ""
 
     def define(self, name: str, unit: str | None, better: str | None) -> tuple[str, str]:
         if unit is None or better is None:
-            place = "/unit" if unit is None else "/better"
-            what = "its unit (perhaps empty)" if unit is None else "which of its values are better"
-            return place, f"metric {name} is new in {self.project}: say {what}"
+            pointer = "/unit" if unit is None else "/better"
+            lack = "its unit (perhaps empty)" if unit is None else "which of its values are better"
+            return pointer, f"metric {name} is new in {self.project}: say {lack}"
         key = outside_key(name, unit, Direction(better))
         if len(key) > LONGEST_KEY:
             return "/metric", f"{name} with its unit has {len(key)} letters as an address: at most {LONGEST_KEY}"
         self.keys[name] = key
         return "", ""
 
-    def store(self, used: set[str]) -> None:
+    def store(self, keys: set[str]) -> None:
         """Store those of the new metrics that have these keys."""
-        new = {name: key for name, key in self.keys.items() if name not in self.known and key in used}
+        new = {name: key for name, key in self.keys.items() if name not in self.known and key in keys}
         OutsideMetric.objects.bulk_create(
             OutsideMetric(project=self.project, name=name, key=key) for name, key in new.items()
         )
@@ -276,17 +276,19 @@ class MetricsOfProject:
 
 def without_repetitions(prepared: Prepared, checked: Sequence[Checked]) -> list[Checked]:
     """The results that repeat no earlier one of the batch; repetitions are refused."""
-    seen: dict[tuple[Any, ...], int] = {}
-    left = []
-    for one in checked:
-        key = (one.series, one.sha, one.point.row.id, one.point.measured_at)
-        if key in seen:
-            what = f"the same series and commit as /results/{seen[key]}: tell them apart by `id` or `measured_at`"
-            prepared.refuse(one.point, "", what)
+    first_indexes: dict[tuple[Any, ...], int] = {}
+    unique = []
+    for result in checked:
+        key = (result.series, result.sha, result.point.row.id, result.point.measured_at)
+        if key in first_indexes:
+            fault = (
+                f"the same series and commit as /results/{first_indexes[key]}: tell them apart by `id` or `measured_at`"
+            )
+            prepared.refuse(result.point, "", fault)
         else:
-            seen[key] = one.point.index
-            left.append(one)
-    return left
+            first_indexes[key] = result.point.index
+            unique.append(result)
+    return unique
 
 
 def stored_digests(project: Project, digests: Sequence[bytes]) -> set[bytes]:
@@ -301,37 +303,37 @@ def stored_digests(project: Project, digests: Sequence[bytes]) -> set[bytes]:
 def store_new(prepared: Prepared, new: Sequence[Checked], machines: dict[str, Machine]) -> Import:
     """Store new results with all that they need: machines, environments, benchmarks, series, runs."""
     project, batch, sender = prepared.project, prepared.batch, prepared.sender
-    machine_ids = {name: one.pk for name, one in machines.items()} | storing.register(
-        {one.machine for one in new} - machines.keys(), sender.user
+    machine_ids = {name: machine.pk for name, machine in machines.items()} | storing.register(
+        {result.machine for result in new} - machines.keys(), sender.user
     )
     environments = storing.store_environments(
-        {(machine_ids[one.machine], one.environment_digest): one.point.environment for one in new}
+        {(machine_ids[result.machine], result.environment_digest): result.point.environment for result in new}
     )
     benchmarks = storing.store_benchmarks(
         project,
         {
-            (one.benchmark, one.benchmark_digest): names.benchmark_definition(
-                one.point.row.benchmark, one.point.row.parameters
+            (result.benchmark, result.benchmark_digest): names.benchmark_definition(
+                result.point.row.benchmark, result.point.row.parameters
             )
-            for one in new
+            for result in new
         },
     )
     results = [
         NewResult(
-            commit_id=one.commit_id,
-            machine_id=machine_ids[one.machine],
-            environment_id=environments[machine_ids[one.machine], one.environment_digest],
-            benchmark_id=benchmarks[one.benchmark, one.benchmark_digest],
-            metric=one.metric,
-            estimate=one.estimate,
-            samples=one.point.row.samples,
-            digest=one.digest,
-            measured_at=one.point.measured_at,
-            external_id=one.point.row.id,
-            url=one.point.url,
-            tags=one.point.tags,
+            commit_id=result.commit_id,
+            machine_id=machine_ids[result.machine],
+            environment_id=environments[machine_ids[result.machine], result.environment_digest],
+            benchmark_id=benchmarks[result.benchmark, result.benchmark_digest],
+            metric=result.metric,
+            estimate=result.estimate,
+            samples=result.point.row.samples,
+            digest=result.digest,
+            measured_at=result.point.measured_at,
+            external_id=result.point.row.id,
+            url=result.point.url,
+            tags=result.point.tags,
         )
-        for one in new
+        for result in new
     ]
     imported = Import.objects.create(
         project=project,

@@ -51,10 +51,10 @@ def write_sample_history(repository: Path, upto: int | None = None) -> list[Plan
     """Write or extend the sample server's repository by its recipe. Return the recipe's table of commits."""
     command = [sys.executable, "-m", "runners.sample", str(repository)]
     command += ["--upto", str(upto)] if upto else []
-    done = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"the sample history could not be written: {done.stderr.strip()}")
-    rows = re.findall(r"^ *(\d+) ([0-9a-f]{12}) (\S+) +(.*)$", done.stdout, re.M)
+    process = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True)
+    if process.returncode:
+        sys.exit(f"the sample history could not be written: {process.stderr.strip()}")
+    rows = re.findall(r"^ *(\d+) ([0-9a-f]{12}) (\S+) +(.*)$", process.stdout, re.M)
     return [PlantedCommit(int(number), short, effect, subject) for number, short, effect, subject in rows]
 
 
@@ -105,11 +105,11 @@ def show_progress(console: Console, stack: Stack, project: Project) -> None:
         while work_is_left(project):
             stack.check()
             runs = Run.objects.filter(project=project)
-            done = [run for run in runs.select_related("commit", "base", "machine").order_by("id") if run.done]
+            finished = [run for run in runs.select_related("commit", "base", "machine").order_by("id") if run.done]
             if not console.is_terminal:
-                print_runs(console, [run for run in done if run.pk not in printed])
-            printed.update(run.pk for run in done)
-            progress.update(bar, completed=len(done), total=runs.count(), description=current_step(project))
+                print_runs(console, [run for run in finished if run.pk not in printed])
+            printed.update(run.pk for run in finished)
+            progress.update(bar, completed=len(finished), total=runs.count(), description=current_step(project))
             time.sleep(POLL_S)
 
 
@@ -122,10 +122,10 @@ def work_is_left(project: Project) -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     runs = Run.objects.unfinished().filter(project=project, canary=None)
-    waiting = Project.objects.filter(pk=project.pk, deliveries__status="received")
+    deliveries = Project.objects.filter(pk=project.pk, deliveries__status="received")
     # A mail that is being sent is no longer due; one that failed is tried again later.
     sending = Outbox.objects.filter(alert__project=project, sent_at=None, given_up_at=None, error="")
-    return runs.exists() or waiting.exists() or decisions_wanted() or sending.exists()
+    return runs.exists() or deliveries.exists() or decisions_wanted() or sending.exists()
 
 
 def current_step(project: Project) -> str:
@@ -161,8 +161,8 @@ def print_findings(console: Console, project: Project, history: list[PlantedComm
 
 
 def confirmed_changes(project: Project) -> list[ChangePoint]:
-    found = ChangePoint.objects.filter(series__project=project, status=ChangePoint.Status.CONFIRMED)
-    return list(found.select_related("series__benchmark", "commit").order_by("commit__positions__number", "id"))
+    changes = ChangePoint.objects.filter(series__project=project, status=ChangePoint.Status.CONFIRMED)
+    return list(changes.select_related("series__benchmark", "commit").order_by("commit__positions__number", "id"))
 
 
 def describe_change(cp: ChangePoint) -> str:
@@ -178,8 +178,8 @@ def mistakes_found(project: Project, alerts: list[Alert], history: list[PlantedC
     faster = {cp.commit.sha[:12] for cp in confirmed_changes(project) if not cp.is_slowdown}
     mistakes = []
     if [alert.commit.sha[:12] for alert in alerts] != planted["slower"]:
-        named = ", ".join(alert.commit.short for alert in alerts) or "no commit"
-        mistakes.append(f"alerts name {named}; planted was {', '.join(planted['slower'])}")
+        names = ", ".join(alert.commit.short for alert in alerts) or "no commit"
+        mistakes.append(f"alerts name {names}; planted was {', '.join(planted['slower'])}")
     mailed = set(Outbox.objects.filter(alert__in=alerts).exclude(sent_at=None).values_list("alert", flat=True))
     mistakes += [f"nobody was mailed of alert {alert.pk}" for alert in alerts if alert.pk not in mailed]
     if not set(planted["faster"]) <= faster:

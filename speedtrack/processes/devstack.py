@@ -159,8 +159,10 @@ def embedded_broker(path: Path, log: Path) -> Iterator[None]:
         until = time.monotonic() + BROKER_START_S
         while not accepts(path):
             if process.poll() is not None or time.monotonic() > until:
-                words = (log.read_text(errors="replace").strip().splitlines() or ["it is silent"])[-1]
-                raise StackError(f"the embedded broker did not start: {words}\nSet BROKER_URL to a broker of your own.")
+                last_line = (log.read_text(errors="replace").strip().splitlines() or ["it is silent"])[-1]
+                raise StackError(
+                    f"the embedded broker did not start: {last_line}\nSet BROKER_URL to a broker of your own."
+                )
             time.sleep(0.02)
         yield
     finally:
@@ -189,14 +191,14 @@ def broker_command(socket_path: str) -> list[str]:
 def keep_off_measured_cores() -> None:
     """Run this process and its children, except the runner, on the cores that the runner does not measure on."""
     argv = [sys.executable, "-m", "runners", "plan", "--json"]
-    done = subprocess.run(argv, cwd=BASE_DIR, capture_output=True, text=True)
-    if done.returncode == 0:  # otherwise the runner says what is missing when it starts
-        os.sched_setaffinity(0, {int(cpu) for cpu in json.loads(done.stdout)["housekeeping"].split(",")})
+    process = subprocess.run(argv, cwd=BASE_DIR, capture_output=True, text=True)
+    if process.returncode == 0:  # otherwise the runner says what is missing when it starts
+        os.sched_setaffinity(0, {int(cpu) for cpu in json.loads(process.stdout)["housekeeping"].split(",")})
 
 
 def address_of(url: str) -> tuple[str, int]:
-    parts = urlsplit(url)
-    return parts.hostname or "127.0.0.1", parts.port or 80
+    split_url = urlsplit(url)
+    return split_url.hostname or "127.0.0.1", split_url.port or 80
 
 
 def end_with_parent() -> None:
@@ -257,9 +259,9 @@ class Stack:
         web, live = self.environment["SPEEDTRACK_URL"], self.environment.get("SPEEDTRACK_LIVE_URL")
         listening = {"web": web} | ({"live": live} if live else {})
         binds = {name: ["--bind", "{}:{}".format(*address_of(url))] for name, url in listening.items()}
-        others = {name: command for name, command in PROCESSES.items() if name not in ("web", "live")}
+        unbound = {name: command for name, command in PROCESSES.items() if name not in ("web", "live")}
         bound = {name: [*PROCESSES[name], *bind] for name, bind in binds.items()}
-        return bound | others | {"runner": ["-m", "runners"]}
+        return bound | unbound | {"runner": ["-m", "runners"]}
 
     @property
     def address(self) -> tuple[str, int]:

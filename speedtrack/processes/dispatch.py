@@ -163,9 +163,9 @@ class Session:
         """Wait for a notification, the next tick, or the time to stop. Raises if the session is lost."""
         until = time.monotonic() + TICK_S
         time.sleep(REST_S)
-        while not stopping() and not self.notified() and (left := until - time.monotonic()) > 0:
+        while not stopping() and not self.notified() and (remaining_s := until - time.monotonic()) > 0:
             # psycopg's own wait wakes up ten times a second.
-            select.select([self.connection], [], [], min(left, STOP_S))
+            select.select([self.connection], [], [], min(remaining_s, STOP_S))
 
     def notified(self) -> bool:
         """Has a notification come since the last call?"""
@@ -179,15 +179,15 @@ class Upkeep:
     def __init__(self) -> None:
         self.rests_until: dict[str, float] = {}  # by duty, on time.monotonic's clock
 
-    def do(self, found: set[str]) -> bool:
+    def do(self, duties_found: set[str]) -> bool:
         """Do those of the found duties that do not rest. Were there any?"""
-        due = [duty for duty in UPKEEP if duty in found and self.rests_until.get(duty, 0) <= time.monotonic()]
+        due = [duty for duty in UPKEEP if duty in duties_found and self.rests_until.get(duty, 0) <= time.monotonic()]
         for duty in due:
             self.attempt(duty)
         return bool(due)
 
     def attempt(self, duty: str) -> None:
-        begun = time.monotonic()
+        began_at = time.monotonic()
         try:
             UPKEEP[duty]()
         except DATABASE_ERRORS:
@@ -195,15 +195,15 @@ class Upkeep:
         except Exception:  # the top of the loop over all duties
             log.exception("the duty %s has failed: it is tried again after %.0f s", duty, AFTER_FAILURE_S)
             self.rests_until[duty] = time.monotonic() + AFTER_FAILURE_S
-            tasktimes.add(duty, TaskTime.Outcome.FAILED, time.monotonic() - begun)
+            tasktimes.add(duty, TaskTime.Outcome.FAILED, time.monotonic() - began_at)
 
 
 def tick(celery: Celery = app, question: Question | None = None, upkeep: Upkeep | None = None) -> None:
     """Do the upkeep that is due, then nudge every process that has work and no message in its queue."""
-    found = duties_with_work(question)
-    if (upkeep or Upkeep()).do(found):
-        found = duties_with_work(question)
-    if nudges := nudges_for(found):
+    due = duties_with_work(question)
+    if (upkeep or Upkeep()).do(due):
+        due = duties_with_work(question)
+    if nudges := nudges_for(due):
         with probing.failures(broker()), celery.connection_for_write() as link:
             for name, task in nudges:
                 if probing.is_empty(link, name):
@@ -212,9 +212,9 @@ def tick(celery: Celery = app, question: Question | None = None, upkeep: Upkeep 
 
 def build_question() -> Question:
     """The statement that finds all work. Building it takes ten times the CPU time of its execution."""
-    found = [rows.order_by().values_list(Value(duty, TextField()))[:1] for duty, rows in duties()]
+    queries = [rows.order_by().values_list(Value(duty, TextField()))[:1] for duty, rows in duties()]
     machines = idle_machines_with_work().values_list(Concat(Value("machine."), "name", output_field=TextField()))
-    return machines.union(*found, all=True).query.sql_with_params()
+    return machines.union(*queries, all=True).query.sql_with_params()
 
 
 def duties_with_work(question: Question | None = None) -> set[str]:
@@ -229,12 +229,12 @@ def decisions_wanted() -> bool:
     return bool({"detect", "notify"} & duties_with_work())
 
 
-def nudges_for(found: set[str]) -> list[tuple[str, str]]:
+def nudges_for(due: set[str]) -> list[tuple[str, str]]:
     """(queue, task) for each duty and machine with work. Calibration waits while detection has work."""
-    left = found - ({"calibrate"} if "detect" in found else set())
-    idle = {name for name in left if name.startswith("machine.")}
+    remaining = due - ({"calibrate"} if "detect" in due else set())
+    idle = {name for name in remaining if name.startswith("machine.")}
     machines = [(name, LOOK_FOR_WORK) for name in sorted(idle - closed_queues() if idle else idle)]
-    return [TASKS[duty] for duty in TASKS if duty in left] + machines
+    return [TASKS[duty] for duty in TASKS if duty in remaining] + machines
 
 
 def closed_queues() -> set[str]:
@@ -247,6 +247,6 @@ def closed_queues() -> set[str]:
 def idle_machines_with_work() -> QuerySet[Machine]:
     """Machines without an active run for which a run waits."""
     runs = Run.objects.filter(machine=OuterRef("pk"))
-    waiting = Exists(Run.objects.claimable().filter(machine=OuterRef("pk")))
+    claimable = Exists(Run.objects.claimable().filter(machine=OuterRef("pk")))
     at_work = Exists(runs.filter(status__in=["leased", "running"]))
-    return Machine.objects.filter(waiting, paused=False).exclude(at_work)
+    return Machine.objects.filter(claimable, paused=False).exclude(at_work)

@@ -139,10 +139,10 @@ class Patience:
     def __init__(self) -> None:
         self.began = self.printed_at = time.monotonic()
 
-    def wait(self, words: str) -> None:
+    def wait(self, message: str) -> None:
         now = time.monotonic()
         if now - self.printed_at >= REPORT_S:
-            print(f"{words}, {now - self.began:.0f} s", file=sys.stderr, flush=True)
+            print(f"{message}, {now - self.began:.0f} s", file=sys.stderr, flush=True)
             self.printed_at = now
         time.sleep(POLL_S)
 
@@ -219,14 +219,14 @@ def launch(cluster: Cluster) -> list[str]:
     open_the_way(cluster)
     options = {"listen_addresses": "", "unix_socket_directories": str(socket_directory(cluster))}
     options |= {"unix_socket_permissions": "0700"}  # whoever can connect is PostgreSQL's superuser
-    words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+    arguments = [argument for name, value in options.items() for argument in ("-c", f"{name}={value}")]
     log_from = size(cluster.log)
     with cluster.log.open("ab") as log:
         cluster.hand_over(cluster.log)
-        command = [*DETACHED, str(cluster.programs / "postgres"), "-D", str(cluster.directory), *words]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, **cluster.as_user)
+        command = [*DETACHED, str(cluster.programs / "postgres"), "-D", str(cluster.directory), *arguments]
+        process = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, **cluster.as_user)
     try:
-        return wait_until_ready(cluster, psutil.Process(int(done.stdout)), log_from)
+        return wait_until_ready(cluster, psutil.Process(int(process.stdout)), log_from)
     except psutil.NoSuchProcess:
         raise StartError(why_ended(cluster, log_from)) from None
 
@@ -234,11 +234,11 @@ def launch(cluster: Cluster) -> list[str]:
 def make(cluster: Cluster) -> None:
     """Make an empty database, unless there is one. It appears as a whole, or not at all."""
     if (version := cluster.directory / "PG_VERSION").exists():
-        found = version.read_text().strip()
-        if found != str(VERSION):
+        data_version = version.read_text().strip()
+        if data_version != str(VERSION):
             raise StartError(
-                f"its data are PostgreSQL {found}'s, this release brings {VERSION}: start the release that made them, "
-                "and move them with `manage.py backup` and `manage.py restore`"
+                f"its data are PostgreSQL {data_version}'s, this release brings {VERSION}: start the release that made "
+                "them, and move them with `manage.py backup` and `manage.py restore`"
             )
         if os.geteuid() not in (0, cluster.directory.stat().st_uid):
             raise StartError(
@@ -265,10 +265,10 @@ def initialise(cluster: Cluster) -> None:
     open_the_way(cluster)
     arguments = ["--auth=trust", "--encoding=utf8", "-U", USER, "-D", str(unfinished)]
     command = [str(cluster.programs / "initdb"), *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **cluster.as_user)
-    if done.returncode:
+    process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **cluster.as_user)
+    if process.returncode:
         shutil.rmtree(unfinished, ignore_errors=True)
-        raise StartError(explain([line for line in done.stdout.splitlines() if "error" in line.lower()], ""))
+        raise StartError(explain([line for line in process.stdout.splitlines() if "error" in line.lower()], ""))
     unfinished.rename(cluster.directory)
 
 
@@ -291,13 +291,13 @@ def socket_directory(cluster: Cluster) -> Path:
 
 def wait_until_ready(cluster: Cluster, process: psutil.Process, log_from: int) -> list[str]:
     """Wait as long as the server makes progress, and say what it does. Return the lines of its lock file."""
-    patience, changed, known = Patience(), time.monotonic(), (0, 0.0)
+    patience, progressed_at, last_progress = Patience(), time.monotonic(), (0, 0.0)
     while not is_ready(cluster):
         if not works_on(cluster, process) and not is_young(process):
             raise StartError(why_ended(cluster, log_from))
-        if (now := progress(cluster, process)) != known:
-            changed, known = time.monotonic(), now
-        if time.monotonic() - changed > STALLED_S:
+        if (now := progress(cluster, process)) != last_progress:
+            progressed_at, last_progress = time.monotonic(), now
+        if time.monotonic() - progressed_at > STALLED_S:
             raise StartError(
                 f"it has done nothing for {STALLED_S:.0f} s, and is left running: its log is {cluster.log}"
             )
@@ -327,8 +327,8 @@ def progress(cluster: Cluster, process: psutil.Process) -> tuple[int, float]:
     """What grows while the server works: its log, and the CPU time of its processes."""
     spent = 0.0
     with contextlib.suppress(psutil.Error):
-        for one in (process, *process.children(recursive=True)):
-            times = one.cpu_times()
+        for member in (process, *process.children(recursive=True)):
+            times = member.cpu_times()
             spent += times.user + times.system
     return size(cluster.log), spent
 
@@ -337,8 +337,8 @@ def activity(cluster: Cluster, log_from: int) -> str:
     lines = log_lines(cluster, log_from)
     unclean = any("not properly shut down" in line or "was interrupted" in line for line in lines)
     redo = re.findall(r"redo in progress.*?current LSN: (\S+)", "\n".join(lines))
-    words = "is recovering after an unclean end" if unclean else "is starting"
-    return f"{words} (at {redo[-1]})" if redo else words
+    state = "is recovering after an unclean end" if unclean else "is starting"
+    return f"{state} (at {redo[-1]})" if redo else state
 
 
 def log_lines(cluster: Cluster, log_from: int) -> list[str]:

@@ -59,8 +59,8 @@ def machine_token(file: Path) -> None:
         with contextlib.suppress(UnknownToken):
             MachineToken.of(file.read_text().strip())
             return
-    known = Machine.objects.filter(name=MACHINE).exists()
-    token = machines.renew_token(MACHINE) if known else registering.add_machine(MACHINE)
+    is_registered = Machine.objects.filter(name=MACHINE).exists()
+    token = machines.renew_token(MACHINE) if is_registered else registering.add_machine(MACHINE)
     privatefiles.replace(file, token.encode())
 
 

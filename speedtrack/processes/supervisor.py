@@ -107,7 +107,9 @@ class ServerStack(Stack):
 
     def commands(self) -> dict[str, list[str]]:
         binds = {"web": "WEB_ADDRESS", "live": "LIVE_ADDRESS"}
-        bound = {name: [*devstack.PROCESSES[name], "--bind", self.environment[word]] for name, word in binds.items()}
+        bound = {
+            name: [*devstack.PROCESSES[name], "--bind", self.environment[variable]] for name, variable in binds.items()
+        }
         return devstack.PROCESSES | bound
 
     @property

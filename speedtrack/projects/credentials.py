@@ -17,7 +17,7 @@ from django.db import transaction
 from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.projects import remotes
 from speedtrack.projects.models import Credential, Project
-from speedtrack.projects.remotes import Place
+from speedtrack.projects.remotes import Endpoint
 
 USUAL_USER = "git"  # any name goes with a token of GitHub, GitLab, Gitea and Forgejo
 HOST_KEY = re.compile(
@@ -58,28 +58,28 @@ def credential_for(url: str, entry: CredentialEntry) -> Credential | None:
         return None
     if remotes.is_path(url):
         raise Unfit("token" if entry.token else "key", "a local repository needs none")
-    place = remotes.place_of(url)
-    return token_for(place, entry) if place.scheme == "https" else key_for(place, entry)
+    endpoint = remotes.endpoint_of(url)
+    return token_for(endpoint, entry) if endpoint.scheme == "https" else key_for(endpoint, entry)
 
 
-def token_for(place: Place, entry: CredentialEntry) -> Credential:
+def token_for(endpoint: Endpoint, entry: CredentialEntry) -> Credential:
     if not entry.token:
         raise Unfit("key", "a deploy key is for an address that begins with ssh://: enter a token for https://")
     if not (entry.token + entry.user).isprintable() or " " in entry.token or ":" in entry.user:
         raise Unfit("token", "the token or its user has blanks or control characters: copy it again")
     user = entry.user or USUAL_USER
-    return Credential(kind=Credential.Kind.TOKEN, origin=place.origin, user=user, secret=Secret.of(entry.token))
+    return Credential(kind=Credential.Kind.TOKEN, origin=endpoint.origin, user=user, secret=Secret.of(entry.token))
 
 
-def key_for(place: Place, entry: CredentialEntry) -> Credential:
+def key_for(endpoint: Endpoint, entry: CredentialEntry) -> Credential:
     if not entry.key:
         raise Unfit("token", "a token is for an address that begins with https://: enter a deploy key for ssh://")
     private = "\n".join(entry.key.strip().splitlines()) + "\n"
     return Credential(
         kind=Credential.Kind.KEY,
-        origin=place.origin,
+        origin=endpoint.origin,
         secret=Secret.of(private),
-        known_hosts=valid_known_hosts(place, entry.known_hosts),
+        known_hosts=valid_known_hosts(endpoint, entry.known_hosts),
         public_key=public_part(private),
     )
 
@@ -97,27 +97,27 @@ def public_part(private: str) -> str:
     raise Unfit("key", "this is no private key: paste the whole file that `ssh-keygen -t ed25519 -N ''` makes")
 
 
-def valid_known_hosts(place: Place, text: str) -> str:
+def valid_known_hosts(endpoint: Endpoint, text: str) -> str:
     """The lines of ``text`` with keys of this host. Raises Unfit if there is none."""
-    name = place.host if place.port == remotes.PORTS["ssh"] else f"[{place.host}]:{place.port}"
+    name = endpoint.host if endpoint.port == remotes.PORTS["ssh"] else f"[{endpoint.host}]:{endpoint.port}"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    found = [match for line in lines if (match := HOST_KEY.fullmatch(line))]
-    if len(found) != len(lines) or not any(names_host(match["hosts"], name) for match in found):
-        port = f" -p {place.port}" if place.port != remotes.PORTS["ssh"] else ""
+    matches = [match for line in lines if (match := HOST_KEY.fullmatch(line))]
+    if len(matches) != len(lines) or not any(names_host(match["hosts"], name) for match in matches):
+        port = f" -p {endpoint.port}" if endpoint.port != remotes.PORTS["ssh"] else ""
         raise Unfit(
             "known_hosts",
-            f"these are no keys of {name}: paste what `ssh-keyscan{port} {place.host}` prints, once you have compared "
-            "it with what the forge publishes",
+            f"these are no keys of {name}: paste what `ssh-keyscan{port} {endpoint.host}` prints, once you have "
+            "compared it with what the forge publishes",
         )
     return "".join(f"{line}\n" for line in lines)
 
 
-def names_host(listed: str, name: str) -> bool:
+def names_host(column: str, name: str) -> bool:
     """Return whether the first column of a known_hosts line names this host. It may be hashed (``|1|salt|digest``)."""
-    if not listed.startswith("|1|"):
-        return name in listed.split(",")
+    if not column.startswith("|1|"):
+        return name in column.split(",")
     try:
-        _, _, salt, digest = listed.split("|")
+        _, _, salt, digest = column.split("|")
         return hmac.digest(b64decode(salt), name.encode(), "sha1") == b64decode(digest)
     except ValueError:
         return False

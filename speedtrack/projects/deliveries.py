@@ -42,11 +42,11 @@ def list_calls(project: Project, status: str = "") -> "QuerySet[Delivery]":
 
 def calls_numbered(project: Project, numbers: Iterable[int]) -> "QuerySet[Delivery]":
     """The calls with these numbers. Raises NotPossible if the project lacks one."""
-    wanted = set(numbers)
-    found = list_calls(project).filter(pk__in=wanted)
-    if missing := wanted - set(found.values_list("pk", flat=True)):
+    ids = set(numbers)
+    calls = list_calls(project).filter(pk__in=ids)
+    if missing := ids - set(calls.values_list("pk", flat=True)):
         raise NotPossible(f"{project.slug} has no delivery {', '.join(map(str, sorted(missing)[:10]))}")
-    return found
+    return calls
 
 
 def replay(project: Project, rows: "QuerySet[Delivery]") -> int:
@@ -88,8 +88,8 @@ def purge(project: Project, older_than_days: int, status: str = "", only_count: 
     if status == Status.RECEIVED:
         raise NotPossible("calls that wait for a look are not deleted")
     before = Now() - timedelta(days=older_than_days)
-    done = Q(received_at__lte=before) & ~Q(status=Status.RECEIVED)
-    rows = project.deliveries.filter(done & Q(status=status) if status else done)
+    outdated = Q(received_at__lte=before) & ~Q(status=Status.RECEIVED)
+    rows = project.deliveries.filter(outdated & Q(status=status) if status else outdated)
     refusals = Refusal.objects.none() if status else project.refusals.filter(last_at__lte=before)
     if only_count:
         return Purged(rows.count(), refusals.count())

@@ -28,10 +28,10 @@ class UnusableName(RepositoryError):
 class GitFailed(RepositoryError):
     """git failed with this exit code (negative: a signal) and this standard error."""
 
-    def __init__(self, message: str, returncode: int, said: str) -> None:
+    def __init__(self, message: str, returncode: int, stderr: str) -> None:
         super().__init__(message)
         self.returncode = returncode
-        self.said = said
+        self.stderr = stderr
 
 
 class Interrupted(Exception):

@@ -17,7 +17,7 @@ from speedtrack.projects import git, gitprocess
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
 from speedtrack.projects.releases import version_of
 from speedtrack.projects.remotes import Remote
-from speedtrack.projects.ways import way_to
+from speedtrack.projects.transports import transport_to
 
 FETCH = ("fetch", "--quiet", "--force", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
 MALFORMED = re.compile(r"^error: object ([0-9a-f]{40,64}): (.+)$", re.M)
@@ -61,19 +61,19 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
     One call at a time per project. Raises RepositoryError if nothing can be fetched at all.
     """
     break_old_locks(git.make_mirror(slug))
-    listed = git.remote_refs(remote)
+    remote_refs = git.remote_refs(remote)
     local = git.local_refs(slug)
-    if not listed and any(ref.startswith("refs/heads/") for ref in local):
+    if not remote_refs and any(ref.startswith("refs/heads/") for ref in local):
         # So does a page that some server shows in place of the repository, too.
         raise RepositoryUnreachable(f"{remote.url} lists no branch at all: is it still the repository?")
-    heads = [ref for ref in map(head_ref, branches) if ref in listed]
+    heads = [ref for ref in map(head_ref, branches) if ref in remote_refs]
     # Deletions first: the name of a deleted branch may become the folder of a new one.
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/heads/") and ref not in heads])
     faults = fetch_refs(slug, remote, heads)
-    tags = tags_to_fetch(slug, listed)
+    tags = tags_to_fetch(slug, remote_refs)
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/tags/") and ref not in tags])
     faults |= fetch_refs(slug, remote, [ref for ref, sha in tags.items() if local.get(ref) != sha])
-    return FetchResult(listed, faults)
+    return FetchResult(remote_refs, faults)
 
 
 def tags_to_fetch(slug: str, remote: dict[str, str]) -> dict[str, str]:
@@ -99,7 +99,7 @@ def fetch_refs(slug: str, remote: Remote, refs: Sequence[str]) -> dict[str, str]
     try:
         run_fetch(slug, remote, [f"+{ref}:{ref}" for ref in refs])
     except GitFailed as e:
-        why = ref_fault(e.said)
+        why = ref_fault(e.stderr)
         if not why:
             raise failure_with_remedy(slug, remote, e) from e
         if len(refs) == 1:
@@ -113,13 +113,13 @@ def run_fetch(
     slug: str, remote: Remote, refspecs: list[str], timeout_s: float | None = None, options: Sequence[str] = ()
 ) -> None:
     """Fetch these refspecs, given on standard input because thousands of tags do not fit on a command line."""
-    words, lines = [*FETCH, *options, "--stdin", "--", remote.url], "".join(f"{refspec}\n" for refspec in refspecs)
-    mirror, begun = git.mirror_of(slug), time.time()
+    arguments, lines = [*FETCH, *options, "--stdin", "--", remote.url], "".join(f"{refspec}\n" for refspec in refspecs)
+    mirror, began_at = git.mirror_of(slug), time.time()
     try:
-        with way_to(remote) as way:
-            gitprocess.run_git(*words, directory=mirror, timeout_s=timeout_s, stdin=lines, way=way)
+        with transport_to(remote) as transport:
+            gitprocess.run_git(*arguments, directory=mirror, timeout_s=timeout_s, stdin=lines, transport=transport)
     except RepositoryError as e:
-        if remove_halves(mirror, begun) >= (settings.GIT_MOST_MB << 20) - gitprocess.BLOCK:
+        if remove_halves(mirror, began_at) >= (settings.GIT_MOST_MB << 20) - gitprocess.BLOCK:
             raise RepositoryUnreachable(
                 f"cannot fetch {remote.url}: it sends more than GIT_MOST_MB={settings.GIT_MOST_MB} allows: raise that "
                 "if it is so large"
@@ -136,27 +136,27 @@ def remove_halves(mirror: Path, since_s: float) -> int:
     return largest
 
 
-def ref_fault(said: str) -> str:
+def ref_fault(stderr: str) -> str:
     """The fault of a reference at the remote, with its remedy, from git's message; empty if none is at fault."""
-    if malformed := MALFORMED.search(said):
+    if malformed := MALFORMED.search(stderr):
         return f"object {malformed[1]} is malformed ({malformed[2]}): rewrite that history in the repository"
-    if LACKING.search(said):
-        named = OBJECT_ID.search(said)
-        which = f"object {named[0]}" if named else "an object"
+    if LACKING.search(stderr):
+        match = OBJECT_ID.search(stderr)
+        which = f"object {match[0]}" if match else "an object"
         return f"{which} is missing or damaged at the remote: find it with `git fsck` there and push it again"
-    if NO_COMMIT in said:
+    if NO_COMMIT in stderr:
         return "it does not name a commit: point it at one in the repository"
-    if GONE in said:
+    if GONE in stderr:
         return "the remote no longer has it, or it has a name that git refuses"
     return ""
 
 
 def failure_with_remedy(slug: str, remote: Remote, error: GitFailed) -> RepositoryError:
     """A failure that no reference caused, with its remedy."""
-    here = next((remedy for pattern, remedy in HERE if re.search(pattern, error.said)), None)
+    here = next((remedy for pattern, remedy in HERE if re.search(pattern, error.stderr)), None)
     if not here and not remote.is_local:
         return git.unreadable(remote, error)
-    remedy = here or next(remedy for pattern, remedy in REMEDIES if re.search(pattern, error.said))
+    remedy = here or next(remedy for pattern, remedy in REMEDIES if re.search(pattern, error.stderr))
     remedy = remedy.format(mirror=git.mirror_of(slug), timeout=settings.GIT_TIMEOUT_S)
     return RepositoryUnreachable(f"cannot fetch {remote.url}: {error}. {remedy}")
 
@@ -166,14 +166,14 @@ def is_related(slug: str, remote: Remote, branch: str, within_s: float) -> bool:
 
     Raises RepositoryError if the remote does not answer.
     """
-    listed = git.remote_refs(remote, within_s)
+    remote_refs = git.remote_refs(remote, within_s)
     local = [sha for ref, sha in git.local_refs(slug).items() if ref.startswith("refs/heads/")]
-    if not local or git.commits_among(slug, listed.values()):
+    if not local or git.commits_among(slug, remote_refs.values()):
         return True
-    sha = listed.get(head_ref(branch), "")
+    sha = remote_refs.get(head_ref(branch), "")
     try:
         run_fetch(slug, remote, [f"+{head_ref(branch)}:refs/asked/{sha}"], within_s)
-        return any(git.have_common_commit(slug, sha, one) for one in local)
+        return any(git.have_common_commit(slug, sha, local_sha) for local_sha in local)
     except RepositoryError:
         return False
 
@@ -203,17 +203,17 @@ def pull_request_ref(remote: Remote, number: int, branch: str = "", within_s: fl
     ``branch``: as for ``fetch_pull_request``. Raises RepositoryError.
     """
     names = [form.format(number) for form in PULL_REFS]
-    listed = git.parse_refs(git.ask(remote, patterns=names, timeout_s=within_s))
-    ref = next((name for name in names if name in listed), None)
+    remote_refs = git.parse_refs(git.ask(remote, patterns=names, timeout_s=within_s))
+    ref = next((name for name in names if name in remote_refs), None)
     if ref is None and branch:
-        listed = git.remote_refs(remote, within_s)
-        ref = head_ref(branch) if head_ref(branch) in listed else None
+        remote_refs = git.remote_refs(remote, within_s)
+        ref = head_ref(branch) if head_ref(branch) in remote_refs else None
     if ref is None:
         raise RepositoryError(
             f"{remote.url} has no reference of pull request {number}, such as {names[0]}: is it still there? Bitbucket "
             "Cloud makes none: there a pull request is measured if it comes from a branch of the repository itself"
         )
-    return ref, listed[ref]
+    return ref, remote_refs[ref]
 
 
 def newest_commits(remote: Remote, branch: str, count: int, within_s: float | None = None) -> list[git.Revision]:
@@ -245,7 +245,7 @@ def fetch_asked(
     try:
         run_fetch(slug, remote, [f"+{source}:refs/asked/{sha}"], timeout_s, options)
     except GitFailed as e:
-        why = ref_fault(e.said)
+        why = ref_fault(e.stderr)
         raise (RepositoryError(f"cannot fetch {source}: {why}") if why else failure_with_remedy(slug, remote, e)) from e
 
 
@@ -258,15 +258,15 @@ def find_commit(slug: str, remote: Remote, name: str) -> str:
         return git.resolve_revision(slug, name)
     except NoSuchCommit:
         base = re.split(r"[~^@:]", name, maxsplit=1)[0]
-        listed = git.remote_refs(remote)
-        source = base if git.SHA.fullmatch(base) else reference_named(base, listed)
+        remote_refs = git.remote_refs(remote)
+        source = base if git.SHA.fullmatch(base) else reference_named(base, remote_refs)
         if not source:
             raise
-    sha = listed.get(source, source)
+    sha = remote_refs.get(source, source)
     fetch_asked(slug, remote, source, sha)
     return git.resolve_revision(slug, sha + name[len(base) :])
 
 
-def reference_named(name: str, listed: dict[str, str]) -> str | None:
+def reference_named(name: str, remote_refs: dict[str, str]) -> str | None:
     """The remote's tag, branch or reference with this name. Not for whole commit ids: a branch may be called as one."""
-    return next((ref for ref in (f"refs/tags/{name}", head_ref(name), name) if ref in listed), None)
+    return next((ref for ref in (f"refs/tags/{name}", head_ref(name), name) if ref in remote_refs), None)

@@ -17,7 +17,7 @@ from django.conf import settings
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
 from speedtrack.projects.gitprocess import NOWHERE, archive_blocks, run_git
 from speedtrack.projects.remotes import Remote
-from speedtrack.projects.ways import way_to
+from speedtrack.projects.transports import transport_to
 
 log = logging.getLogger(__name__)
 
@@ -123,10 +123,10 @@ def remote_refs(remote: Remote, timeout_s: float | None = None) -> dict[str, str
 
 def ask(remote: Remote, *options: str, patterns: Sequence[str] = (), timeout_s: float | None = None) -> str:
     """The output of ``git ls-remote``. Raises RepositoryError."""
-    words, limit_s = ["ls-remote", *options, "--", remote.url, *patterns], timeout_s or list_timeout_s()
-    with way_to(remote) as way:
+    arguments, limit_s = ["ls-remote", *options, "--", remote.url, *patterns], timeout_s or list_timeout_s()
+    with transport_to(remote) as transport:
         try:
-            return run_git(*words, timeout_s=limit_s, way=way)
+            return run_git(*arguments, timeout_s=limit_s, transport=transport)
         except GitFailed as e:
             raise unreadable(remote, e) from e
         except RepositoryUnreachable as e:
@@ -141,9 +141,9 @@ def unreadable(remote: Remote, error: GitFailed) -> RepositoryUnreachable:
     """
     if remote.is_local:
         return RepositoryUnreachable(f"cannot read {remote.url}: {error}. Check the address and the network")
-    log.warning("cannot read %s: %s", remote.url, error.said)
-    words = next(words for pattern, words in ANSWERS if re.search(pattern, error.said))
-    return RepositoryUnreachable(f"cannot read {remote.url}: {words}; the server's log has the details")
+    log.warning("cannot read %s: %s", remote.url, error.stderr)
+    sentence = next(sentence for pattern, sentence in ANSWERS if re.search(pattern, error.stderr))
+    return RepositoryUnreachable(f"cannot read {remote.url}: {sentence}; the server's log has the details")
 
 
 def list_timeout_s() -> float:
@@ -174,18 +174,18 @@ def resolve_revision(slug: str, name: str) -> str:
         "on no tracked branch"
     )
     try:
-        found = run_git(
+        sha = run_git(
             "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", directory=mirror_of(slug)
         ).strip()
     except GitFailed as e:
-        if e.returncode == NOT_FOUND and not e.said:
+        if e.returncode == NOT_FOUND and not e.stderr:
             raise none from e
         check_unambiguous(slug, name)
         raise
-    if not SHA.fullmatch(found):  # "^main" excludes commits, and names none
+    if not SHA.fullmatch(sha):  # "^main" excludes commits, and names none
         raise none
     check_unambiguous(slug, name)
-    return found
+    return sha
 
 
 def check_unambiguous(slug: str, name: str) -> None:
@@ -194,10 +194,10 @@ def check_unambiguous(slug: str, name: str) -> None:
     if not BEGINNING.fullmatch(begin):
         return
     meanings = commits_among(slug, run_git("rev-parse", f"--disambiguate={begin}", directory=mirror_of(slug)).split())
-    named = [ref for ref in (f"refs/tags/{begin}", f"refs/heads/{begin}") if ref in local_refs(slug)]
-    if meanings and len(meanings) + len(named) > 1:
-        known = ", ".join([*sorted(meanings), *named][:MOST_MEANINGS])
-        raise RepositoryError(f"{begin!r} is the name of several things in {slug}: give all of one: {known}")
+    refs = [ref for ref in (f"refs/tags/{begin}", f"refs/heads/{begin}") if ref in local_refs(slug)]
+    if meanings and len(meanings) + len(refs) > 1:
+        listing = ", ".join([*sorted(meanings), *refs][:MOST_MEANINGS])
+        raise RepositoryError(f"{begin!r} is the name of several things in {slug}: give all of one: {listing}")
 
 
 def first_parents(slug: str, head: str) -> list[str]:
@@ -240,13 +240,13 @@ def revisions(slug: str, shas: list[str]) -> Iterator[Revision]:
             directory=mirror_of(slug),
         )
         # NUL is the only character that no field can contain.
-        words = text.split("\0")
-        for first in range(0, len(words) - 1, len(FIELDS)):
-            yield parse_revision(words[first : first + len(FIELDS)])
+        values = text.split("\0")
+        for first in range(0, len(values) - 1, len(FIELDS)):
+            yield parse_revision(values[first : first + len(FIELDS)])
 
 
-def parse_revision(words: list[str]) -> Revision:
-    sha, parents, name, email, authored, committed, subject, body = words
+def parse_revision(values: list[str]) -> Revision:
+    sha, parents, name, email, authored, committed, subject, body = values
     return Revision(
         sha=sha,
         parents=parents.split(),
@@ -268,8 +268,8 @@ def describe(slug: str, sha: str) -> Description | None:
         )
     except RepositoryError:
         return None
-    message, _, rest = text.partition("\0")
-    lines = (line.lstrip("\n").split("\t", 2) for line in rest.split("\0"))
+    message, _, numstat = text.partition("\0")
+    lines = (line.lstrip("\n").split("\t", 2) for line in numstat.split("\0"))
     files = [ChangedFile(line[2], *map(lines_of, line[:2])) for line in lines if len(line) == 3]
     return Description(message.strip(), files)
 
@@ -284,25 +284,25 @@ def changed_paths(slug: str, shas: list[str]) -> dict[str, list[str]]:
         "--no-renames",
         "--diff-merges=first-parent",
     )
-    found: dict[str, list[str]] = {}
+    paths_by_sha: dict[str, list[str]] = {}
     for at in range(0, len(shas), 1000):
         text = run_git("log", *options, "--end-of-options", *shas[at : at + 1000], directory=mirror_of(slug))
-        words = iter(text.split("\0"))
-        next(words)  # what is before the first commit: nothing
-        while sha := next(words, ""):
-            next(words)  # the end of the format
-            paths = list(takewhile(bool, words))  # no path is empty: an empty word begins the next commit
-            found[sha] = [paths[0].removeprefix("\n"), *paths[1:]] if paths else []
-    return found
+        pieces = iter(text.split("\0"))
+        next(pieces)  # what is before the first commit: nothing
+        while sha := next(pieces, ""):
+            next(pieces)  # the end of the format
+            paths = list(takewhile(bool, pieces))  # no path is empty: an empty word begins the next commit
+            paths_by_sha[sha] = [paths[0].removeprefix("\n"), *paths[1:]] if paths else []
+    return paths_by_sha
 
 
-def merge_base(slug: str, one: str, other: str) -> str:
+def merge_base(slug: str, sha: str, other_sha: str) -> str:
     """The best common ancestor of two commits. Raises NoSuchCommit if they have none."""
     try:
-        return run_git("merge-base", "--end-of-options", one, other, directory=mirror_of(slug)).split()[0]
+        return run_git("merge-base", "--end-of-options", sha, other_sha, directory=mirror_of(slug)).split()[0]
     except GitFailed as e:
-        if e.returncode == NOT_FOUND and not e.said:
-            raise NoSuchCommit(f"{one[:10]} and {other[:10]} have no common history") from e
+        if e.returncode == NOT_FOUND and not e.stderr:
+            raise NoSuchCommit(f"{sha[:10]} and {other_sha[:10]} have no common history") from e
         raise
 
 
@@ -348,16 +348,16 @@ def unreachable(slug: str, shas: Iterable[str]) -> set[str]:
     ids = set(shas)
     present = commits_among(slug, ids)
     lines = "".join(f"{sha}\n" for sha in sorted(present))
-    found = run_git("rev-list", "--stdin", "--not", "--branches", "--tags", directory=mirror_of(slug), stdin=lines)
-    return ids & {*found.split(), *(ids - present)}
+    listing = run_git("rev-list", "--stdin", "--not", "--branches", "--tags", directory=mirror_of(slug), stdin=lines)
+    return ids & {*listing.split(), *(ids - present)}
 
 
-def have_common_commit(slug: str, one: str, other: str) -> bool:
+def have_common_commit(slug: str, sha: str, other_sha: str) -> bool:
     """Return whether the histories of these two commits meet."""
     try:
-        return bool(run_git("merge-base", "--end-of-options", one, other, directory=mirror_of(slug)))
+        return bool(run_git("merge-base", "--end-of-options", sha, other_sha, directory=mirror_of(slug)))
     except GitFailed as e:
-        if e.returncode == NOT_FOUND and not e.said:
+        if e.returncode == NOT_FOUND and not e.stderr:
             return False
         raise
 
@@ -367,12 +367,12 @@ def tags_by_name(slug: str) -> dict[str, str]:
     columns = ("refname:strip=2", "objectname", "*objectname", "objecttype", "*objecttype")
     form = "%09".join(f"%({column})" for column in columns)
     listing = run_git("for-each-ref", f"--format={form}", "refs/tags", directory=mirror_of(slug))
-    found = {}
+    tags = {}
     for line in filter(None, listing.split("\n")):
         name, own, peeled, own_type, peeled_type = line.split("\t")
         if "commit" in (own_type, peeled_type) and len(name) <= LONGEST_TAG and NOT_UTF8 not in name:
-            found[name] = peeled or own
-    return found
+            tags[name] = peeled or own
+    return tags
 
 
 def archive(slug: str, sha: str) -> Iterator[bytes]:

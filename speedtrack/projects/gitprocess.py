@@ -26,7 +26,7 @@ from speedtrack.projects.errors import (
     RepositoryError,
     RepositoryUnreachable,
 )
-from speedtrack.projects.ways import Way
+from speedtrack.projects.transports import Transport
 
 log = logging.getLogger(__name__)
 
@@ -51,16 +51,16 @@ BOUNDED = 'ulimit -f "$1" && ulimit -v "$2" && shift 2 && exec "$@"'  # files in
 LISTING_MB = 512  # of memory for a list of references, and what git itself needs
 BLOCK = 1 << 16  # bytes
 NO_PROTOCOL = "none"
-NOWHERE = Way(NO_PROTOCOL)  # of all that needs no remote
+NOWHERE = Transport(NO_PROTOCOL)  # of all that needs no remote
 COMPLAINTS = ("error:", "fatal:", "remote: error:", "remote: fatal:")
 
 ending = threading.Event()  # set when this process is about to end
 running: set[int] = set()  # process groups that ``run_to_end`` waits for
 
 
-def git_environment(way: Way) -> dict[str, str]:
-    """The whole environment of a git process: it can reach a remote by the protocol of its way only."""
-    is_allowed = way.protocol != "file" or settings.ALLOW_LOCAL_REPOSITORIES
+def git_environment(transport: Transport) -> dict[str, str]:
+    """The whole environment of a git process: it can reach a remote by the protocol of its transport only."""
+    is_allowed = transport.protocol != "file" or settings.ALLOW_LOCAL_REPOSITORIES
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": "/nonexistent",
@@ -69,25 +69,25 @@ def git_environment(way: Way) -> dict[str, str]:
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "/bin/false",
-        "GIT_ALLOW_PROTOCOL": way.protocol if is_allowed else NO_PROTOCOL,
-        **way.environment,
+        "GIT_ALLOW_PROTOCOL": transport.protocol if is_allowed else NO_PROTOCOL,
+        **transport.environment,
     }
 
 
-def git_command(arguments: list[str], directory: Path | None, way: Way) -> list[str]:
-    guards = [word for key, value in (GUARDS | way.config).items() for word in ("-c", f"{key}={value}")]
-    place = ["-C", str(directory)] if directory else []
-    return ["git", *place, *guards, *arguments]
+def git_command(arguments: list[str], directory: Path | None, transport: Transport) -> list[str]:
+    guards = [argument for key, value in (GUARDS | transport.config).items() for argument in ("-c", f"{key}={value}")]
+    directory_option = ["-C", str(directory)] if directory else []
+    return ["git", *directory_option, *guards, *arguments]
 
 
-def bounded(words: list[str], directory: Path | None) -> list[str]:
+def bounded(command: list[str], directory: Path | None) -> list[str]:
     """The same command with limits that the kernel enforces: a remote may send without end.
 
     In a mirror no file may become larger than GIT_MOST_MB; without one, git only lists references, in LISTING_MB of
     memory.
     """
     memory_kb = str(LISTING_MB << 10) if directory is None else "unlimited"
-    return ["sh", "-c", BOUNDED, "sh", str(settings.GIT_MOST_MB << 11), memory_kb, *words]
+    return ["sh", "-c", BOUNDED, "sh", str(settings.GIT_MOST_MB << 11), memory_kb, *command]
 
 
 deadline: ContextVar[float | None] = ContextVar("deadline", default=None)  # of the monotonic clock
@@ -106,14 +106,18 @@ def within(seconds: float) -> Iterator[None]:
 def time_left_s() -> float:
     """Seconds until the end of the surrounding ``within``. Raises RepositoryUnreachable if it is over."""
     until = deadline.get()
-    left = float("inf") if until is None else until - time.monotonic()
-    if left <= 0:
+    remaining_s = float("inf") if until is None else until - time.monotonic()
+    if remaining_s <= 0:
         raise RepositoryUnreachable("the repository took too long to answer")
-    return left
+    return remaining_s
 
 
 def run_git(
-    *arguments: str, directory: Path | None = None, timeout_s: float | None = None, stdin: str = "", way: Way = NOWHERE
+    *arguments: str,
+    directory: Path | None = None,
+    timeout_s: float | None = None,
+    stdin: str = "",
+    transport: Transport = NOWHERE,
 ) -> str:
     """Run git with this standard input and return its standard output. Raises RepositoryError with git's message.
 
@@ -126,12 +130,12 @@ def run_git(
             f"the repository of {directory.stem} is not on this server: it comes with the next look at it; a project "
             "that was imported has none, until its repository is tracked"
         )
-    words = git_command(list(arguments), directory, way)
+    command = git_command(list(arguments), directory, transport)
     limit_s = timeout_s or settings.GIT_TIMEOUT_S
-    if way.protocol != NO_PROTOCOL:
-        words, limit_s = bounded(words, directory), min(limit_s, time_left_s())
+    if transport.protocol != NO_PROTOCOL:
+        command, limit_s = bounded(command, directory), min(limit_s, time_left_s())
     try:
-        returncode, out, err = run_to_end(words, git_environment(way), limit_s, stdin.encode())
+        returncode, out, err = run_to_end(command, git_environment(transport), limit_s, stdin.encode())
     except FileNotFoundError as e:
         raise RepositoryError("git is not installed on this machine: install it and try again") from e
     except subprocess.TimeoutExpired as e:
@@ -139,19 +143,19 @@ def run_git(
         remedy = ": raise GIT_TIMEOUT_S for so large a repository" if is_usual else ""
         raise RepositoryUnreachable(f"git {arguments[0]} took longer than {e.timeout:.0f} s{remedy}") from e
     if returncode:
-        said = way.without_secrets(err.decode("utf-8", "replace").strip())
-        lines = [line.strip() for line in said.split("\n")]
+        stderr = transport.without_secrets(err.decode("utf-8", "replace").strip())
+        lines = [line.strip() for line in stderr.split("\n")]
         faults = [line for line in lines if line.startswith(COMPLAINTS)] or lines[-1:]
         words_of_git = "; ".join(filter(None, faults[:3])) or f"exit code {returncode}"
         if directory is not None:  # which path it has here is for the log, which has all of it
-            log.warning("git %s in %s: %s", arguments[0], directory, said)
+            log.warning("git %s in %s: %s", arguments[0], directory, stderr)
             words_of_git = words_of_git.replace(str(directory), "its mirror")
-        raise GitFailed(f"git {arguments[0]}: {words_of_git}", returncode, said)
+        raise GitFailed(f"git {arguments[0]}: {words_of_git}", returncode, stderr)
     return out.decode("utf-8", "replace")
 
 
 def run_to_end(
-    words: list[str], environment: dict[str, str], timeout_s: float, stdin: bytes = b""
+    command: list[str], environment: dict[str, str], timeout_s: float, stdin: bytes = b""
 ) -> tuple[int, bytes, bytes]:
     """Run a program and return its exit code, output and errors.
 
@@ -161,7 +165,7 @@ def run_to_end(
         raise Interrupted("this process ends")
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        words, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
     ) as process:
         running.add(process.pid)
         try:
@@ -185,11 +189,11 @@ def end_all() -> None:
             os.killpg(group, signal.SIGKILL)
 
 
-def archive_blocks(directory: Path, sha: str, way: Way) -> Iterator[bytes]:
+def archive_blocks(directory: Path, sha: str, transport: Transport) -> Iterator[bytes]:
     """The files of a commit as an uncompressed tar, in blocks. Raises RepositoryError at the end if git failed."""
     process = subprocess.Popen(
-        git_command(["archive", "--format=tar", sha], directory, way),
-        env=git_environment(way),
+        git_command(["archive", "--format=tar", sha], directory, transport),
+        env=git_environment(transport),
         stdout=subprocess.PIPE,
     )
     assert process.stdout is not None

@@ -37,9 +37,9 @@ def store_whole(pull: PullRequest, sha: str) -> None:
     PullRequest.objects.filter(pk=pull.pk, head_sha=pull.head_sha).update(head_sha=sha)
 
 
-def complete_listed(project: Project, listed: dict[str, str]) -> None:
+def complete_listed(project: Project, remote_refs: dict[str, str]) -> None:
     """Store all digits of abbreviated heads whose branches are among the remote's references (name -> id)."""
     for pull in project.pull_requests.filter(state=PullRequest.State.OPEN, from_fork=False):
-        sha = listed.get(fetching.head_ref(pull.head_ref), "")
+        sha = remote_refs.get(fetching.head_ref(pull.head_ref), "")
         if not is_whole(pull.head_sha) and sha.startswith(pull.head_sha):
             store_whole(pull, sha)

@@ -26,14 +26,14 @@ class UnfitSecret(Exception):
     """A secret, or the time for which the former one stays valid, is not possible; the message names the remedy."""
 
 
-def rotate(project: Project, days: int = FORMER_DAYS, given: str = "") -> str:
-    """Give the webhook a new secret and return it. ``given``: the secret, if the forge has made it.
+def rotate(project: Project, days: int = FORMER_DAYS, forge_secret: str = "") -> str:
+    """Give the webhook a new secret and return it. ``forge_secret``: the secret, if the forge has made it.
 
     The present secret stays valid for so many days, 0 for not at all; an older one ends. Raises UnfitSecret.
     """
     if not 0 <= days <= MOST_DAYS:
         raise UnfitSecret(f"the former secret stays valid for 0 to {MOST_DAYS} days, not {days}")
-    new = Secret.of(fit_secret(given)) if given else new_hook_secret()
+    new = Secret.of(fit_secret(forge_secret)) if forge_secret else new_hook_secret()
     with transaction.atomic():
         now = Project.objects.select_for_update().get(pk=project.pk)
         changes = {
@@ -46,16 +46,16 @@ def rotate(project: Project, days: int = FORMER_DAYS, given: str = "") -> str:
     return new.reveal()
 
 
-def fit_secret(given: str) -> str:
+def fit_secret(secret: str) -> str:
     """The secret unchanged. Raises UnfitSecret if nobody should sign with it."""
-    if not (SHORTEST <= len(given) <= LONGEST and given.isascii() and given.isprintable() and " " not in given):
+    if not (SHORTEST <= len(secret) <= LONGEST and secret.isascii() and secret.isprintable() and " " not in secret):
         raise UnfitSecret(f"a secret has {SHORTEST} to {LONGEST} characters of ASCII, and no blanks")
-    if given.startswith(KEY_PREFIX):
+    if secret.startswith(KEY_PREFIX):
         try:
-            base64.b64decode(given.removeprefix(KEY_PREFIX), validate=True)
+            base64.b64decode(secret.removeprefix(KEY_PREFIX), validate=True)
         except (binascii.Error, ValueError):
             raise UnfitSecret(f"after {KEY_PREFIX} comes base64: copy the whole token from the forge") from None
-    return given
+    return secret
 
 
 def end_former(project: Project) -> bool:

@@ -70,12 +70,12 @@ def is_repeated(delivery: Delivery) -> bool:
 
     If so, that one counts as received now: a look that has begun may have missed what happened since.
     """
-    known = Delivery.objects.filter(project=delivery.project)
+    calls = Delivery.objects.filter(project=delivery.project)
     if delivery.status != Delivery.Status.RECEIVED:
-        return known.filter(delivery_id=delivery.delivery_id).update(copies=ONCE_MORE) > 0
+        return calls.filter(delivery_id=delivery.delivery_id).update(copies=ONCE_MORE) > 0
     equal = Q(delivery_id=delivery.delivery_id) | Q(body_digest=delivery.body_digest)
-    waiting = known.filter(equal, status=Delivery.Status.RECEIVED)
-    return waiting.update(received_at=Now(), copies=ONCE_MORE) > 0
+    queued_calls = calls.filter(equal, status=Delivery.Status.RECEIVED)
+    return queued_calls.update(received_at=Now(), copies=ONCE_MORE) > 0
 
 
 def requeue_delivery(delivery: Delivery) -> Delivery | None:
@@ -84,8 +84,8 @@ def requeue_delivery(delivery: Delivery) -> Delivery | None:
     contents = {name: getattr(delivery, name) for name in CONTENTS}
     try:
         with transaction.atomic():
-            done = same.exclude(status=Delivery.Status.RECEIVED)
-            updated = done.update(received_at=Now(), copies=ONCE_MORE, **contents)
+            handled_calls = same.exclude(status=Delivery.Status.RECEIVED)
+            updated = handled_calls.update(received_at=Now(), copies=ONCE_MORE, **contents)
     except IntegrityError:  # an equal body has just come with another id
         return None
     return same.first() if updated else None
@@ -121,11 +121,11 @@ def check_signature(project: Project, call: HookCall) -> tuple[Provider, bool]:
     try:
         provider = provider_of(call)
         event = storable(provider.event_of(call))
-        place = matching_secret(call, provider.schemes, hooks.valid_secrets(project), provider.weak)
+        index = matching_secret(call, provider.schemes, hooks.valid_secrets(project), provider.weak)
     except BadSignature as e:
         hooks.note_refusal(project, call, event, e)
         raise
-    return provider, place > 0
+    return provider, index > 0
 
 
 def what_follows(meaning: Meaning) -> tuple[Delivery.Status, str]:
@@ -150,8 +150,8 @@ def note_facts(project: Project, meaning: Meaning) -> None:
     if meaning.pull:
         note_pull(project, meaning.pull)
     if meaning.renamed_to:
-        named = Project.objects.filter(pk=project.pk).exclude(renamed_to=meaning.renamed_to[:300])
-        named.update(renamed_to=meaning.renamed_to[:300], renamed_at=Now())
+        outdated = Project.objects.filter(pk=project.pk).exclude(renamed_to=meaning.renamed_to[:300])
+        outdated.update(renamed_to=meaning.renamed_to[:300], renamed_at=Now())
 
 
 def note_pull(project: Project, report: PullReport) -> None:
@@ -171,8 +171,8 @@ def note_pull(project: Project, report: PullReport) -> None:
         "state": report.state,
         "updated_at": when,
     }
-    known = PullRequest.objects.filter(project=project, number=report.number, updated_at__lte=when)
-    if not known.update(**facts):
+    older = PullRequest.objects.filter(project=project, number=report.number, updated_at__lte=when)
+    if not older.update(**facts):
         new = PullRequest(project=project, number=report.number, **facts)
         PullRequest.objects.bulk_create([new], ignore_conflicts=True)
-        known.update(**facts)  # an older report may have been stored in between
+        older.update(**facts)  # an older report may have been stored in between

@@ -56,10 +56,10 @@ class ProjectQuerySet(models.QuerySet["Project"]):
 
     def with_deliveries(self) -> "ProjectQuerySet":
         """Projects with waiting deliveries. A delivery that came after a failure waits for the first pause only."""
-        waiting = Delivery.objects.filter(project=OuterRef("pk"), status="received")
-        fresh = Exists(waiting.filter(received_at__gt=OuterRef("polled_at")))
+        received = Delivery.objects.filter(project=OuterRef("pk"), status="received")
+        fresh = Exists(received.filter(received_at__gt=OuterRef("polled_at")))
         again = Q(fresh, polled_at__lt=Now() - Value(FIRST_PAUSE))
-        return self.tracked().filter(pause_is_over() | again, Exists(waiting))
+        return self.tracked().filter(pause_is_over() | again, Exists(received))
 
     def at_rest(self) -> "ProjectQuerySet":
         """Projects that no process is looking at now."""

@@ -12,8 +12,8 @@ Version = tuple[int, ...]
 
 def version_of(tag: str) -> Version | None:
     """The numbers in a release's tag; None for other tags, such as those of release candidates."""
-    found = RELEASE.fullmatch(tag)
-    return tuple(int(number) for number in found[1].split(".")) if found else None
+    match = RELEASE.fullmatch(tag)
+    return tuple(int(number) for number in match[1].split(".")) if match else None
 
 
 def newest_patches(tags: Iterable[str], pattern: str = "*") -> list[str]:

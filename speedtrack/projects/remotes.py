@@ -1,7 +1,7 @@
 """The addresses of repositories: which may be tracked, and to which network addresses git may connect for them.
 
-The host is looked up once; all its addresses are checked, and git connects to these alone (ways.py). What people are
-told does not distinguish what answers inside the network; the log has that.
+The host is looked up once; all its addresses are checked, and git connects to these alone (transports.py). What people
+are told does not distinguish what answers inside the network; the log has that.
 """
 
 import logging
@@ -37,7 +37,7 @@ class Remote:
 
 
 @dataclass(frozen=True)
-class Place:
+class Endpoint:
     """A URL taken apart. ``host`` is ASCII in lower case, an IPv6 address without brackets; ``user`` is for ssh."""
 
     scheme: str
@@ -59,13 +59,13 @@ class Place:
 def remote_of(project: Project, url: str = "") -> Remote:
     """The project's repository, or another address for it, with its credential if that is for the same server."""
     address = url or project.url
-    found = Credential.objects.filter(project=project).first()
-    return Remote(address, found if found and found.origin == origin_of(address) else None)
+    credential = Credential.objects.filter(project=project).first()
+    return Remote(address, credential if credential and credential.origin == origin_of(address) else None)
 
 
 def origin_of(url: str) -> str:
     """The origin of an address; empty for a local path. Raises RepositoryError."""
-    return "" if is_path(url) else place_of(url).origin
+    return "" if is_path(url) else endpoint_of(url).origin
 
 
 def is_path(url: str) -> bool:
@@ -78,7 +78,7 @@ def valid_url(url: str) -> str:
         raise RepositoryError(f"{url!r} is not a repository address: it has white space or control characters")
     if is_path(url):
         return local_path(url)
-    require_allowed(place_of(url))
+    require_allowed(endpoint_of(url))
     return url
 
 
@@ -91,32 +91,32 @@ def local_path(path: str) -> str:
     return str(full)
 
 
-def place_of(url: str) -> Place:
+def endpoint_of(url: str) -> Endpoint:
     """Parse an address with a stricter grammar than git and its libraries. Raises RepositoryError."""
     try:
-        parts = urlsplit(url)
-        host, port = (parts.hostname or "").lower(), parts.port
+        split_url = urlsplit(url)
+        host, port = (split_url.hostname or "").lower(), split_url.port
     except ValueError as e:
         raise RepositoryError(f"{url} is not a repository address: {e}") from e
-    if parts.scheme not in PORTS or not host or not url.startswith(f"{parts.scheme}://"):
+    if split_url.scheme not in PORTS or not host or not url.startswith(f"{split_url.scheme}://"):
         raise RepositoryError(
             f"{url} is not a repository address: give an https URL such as https://host/owner/name, or "
             "ssh://git@host/owner/name with a deploy key"
         )
-    user = user_in(parts, host)
+    user = user_in(split_url, host)
     if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or set(url) & FORBIDDEN:
         raise RepositoryError(
             f"the address of {host[:100]} is too long, or has a query or characters that belong percent-encoded"
         )
     if not is_plain_host(host):
         raise RepositoryError(f"{host[:100]} is not a host: give its name, or its address in the usual spelling")
-    return Place(parts.scheme, user, host, port or PORTS[parts.scheme])
+    return Endpoint(split_url.scheme, user, host, port or PORTS[split_url.scheme])
 
 
-def user_in(parts: SplitResult, host: str) -> str:
+def user_in(split_url: SplitResult, host: str) -> str:
     """The user of an ssh address; none of an https one. Raises RepositoryError."""
-    name, at, _ = parts.netloc.rpartition("@")
-    if parts.scheme == "ssh":
+    name, at, _ = split_url.netloc.rpartition("@")
+    if split_url.scheme == "ssh":
         if not at or not name.isalnum():
             raise RepositoryError(f"the address of {host} needs a user and no password: ssh://git@{host}/owner/name")
         return name
@@ -140,27 +140,30 @@ def is_plain_host(host: str) -> bool:
         return False
 
 
-def require_allowed(place: Place) -> None:
+def require_allowed(endpoint: Endpoint) -> None:
     """Raise RepositoryError unless GIT_HOSTS lists the host."""
-    listed = [urlsplit(f"//{entry}") for entry in settings.GIT_HOSTS]
-    usual = PORTS[place.scheme]
-    if any(one.hostname in ("*", place.host) and (one.port or usual) == place.port for one in listed):
+    entries = [urlsplit(f"//{entry}") for entry in settings.GIT_HOSTS]
+    usual = PORTS[endpoint.scheme]
+    if any(
+        entry_url.hostname in ("*", endpoint.host) and (entry_url.port or usual) == endpoint.port
+        for entry_url in entries
+    ):
         return
-    known = ", ".join(settings.GIT_HOSTS) or "none"
-    raise RepositoryError(f"{place.authority} is not among the hosts of GIT_HOSTS ({known}): an operator may add it")
+    hosts = ", ".join(settings.GIT_HOSTS) or "none"
+    raise RepositoryError(f"{endpoint.authority} is not among the hosts of GIT_HOSTS ({hosts}): an operator may add it")
 
 
-def checked_addresses(place: Place) -> list[Address]:
+def checked_addresses(endpoint: Endpoint) -> list[Address]:
     """The addresses that git may connect to. Raises RepositoryError; the log has which address was refused."""
-    require_allowed(place)
+    require_allowed(endpoint)
     try:
-        found = look_up(place.host, place.port, RESOLVE_S)
-        for address in found:
-            is_public(place.host, address, settings.GIT_NETWORKS, "GIT_NETWORKS")
+        addresses = look_up(endpoint.host, endpoint.port, RESOLVE_S)
+        for address in addresses:
+            is_public(endpoint.host, address, settings.GIT_NETWORKS, "GIT_NETWORKS")
     except (Unresolved, NotPublic) as e:
-        log.warning("%s: %s", place.origin, e)
+        log.warning("%s: %s", endpoint.origin, e)
         raise RepositoryUnreachable(
-            f"the host {place.host} has no address that may be called: check its spelling. It must be known and "
+            f"the host {endpoint.host} has no address that may be called: check its spelling. It must be known and "
             "public; GIT_NETWORKS may allow other networks, and the server's log has the details"
         ) from e
-    return found
+    return addresses

@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 from speedtrack.projects import fetching, git, gitprocess, remotes
 from speedtrack.projects.errors import GitFailed, RepositoryError
 from speedtrack.projects.models import Project
-from speedtrack.projects.ways import Way
+from speedtrack.projects.transports import Transport
 
 MOST = 100  # of a commit, with those inside its submodules
 GITLINK = "160000"  # mode of a submodule in a tree
 NOBODY = {
-    f"GIT_{role}_{what}": value
+    f"GIT_{role}_{field}": value
     for role in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "SpeedTrack"), ("EMAIL", "speedtrack@localhost"))
+    for field, value in (("NAME", "SpeedTrack"), ("EMAIL", "speedtrack@localhost"))
 }
 
 
@@ -55,13 +55,13 @@ def archive(project: Project, sha: str) -> Iterator[bytes]:
     """The files of a commit and its listed submodules as an uncompressed tar, in blocks. Raises as ``git.archive``."""
     if not project.submodule_urls:
         return git.archive(project.slug, sha)
-    found = sources_of(project, git.resolve_revision(project.slug, git.valid_sha(sha)))
-    if not found.present:
+    sources = sources_of(project, git.resolve_revision(project.slug, git.valid_sha(sha)))
+    if not sources.present:
         return git.archive(project.slug, sha)
-    alternates = ":".join(str(git.mirror_of(mirror) / "objects") for mirror in dict.fromkeys(found.present.values()))
-    way = replace(gitprocess.NOWHERE, environment={"GIT_ALTERNATE_OBJECT_DIRECTORIES": alternates})
+    alternates = ":".join(str(git.mirror_of(mirror) / "objects") for mirror in dict.fromkeys(sources.present.values()))
+    transport = replace(gitprocess.NOWHERE, environment={"GIT_ALTERNATE_OBJECT_DIRECTORIES": alternates})
     return gitprocess.archive_blocks(
-        git.mirror_of(project.slug), compose_commit(project.slug, sha, list(found.present), way), way
+        git.mirror_of(project.slug), compose_commit(project.slug, sha, list(sources.present), transport), transport
     )
 
 
@@ -73,35 +73,35 @@ def lacking(project: Project, sha: str) -> str:
         return f"Its submodules cannot be read: {e}"
     if not missing:
         return ""
-    names = ", ".join(f"{one.path} ({one.url or 'no address in .gitmodules'})" for one in missing[:5])
-    more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+    names = ", ".join(f"{submodule.path} ({submodule.url or 'no address in .gitmodules'})" for submodule in missing[:5])
+    remainder = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
     remedy = "list their addresses under Submodules in the project's settings"
-    return f"Its sources lack the submodules {names}{more}: {remedy}"
+    return f"Its sources lack the submodules {names}{remainder}: {remedy}"
 
 
 def sources_of(project: Project, sha: str, fetch: bool = True) -> Sources:
     """The submodules of a commit, fetched if need be, and those inside them. Raises RepositoryError."""
-    allowed = {plain(url): url for url in project.submodule_urls.splitlines()}
-    found = Sources({}, [])
-    waiting = [("", project.slug, project.url, sha)]
-    while waiting:
-        prefix, mirror, base, commit = waiting.pop(0)
-        for one in submodules_in(mirror, commit, base):
-            inside = one._replace(path=prefix + one.path)
-            url = allowed.get(plain(one.url))
+    urls = {plain(url): url for url in project.submodule_urls.splitlines()}
+    sources = Sources({}, [])
+    queue = [("", project.slug, project.url, sha)]
+    while queue:
+        prefix, mirror, base, commit = queue.pop(0)
+        for submodule in submodules_in(mirror, commit, base):
+            inside = submodule._replace(path=prefix + submodule.path)
+            url = urls.get(plain(submodule.url))
             if url is None:
-                found.lacking.append(inside)
+                sources.lacking.append(inside)
                 continue
             module = f"{project.slug}.modules/{sha256(plain(url).encode()).hexdigest()[:16]}"
             if fetch:
-                fetch_commit(project, module, url, one.sha)
+                fetch_commit(project, module, url, submodule.sha)
             elif not git.has_mirror(module):
                 continue  # it is allowed, and not known yet
-            found.present[inside] = module
-            if len(found.present) > MOST:
+            sources.present[inside] = module
+            if len(sources.present) > MOST:
                 raise RepositoryError(f"commit {sha[:10]} has more than {MOST} submodules: list fewer of them")
-            waiting.append((f"{inside.path}/", module, url, one.sha))
-    return found
+            queue.append((f"{inside.path}/", module, url, submodule.sha))
+    return sources
 
 
 def fetch_commit(project: Project, mirror: str, url: str, sha: str) -> None:
@@ -132,12 +132,16 @@ def urls_by_path(directory: Path, sha: str) -> dict[str, str]:
         listing = gitprocess.run_git("config", "--null", f"--blob={sha}:.gitmodules", "--list", directory=directory)
     except GitFailed:
         return {}  # there is none, or it is malformed
-    found: dict[str, dict[str, str]] = {}
+    sections: dict[str, dict[str, str]] = {}
     for line in listing.split("\0"):
         key, _, value = line.partition("\n")
         section, _, name = key.rpartition(".")
-        found.setdefault(section, {})[name] = value
-    return {one["path"].rstrip("/"): one.get("url", "") for one in found.values() if "path" in one}
+        sections.setdefault(section, {})[name] = value
+    return {
+        section_values["path"].rstrip("/"): section_values.get("url", "")
+        for section_values in sections.values()
+        if "path" in section_values
+    }
 
 
 def absolute(url: str, base: str) -> str:
@@ -146,8 +150,8 @@ def absolute(url: str, base: str) -> str:
         return url
     if remotes.is_path(base):
         return posixpath.normpath(posixpath.join(base, url))
-    parts = urlsplit(base)
-    return parts._replace(path=posixpath.normpath(posixpath.join(parts.path or "/", url))).geturl()
+    base_url = urlsplit(base)
+    return base_url._replace(path=posixpath.normpath(posixpath.join(base_url.path or "/", url))).geturl()
 
 
 def plain(url: str) -> str:
@@ -155,7 +159,7 @@ def plain(url: str) -> str:
     return url.rstrip("/").removesuffix(".git")
 
 
-def compose_commit(slug: str, sha: str, submodules: list[Submodule], way: Way) -> str:
+def compose_commit(slug: str, sha: str, submodules: list[Submodule], transport: Transport) -> str:
     """The id of a new commit in the mirror with the files of a commit and of its submodules, and with its date."""
     mirror = git.mirror_of(slug)
     dated = gitprocess.run_git("show", "--no-patch", "--format=%ct", "--end-of-options", sha, directory=mirror).strip()
@@ -163,11 +167,13 @@ def compose_commit(slug: str, sha: str, submodules: list[Submodule], way: Way) -
         dates = {f"GIT_{role}_DATE": f"{dated} +0000" for role in ("AUTHOR", "COMMITTER")}
         # ``read-tree --prefix`` wants a work tree, and writes none.
         here = {"GIT_DIR": str(mirror), "GIT_WORK_TREE": directory, "GIT_INDEX_FILE": f"{directory}/index"}
-        local = replace(way, environment={**way.environment, **here, **NOBODY, **dates})
-        gitprocess.run_git("read-tree", "--end-of-options", sha, directory=mirror, way=local)
-        for one in submodules:
-            removal = f"0 {'0' * 40}\t{one.path}\0"
-            gitprocess.run_git("update-index", "-z", "--index-info", directory=mirror, stdin=removal, way=local)
-            gitprocess.run_git("read-tree", f"--prefix={one.path}/", one.sha, directory=mirror, way=local)
-        tree = gitprocess.run_git("write-tree", directory=mirror, way=local).strip()
-        return gitprocess.run_git("commit-tree", tree, directory=mirror, stdin=f"{sha}\n", way=local).strip()
+        local = replace(transport, environment={**transport.environment, **here, **NOBODY, **dates})
+        gitprocess.run_git("read-tree", "--end-of-options", sha, directory=mirror, transport=local)
+        for submodule in submodules:
+            removal = f"0 {'0' * 40}\t{submodule.path}\0"
+            gitprocess.run_git("update-index", "-z", "--index-info", directory=mirror, stdin=removal, transport=local)
+            gitprocess.run_git(
+                "read-tree", f"--prefix={submodule.path}/", submodule.sha, directory=mirror, transport=local
+            )
+        tree = gitprocess.run_git("write-tree", directory=mirror, transport=local).strip()
+        return gitprocess.run_git("commit-tree", tree, directory=mirror, stdin=f"{sha}\n", transport=local).strip()

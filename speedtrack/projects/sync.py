@@ -46,7 +46,7 @@ def project_lock(project: Project, wait: bool = False) -> AbstractContextManager
 
 def sync(
     project: Project,
-    then: Callable[[BranchChange], object] = lambda moved: None,
+    then: Callable[[BranchChange], object] = lambda changes: None,
     tagged: Callable[[set[str]], object] = lambda shas: None,
 ) -> list[BranchChange]:
     """Fetch the repository and update branches, commits, positions and tags.
@@ -61,11 +61,13 @@ def sync(
         branches = list(project.branches.filter(tracked=True).select_related("project", "head"))
         fetched = fetching.fetch(project.slug, remote_of(project), [branch.name for branch in branches])
         with transaction.atomic():
-            moved = [update_branch(branch, fetched) for branch in branches]
-            new_tags, old_tags = update_tags(project, {sha for one in moved if one.first for sha in one.added})
-            mark_unreachable(project, old_tags | {sha for one in moved for sha in one.removed})
-            for one in moved:
-                then(one)
+            changes = [update_branch(branch, fetched) for branch in branches]
+            new_tags, old_tags = update_tags(
+                project, {sha for change in changes if change.first for sha in change.added}
+            )
+            mark_unreachable(project, old_tags | {sha for change in changes for sha in change.removed})
+            for change in changes:
+                then(change)
             tagged(new_tags)
             heads.complete_listed(project, fetched.remote)
             failpoints.reach("sync.before_commit")
@@ -73,7 +75,7 @@ def sync(
         left_out = {ref: {"sha": fetched.remote[ref], "why": why} for ref, why in fetched.faults.items()}
         note_success(project, synced_at=Now(), left_out=left_out)
     project.left_out = left_out
-    return moved
+    return changes
 
 
 def adopt_branches(project: Project) -> None:
@@ -91,11 +93,11 @@ def new_matches(project: Project, remote: dict[str, str]) -> list[str]:
     patterns = project.branch_patterns.split()
     if not patterns:
         return []
-    known = set(project.branches.values_list("name", flat=True))
+    tracked_names = set(project.branches.values_list("name", flat=True))
     names = [ref.removeprefix("refs/heads/") for ref in remote if ref.startswith("refs/heads/")]
-    fitting = [name for name in names if any(fnmatchcase(name, one) for one in patterns)]
-    room = max(0, MOST_BRANCHES - len(known))
-    return sorted(name for name in fitting if name not in known and len(name) <= LONGEST_BRANCH)[:room]
+    fitting = [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    room = max(0, MOST_BRANCHES - len(tracked_names))
+    return sorted(name for name in fitting if name not in tracked_names and len(name) <= LONGEST_BRANCH)[:room]
 
 
 def note_success(project: Project, **changes: Any) -> None:
@@ -124,11 +126,11 @@ def has_news(project: Project) -> bool:
         return True
     tracked = project.branches.filter(tracked=True).select_related("head")
     branches = {head_ref(branch.name): branch for branch in tracked}
-    known = {ref: branch.head.sha for ref, branch in branches.items() if branch.head and not branch.deleted_at}
-    known |= {ref: sha for ref, sha in git.local_refs(project.slug).items() if ref.startswith("refs/tags/")}
-    known |= {ref: fault["sha"] for ref, fault in project.left_out.items()}
+    stored_refs = {ref: branch.head.sha for ref, branch in branches.items() if branch.head and not branch.deleted_at}
+    stored_refs |= {ref: sha for ref, sha in git.local_refs(project.slug).items() if ref.startswith("refs/tags/")}
+    stored_refs |= {ref: fault["sha"] for ref, fault in project.left_out.items()}
     now = {ref: remote[ref] for ref in branches if ref in remote} | fetching.tags_to_fetch(project.slug, remote)
-    return now != known or git.tags_by_name(project.slug) != dict(project.tags.values_list("name", "sha"))
+    return now != stored_refs or git.tags_by_name(project.slug) != dict(project.tags.values_list("name", "sha"))
 
 
 def left_out_for_long(project: Project) -> bool:
@@ -150,19 +152,19 @@ def update_branch(branch: Branch, fetched: FetchResult) -> BranchChange:
     if branch.head and branch.head.sha == head and not branch.deleted_at:
         return BranchChange(branch, [], [])
     path = git.first_parents(slug, head)
-    known = dict(branch.positions.values_list("commit__sha", "number"))
-    removed = [sha for sha, number in known.items() if number >= len(path) or path[number] != sha]
+    numbers_by_sha = dict(branch.positions.values_list("commit__sha", "number"))
+    removed = [sha for sha, number in numbers_by_sha.items() if number >= len(path) or path[number] != sha]
     branch.positions.filter(commit__sha__in=removed).delete()
-    added = [sha for number, sha in enumerate(path) if known.get(sha) != number]
-    rows = store_commits(branch.project, added)
+    new_shas = [sha for number, sha in enumerate(path) if numbers_by_sha.get(sha) != number]
+    rows = store_commits(branch.project, new_shas)
     numbers = {sha: number for number, sha in enumerate(path)}
     Position.objects.bulk_create(
-        [Position(branch=branch, commit=rows[sha], number=numbers[sha]) for sha in added], batch_size=5000
+        [Position(branch=branch, commit=rows[sha], number=numbers[sha]) for sha in new_shas], batch_size=5000
     )
     Branch.objects.filter(pk=branch.pk).update(
         head=Commit.objects.get(project=branch.project, sha=head), deleted_at=None
     )
-    return BranchChange(branch, added, removed, first=branch.head is None)
+    return BranchChange(branch, new_shas, removed, first=branch.head is None)
 
 
 def mark_unreachable(project: Project, removed: set[str]) -> None:
@@ -172,13 +174,13 @@ def mark_unreachable(project: Project, removed: set[str]) -> None:
     marked.
     """
     commits = Commit.objects.filter(project=project)
-    marked = commits.filter(unreachable_since__isnull=False)
+    unreachable = commits.filter(unreachable_since__isnull=False)
     lost = commits.filter(positions__branch__deleted_at__isnull=False).exclude(positions__branch__deleted_at=None)
-    known = set(marked.values_list("sha", flat=True))
-    asked = removed | known | set(lost.values_list("sha", flat=True))
-    gone = git.unreachable(project.slug, asked) if asked else set()
-    commits.filter(sha__in=gone - known).update(unreachable_since=Now())
-    marked.filter(sha__in=known - gone).update(unreachable_since=None)
+    unreachable_shas = set(unreachable.values_list("sha", flat=True))
+    candidates = removed | unreachable_shas | set(lost.values_list("sha", flat=True))
+    gone = git.unreachable(project.slug, candidates) if candidates else set()
+    commits.filter(sha__in=gone - unreachable_shas).update(unreachable_since=Now())
+    unreachable.filter(sha__in=unreachable_shas - gone).update(unreachable_since=None)
 
 
 def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
@@ -201,11 +203,13 @@ def update_tags(project: Project, first_seen: set[str]) -> tuple[set[str], set[s
     """
     now = git.tags_by_name(project.slug)
     before = dict(project.tags.values_list("name", "sha"))
-    made = {name: sha for name, sha in now.items() if before.get(name) != sha}
+    new_tags = {name: sha for name, sha in now.items() if before.get(name) != sha}
     stale = [name for name, sha in before.items() if now.get(name) != sha]
-    new = newly_tagged(project, set(made.values()), first_seen)
+    new = newly_tagged(project, set(new_tags.values()), first_seen)
     project.tags.filter(name__in=stale).delete()
-    Tag.objects.bulk_create([Tag(project=project, name=name, sha=sha, is_new=sha in new) for name, sha in made.items()])
+    Tag.objects.bulk_create(
+        [Tag(project=project, name=name, sha=sha, is_new=sha in new) for name, sha in new_tags.items()]
+    )
     return new, {before[name] for name in stale}
 
 

@@ -47,16 +47,20 @@ def check_storable(value: dict[str, Any]) -> int:
     for _ in range(DEEPEST + 1):
         texts: list[str] = []
         inner: list[Any] = []
-        for part in level:
-            kind = type(part)
+        for value_inside in level:
+            kind = type(value_inside)
             if kind is str:
-                texts.append(part)
+                texts.append(value_inside)
             elif kind is dict:
-                texts += part
-                inner += part.values()
+                texts += value_inside
+                inner += value_inside.values()
             elif kind is list:
-                inner += part
-            elif (kind is float or kind is int) and part and not SMALLEST_NUMBER <= abs(part) <= LARGEST_NUMBER:
+                inner += value_inside
+            elif (
+                (kind is float or kind is int)
+                and value_inside
+                and not SMALLEST_NUMBER <= abs(value_inside) <= LARGEST_NUMBER
+            ):
                 raise ValueError(f"the size of a number is 0, or {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
         text = "".join(texts)
         if UNSTORABLE.search(text):

@@ -15,8 +15,8 @@ def project_named(slug: str) -> Project:
     try:
         return Project.objects.get(slug=slug)
     except Project.DoesNotExist:
-        known = ", ".join(Project.objects.values_list("slug", flat=True)) or "none; begin with `manage.py track`"
-        raise NoSuchThing(f"there is no project {slug!r}: there are {known}") from None
+        slugs = ", ".join(Project.objects.values_list("slug", flat=True)) or "none; begin with `manage.py track`"
+        raise NoSuchThing(f"there is no project {slug!r}: there are {slugs}") from None
 
 
 def machine_named(name: str) -> Machine:
@@ -24,8 +24,8 @@ def machine_named(name: str) -> Machine:
     try:
         return Machine.objects.get(name=name)
     except Machine.DoesNotExist:
-        known = ", ".join(m.name for m in machines_by_name()) or "none; add one with `manage.py machine add NAME`"
-        raise NoSuchMachine(f"there is no machine {name!r}: there are {known}") from None
+        names = ", ".join(m.name for m in machines_by_name()) or "none; add one with `manage.py machine add NAME`"
+        raise NoSuchMachine(f"there is no machine {name!r}: there are {names}") from None
 
 
 def machine_with_runner(name: str) -> Machine:
@@ -66,5 +66,5 @@ def check_known(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> 
     """Raise NoSuchThing if the suite lacks one of these benchmarks."""
     unknown = set(names) - {b.name for b in benchmarks} - {b.ladder for b in benchmarks if b.ladder}
     if unknown:
-        known = ", ".join(dict.fromkeys(b.ladder or b.name for b in benchmarks))
-        raise NoSuchBenchmark(f"suite {suite} has no benchmark {', '.join(sorted(unknown))}: it has {known}")
+        available = ", ".join(dict.fromkeys(b.ladder or b.name for b in benchmarks))
+        raise NoSuchBenchmark(f"suite {suite} has no benchmark {', '.join(sorted(unknown))}: it has {available}")

@@ -18,18 +18,18 @@ PIECE = 64 * 1024  # bytes that are unpacked at once
 
 def pack(documents: Iterable[Mapping[str, Any]]) -> bytes:
     packer = zlib.compressobj(LEVEL, zdict=TYPICAL)
-    lines = (json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for one in documents)
+    lines = (json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for document in documents)
     return b"".join([packer.compress(line) for line in lines]) + packer.flush()
 
 
 def unpack(packed: bytes) -> Iterator[dict[str, Any]]:
     """Yield the documents in order, unpacking only as far as they are asked for."""
     unpacker = zlib.decompressobj(zdict=TYPICAL)
-    begun = b""
+    tail = b""
     while not unpacker.eof:
         piece = unpacker.decompress(packed, PIECE)
         packed = unpacker.unconsumed_tail
         if not (piece or packed or unpacker.eof):
             raise ValueError("the documents of trials end too early")
-        *whole, begun = (begun + piece).split(b"\n")
-        yield from map(json.loads, whole)
+        *lines, tail = (tail + piece).split(b"\n")
+        yield from map(json.loads, lines)

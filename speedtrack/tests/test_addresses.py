@@ -47,11 +47,11 @@ SPELLINGS = sorted(
 
 
 def by_git(host: str) -> object:
-    return remotes.checked_addresses(remotes.place_of(remotes.valid_url(f"https://{host}/a/b")))
+    return remotes.checked_addresses(remotes.endpoint_of(remotes.valid_url(f"https://{host}/a/b")))
 
 
 def by_ssh(host: str) -> object:
-    return remotes.checked_addresses(remotes.place_of(remotes.valid_url(f"ssh://git@{host}/a/b")))
+    return remotes.checked_addresses(remotes.endpoint_of(remotes.valid_url(f"ssh://git@{host}/a/b")))
 
 
 def by_channel(host: str) -> object:

@@ -116,9 +116,9 @@ def restore(file: Path, replace: bool = False) -> Restored:
             with archive.open(DUMP) as source:
                 load(source, manifest.postgresql)
             check_contents(manifest)
-        found = Restored(manifest)
-        found.notes += [*migration_notes(), *suite_notes(archive), *key_notes()]
-    return found
+        restored = Restored(manifest)
+        restored.notes += [*migration_notes(), *suite_notes(archive), *key_notes()]
+    return restored
 
 
 def check_fits(manifest: Manifest) -> None:
@@ -173,25 +173,27 @@ def room_made(replace: bool) -> Iterator[None]:
     with session_cursor() as cursor:
         undo_interrupted(cursor)
         cursor.execute(TABLES)
-        if held := cursor.fetchall():
+        if tables := cursor.fetchall():
             if not replace:
                 raise BackupError(
-                    f"the database holds {len(held)} tables: make an empty one for DATABASE_URL, or delete what it "
+                    f"the database holds {len(tables)} tables: make an empty one for DATABASE_URL, or delete what it "
                     "holds with --replace"
                 )
             cursor.execute(OTHER_SESSIONS)
-            if others := cursor.fetchone()[0]:
-                raise BackupError(f"{others} other sessions use the database: stop all processes of the server first")
+            if session_count := cursor.fetchone()[0]:
+                raise BackupError(
+                    f"{session_count} other sessions use the database: stop all processes of the server first"
+                )
             cursor.execute(f"ALTER SCHEMA public RENAME TO {REPLACED}; CREATE SCHEMA public")
         try:
             yield
         except BaseException:
-            if held:
+            if tables:
                 cursor.execute(f"DROP SCHEMA public CASCADE; ALTER SCHEMA {REPLACED} RENAME TO public")
             else:
                 cursor.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
             raise
-        if held:
+        if tables:
             cursor.execute(f"DROP SCHEMA {REPLACED} CASCADE")
 
 
@@ -211,8 +213,10 @@ def undo_interrupted(cursor: Any) -> None:
 
 def check_contents(manifest: Manifest) -> None:
     with transaction.atomic(using=pgsession.session().alias), session_cursor() as cursor:
-        found = digests(cursor)
-    if differing := sorted(name for name in found | manifest.tables if found.get(name) != manifest.tables.get(name)):
+        digests_here = digests(cursor)
+    if differing := sorted(
+        name for name in digests_here | manifest.tables if digests_here.get(name) != manifest.tables.get(name)
+    ):
         raise BackupError(
             f"the restored rows are not those of the backup ({', '.join(differing[:5])}): use another one"
         )
@@ -222,12 +226,12 @@ def digests(cursor: Any) -> dict[str, list[str]]:
     """Return for each table the number of its rows and the sum of their hashes."""
     cursor.execute(PLAIN_SESSION)
     cursor.execute(TABLES)
-    found = {}
+    digests_by_table = {}
     for (name,) in cursor.fetchall():
         statement = sql.SQL("SELECT count(*), coalesce(sum(hashtextextended(one::text, 0)), 0) FROM {} AS one")
         cursor.execute(statement.format(sql.Identifier(name)))
-        found[name] = [str(value) for value in cursor.fetchone()]
-    return found
+        digests_by_table[name] = [str(value) for value in cursor.fetchone()]
+    return digests_by_table
 
 
 def migration_notes() -> Iterator[str]:
@@ -250,7 +254,7 @@ def key_notes() -> Iterator[str]:
         return
     lost = 0
     for model in apps.get_models():
-        names = [one.name for one in model._meta.get_fields() if isinstance(one, SealedField)]
+        names = [model_field.name for model_field in model._meta.get_fields() if isinstance(model_field, SealedField)]
         for row in model._default_manager.values_list(*names) if names else ():
             lost += sum(not can_be_read(secret) for secret in row)
     if lost:
@@ -319,13 +323,13 @@ def server_version() -> int:
 
 def program(name: str, version: int) -> str:
     """The path of pg_dump or pg_restore of this major version, or else of the next newer one. Raises BackupError."""
-    found = sorted((major, path) for path in candidates(name) if (major := major_of(path)) and major >= version)
-    if not found:
+    programs = sorted((major, path) for path in candidates(name) if (major := major_of(path)) and major >= version)
+    if not programs:
         raise BackupError(
             f"there is no {name} of PostgreSQL {version} or newer: install PostgreSQL's client programs "
             f"(postgresql-client-{version}), and put them on PATH"
         )
-    return found[0][1]
+    return programs[0][1]
 
 
 def candidates(name: str) -> Iterator[str]:
@@ -341,20 +345,20 @@ def candidates(name: str) -> Iterator[str]:
 
 def major_of(path: str) -> int | None:
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
+        version_text = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
     except OSError:
         return None
-    number = re.search(r"\) (\d+)", said)
+    number = re.search(r"\) (\d+)", version_text)
     return int(number[1]) if number else None
 
 
 def address() -> list[str]:
     """The arguments that name the database. The password is in the environment, which others cannot read."""
-    known = pgsession.session().settings_dict
-    options = {key: value for key, value in known["OPTIONS"].items() if key not in NOT_OF_LIBPQ}
+    database = pgsession.session().settings_dict
+    options = {key: value for key, value in database["OPTIONS"].items() if key not in NOT_OF_LIBPQ}
     names = {"host": "HOST", "port": "PORT", "user": "USER", "dbname": "NAME"}
-    parts = {name: known[key] for name, key in names.items() if known[key]}
-    return ["--dbname", make_conninfo("", **options, **parts)]
+    connection_values = {name: database[key] for name, key in names.items() if database[key]}
+    return ["--dbname", make_conninfo("", **options, **connection_values)]
 
 
 def environment() -> dict[str, str]:
@@ -442,10 +446,10 @@ def piped_into(command: list[str]) -> Iterator[IO[bytes]]:
 def check_end(command: list[str], code: int, errors: IO[bytes]) -> None:
     if code:
         errors.seek(0)
-        said = errors.read(CHUNK).decode(errors="replace").strip().splitlines()[:1]
-        if said and "statement timeout" in said[0]:
+        lines = errors.read(CHUNK).decode(errors="replace").strip().splitlines()[:1]
+        if lines and "statement timeout" in lines[0]:
             raise BackupError("another session, such as a migration, holds a table: try again when it has ended")
-        raise BackupError(f"{Path(command[0]).name} failed: {said[0][:500] if said else f'exit code {code}'}")
+        raise BackupError(f"{Path(command[0]).name} failed: {lines[0][:500] if lines else f'exit code {code}'}")
 
 
 def session_cursor() -> Any:

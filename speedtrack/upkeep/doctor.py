@@ -56,14 +56,14 @@ def examine(names: Iterable[str]) -> Iterator[Finding]:
     """Run these checks one after another, and yield their findings."""
     for name in names:
         try:
-            state, words = CHECKS[name]()
+            state, text = CHECKS[name]()
         except ProgrammingError as e:
             unreadable = "cannot be read before `manage.py migrate`"
-            words = databasefitness.of_error(e, connection) if databasefitness.is_about_rights(e) else unreadable
+            text = databasefitness.of_error(e, connection) if databasefitness.is_about_rights(e) else unreadable
             state = "bad"
         except (OperationalError, NotSupportedError) as e:
-            state, words = "bad", databasefitness.of_error(e, connection)
-        yield Finding(name, state, words)
+            state, text = "bad", databasefitness.of_error(e, connection)
+        yield Finding(name, state, text)
 
 
 def usual_checks() -> list[str]:
@@ -98,8 +98,8 @@ def check_replica() -> tuple[str, str]:
     if not watch.is_configured():
         return "good", "none: pages are read from the primary (DATABASE_REPLICA_URL)"
     source = watch.look()
-    state, words = REPLICAS[source.standing]
-    return state, " ".join(filter(None, (source.note, source.detail, words)))
+    state, summary = REPLICAS[source.standing]
+    return state, " ".join(filter(None, (source.note, source.detail, summary)))
 
 
 def check_broker() -> tuple[str, str]:
@@ -113,29 +113,29 @@ def check_broker() -> tuple[str, str]:
 
 
 def check_git() -> tuple[str, str]:
-    words = output_of("git", "--version").split()
-    if len(words) < 3:
+    fields = output_of("git", "--version").split()
+    if len(fields) < 3:
         return "bad", "git is not installed: install it"
-    version = tuple(int(part) for part in words[2].split(".")[:2])
+    version = tuple(int(number) for number in fields[2].split(".")[:2])
     if version < OLDEST_GIT:
-        return "bad", f"git {words[2]} is older than {'.'.join(map(str, OLDEST_GIT))}: update it"
+        return "bad", f"git {fields[2]} is older than {'.'.join(map(str, OLDEST_GIT))}: update it"
     if Credential.objects.filter(kind=Credential.Kind.KEY).exists() and not shutil.which("ssh"):
         return "bad", "ssh is not installed, and a project has a deploy key: install openssh-client"
     return (
         "good",
-        f"git {words[2]}, which connects to checked addresses of {', '.join(settings.GIT_HOSTS) or 'no host'}",
+        f"git {fields[2]}, which connects to checked addresses of {', '.join(settings.GIT_HOSTS) or 'no host'}",
     )
 
 
 def check_of_runner(name: str) -> tuple[str, str]:
     """What a runner on this machine would find (`python -m runners doctor`)."""
     command = [sys.executable, "-m", "runners", "doctor", "--json", "--only", name]
-    done = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True)
+    process = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True)
     try:
-        (found,) = json.loads(done.stdout)
+        (finding,) = json.loads(process.stdout)
     except ValueError:
-        return "bad", done.stderr.strip() or "the runner's own check does not run: `python -m runners doctor`"
-    return found["state"], found["words"]
+        return "bad", process.stderr.strip() or "the runner's own check does not run: `python -m runners doctor`"
+    return finding["state"], finding["words"]
 
 
 def check_dispatcher() -> tuple[str, str]:
@@ -143,13 +143,13 @@ def check_dispatcher() -> tuple[str, str]:
 
     If not, that is a note and no fault, because it may be stopped on purpose. ``/readyz`` is stricter.
     """
-    found = health.check_dispatcher()
-    return ("note" if found.state == "bad" else found.state), found.words
+    finding = health.check_dispatcher()
+    return ("note" if finding.state == "bad" else finding.state), finding.words
 
 
 def check_disk() -> tuple[str, str]:
-    found = health.check_disk()
-    return found.state, found.words
+    finding = health.check_disk()
+    return finding.state, finding.words
 
 
 def check_suites() -> tuple[str, str]:
@@ -162,32 +162,32 @@ def check_suites() -> tuple[str, str]:
             wrong.append(str(e))
     if wrong:
         return "bad", "; ".join(wrong)
-    differ = [said for name in names if (said := suiteedits.conflict(newest_edit(name)))]
+    differ = [sentence for name in names if (sentence := suiteedits.conflict(newest_edit(name)))]
     return ("note", " ".join(differ)) if differ else ("good", ", ".join(names) or "none")
 
 
 def check_machines() -> tuple[str, str]:
-    known = list(Machine.objects.order_by("name"))
-    if moved := [f"{m.name}: {m.quarantined_why}" for m in known if m.quarantined_at]:
-        return "bad", f"in quarantine: {'; '.join(moved)}. Look at its page, or `manage.py machine lift NAME`"
-    if known and not settings.OPERATORS:
+    machines = list(Machine.objects.order_by("name"))
+    if quarantines := [f"{m.name}: {m.quarantined_why}" for m in machines if m.quarantined_at]:
+        return "bad", f"in quarantine: {'; '.join(quarantines)}. Look at its page, or `manage.py machine lift NAME`"
+    if machines and not settings.OPERATORS:
         return "note", "OPERATORS is empty: nobody is mailed when a machine's canary moves"
-    names = [f"{m.name}{' (paused)' if m.paused else ''}" for m in known]
-    return ("good", ", ".join(names)) if known else ("note", "none: add one with `manage.py machine add NAME`")
+    names = [f"{m.name}{' (paused)' if m.paused else ''}" for m in machines]
+    return ("good", ", ".join(names)) if machines else ("note", "none: add one with `manage.py machine add NAME`")
 
 
 def check_mails() -> tuple[str, str]:
     failing = Outbox.objects.failing()
     given_up = failing.exclude(given_up_at=None).count()
-    waiting = failing.filter(given_up_at=None).order_by("-pk").first()
+    failing_mail = failing.filter(given_up_at=None).order_by("-pk").first()
     where = f"files in {settings.EMAIL_FILE_PATH}" if settings.EMAIL_FILE_PATH else settings.EMAIL_HOST
     if given_up:
         return (
             "bad",
             f"{given_up} were given up: `manage.py outbox` says why, `manage.py outbox again` sends them again",
         )
-    if waiting:
-        return "note", f"some wait to be tried again, as the one to {waiting.receiver}: {waiting.error}"
+    if failing_mail:
+        return "note", f"some wait to be tried again, as the one to {failing_mail.receiver}: {failing_mail.error}"
     return "good", f"none is held up; they go to {where}"
 
 
@@ -201,10 +201,10 @@ def check_retention() -> tuple[str, str]:
 
 
 def check_security() -> tuple[str, str]:
-    found = list(exposure.weaknesses())
-    worst = "bad" if any(state == exposure.BAD for state, _ in found) else "note" if found else "good"
+    weaknesses = list(exposure.weaknesses())
+    worst = "bad" if any(state == exposure.BAD for state, _ in weaknesses) else "note" if weaknesses else "good"
     reach = "reached from this machine only" if exposure.is_private() else f"reached as {settings.URL}"
-    return worst, "; ".join(sentence for _, sentence in found) or f"{reach}, with safe settings"
+    return worst, "; ".join(sentence for _, sentence in weaknesses) or f"{reach}, with safe settings"
 
 
 def output_of(*command: str) -> str:

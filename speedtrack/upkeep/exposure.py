@@ -41,7 +41,7 @@ def readable_key() -> Iterator[Weakness]:
 
 def open_networks() -> Iterator[Weakness]:
     for name in ("GIT_NETWORKS", "CHANNEL_NETWORKS"):
-        wide = [str(one) for one in getattr(settings, name) if one.prefixlen == 0]
+        wide = [str(network) for network in getattr(settings, name) if network.prefixlen == 0]
         if wide:
             yield (
                 BAD,
@@ -80,30 +80,30 @@ def trusting_repositories() -> Iterator[Weakness]:
 
 
 def open_broker() -> Iterator[Weakness]:
-    known = broker()
-    if all(map(is_loopback, known.hosts)):
+    address = broker()
+    if all(map(is_loopback, address.hosts)):
         return
-    if not known.password:
+    if not address.password:
         yield BAD, "BROKER_URL has no password: whoever reaches the broker can send tasks; set `requirepass` there"
-    if not known.is_encrypted:
+    if not address.is_encrypted:
         yield (
             NOTE,
-            f"BROKER_URL is {known.scheme}://: password and nudges cross the network in clear; use TLS",
+            f"BROKER_URL is {address.scheme}://: password and nudges cross the network in clear; use TLS",
         )
 
 
 def unverified_broker() -> Iterator[Weakness]:
-    known = broker()
-    if known.is_encrypted and not known.is_verified:
+    address = broker()
+    if address.is_encrypted and not address.is_verified:
         yield BAD, "BROKER_URL has ssl_cert_reqs=none: anybody on the way can be the broker; set BROKER_CA_FILE instead"
 
 
 def plain_database() -> Iterator[Weakness]:
-    known = settings.DATABASES["default"]
-    encrypted = known["OPTIONS"].get("sslmode") in ("require", "verify-ca", "verify-full")
-    if not is_loopback(known["HOST"]) and not encrypted:
+    database = settings.DATABASES["default"]
+    encrypted = database["OPTIONS"].get("sslmode") in ("require", "verify-ca", "verify-full")
+    if not is_loopback(database["HOST"]) and not encrypted:
         yield NOTE, "DATABASE_URL does not ask for TLS: add ?sslmode=verify-full, unless its network is trusted"
-    elif not is_loopback(known["HOST"]) and known["OPTIONS"]["sslmode"] != "verify-full":
+    elif not is_loopback(database["HOST"]) and database["OPTIONS"]["sslmode"] != "verify-full":
         yield NOTE, "DATABASE_URL does not verify whom it reaches: say ?sslmode=verify-full&sslrootcert=system there"
 
 

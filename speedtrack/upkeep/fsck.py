@@ -157,12 +157,12 @@ def rows_of(query: str, parameters: dict[str, int]) -> list[tuple[Any, ...]]:
 
 def find_wrong_positions(check: Check) -> Iterator[str]:
     for branch in Branch.objects.select_related("project", "head").order_by("project__slug", "name"):
-        found = wrong_position(check, branch)
-        again = Branch.objects.select_related("project", "head").get(pk=branch.pk) if found else branch
+        fault = wrong_position(check, branch)
+        again = Branch.objects.select_related("project", "head").get(pk=branch.pk) if fault else branch
         if again.head_id != branch.head_id:  # a look at the repository has moved it meanwhile
-            found = wrong_position(check, again)
-        if found:
-            yield f"{branch.project}, branch {branch}: {found}"
+            fault = wrong_position(check, again)
+        if fault:
+            yield f"{branch.project}, branch {branch}: {fault}"
 
 
 def wrong_position(check: Check, branch: Branch) -> str:
@@ -176,13 +176,13 @@ def wrong_position(check: Check, branch: Branch) -> str:
         if branch.deleted_at or not branch.tracked:
             return ""  # a mirror that was cloned anew lacks what only such a branch had
         return f"its head is not in the mirror ({e}): remove {git.mirror_of(slug)}, and the next look clones it anew"
-    stored = positions.values_list("number", "commit__sha").iterator(chunk_size=CHUNK)
-    for place, (row, sha) in enumerate(zip_longest(stored, path)):
+    rows = positions.values_list("number", "commit__sha").iterator(chunk_size=CHUNK)
+    for number, (row, sha) in enumerate(zip_longest(rows, path)):
         check.seen += 1
-        if row != (place, sha):
+        if row != (number, sha):
             in_database = f"{row[1]} at {row[0]}" if row else "nothing"
             return (
-                f"in place {place} git has {sha or 'nothing'}, the database {in_database}. "
+                f"in place {number} git has {sha or 'nothing'}, the database {in_database}. "
                 f"`UPDATE projects_branch SET head_id = NULL WHERE id = {branch.pk}`, and the next look makes its "
                 "positions anew"
             )
@@ -231,22 +231,22 @@ class AttemptRow(NamedTuple):
 
 def wrong_attempts(attempts: list[AttemptRow]) -> Iterator[str]:
     """What contradicts the run in the attempts of it, oldest first."""
-    for one in attempts:
-        if one.is_open and not one.is_held:
+    for row in attempts:
+        if row.is_open and not row.is_held:
             yield (
-                f"attempt {one.attempt} has not ended, but nobody holds it: `UPDATE runs_attempt SET ended_at = now(), "
-                f"outcome = 'queued' WHERE id = {one.attempt}`"
+                f"attempt {row.attempt} has not ended, but nobody holds it: `UPDATE runs_attempt SET ended_at = now(), "
+                f"outcome = 'queued' WHERE id = {row.attempt}`"
             )
-        elif one.is_held and not one.is_open:
+        elif row.is_held and not row.is_open:
             yield (
-                f"it is {one.status}, but its attempt {one.attempt} has ended. After `UPDATE runs_run SET lease_until "
-                f"= now() WHERE id = {one.run}` the dispatcher queues it again"
+                f"it is {row.status}, but its attempt {row.attempt} has ended. After `UPDATE runs_run SET lease_until "
+                f"= now() WHERE id = {row.run}` the dispatcher queues it again"
             )
-    shown = [one.attempt for one in attempts if one.is_shown]
-    if len(shown) > 1:
-        older = ", ".join(map(str, shown[:-1]))
+    visible = [row.attempt for row in attempts if row.is_shown]
+    if len(visible) > 1:
+        older = ", ".join(map(str, visible[:-1]))
         yield (
-            f"measurements of {len(shown)} attempts are shown. Only the newest is after `UPDATE runs_measurement SET "
+            f"measurements of {len(visible)} attempts are shown. Only the newest is after `UPDATE runs_measurement SET "
             f"accepted = false WHERE attempt_id IN ({older})`"
         )
 
@@ -271,8 +271,8 @@ def find_wrong_events(check: Check) -> Iterator[str]:
 def find_shown_canaries(check: Check) -> Iterator[str]:
     runs = Run.objects.filter(canary__isnull=False)
     check.seen = runs.count()
-    shown = Measurement.objects.filter(attempt__run=OuterRef("pk"), accepted=True)
-    for run in runs.filter(Exists(shown)).order_by("pk"):
+    accepted = Measurement.objects.filter(attempt__run=OuterRef("pk"), accepted=True)
+    for run in runs.filter(Exists(accepted)).order_by("pk"):
         yield (
             f"run {run.pk} is of a canary, and its measurements are on charts: `UPDATE runs_measurement SET accepted = "
             f"false WHERE attempt_id IN (SELECT id FROM runs_attempt WHERE run_id = {run.pk})`"
@@ -294,7 +294,7 @@ def find_wrong_trials(check: Check) -> Iterator[str]:
     for ids in chunks(Result, FEW):
         rows = list(Result.objects.filter(pk__range=tuple(ids.values()), documents__isnull=False).order_by("pk"))
         check.seen += len(rows)
-        strangers = {result: (measurement, places) for result, measurement, places in rows_of(STRANGERS, ids)}
+        strangers = {result: (measurement, positions) for result, measurement, positions in rows_of(STRANGERS, ids)}
         trials: dict[int, list[int]] = defaultdict(list)
         of_rows = Trial.objects.filter(result__in=rows).order_by("result", "number")
         for pk, number in of_rows.values_list("result_id", "number"):
@@ -313,9 +313,9 @@ def find_wrong_trials(check: Check) -> Iterator[str]:
 def find_incomplete_runs(check: Check) -> Iterator[str]:
     for ids in chunks(Attempt):
         check.seen += Attempt.objects.filter(pk__range=tuple(ids.values()), outcome=Status.SUCCEEDED).count()
-        for run, attempt, benchmark, side, *stored in rows_of(INCOMPLETE, ids):
+        for run, attempt, benchmark, side, *columns in rows_of(INCOMPLETE, ids):
             yield (
-                f"run {run} succeeded, but {missing_part(*stored)} of {benchmark}, side {side}, attempt {attempt}: "
+                f"run {run} succeeded, but {missing_part(*columns)} of {benchmark}, side {side}, attempt {attempt}: "
                 "restore it from a backup, or measure the commit again"
             )
 
@@ -343,7 +343,7 @@ def find_broken_logs(check: Check) -> Iterator[str]:
 def wrong_documents(result: Result, trials: list[int]) -> str:
     """How the documents of a result contradict its trials; empty if they do not, or if retention has deleted those."""
     try:
-        documents = [one["trial"] for one in result.unpacked()]
+        documents = [document["trial"] for document in result.unpacked()]
     except Exception as e:  # whatever is wrong with the bytes
         return f"the documents of its trials cannot be read ({type(e).__name__}: {e})"
     if not trials or documents == trials:
@@ -354,21 +354,21 @@ def wrong_documents(result: Result, trials: list[int]) -> str:
 def find_lost_changes(check: Check) -> Iterator[str]:
     """Open change points and alerts none of whose branches contains their range any more."""
     live = Branch.objects.filter(deleted_at=None)
-    whole = live.filter(
+    branches = live.filter(
         Exists(Position.objects.filter(branch=OuterRef("pk"), commit=OuterRef(OuterRef("before")))),
         Exists(Position.objects.filter(branch=OuterRef("pk"), commit=OuterRef(OuterRef("commit")))),
     )
     points = ChangePoint.objects.filter(status__in=ChangePoint.OPEN).select_related("commit", "series__benchmark")
     alerts = Alert.objects.open().select_related("commit")
     check.seen = points.count() + alerts.count()
-    for cp in points.filter(~Exists(whole)).order_by("pk"):
+    for cp in points.filter(~Exists(branches)).order_by("pk"):
         yield (
             f"change point {cp.pk} of {cp.series.benchmark.name} ({cp.status}): no branch has {cp.commit.short} and "
             "the commit before it any more. Detection closes it with its next pass; if it is open in a day, `UPDATE "
             "alerts_changepoint SET status = 'unsettled', settled_at = now(), note = 'its commits left the branch' "
             f"WHERE id = {cp.pk}`"
         )
-    for alert in alerts.filter(~Exists(whole)).order_by("pk"):
+    for alert in alerts.filter(~Exists(branches)).order_by("pk"):
         yield (
             f"{alert}: its commits are on no branch any more. Decide it on its page (/alerts/{alert.pk}/): nothing "
             "that is measured will"
@@ -383,7 +383,7 @@ def find_lost_artifacts(check: Check) -> Iterator[str]:
         remedy = f"`manage.py machine canary {canary.machine}` freezes a new one"
         builds = Build.objects.filter(attempt__run__canary=canary, attempt__outcome=Status.SUCCEEDED, succeeded=True)
         newest = builds.order_by("-pk").first()
-        built = {name: one["digest"] for name, one in newest.artifacts.items()} if newest else None
+        built = {name: artifact["digest"] for name, artifact in newest.artifacts.items()} if newest else None
         if built is not None and built != canary.artifacts:
             yield f"{where}: it is frozen as {canary.artifacts}, but its runs build {built}: {remedy}"
         last = Run.objects.filter(canary=canary, ended_at__isnull=False).order_by("-ended_at").first()

@@ -38,14 +38,14 @@ class FailPoint:
 
 
 def parse(text: str) -> FailPoint:
-    place, _, rest = text.partition(":")
-    action, _, passages = rest.partition(":")
-    if place not in PLACES or action not in ACTIONS or not (passages or "1").isdecimal() or passages == "0":
+    point, _, action_text = text.partition(":")
+    action, _, passages = action_text.partition(":")
+    if point not in PLACES or action not in ACTIONS or not (passages or "1").isdecimal() or passages == "0":
         raise ImproperlyConfigured(
             f"{VARIABLE}={text!r}: leave it unset, or for a test say PLACE:ACTION or PLACE:ACTION:PASSAGES, with a "
             f"place out of {', '.join(PLACES)}, and an action out of {', '.join(ACTIONS)}"
         )
-    return FailPoint(place, ACTIONS[action], int(passages or 1))
+    return FailPoint(point, ACTIONS[action], int(passages or 1))
 
 
 def armed_by(text: str) -> FailPoint | None:
@@ -55,7 +55,7 @@ def armed_by(text: str) -> FailPoint | None:
 armed = armed_by(os.environ.get(VARIABLE, ""))
 
 
-def reach(place: str) -> None:
-    """Say that this process is at a place."""
-    if armed is not None and armed.place == place:
+def reach(point: str) -> None:
+    """Say that this process is at a fail point."""
+    if armed is not None and armed.place == point:
         armed.passed()

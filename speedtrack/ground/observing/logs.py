@@ -47,11 +47,11 @@ def values_without_secrets(value: Any) -> Any:
     """A copy of a document without secrets: those in its texts, and all values whose keys name a secret."""
     if isinstance(value, Mapping):
         return {
-            str(key): HIDDEN if SECRET_NAME.search(str(key)) else values_without_secrets(one)
-            for key, one in value.items()
+            str(key): HIDDEN if SECRET_NAME.search(str(key)) else values_without_secrets(item)
+            for key, item in value.items()
         }
     if isinstance(value, list | tuple | set | frozenset):
-        return [values_without_secrets(one) for one in value]
+        return [values_without_secrets(item) for item in value]
     return value if isinstance(value, CLASSES) else without_secrets(str(value))
 
 
@@ -63,8 +63,8 @@ class LineFormatter(logging.Formatter):
 
 
 def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    found: MutableMapping[str, Any] = values_without_secrets(event)
-    return found
+    cleaned: MutableMapping[str, Any] = values_without_secrets(event)
+    return cleaned
 
 
 def json_formatter() -> ProcessorFormatter:

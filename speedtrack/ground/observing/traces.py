@@ -58,9 +58,9 @@ def span(name: str, caller: Mapping[str, str] | None = None) -> Iterator[dict[st
 
     carrier = {key.lower(): value for key, value in (caller or {}).items()}
     context = TraceContextTextMapPropagator().extract(carrier) if carrier else None
-    with own.start_as_current_span(name, context=context, record_exception=False) as begun:
+    with own.start_as_current_span(name, context=context, record_exception=False) as current:
         try:
             yield attributes
         finally:
-            begun.update_name(attributes.pop("name", name))
-            begun.set_attributes(attributes)
+            current.update_name(attributes.pop("name", name))
+            current.set_attributes(attributes)

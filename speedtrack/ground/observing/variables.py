@@ -44,10 +44,10 @@ def env_secret(name: str, file: Path) -> str:
         return value
     if os.environ.get(f"{name}_FILE"):
         raise ImproperlyConfigured(f"{name}_FILE: the file is empty: write a secret into it (`openssl rand -hex 32`)")
-    kept = privatefiles.write_once(file, secrets.token_urlsafe(48))
-    if not kept:
+    secret = privatefiles.write_once(file, secrets.token_urlsafe(48))
+    if not secret:
         raise ImproperlyConfigured(f"{file} is empty: delete it, or set {name}")
-    return kept
+    return secret
 
 
 def env_secret_text(name: str) -> str:
@@ -63,11 +63,11 @@ def env_secret_text(name: str) -> str:
         raise ImproperlyConfigured(f"{name}_FILE={file}: cannot be read: {e}") from e
 
 
-def env_choice(name: str, *words: str, default: str) -> str:
+def env_choice(name: str, *choices: str, default: str) -> str:
     """A variable that must be one of these words."""
     value = os.environ.get(name, "") or default
-    if value not in words:
-        raise ImproperlyConfigured(f"{name}={value!r}: say {', '.join(words[:-1])} or {words[-1]}")
+    if value not in choices:
+        raise ImproperlyConfigured(f"{name}={value!r}: say {', '.join(choices[:-1])} or {choices[-1]}")
     return value
 
 
@@ -89,36 +89,36 @@ def env_text(name: str) -> str:
 
 def env_words(name: str, default: str = "") -> list[str]:
     """A variable that lists words, with commas."""
-    return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
+    return [entry.strip() for entry in os.environ.get(name, default).split(",") if entry.strip()]
 
 
 def env_networks(name: str) -> list[IPv4Network | IPv6Network]:
     """A variable that lists networks such as 10.1.0.0/16."""
     try:
-        return [ip_network(word) for word in env_words(name)]
+        return [ip_network(entry) for entry in env_words(name)]
     except ValueError as e:
         raise ImproperlyConfigured(f"{name}: {e}: list networks such as 10.1.0.0/16,fd00:1::/64") from e
 
 
 def env_hosts(name: str, default: str) -> list[str]:
     """A variable that lists hosts such as git.example.org or git.example.org:8443, or * for any."""
-    words = [word.lower() for word in env_words(name, default)]
-    if wrong := [word for word in words if not re.fullmatch(r"(\*|[a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", word)]:
+    hosts = [host.lower() for host in env_words(name, default)]
+    if wrong := [host for host in hosts if not re.fullmatch(r"(\*|[a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", host)]:
         raise ImproperlyConfigured(f"{name}: {wrong[0]!r} is not a host: list hosts such as git.example.org:8443, or *")
-    return words
+    return hosts
 
 
 def env_ports(name: str, default: str) -> frozenset[int]:
     """A variable that lists TCP ports."""
-    words = env_words(name, default)
-    if not all(word.isdecimal() and 0 < int(word) < 65536 for word in words):
-        raise ImproperlyConfigured(f"{name}={','.join(words)!r}: list ports such as 443,8443")
-    return frozenset(map(int, words))
+    ports = env_words(name, default)
+    if not all(port.isdecimal() and 0 < int(port) < 65536 for port in ports):
+        raise ImproperlyConfigured(f"{name}={','.join(ports)!r}: list ports such as 443,8443")
+    return frozenset(map(int, ports))
 
 
 def env_keys(name: str) -> list[str]:
     """A secret that lists long random keys, with commas or one per line."""
-    keys = re.split(r"[,\s]+", found) if (found := env_secret_text(name).strip(" ,")) else []
+    keys = re.split(r"[,\s]+", text) if (text := env_secret_text(name).strip(" ,")) else []
     if any(len(key) < SHORTEST_KEY for key in keys):
         raise ImproperlyConfigured(f"{name}: each key has {SHORTEST_KEY} characters at least: `openssl rand -hex 32`")
     return keys

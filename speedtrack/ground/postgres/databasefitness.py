@@ -57,21 +57,21 @@ SILENCE = re.compile("No such file or directory|Connection refused|timeout expir
 def of_error(error: Exception, connection: BaseDatabaseWrapper) -> str:
     """What an error of the database means, and what to do."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    said = next((line for line in lines if "FATAL:" in line), lines[0])
+    message = next((line for line in lines if "FATAL:" in line), lines[0])
     if getattr(error.__cause__, "sqlstate", None) == INSUFFICIENT_PRIVILEGE:
-        return f"the role of DATABASE_URL may not do this ({said}): {take_over(connection)}"
-    if SILENCE.search(said):
-        return f"the database does not answer ({said}): check DATABASE_URL, and that PostgreSQL runs there"
+        return f"the role of DATABASE_URL may not do this ({message}): {take_over(connection)}"
+    if SILENCE.search(message):
+        return f"the database does not answer ({message}): check DATABASE_URL, and that PostgreSQL runs there"
     names = {"role": connection.settings_dict["USER"] or "USER", "database": connection.settings_dict["NAME"]}
-    remedy = next((text for pattern, text in REFUSALS.items() if re.search(pattern, said)), "")
+    remedy = next((text for pattern, text in REFUSALS.items() if re.search(pattern, message)), "")
     remedy = remedy.format(**names) or "check DATABASE_URL, and that PostgreSQL runs there"
-    return f"the database cannot be used ({said}): {remedy}"
+    return f"the database cannot be used ({message}): {remedy}"
 
 
 def take_over(connection: BaseDatabaseWrapper, schema: str = "public") -> str:
     """The statements that give the role what it needs, on one line."""
-    known = connection.settings_dict
-    statements = TAKE_OVER.format(database=known["NAME"], role=known["USER"] or "USER", schema=schema)
+    credentials = connection.settings_dict
+    statements = TAKE_OVER.format(database=credentials["NAME"], role=credentials["USER"] or "USER", schema=schema)
     return f"as PostgreSQL's superuser, in this database, `{statements}`"
 
 
@@ -153,8 +153,8 @@ def before_first_release(cause: str) -> str:
 
 def lacking(connection: BaseDatabaseWrapper, loader: MigrationLoader) -> str:
     """A table or column that the applied migrations make, and that is not there; "" if all are."""
-    done = [key for key in loader.applied_migrations if key in loader.graph.nodes]
-    state = loader.project_state(done, at_end=True) if done else None
+    nodes = [key for key in loader.applied_migrations if key in loader.graph.nodes]
+    state = loader.project_state(nodes, at_end=True) if nodes else None
     with connection.cursor() as cursor:
         cursor.execute(COLUMNS)
         there = set(cursor.fetchall())

@@ -28,33 +28,33 @@ AS_DEFAULT_IN_TESTS = {"TEST": {"MIRROR": "default"}}
 def database(variable: str, default: str = "", **options: Any) -> dict[str, Any]:
     """Django's settings of the libpq connection URL in a variable, with DATABASE_PASSWORD where the URL has none."""
     try:
-        parts = conninfo_to_dict(env_secret_text(variable) or default)
+        options_of_url = conninfo_to_dict(env_secret_text(variable) or default)
     except ProgrammingError:
         raise ImproperlyConfigured(
             f"{variable} is no PostgreSQL address such as postgresql://user:password@host/name: in a password, "
             "write %2F for /, %3A for :, %40 for @, %23 for #, %3F for ? and %25 for %"
         ) from None  # psycopg's words quote the address, and so the password
     if password := env_secret_text("DATABASE_PASSWORD"):
-        parts.setdefault("password", password)
-    known = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
+        options_of_url.setdefault("password", password)
+    url_options = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
     return {
         "ENGINE": "django.db.backends.postgresql",
-        **{key: parts.pop(word, "") or "" for key, word in known.items()},
+        **{key: options_of_url.pop(option, "") or "" for key, option in url_options.items()},
         "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": ANSWERS_OR_ENDS | options | parts,
+        "OPTIONS": ANSWERS_OR_ENDS | options | options_of_url,
     }
 
 
 def from_environment() -> dict[str, dict[str, Any]]:
     """The primary, and by their variables: PostgreSQL itself if DATABASE_URL is a pool's, and a replica for pages."""
-    found = {"default": database("DATABASE_URL", "postgresql:///speedtrack")}
+    databases = {"default": database("DATABASE_URL", "postgresql:///speedtrack")}
     if env_secret_text("DATABASE_SESSION_URL"):
-        found["session"] = database("DATABASE_SESSION_URL") | AS_DEFAULT_IN_TESTS
+        databases["session"] = database("DATABASE_SESSION_URL") | AS_DEFAULT_IN_TESTS
     if env_secret_text("DATABASE_REPLICA_URL"):
-        found["replica"] = database("DATABASE_REPLICA_URL", **REPLICA_OPTIONS) | AS_DEFAULT_IN_TESTS
-        found["replica"]["ENGINE"] = "speedtrack.ground.postgres.replica"
-    if "session" in found:  # a pool gives each transaction another session, and a cursor belongs to one
+        databases["replica"] = database("DATABASE_REPLICA_URL", **REPLICA_OPTIONS) | AS_DEFAULT_IN_TESTS
+        databases["replica"]["ENGINE"] = "speedtrack.ground.postgres.replica"
+    if "session" in databases:  # a pool gives each transaction another session, and a cursor belongs to one
         for pooled in ("default", "replica"):
-            found.get(pooled, {})["DISABLE_SERVER_SIDE_CURSORS"] = True
-    return found
+            databases.get(pooled, {})["DISABLE_SERVER_SIDE_CURSORS"] = True
+    return databases

@@ -86,7 +86,7 @@ def is_public(host: str, address: Address, networks: Iterable[Network], setting:
     ``setting`` lists these networks. Raises NotPublic for any other address.
     """
     inner = embedded(address)
-    if any(is_in(one, NEVER) for one in (address, inner)):
+    if any(is_in(candidate, NEVER) for candidate in (address, inner)):
         raise NotPublic(f"{host} is {address}, an address of cloud metadata, link-local or of many hosts: never")
     if is_in(inner, networks):
         return False

@@ -99,7 +99,7 @@ def reseal() -> int:
     for model in apps.get_models():
         names = [f.name for f in model._meta.get_fields() if isinstance(f, SealedField)]
         for row in model._default_manager.select_for_update() if names else ():
-            found = {name: secret.resealed() for name in names if (secret := getattr(row, name))}
-            count += len(found)
-            model._default_manager.filter(pk=row.pk).update(**found)
+            resealed = {name: secret.resealed() for name in names if (secret := getattr(row, name))}
+            count += len(resealed)
+            model._default_manager.filter(pk=row.pk).update(**resealed)
     return count

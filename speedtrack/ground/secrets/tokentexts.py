@@ -41,16 +41,16 @@ class TokenText(NamedTuple):
     @staticmethod
     def parse(text: str, prefix: str) -> "TokenText":
         """Return the parts of a token's text. Raises NotAToken."""
-        found = TOKEN.fullmatch(text)
-        if found is None or found[1] != prefix or found[4] != check_sum(found[2], found[3]):
+        match = TOKEN.fullmatch(text)
+        if match is None or match[1] != prefix or match[4] != check_sum(match[2], match[3]):
             raise NotAToken
-        return TokenText(text, found[2])
+        return TokenText(text, match[2])
 
 
 def check_sum(key: str, secret: str) -> str:
     """The CRC-32 of the other parts, in letters and digits."""
-    left, letters = zlib.crc32(f"{key}_{secret}".encode()), ""
+    quotient, letters = zlib.crc32(f"{key}_{secret}".encode()), ""
     for _ in range(CHECK_LENGTH):
-        left, place = divmod(left, len(BASE62))
-        letters = BASE62[place] + letters
+        quotient, digit = divmod(quotient, len(BASE62))
+        letters = BASE62[digit] + letters
     return letters

@@ -31,16 +31,16 @@ def spans(line: str) -> list[Span]:
 def pieces(line: str) -> Iterator[Span]:
     styles: frozenset[str] = frozenset()
     at = 0
-    for found in RENDITION.finditer(line):
-        yield line[at : found.start()], " ".join(sorted(styles))
-        styles, at = after(styles, found[1]), found.end()
+    for match in RENDITION.finditer(line):
+        yield line[at : match.start()], " ".join(sorted(styles))
+        styles, at = after(styles, match[1]), match.end()
     yield line[at:], " ".join(sorted(styles))
 
 
 @lru_cache(1000)
 def after(styles: frozenset[str], parameters: str) -> frozenset[str]:
     """The styles after a rendition. What it does not know changes nothing."""
-    numbers = [int(word[:9] or 0) for word in re.split("[;:]", parameters)]
+    numbers = [int(parameter[:9] or 0) for parameter in re.split("[;:]", parameters)]
     while numbers:
         number = numbers.pop(0)
         if number in EXTENDED:

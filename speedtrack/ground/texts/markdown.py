@@ -20,8 +20,8 @@ READER = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").disab
 @lru_cache(KEPT)
 def html_of(text: str) -> SafeString:
     """A text in Markdown as HTML of a few tags, without scripts, styles and pictures."""
-    made = READER.render(plain(text))
-    clean = nh3.clean(made, tags=TAGS, attributes=ATTRIBUTES, url_schemes=SCHEMES, link_rel="nofollow noopener")
+    html = READER.render(plain(text))
+    clean = nh3.clean(html, tags=TAGS, attributes=ATTRIBUTES, url_schemes=SCHEMES, link_rel="nofollow noopener")
     return mark_safe(clean)  # noqa: S308 - nh3 has cleaned it
 
 

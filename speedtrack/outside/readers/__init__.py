@@ -15,9 +15,9 @@ Word = str | int | float | bool
 class ReadError(Exception):
     """The file cannot be read. The message says where (line, or JSON pointer), what is wrong, and what to do."""
 
-    def __init__(self, cause: str, place: str = "", remedy: str = "") -> None:
-        self.cause, self.place, self.remedy = cause, place, remedy
-        super().__init__(": ".join(filter(None, (place, cause, remedy))))
+    def __init__(self, cause: str, position: str = "", remedy: str = "") -> None:
+        self.cause, self.place, self.remedy = cause, position, remedy
+        super().__init__(": ".join(filter(None, (position, cause, remedy))))
 
 
 @dataclass(frozen=True)

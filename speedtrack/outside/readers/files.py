@@ -90,21 +90,21 @@ class File:
             raise ReadError(f"the archive cannot be read ({wrong})", "file", "pack it again with tar") from wrong
 
 
-def parse_json(text: str, place: str = "") -> Any:
+def parse_json(text: str, position: str = "") -> Any:
     """The value in JSON. Raises ReadError with the place in the text."""
     try:
         return json.loads(text, object_pairs_hook=without_duplicates)
     except json.JSONDecodeError as wrong:
         at = f"line {wrong.lineno}, column {wrong.colno}"
-        raise ReadError(f"no JSON ({wrong.msg})", joined(place, at), "the file may be cut off") from wrong
+        raise ReadError(f"no JSON ({wrong.msg})", joined(position, at), "the file may be cut off") from wrong
     except RecursionError as wrong:
-        raise ReadError("lists or objects are nested too deeply", joined(place, "document")) from wrong
+        raise ReadError("lists or objects are nested too deeply", joined(position, "document")) from wrong
     except ValueError as wrong:  # a whole number with thousands of digits
-        raise ReadError("a number has too many digits", joined(place, "document")) from wrong
+        raise ReadError("a number has too many digits", joined(position, "document")) from wrong
 
 
-def joined(place: str, at: str) -> str:
-    return f"{place}, {at}" if place else at
+def joined(position: str, at: str) -> str:
+    return f"{position}, {at}" if position else at
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -128,15 +128,15 @@ def unpacked(content: bytes) -> bytes:
 
 
 def members_of(content: bytes) -> dict[str, File]:
-    found: dict[str, File] = {}
+    files: dict[str, File] = {}
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
         for number, member in enumerate(archive):
             if number >= MOST_MEMBERS:
                 raise ReadError(f"the archive has more than {MOST_MEMBERS:,} files", "file", "pack fewer at a time")
             if is_plain_json(member) and (stream := archive.extractfile(member)):
                 path = member.name.removeprefix("./")
-                found[path] = File(stream.read(LARGEST_FILE), path)
-    return found
+                files[path] = File(stream.read(LARGEST_FILE), path)
+    return files
 
 
 def is_plain_json(member: tarfile.TarInfo) -> bool:

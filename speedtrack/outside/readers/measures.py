@@ -76,10 +76,10 @@ def stated_measure(unit: str, stated: Better | None) -> Measure:
 
     If that contradicts a known unit, the statement counts: the unit itself is then the metric.
     """
-    known = known_unit(unit)
-    if known is None or (stated and known.better != stated):
+    measure = known_unit(unit)
+    if measure is None or (stated and measure.better != stated):
         return Measure(unit or UNNAMED, unit, stated)
-    return known
+    return measure
 
 
 def known_unit(unit: str) -> Measure | None:
@@ -97,14 +97,14 @@ def known_unit(unit: str) -> Measure | None:
 
 
 def rate_of(unit: str) -> Measure | None:
-    found = PER_SECOND.match(unit)
-    if found is None:
+    match = PER_SECOND.match(unit)
+    if match is None:
         return None
-    what, each_second = found[1], Decimal(10**9) / NS[found[2]]
-    if what in REQUESTS:
+    quantity, each_second = match[1], Decimal(10**9) / NS[match[2]]
+    if quantity in REQUESTS:
         return Measure("throughput", "requests/s", "higher", each_second)
-    if what in OPERATIONS:
+    if quantity in OPERATIONS:
         return Measure("rate", "ops/s", "higher", each_second)
-    if what in BYTES:
-        return Measure("bandwidth", "bytes/s", "higher", each_second * BYTES[what])
-    return Measure(f"{what}/s", f"{what}/s", "higher", each_second) if what else None
+    if quantity in BYTES:
+        return Measure("bandwidth", "bytes/s", "higher", each_second * BYTES[quantity])
+    return Measure(f"{quantity}/s", f"{quantity}/s", "higher", each_second) if quantity else None

@@ -28,19 +28,19 @@ class Node:
     def refused(self, cause: str, remedy: str = "") -> ReadError:
         return ReadError(cause, self.place, remedy)
 
-    def expected(self, what: str) -> ReadError:
-        return self.refused(f"it is {KINDS.get(type(self.value), 'a number')}, expected was {what}")
+    def expected(self, kind: str) -> ReadError:
+        return self.refused(f"it is {KINDS.get(type(self.value), 'a number')}, expected was {kind}")
 
     def __getitem__(self, key: str) -> "Node":
-        found = self.get(key)
-        if found is None:
+        member = self.get(key)
+        if member is None:
             raise self.refused(f"it has no {key!r}")
-        return found
+        return member
 
     def get(self, key: str) -> "Node | None":
         """The member with this name; None if it is absent or null."""
-        found = self.object().get(key)
-        return None if found is None else Node(found, f"{self.pointer}/{escaped(key)}")
+        value = self.object().get(key)
+        return None if value is None else Node(value, f"{self.pointer}/{escaped(key)}")
 
     def has(self, *keys: str) -> bool:
         return isinstance(self.value, dict) and all(self.value.get(key) is not None for key in keys)
@@ -88,7 +88,7 @@ class Node:
         return number
 
     def amounts(self) -> tuple[float, ...]:
-        return tuple(one.amount() for one in self.list())
+        return tuple(item.amount() for item in self.list())
 
     def count(self) -> int:
         number = self.amount()

@@ -41,22 +41,22 @@ def reader_named(name: str) -> ToolReader:
     for reader in READERS:
         if reader.name == name:
             return reader
-    known = ", ".join(["native", *(reader.name for reader in READERS)])
-    raise ReadError(f"there is no format {name!r}", remedy=f"use one of {known}")
+    formats = ", ".join(["native", *(reader.name for reader in READERS)])
+    raise ReadError(f"there is no format {name!r}", remedy=f"use one of {formats}")
 
 
 def reader_of(content: bytes, name: str) -> ToolReader:
     """The reader that recognises a file. Raises ReadError if none or several do."""
     file = File(content, name)
     file.check()
-    found = [reader for reader in READERS if reader.recognises(file)]
-    if len(found) != 1:
-        if not found:
+    candidates = [reader for reader in READERS if reader.recognises(file)]
+    if len(candidates) != 1:
+        if not candidates:
             look(file)
-        what = " or ".join(reader.name for reader in found)
-        cause = f"it may be {what}" if found else "its format is not known"
+        titles = " or ".join(reader.name for reader in candidates)
+        cause = f"it may be {titles}" if candidates else "its format is not known"
         raise ReadError(cause, remedy="name the format (--format)")
-    return found[0]
+    return candidates[0]
 
 
 def look(file: File) -> None:

@@ -22,11 +22,11 @@ LARGEST_COUNT = 32_767  # as in the native document
 class LeftOut:
     """A part of a file that became no result."""
 
-    place: str
+    position: str
     cause: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.cause}"
+        return f"{self.position}: {self.cause}"
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Reading:
     def __post_init__(self) -> None:
         self.directions = stated_directions(filter(None, self.options.given.get("better", "").split(",")))
 
-    def skip(self, place: str, cause: str) -> None:
-        self.left_out.append(LeftOut(place, cause))
+    def skip(self, position: str, cause: str) -> None:
+        self.left_out.append(LeftOut(position, cause))
 
     def direction(self, metric: str) -> Better | None:
         return self.directions.get(metric) or self.directions.get("")
@@ -80,20 +80,20 @@ class Reading:
         measure: Measure,
         numbers: "Iterable[float] | FileSummary",
         origin: FileOrigin,
-        place: str,
+        position: str,
     ) -> None:
         """Add one result. It is left out if its direction is not known, or a value is zero: changes are ratios."""
         summary = numbers if isinstance(numbers, FileSummary) else condensed_samples(list(numbers))
         better = measure.better or self.direction(measure.metric)
         if len(measure.unit) > LONGEST_UNIT or len(measure.metric) > LONGEST_METRIC:
-            self.skip(place, f"{measure.unit[:60]!r} is too long for a unit ({LONGEST_UNIT} characters)")
+            self.skip(position, f"{measure.unit[:60]!r} is too long for a unit ({LONGEST_UNIT} characters)")
         elif better is None:
             self.skip(
-                place,
+                position,
                 f"nobody knows which direction of {measure.metric[:60]!r} is better: state it (--option better=lower)",
             )
         elif any(value <= 0 for value in values_of(summary)):
-            self.skip(place, f"{measure.metric!r} is zero, and changes are ratios")
+            self.skip(position, f"{measure.metric!r} is zero, and changes are ratios")
         else:
             self.results.append(self.result(benchmark, measure, better, summary, origin))
 
@@ -102,8 +102,8 @@ class Reading:
 
         Directions stated by the caller are used only if the unit does not determine the direction.
         """
-        if known := known_unit(unit):
-            return replace(known, metric=name or known.metric)
+        if unit_measure := known_unit(unit):
+            return replace(unit_measure, metric=name or unit_measure.metric)
         metric = name or unit or UNNAMED
         return Measure(metric, unit, self.direction(metric))
 
@@ -115,7 +115,7 @@ class Reading:
         numbers: "FileSummary | list[float]",
         origin: FileOrigin,
     ) -> OutsideResult:
-        found = OutsideResult(
+        plain = OutsideResult(
             benchmark=benchmark.name,
             metric=measure.metric,
             unit=measure.unit,
@@ -127,27 +127,27 @@ class Reading:
             measured_at=None if self.options.measured_at else origin.measured_at,
         )
         if isinstance(numbers, FileSummary):
-            return with_summary(found, numbers, measure.factor)
-        return replace(found, samples=tuple(scaled(sample, measure.factor) for sample in numbers))
+            return with_summary(plain, numbers, measure.factor)
+        return replace(plain, samples=tuple(scaled(sample, measure.factor) for sample in numbers))
 
     def finished(self) -> "Reading":
         """This reading. Raises ReadError if it has no result that can be taken."""
         if self.results:
             return self
-        causes = "; ".join(str(one) for one in self.left_out[:MOST_SHOWN])
+        causes = "; ".join(str(omission) for omission in self.left_out[:MOST_SHOWN])
         raise ReadError(f"it has no result that can be taken{': ' if causes else ''}{causes}", "file")
 
 
-def stated_directions(words: Iterable[str]) -> dict[str, Better]:
+def stated_directions(texts: Iterable[str]) -> dict[str, Better]:
     """Directions in the form in which people type them.
 
     ``higher`` is for all metrics of unknown direction, ``hits=higher`` for one.
     """
     stated: dict[str, Better] = {}
-    for word in (word.strip() for word in words):
-        metric, _, direction = word.rpartition("=")
+    for text in (text.strip() for text in texts):
+        metric, _, direction = text.rpartition("=")
         if direction not in ("higher", "lower"):
-            raise ReadError(f"{word!r} is no direction", "better", "write higher, lower, or METRIC=higher")
+            raise ReadError(f"{text!r} is no direction", "better", "write higher, lower, or METRIC=higher")
         stated[metric] = HIGHER if direction == "higher" else LOWER
     return stated
 
@@ -172,11 +172,11 @@ def scaled(value: float, factor: Decimal) -> float:
 def with_summary(result: OutsideResult, summary: FileSummary, factor: Decimal) -> OutsideResult:
     """The result with a summary; the interval only if it is valid: around the value, and with positive ends."""
     n = min(summary.n, LARGEST_COUNT) if summary.n else None
-    found = replace(result, value=scaled(summary.value, factor), n=n)
+    summary_result = replace(result, value=scaled(summary.value, factor), n=n)
     low, high = summary.low, summary.high
     if low is None or high is None or not 0 < low <= summary.value <= high:
-        return found
-    return replace(found, low=scaled(low, factor), high=scaled(high, factor))
+        return summary_result
+    return replace(summary_result, low=scaled(low, factor), high=scaled(high, factor))
 
 
 def machine_name(host: str) -> str:

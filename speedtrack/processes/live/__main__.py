@@ -36,7 +36,9 @@ class Protocol(H11Protocol):
         if self.per_address is None or not self.client:
             return
         self.address = network_of(self.client[0])
-        same = sum(other.address == self.address for other in self.connections if isinstance(other, Protocol))
+        same = sum(
+            connection.address == self.address for connection in self.connections if isinstance(connection, Protocol)
+        )
         if self.address and same > self.per_address:
             self.refuse(429, [(b"retry-after", b"10")])
 

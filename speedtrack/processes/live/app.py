@@ -12,7 +12,7 @@ from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
 from speedtrack.http.clientaddress import named_by_proxy, network_of
-from speedtrack.processes.live.streams import QUEUE, Streams, Thing, wait_for
+from speedtrack.processes.live.streams import QUEUE, Streams, Subject, wait_for
 from speedtrack.runs.tickets import viewer_of
 
 Scope = dict[str, Any]
@@ -35,9 +35,7 @@ ALWAYS = [(b"vary", b"Origin")]  # beside those of browserheaders.py, which the 
 
 
 class StreamRequest(NamedTuple):
-    """What a stream is requested for: the number of the thing, the id of the viewer's last event, and the ticket's
-    user.
-    """
+    """What a stream is requested for: the number of the subject, the id of the viewer's last event, who views it."""
 
     number: int
     last: str
@@ -87,19 +85,19 @@ class Application:
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        allowed = cross_origin(headers.get("origin", ""))
+        cors_headers = cross_origin(headers.get("origin", ""))
         try:
             check(scope, headers)
             if scope["path"] == "/live/healthz":
                 raise Refused(200, "ok")
-            asked = asked_of(scope, headers)
+            request = asked_of(scope, headers)
             with self.place_of(address_of(scope, headers)):
-                await self.stream(asked, allowed, receive, send)
+                await self.stream(request, cors_headers, receive, send)
         except Refused as e:
             body = f"{e.sentence}\n".encode()
             length = (b"content-length", str(len(body)).encode())
             later = [RETRY_LATER] if e.status in (429, 503) else []
-            start = {"status": e.status, "headers": [PLAIN, length, *later, *ALWAYS, *allowed]}
+            start = {"status": e.status, "headers": [PLAIN, length, *later, *ALWAYS, *cors_headers]}
             await send({"type": "http.response.start"} | start)
             await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
@@ -117,27 +115,27 @@ class Application:
             self.viewers -= Counter([address])  # without those that have none left
 
     async def stream(
-        self, asked: StreamRequest, allowed: list[tuple[bytes, bytes]], receive: Receive, send: Send
+        self, request: StreamRequest, cors_headers: list[tuple[bytes, bytes]], receive: Receive, send: Send
     ) -> None:
-        thing = self.streams.enter(asked.number)
+        subject = self.streams.enter(request.number)
         try:
-            await known(thing, asked.viewer)
-            await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *ALWAYS, *allowed]})
-            if asked.is_head:
+            await known(subject, request.viewer)
+            await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *ALWAYS, *cors_headers]})
+            if request.is_head:
                 await send({"type": "http.response.body", "body": b""})
                 return
-            pumping = asyncio.create_task(self.pump(thing, asked, send))
+            pumping = asyncio.create_task(self.pump(subject, request, send))
             leaving = asyncio.create_task(gone(receive))
-            _, left = await asyncio.wait((pumping, leaving), return_when=asyncio.FIRST_COMPLETED)
-            for task in left:
+            _, pending = await asyncio.wait((pumping, leaving), return_when=asyncio.FIRST_COMPLETED)
+            for task in pending:
                 task.cancel()
             await asyncio.gather(pumping, leaving, return_exceptions=True)
         finally:
-            self.streams.leave(asked.number)
+            self.streams.leave(request.number)
 
-    async def pump(self, thing: Thing, asked: StreamRequest, send: Send) -> None:
+    async def pump(self, subject: Subject, request: StreamRequest, send: Send) -> None:
         """Send events until there are no more, or the viewer stops reading."""
-        async for piece in self.streams.events(thing, asked.last, asked.viewer):
+        async for piece in self.streams.events(subject, request.last, request.viewer):
             async with asyncio.timeout(SEND_S):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
@@ -189,16 +187,16 @@ def asked_of(scope: Scope, headers: dict[str, str]) -> StreamRequest:
     raise Refused(404, "There is no such stream.")
 
 
-async def known(thing: Thing, viewer: int | None) -> None:
-    """Wait until a thing was looked at. Raises Refused if it does not exist, or if the database does not answer.
+async def known(subject: Subject, viewer: int | None) -> None:
+    """Wait until a subject was looked at. Raises Refused if it does not exist, or if the database does not answer.
 
     For those who may not see it, it does not exist.
     """
-    if thing.is_known is None:
-        await wait_for(thing.changed, FIRST_LOOK_S)
-    if thing.is_known is None:
+    if subject.is_known is None:
+        await wait_for(subject.changed, FIRST_LOOK_S)
+    if subject.is_known is None:
         raise Refused(503, "The database does not answer.")
-    if thing.state is None or not thing.state.may_be_seen_by(viewer):
+    if subject.state is None or not subject.state.may_be_seen_by(viewer):
         raise Refused(404, "There is no such run.")
 
 

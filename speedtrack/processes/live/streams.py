@@ -12,12 +12,12 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections
 
-from speedtrack.processes.live.things import LogWindow, State, look, window_of
+from speedtrack.processes.live.subjects import LogWindow, State, look, window_of
 from speedtrack.runs.results.logs import LogIndex
 
 log = logging.getLogger(__name__)
 
-QUEUE = 0  # the number of the queue among the things; runs have positive ones
+QUEUE = 0  # the number of the queue among the subjects; runs have positive ones
 EVERY_S = 1.0
 REST_S = 0.1  # least time between two looks, however many viewers come
 PING_S = 3.0  # a page that hears nothing for 7 seconds says so (frontend/src/parts/stream.ts)
@@ -28,13 +28,13 @@ RETRY = b"retry: 3000\n\n"
 DATABASE_ERRORS = (OperationalError, InterfaceError)
 
 
-class Thing:
+class Subject:
     """A run, or the queue, with at least one viewer."""
 
     def __init__(self) -> None:
         self.viewers = 0
         self.state: State | None = None
-        self.said = b""  #: the state, encoded
+        self.encoded = b""  #: the state
         self.is_known: bool | None = None  #: does it exist? None: it has not been looked at yet
         self.index: LogIndex | None = None
         self.revision = 0  #: rises with its log
@@ -49,7 +49,7 @@ class Thing:
     def take(self, state: State | None) -> None:
         if state != self.state or self.is_known is None:
             self.state, self.is_known = state, state is not None
-            self.said = state.encode() if state else b""
+            self.encoded = state.encode() if state else b""
             self.tell()
 
     def grow(self) -> None:
@@ -59,11 +59,11 @@ class Thing:
 
 
 class Streams:
-    """All things with viewers."""
+    """All subjects with viewers."""
 
     def __init__(self, every_s: float = EVERY_S, ping_s: float = PING_S) -> None:
         self.every_s, self.ping_s = every_s, ping_s
-        self.things: dict[int, Thing] = {}
+        self.subjects: dict[int, Subject] = {}
         self.thread = ThreadPoolExecutor(1, "looking")
         self.looked_at = 0.0  #: on the monotonic clock
         self.arrived = asyncio.Event()
@@ -74,13 +74,13 @@ class Streams:
         while True:
             await self.arrived.wait()
             self.arrived.clear()
-            while self.things:
+            while self.subjects:
                 try:
                     await self.look()
                 except DATABASE_ERRORS as e:
                     log.warning("the database does not answer: %s", str(e).strip())
                     await self.in_thread(connections.close_all)
-                except Exception:  # the next look may do better, and viewers of other things are told of theirs
+                except Exception:  # the next look may do better, and viewers of other subjects are told of theirs
                     log.exception("a look failed")
                 await asyncio.sleep(REST_S)
                 await wait_for(self.arrived, self.every_s - REST_S)
@@ -91,74 +91,74 @@ class Streams:
 
     async def look(self) -> None:
         """Query everything that is watched, and send what has changed to its viewers."""
-        things = dict(self.things)
-        runs = {number: thing.index for number, thing in things.items() if number != QUEUE}
-        answer, fresh = await self.in_thread(look, runs, QUEUE in things)
+        subjects = dict(self.subjects)
+        runs = {number: subject.index for number, subject in subjects.items() if number != QUEUE}
+        answer, fresh = await self.in_thread(look, runs, QUEUE in subjects)
         self.looked_at = monotonic()
-        for number, thing in things.items():
-            thing.index = fresh.get(number, thing.index)
+        for number, subject in subjects.items():
+            subject.index = fresh.get(number, subject.index)
             if number in answer.grown:
-                thing.grow()
-            thing.take(answer.queue if number == QUEUE else answer.runs.get(number))
+                subject.grow()
+            subject.take(answer.queue if number == QUEUE else answer.runs.get(number))
 
-    def enter(self, number: int) -> Thing:
-        """Begin to watch a thing; ``leave`` ends it."""
-        thing = self.things.setdefault(number, Thing())
-        thing.viewers += 1
-        if thing.is_known is None:
+    def enter(self, number: int) -> Subject:
+        """Begin to watch a subject; ``leave`` ends it."""
+        subject = self.subjects.setdefault(number, Subject())
+        subject.viewers += 1
+        if subject.is_known is None:
             self.arrived.set()
-        return thing
+        return subject
 
     def leave(self, number: int) -> None:
-        thing = self.things[number]
-        thing.viewers -= 1
-        if not thing.viewers:
-            del self.things[number]
+        subject = self.subjects[number]
+        subject.viewers -= 1
+        if not subject.viewers:
+            del self.subjects[number]
 
-    async def window(self, thing: Thing, line: int) -> LogWindow:
+    async def window(self, subject: Subject, line: int) -> LogWindow:
         """The lines from ``line`` on, which are read once for all viewers."""
-        if line not in thing.windows:
-            thing.windows[line] = asyncio.ensure_future(self.in_thread(window_of, thing.index, line))
+        if line not in subject.windows:
+            subject.windows[line] = asyncio.ensure_future(self.in_thread(window_of, subject.index, line))
         try:
-            return await asyncio.shield(thing.windows[line])
+            return await asyncio.shield(subject.windows[line])
         except DATABASE_ERRORS:
-            thing.windows.clear()  # whoever connects again reads again
+            subject.windows.clear()  # whoever connects again reads again
             raise
 
-    async def events(self, thing: Thing, last: str, viewer: int | None = None) -> AsyncIterator[bytes]:
+    async def events(self, subject: Subject, last: str, viewer: int | None = None) -> AsyncIterator[bytes]:
         """The events for a viewer whose last event had this id: for a run the next lines of its log, else a version.
 
         A stream of a private project ends when the viewer is no longer a member.
         """
         line = int(last) if last.isdecimal() else 1
-        revision, said = -1, b""
+        revision, sent_state = -1, b""
         yield RETRY
         while not self.stopping.is_set():
-            changed, state = thing.changed, thing.state
+            change, state = subject.changed, subject.state
             if state is None or not state.may_be_seen_by(viewer):
                 return
-            if thing.index is not None and revision != thing.revision:
-                revision = thing.revision
-                if line <= thing.index.total:
-                    found = await self.window(thing, line)
-                    line = found.following
-                    yield event(b"log", str(line), found.document)
-            if said != thing.said:
-                is_known = not said and state.version == last
-                said = thing.said
+            if subject.index is not None and revision != subject.revision:
+                revision = subject.revision
+                if line <= subject.index.total:
+                    window = await self.window(subject, line)
+                    line = window.following
+                    yield event(b"log", str(line), window.document)
+            if sent_state != subject.encoded:
+                is_known = not sent_state and state.version == last
+                sent_state = subject.encoded
                 if not is_known:
-                    yield event(b"state", state.version if thing.index is None else "", said)
-            if state.done and revision == thing.revision:
+                    yield event(b"state", state.version if subject.index is None else "", sent_state)
+            if state.done and revision == subject.revision:
                 return
-            while not changed.is_set():
-                if not await wait_for(changed, self.ping_s):
+            while not change.is_set():
+                if not await wait_for(change, self.ping_s):
                     yield PING if monotonic() - self.looked_at < STALE_S else DATABASE_AWAY
 
     def stop(self) -> None:
         """Let all events end."""
         self.stopping.set()
-        for thing in self.things.values():
-            thing.tell()
+        for subject in self.subjects.values():
+            subject.tell()
 
 
 def event(kind: bytes, number: str, data: bytes) -> bytes:

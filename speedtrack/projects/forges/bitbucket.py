@@ -28,15 +28,15 @@ SHOWN_CHANGES = 5
 
 def cloud_push(payload: Payload) -> Meaning:
     changes = payload.at("push", "changes")
-    rest = len(changes.value) - SHOWN_CHANGES if isinstance(changes.value, list) else 0
-    return pushed([cloud_change(one) for one in changes.items(most=SHOWN_CHANGES)], rest)
+    hidden_count = len(changes.value) - SHOWN_CHANGES if isinstance(changes.value, list) else 0
+    return pushed([cloud_change(item) for item in changes.items(most=SHOWN_CHANGES)], hidden_count)
 
 
 def cloud_change(change: Payload) -> RefChange:
-    one = change.at("new") if change.at("new").value else change.at("old")
-    place = "refs/tags/" if one.text("type") == "tag" else "refs/heads/"
+    ref = change.at("new") if change.at("new").value else change.at("old")
+    prefix = "refs/tags/" if ref.text("type") == "tag" else "refs/heads/"
     return RefChange(
-        place + one.text("name"),
+        prefix + ref.text("name"),
         change.sha("old", "target", "hash"),
         change.sha("new", "target", "hash"),
         change.is_true("forced"),
@@ -73,8 +73,8 @@ def cloud_transferred(payload: Payload) -> Meaning:
 
 def server_push(payload: Payload) -> Meaning:
     changes = payload.at("changes")
-    rest = len(changes.value) - SHOWN_CHANGES if isinstance(changes.value, list) else 0
-    return pushed([server_change(one) for one in changes.items(most=SHOWN_CHANGES)], rest)
+    hidden_count = len(changes.value) - SHOWN_CHANGES if isinstance(changes.value, list) else 0
+    return pushed([server_change(item) for item in changes.items(most=SHOWN_CHANGES)], hidden_count)
 
 
 def server_change(change: Payload) -> RefChange:
@@ -131,7 +131,7 @@ CLOUD = Provider(
     id_headers=("X-Request-UUID",),
     moves={"repo:push": cloud_push},
     reports={
-        **{f"pullrequest:{what}": cloud_pull_request for what in ("created", "updated", "fulfilled", "rejected")},
+        **{f"pullrequest:{action}": cloud_pull_request for action in ("created", "updated", "fulfilled", "rejected")},
         "repo:updated": cloud_updated,
         "repo:transfer": cloud_transferred,
     },
@@ -146,8 +146,8 @@ DATA_CENTER = Provider(
     moves={"repo:refs_changed": server_push, "mirror:repo_synchronized": mirrored},
     reports={
         **{
-            f"pr:{what}": server_pull_request
-            for what in ("opened", "from_ref_updated", "to_ref_updated", "modified", "merged", "declined", "reopened")
+            f"pr:{action}": server_pull_request
+            for action in ("opened", "from_ref_updated", "to_ref_updated", "modified", "merged", "declined", "reopened")
         },
         "pr:deleted": server_pull_deleted,
         "repo:modified": server_modified,

@@ -86,9 +86,9 @@ def id_or_none(sha: str) -> str:
     return sha if sha.strip("0") else ""
 
 
-def pushed(changes: Iterable[RefChange], more: int = 0) -> Meaning:
-    words = [str(change) for change in changes if change.ref and (change.before or change.after)]
-    return looked_at(", ".join([*words, *([f"{more} more"] if more > 0 else [])]) or "a push")
+def pushed(changes: Iterable[RefChange], hidden_count: int = 0) -> Meaning:
+    texts = [str(change) for change in changes if change.ref and (change.before or change.after)]
+    return looked_at(", ".join([*texts, *([f"{hidden_count} more"] if hidden_count > 0 else [])]) or "a push")
 
 
 def pull_reported(report: PullReport) -> Meaning:

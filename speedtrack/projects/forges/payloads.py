@@ -28,44 +28,44 @@ class Payload:
     value: Any
 
     def at(self, *path: str) -> "Payload":
-        found = self.value
+        value = self.value
         for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        return Payload(found)
+            value = value.get(name) if isinstance(value, dict) else None
+        return Payload(value)
 
     def text(self, *path: str, longest: int = 250) -> str:
         """The text at a path, cut to ``longest`` characters, without characters that PostgreSQL cannot store."""
-        found = self.at(*path).value
-        return storable(found[:longest]) if isinstance(found, str) else ""
+        value = self.at(*path).value
+        return storable(value[:longest]) if isinstance(value, str) else ""
 
     def sha(self, *path: str) -> str:
         """The commit id at a path; it may be abbreviated."""
-        found = self.text(*path).lower()
-        return found if SHA.fullmatch(found) else ""
+        digits = self.text(*path).lower()
+        return digits if SHA.fullmatch(digits) else ""
 
     def number(self, *path: str) -> int:
         """The positive whole number at a path; 0 for anything else."""
-        found = self.at(*path).value
-        return found if type(found) is int and 0 < found <= LONGEST_NUMBER else 0
+        value = self.at(*path).value
+        return value if type(value) is int and 0 < value <= LONGEST_NUMBER else 0
 
     def is_true(self, *path: str) -> bool:
         return self.at(*path).value is True
 
     def items(self, *path: str, most: int = 5) -> "list[Payload]":
         """The first items of the list at a path."""
-        found = self.at(*path).value
-        return [Payload(item) for item in found[:most]] if isinstance(found, list) else []
+        value = self.at(*path).value
+        return [Payload(item) for item in value[:most]] if isinstance(value, list) else []
 
     def time(self, *path: str) -> datetime | None:
         """The time at a path:
 
         ISO 8601, GitLab's ``2026-01-02 03:04:05 UTC``, or Bitbucket's milliseconds since 1970.
         """
-        found = self.at(*path).value
+        value = self.at(*path).value
         try:
-            if type(found) is int:
-                return datetime.fromtimestamp(found / 1000, UTC)
-            when = datetime.fromisoformat(str(found).replace(" UTC", "+00:00"))
+            if type(value) is int:
+                return datetime.fromtimestamp(value / 1000, UTC)
+            when = datetime.fromisoformat(str(value).replace(" UTC", "+00:00"))
         except (ValueError, OverflowError, OSError):
             return None
         when = when if when.tzinfo else when.replace(tzinfo=UTC)

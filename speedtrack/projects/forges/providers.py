@@ -17,7 +17,7 @@ def provider_of(call: HookCall) -> Provider:
     for provider in PROVIDERS:
         if any(mark in call.headers for mark in provider.marks):
             return provider
-    names = ", ".join(f"{one.schemes[0].header} ({one.title})" for one in PROVIDERS)
+    names = ", ".join(f"{candidate.schemes[0].header} ({candidate.title})" for candidate in PROVIDERS)
     weak = "X-Hub-Signature" in call.headers
     raise BadSignature(
         SignatureFault.WEAK if weak else SignatureFault.UNSIGNED,

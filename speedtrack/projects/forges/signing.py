@@ -49,16 +49,16 @@ class HookCall:
 class Scheme:
     """One way to sign. ``header``: holds the signature. ``is_right``: checks it with a secret.
 
-    ``timed``: the header with the time.
+    ``time_header``: the header with the time.
     """
 
     header: str
     is_right: Callable[[HookCall, str], bool]
-    timed: str = ""
+    time_header: str = ""
 
 
-def equal(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
+def equal(signature: str, expected: str) -> bool:
+    return hmac.compare_digest(signature.encode(errors="replace"), expected.encode())
 
 
 def hex_digest(header: str, prefix: str = "") -> Scheme:
@@ -90,10 +90,10 @@ def is_right_standard(call: HookCall, secret: str) -> bool:
     head = f"{call.header('webhook-id')}.{call.header('webhook-timestamp')}."
     mac = call.body.hmac_sha256(key_of(secret), head.encode(errors="replace"))
     expected = f"v1,{base64.b64encode(mac).decode()}"
-    return any(equal(one, expected) for one in call.header("webhook-signature").split()[:10])
+    return any(equal(signature, expected) for signature in call.header("webhook-signature").split()[:10])
 
 
-STANDARD = Scheme("webhook-signature", is_right_standard, timed="webhook-timestamp")
+STANDARD = Scheme("webhook-signature", is_right_standard, time_header="webhook-timestamp")
 
 
 def check_time(call: HookCall, header: str) -> None:
@@ -101,8 +101,8 @@ def check_time(call: HookCall, header: str) -> None:
 
     Somebody may have recorded it, or a clock is wrong.
     """
-    given = call.header(header)
-    if not given.isascii() or not given.isdecimal() or abs(call.now - int(given[:20])) > WINDOW_S:
+    sent_at = call.header(header)
+    if not sent_at.isascii() or not sent_at.isdecimal() or abs(call.now - int(sent_at[:20])) > WINDOW_S:
         raise BadSignature(
             SignatureFault.TIME,
             f"{header} differs from this server's time by more than {WINDOW_S} seconds: set the clocks of both",
@@ -123,9 +123,9 @@ def matching_secret(call: HookCall, schemes: Sequence[Scheme], secrets: Sequence
             SignatureFault.UNSIGNED,
             f"the call is not signed: expected the header {names}; set the project's secret at the forge",
         )
-    for place, secret in enumerate(secrets):
+    for index, secret in enumerate(secrets):
         if secret and scheme.is_right(call, secret):
-            if scheme.timed:
-                check_time(call, scheme.timed)
-            return place
+            if scheme.time_header:
+                check_time(call, scheme.time_header)
+            return index
     raise BadSignature(SignatureFault.WRONG, f"{scheme.header} does not match: set the project's secret at the forge")

@@ -15,7 +15,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from speedtrack.projects import git, remotes, ways
+from speedtrack.projects import git, remotes, transports
 from speedtrack.projects.credentials import (
     CredentialEntry,
     Unfit,
@@ -142,7 +142,7 @@ def test_a_token_goes_to_the_server_that_it_was_entered_for_only(
 
 
 def test_a_secret_in_memory_ends_with_its_call() -> None:
-    with ways.memory_file("secret") as path:
+    with transports.memory_file("secret") as path:
         assert Path(path).read_text() == "secret"
         assert Path(path).stat().st_mode & 0o777 == 0o600
     assert not Path(path).exists() or Path(path).read_bytes() != b"secret"

@@ -9,7 +9,7 @@ import pytest
 from speedtrack.projects import fetching, git, gitprocess, remotes
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
 from speedtrack.projects.remotes import Remote
-from speedtrack.projects.ways import Way
+from speedtrack.projects.transports import Transport
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 
@@ -73,7 +73,7 @@ def test_an_external_helper_is_refused_even_where_local_paths_are_allowed(tmp_pa
     with pytest.raises(RepositoryError, match="not a repository address"):
         fetching.fetch("kvd", Remote(hostile), ["main"])
     with pytest.raises(RepositoryError, match=r"'ext' not allowed"):
-        gitprocess.run_git("ls-remote", "--", hostile, way=Way("file"))
+        gitprocess.run_git("ls-remote", "--", hostile, transport=Transport("file"))
     assert not (tmp_path / "pwned").exists()
 
 

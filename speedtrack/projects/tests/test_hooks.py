@@ -71,14 +71,14 @@ def test_only_the_last_former_secret_counts(project: Project) -> None:
 
 def test_a_secret_that_the_forge_has_made_is_taken(project: Project) -> None:
     given = CALLS["gitlab"].signed() and "whsec_" + SECRET[6:].swapcase()
-    assert hooks.rotate(project, given=given) == given
+    assert hooks.rotate(project, forge_secret=given) == given
     assert accepts(given) and accepts(SECRET)
 
 
 @pytest.mark.parametrize("given", ["short", "x" * 201, "a b" * 10, "é" * 20, "whsec_no base64 ***!", "a\nb" * 10])
 def test_an_unfit_secret_is_refused_and_the_old_one_stays(project: Project, given: str) -> None:
     with pytest.raises(hooks.UnfitSecret):
-        hooks.rotate(project, given=given)
+        hooks.rotate(project, forge_secret=given)
     assert accepts(SECRET)
 
 

@@ -141,7 +141,7 @@ def test_private_addresses_are_refused_in_every_spelling_without_telling_more(
     host: str, scheme: str, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.GIT_HOSTS = ["*"]
-    place = remotes.place_of(f"{scheme}{host}/a/b")
+    place = remotes.endpoint_of(f"{scheme}{host}/a/b")
     with pytest.raises(RepositoryError) as caught:
         remotes.checked_addresses(place)
     nobody = str(caught.value).replace(place.host, "nobody.invalid")

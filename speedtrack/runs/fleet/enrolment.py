@@ -31,24 +31,24 @@ class TooManyCodes(Exception):
     """Too many wrong codes came lately."""
 
 
-def make_code(name: str, pool: str = "", days: int | None = None, who: User | None = None) -> str:
+def make_code(name: str, pool: str = "", days: int | None = None, user: User | None = None) -> str:
     """A code for a new machine, or for a known one that needs a new token. Only its digest is stored.
 
     ``days``: how long the token will be valid; None: for ever. Raises NoSuchThing for an invalid name or pool,
     WrongToken for an impossible number of days.
     """
-    for word, what in ((name, "machine"), *([(pool, "pool")] if pool else [])):
-        registering.check_name(word, what)
-    known = Machine.objects.filter(name=name).first()
-    if known:
-        naming.check_has_runner(known)
-    if known and known.retired_at:
+    for label, kind in ((name, "machine"), *([(pool, "pool")] if pool else [])):
+        registering.check_name(label, kind)
+    machine = Machine.objects.filter(name=name).first()
+    if machine:
+        naming.check_has_runner(machine)
+    if machine and machine.retired_at:
         raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` gives it a token, too")
     days = tokens.checked_days(days)
     code = "-".join("".join(secrets.choice(ALPHABET) for _ in range(GROUP)) for _ in range(GROUPS))
     EnrolmentCode.objects.filter(expires_at__lt=Now() - timedelta(days=1)).delete()
     EnrolmentCode.objects.create(
-        digest=digest_of(code), name=name, pool=pool, days=days, expires_at=Now() + VALID, who=who
+        digest=digest_of(code), name=name, pool=pool, days=days, expires_at=Now() + VALID, who=user
     )
     return code
 

@@ -30,7 +30,7 @@ class NotPossible(Exception):
 
 
 @transaction.atomic
-def pause(machine: Machine, who: User | None = None, at_once: bool = False) -> None:
+def pause(machine: Machine, user: User | None = None, at_once: bool = False) -> None:
     """Give the machine no more work.
 
     It finishes its run, unless ``at_once``: then the run is taken back and queued again.
@@ -39,7 +39,7 @@ def pause(machine: Machine, who: User | None = None, at_once: bool = False) -> N
     check_has_runner(machine)
     if not machine.paused:
         Machine.objects.filter(pk=machine.pk).update(paused=True)
-        record_event(machine, Kind.PAUSED, "its run is queued again" if at_once else FINISHES, who)
+        record_event(machine, Kind.PAUSED, "its run is queued again" if at_once else FINISHES, user)
     if at_once:
         take_run_back(machine, "its machine was paused")
     pools.leave(machine, f"{machine} was paused")
@@ -58,7 +58,7 @@ def take_run_back(machine: Machine, why: str) -> None:
 
 
 @transaction.atomic
-def resume(machine: Machine, who: User | None = None) -> None:
+def resume(machine: Machine, user: User | None = None) -> None:
     """Give the machine work again. Raises NotPossible if it is retired."""
     machine = locked(machine)
     check_has_runner(machine)
@@ -66,11 +66,11 @@ def resume(machine: Machine, who: User | None = None) -> None:
         raise NotPossible(f"machine {machine} is retired: return it to service first")
     Machine.objects.filter(pk=machine.pk).update(paused=False)
     if machine.paused:
-        record_event(machine, Kind.RESUMED, "it gets work again", who)
+        record_event(machine, Kind.RESUMED, "it gets work again", user)
 
 
 @transaction.atomic
-def retire(machine: Machine, who: User | None = None) -> int:
+def retire(machine: Machine, user: User | None = None) -> int:
     """Take the machine out of service: its token ends. Return the number of its waiting runs that were cancelled.
 
     All that it measured stays.
@@ -86,12 +86,12 @@ def retire(machine: Machine, who: User | None = None) -> int:
     Machine.objects.filter(pk=machine.pk).update(paused=True, retired_at=Now())
     machine.projects.clear()
     end_alarms(machine, "the machine was retired")
-    record_event(machine, Kind.RETIRED, f"{cancelled} waiting runs were cancelled", who)
+    record_event(machine, Kind.RETIRED, f"{cancelled} waiting runs were cancelled", user)
     return cancelled
 
 
 @transaction.atomic
-def return_to_service(machine: Machine, who: User | None = None) -> str:
+def return_to_service(machine: Machine, user: User | None = None) -> str:
     """Let a retired machine measure all projects again. Return its new token. Raises NotPossible."""
     machine = locked(machine)
     if machine.retired_at is None:
@@ -100,50 +100,50 @@ def return_to_service(machine: Machine, who: User | None = None) -> str:
     token = tokens.replace(machine)
     Machine.objects.filter(pk=machine.pk).update(paused=False, retired_at=None)
     machine.projects.add(*Project.objects.tracked())
-    record_event(machine, Kind.RETURNED, "it measures all projects, with a new token", who)
+    record_event(machine, Kind.RETURNED, "it measures all projects, with a new token", user)
     return token
 
 
 @transaction.atomic
-def revoke(machine: Machine, who: User | None = None) -> int:
+def revoke(machine: Machine, user: User | None = None) -> int:
     """Make all tokens of the machine invalid, at once. Return how many were valid.
 
     Its run is queued again. Its runner is told with its next renewal, and ends.
     """
     machine = locked(machine)
     check_has_runner(machine)
-    ended = tokens.revoke(machine)
+    token_count = tokens.revoke(machine)
     take_run_back(machine, "the tokens of its machine were revoked")
-    moved = pools.leave(machine, f"the tokens of {machine} were revoked")
-    record_event(machine, Kind.REVOKED, f"{ended} were valid; {moved} waiting runs moved to its pool", who)
-    return ended
+    run_count = pools.leave(machine, f"the tokens of {machine} were revoked")
+    record_event(machine, Kind.REVOKED, f"{token_count} were valid; {run_count} waiting runs moved to its pool", user)
+    return token_count
 
 
 @transaction.atomic
-def rotate(machine: Machine, who: User | None = None) -> None:
+def rotate(machine: Machine, user: User | None = None) -> None:
     """Have the runner replace its token with its next call; both are valid until it uses the new one."""
     if not tokens.ask_to_rotate(machine):
         raise NotPossible(f"machine {machine} has no valid token: enrol it anew, or make a token for it")
 
 
-def renew_token(name: str, who: User | None = None, days: int | None = None) -> str:
+def renew_token(name: str, user: User | None = None, days: int | None = None) -> str:
     """Give a machine a new token and return it. The old ones are invalid at once. Raises NoSuchThing."""
     machine = machine_with_runner(name)
     if machine.retired_at:
         raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` gives it a token, too")
     token = tokens.replace(machine, days)
-    record_event(machine, Kind.RENEWED, "the old one is no longer valid", who)
+    record_event(machine, Kind.RENEWED, "the old one is no longer valid", user)
     return token
 
 
 @transaction.atomic
-def take_results_again(machine: Machine, who: User | None = None) -> None:
+def take_results_again(machine: Machine, user: User | None = None) -> None:
     """Let a retired machine whose results are sent in receive results again. Raises NotPossible."""
     machine = locked(machine)
     if machine.retired_at is None or not machine.outside:
         raise NotPossible(f"machine {machine} is in service")
     Machine.objects.filter(pk=machine.pk).update(paused=False, retired_at=None)
-    record_event(machine, Kind.RETURNED, "results that are sent in are stored again", who)
+    record_event(machine, Kind.RETURNED, "results that are sent in are stored again", user)
 
 
 def check_has_runner(machine: Machine) -> None:
@@ -189,7 +189,7 @@ def measure_canary(machine: Machine) -> None:
 
 
 def set_canary(
-    name: str, slug: str, revision: str | None, names: list[str], who: User | None = None, fetches: bool = True
+    name: str, slug: str, revision: str | None, names: list[str], user: User | None = None, fetches: bool = True
 ) -> Canary:
     """Make a commit (default: the head) with some benchmarks (default: one) of a project the machine's canary.
 
@@ -199,20 +199,20 @@ def set_canary(
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)
-    chosen = canary_benchmarks(suite, benchmarks, names)
+    selection = canary_benchmarks(suite, benchmarks, names)
     revision = revision or project.default_branch
     sha = fetching.find_commit(slug, remote_of(project), revision) if fetches else git.resolve_revision(slug, revision)
-    frozen = FrozenCommit(project, store_commits(project, [sha])[sha], suite, store_set(suite, chosen))
-    return canary.replace_canary(machine, frozen, who)
+    frozen = FrozenCommit(project, store_commits(project, [sha])[sha], suite, store_set(suite, selection))
+    return canary.replace_canary(machine, frozen, user)
 
 
 def canary_benchmarks(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> list[Benchmark]:
     """The benchmarks with these names; by default the one that suits a canary best. Raises NoSuchThing if none does."""
     suited = canary.first_closed_loop(benchmarks)
-    chosen = benchmarks_named(benchmarks, names) or [b for b in [suited] if b]
-    if not chosen:
+    selection = benchmarks_named(benchmarks, names) or [b for b in [suited] if b]
+    if not selection:
         raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one")
-    return chosen
+    return selection
 
 
 def lift_quarantine(name: str, accept_level: bool) -> None:

@@ -50,7 +50,7 @@ def machines_for(project: Project) -> list[Machine]:
         return machines
     alone = [machine for machine in machines if not machine.pool]
     pools = sorted({machine.pool for machine in machines if machine.pool})
-    return alone + [one for pool in pools if (one := assigned_machine(project, pool))]
+    return alone + [machine_of_pool for pool in pools if (machine_of_pool := assigned_machine(project, pool))]
 
 
 @transaction.atomic
@@ -65,12 +65,12 @@ def assigned_machine(project: Project, pool: str) -> Machine | None:
     members = project.machines.filter(pool=pool).defer("facts")
     if now and members.filter(present(), pk=now.machine_id).exists():
         return now.machine
-    waiting = Count("runs", filter=Q(runs__status=Status.QUEUED))
-    idlest = members.filter(present()).annotate(waiting=waiting).order_by("waiting", "name").first()
-    chosen: Machine | None = idlest or (now.machine if now else members.order_by("name").first())
-    if chosen and (now is None or now.machine_id != chosen.pk):
-        Assignment.objects.update_or_create(project=project, pool=pool, defaults={"machine": chosen, "since": Now()})
-    return chosen
+    queue_length = Count("runs", filter=Q(runs__status=Status.QUEUED))
+    idlest = members.filter(present()).annotate(waiting=queue_length).order_by("waiting", "name").first()
+    successor: Machine | None = idlest or (now.machine if now else members.order_by("name").first())
+    if successor and (now is None or now.machine_id != successor.pk):
+        Assignment.objects.update_or_create(project=project, pool=pool, defaults={"machine": successor, "since": Now()})
+    return successor
 
 
 def leave(machine: Machine, why: str) -> int:
@@ -80,12 +80,12 @@ def leave(machine: Machine, why: str) -> int:
     """
     if not machine.pool:
         return 0
-    moved = 0
+    run_count = 0
     for project in Project.objects.filter(machine_policy=MachinePolicy.ONE, machines=machine).order_by("pk"):
-        other = assigned_machine(project, machine.pool)
-        if other and other.pk != machine.pk:
-            moved += move_waiting(movable(machine).filter(project=project), other, why)
-    return moved
+        successor = assigned_machine(project, machine.pool)
+        if successor and successor.pk != machine.pk:
+            run_count += move_waiting(movable(machine).filter(project=project), successor, why)
+    return run_count
 
 
 def movable(machine: Machine) -> RunQuerySet:
@@ -95,15 +95,17 @@ def movable(machine: Machine) -> RunQuerySet:
 @transaction.atomic
 def move_waiting(runs: RunQuerySet, to: Machine, why: str) -> int:
     """Have another machine do these waiting runs; those that it has itself stay. Return how many were moved."""
-    waiting = (
+    queued_runs = (
         runs.exclude(Exists(same_runs().filter(machine=to)))
         .order_by("pk")
         .select_for_update(of=("self",), skip_locked=True)
     )
-    attempts = dict(waiting.values_list("pk", "attempt"))
+    attempts = dict(queued_runs.values_list("pk", "attempt"))
     Run.objects.filter(pk__in=attempts).update(machine=to, not_before=Now())
-    moved = {"before": Status.QUEUED, "after": Status.QUEUED, "why": f"moved to {to}: {why}"}
-    RunEvent.objects.bulk_create(RunEvent(run_id=run, attempt=attempt, **moved) for run, attempt in attempts.items())
+    transition = {"before": Status.QUEUED, "after": Status.QUEUED, "why": f"moved to {to}: {why}"}
+    RunEvent.objects.bulk_create(
+        RunEvent(run_id=run, attempt=attempt, **transition) for run, attempt in attempts.items()
+    )
     return len(attempts)
 
 
@@ -119,7 +121,7 @@ def deserted() -> QuerySet[Machine]:
 
     Not if the machine that the project is assigned to has the same runs itself: those wait for their own machine.
     """
-    others = Machine.objects.filter(present(), pool=OuterRef("machine__pool"), projects=OuterRef("project"))
+    present_machines = Machine.objects.filter(present(), pool=OuterRef("machine__pool"), projects=OuterRef("project"))
     keeps = Assignment.objects.filter(
         machine=OuterRef("machine"),
         project=OuterRef("project"),
@@ -128,7 +130,7 @@ def deserted() -> QuerySet[Machine]:
         machine__in=Machine.objects.filter(present()),
     )
     same = same_runs().filter(Exists(keeps), machine__pool=OuterRef("machine__pool"))
-    waiting = Run.objects.own().filter(
+    queued_runs = Run.objects.own().filter(
         machine=OuterRef("pk"),
         status=Status.QUEUED,
         reason__in=MOVABLE,
@@ -138,7 +140,7 @@ def deserted() -> QuerySet[Machine]:
     return (
         Machine.objects.exclude(present())
         .exclude(pool="")
-        .filter(Exists(waiting.filter(Exists(others)).exclude(Exists(same))))
+        .filter(Exists(queued_runs.filter(Exists(present_machines)).exclude(Exists(same))))
     )
 
 
@@ -148,7 +150,7 @@ def relieve() -> int:
 
 
 @transaction.atomic
-def put(machine: Machine, pool: str, who: User | None = None) -> None:
+def put(machine: Machine, pool: str, user: User | None = None) -> None:
     """Put the machine into a pool, or with an empty name out of its own. Others of the old pool get its projects."""
     if machine.pool == pool or machine.outside:
         return
@@ -157,10 +159,10 @@ def put(machine: Machine, pool: str, who: User | None = None) -> None:
     machine.pool = pool
     hand_over(Assignment.objects.filter(machine=machine, pool=before).select_related("project"), before)
     why = f"from {before or 'none'} to {pool or 'none'}"
-    record_event(machine, MachineEvent.Kind.POOLED, why, who)
+    record_event(machine, MachineEvent.Kind.POOLED, why, user)
 
 
 def hand_over(assignments: Iterable[Assignment], pool: str) -> None:
-    for one in assignments:
-        one.delete()
-        assigned_machine(one.project, pool)
+    for assignment in assignments:
+        assignment.delete()
+        assigned_machine(assignment.project, pool)

@@ -42,12 +42,12 @@ def make_machine(name: str, **columns: Any) -> Machine:
         raise NoSuchThing(f"machine {name} exists: `manage.py machine token {name}` gives it a new token") from None
 
 
-def check_name(name: str, what: str) -> None:
+def check_name(name: str, kind: str) -> None:
     """Raise NoSuchThing if no machine or pool can have this name."""
     try:
         validate_slug(name)
         MaxLengthValidator(LONGEST_SLUG)(name)
     except ValidationError:
         raise NoSuchThing(
-            f"{name!r} is not a valid name of a {what}: use up to {LONGEST_SLUG} letters, digits, - and _"
+            f"{name!r} is not a valid name of a {kind}: use up to {LONGEST_SLUG} letters, digits, - and _"
         ) from None

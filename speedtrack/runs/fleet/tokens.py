@@ -57,8 +57,8 @@ def rotate(old: MachineToken, successor: TokenText) -> None:
     The same call again changes nothing, so a runner that did not hear the answer may repeat it: it is asked again until
     it uses the new one. Raises WrongToken if another token has its key.
     """
-    known = MachineToken.objects.filter(key=successor.key).first()
-    if known and (known.machine_id, known.digest) == (old.machine_id, successor.digest):
+    stored_token = MachineToken.objects.filter(key=successor.key).first()
+    if stored_token and (stored_token.machine_id, stored_token.digest) == (old.machine_id, successor.digest):
         return
     try:
         with transaction.atomic():

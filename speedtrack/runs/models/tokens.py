@@ -109,24 +109,24 @@ class MachineToken(models.Model):
             "is_over": ExpressionWrapper(Q(expires_at__isnull=False, expires_at__lte=Now()), models.BooleanField()),
             "rotation_due": ExpressionWrapper(Q(rotate_at__isnull=False, rotate_at__lte=Now()), models.BooleanField()),
         }
-        found = (
+        row = (
             MachineToken.objects.filter(key=token.key)
             .annotate(**by_now)
             .select_related("machine")
             .defer("machine__facts")
             .first()
         )
-        if found is None or not hmac.compare_digest(found.digest, token.digest):
+        if row is None or not hmac.compare_digest(row.digest, token.digest):
             raise UnknownToken(
                 "unknown machine token: `manage.py machine add NAME` (or `machine token NAME`) makes one"
             )
-        if found.revoked_at or found.is_over:
-            why = "was revoked" if found.revoked_at else "has expired"
+        if row.revoked_at or row.is_over:
+            why = "was revoked" if row.revoked_at else "has expired"
             raise UnknownToken(
-                f"this token of machine {found.machine} {why}: `manage.py machine token {found.machine}` makes "
-                f"another, or enrol the machine anew (`manage.py machine enroll-code {found.machine}`)"
+                f"this token of machine {row.machine} {why}: `manage.py machine token {row.machine}` makes "
+                f"another, or enrol the machine anew (`manage.py machine enroll-code {row.machine}`)"
             )
-        return found
+        return row
 
     def note_call(self, address: str | None) -> None:
         """Store when and from which address the runner has called, at most once every few seconds.

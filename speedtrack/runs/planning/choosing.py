@@ -39,8 +39,8 @@ def plan_newest(branch: Branch, count: int) -> int:
 
     Return the number of runs.
     """
-    places = branch.positions.order_by("-number")
-    newest = list(places.values_list("commit", flat=True)[: min(max(count, 0), places.count())])
+    positions = branch.positions.order_by("-number")
+    newest = list(positions.values_list("commit", flat=True)[: min(max(count, 0), positions.count())])
     return plan_pushed(branch, Commit.objects.filter(pk__in=newest), Reason.BACKFILL, with_head=True)
 
 
@@ -56,16 +56,16 @@ def plan_pushed(
     if policy.takes_all:
         return planning.plan_branch(branch, commits, reason)
     positions = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number"))
-    seen = seen_commits(branch.project, policy, positions)
-    left_out = policies.judge(policy, seen)
+    commits_by_id = seen_commits(branch.project, policy, positions)
+    left_out = policies.judge(policy, commits_by_id)
     if with_head and branch.head_id:
         left_out.pop(branch.head_id, None)
-    chosen = {pk: number for pk, number in positions.items() if pk not in left_out}
-    always = {pk for pk in chosen if seen[pk].is_tagged} | ({branch.head_id} & chosen.keys())
-    kept = within_cap(branch, policy, chosen, {pk for pk in always if pk})
-    put_off = dict.fromkeys(chosen.keys() - kept, (Why.CAP, f"{policy.most_waiting} commits of {branch} waited"))
+    candidates = {pk: number for pk, number in positions.items() if pk not in left_out}
+    always = {pk for pk in candidates if commits_by_id[pk].is_tagged} | ({branch.head_id} & candidates.keys())
+    within = within_cap(branch, policy, candidates, {pk for pk in always if pk})
+    put_off = dict.fromkeys(candidates.keys() - within, (Why.CAP, f"{policy.most_waiting} commits of {branch} waited"))
     store_deferrals(branch, left_out | put_off)
-    return planning.plan_branch(branch, Commit.objects.filter(pk__in=kept), reason)
+    return planning.plan_branch(branch, Commit.objects.filter(pk__in=within), reason)
 
 
 def seen_commits(project: Project, policy: PlanningPolicy, positions: dict[int, int]) -> dict[int, SeenCommit]:
@@ -84,32 +84,34 @@ def changed_paths(project: Project, shas: list[str]) -> dict[str, list[str]]:
         return {}
 
 
-def within_cap(branch: Branch, policy: PlanningPolicy, chosen: dict[int, int], always: set[int]) -> set[int]:
+def within_cap(branch: Branch, policy: PlanningPolicy, candidates: dict[int, int], always: set[int]) -> set[int]:
     """The chosen commits (id -> position) that may wait now, by the policy's limit.
 
     When there are more than the limit, those in the middle of the widest gaps are kept; other waiting commits are put
     off. Commits in ``always`` are kept in any case.
     """
     if policy.most_waiting is None:
-        return set(chosen)
-    waiting = waiting_commits(branch)
-    free = {pk: number for pk, number in (chosen | waiting).items() if pk not in always}
+        return set(candidates)
+    queue_positions = waiting_commits(branch)
+    free = {pk: number for pk, number in (candidates | queue_positions).items() if pk not in always}
     room = max(0, policy.most_waiting - len(always))
     if len(free) <= room:
-        return set(chosen)
+        return set(candidates)
     by_number = {number: pk for pk, number in free.items()}
-    taken = measured_positions(branch, by_number) | {chosen[pk] for pk in always}
-    kept = {by_number[number] for number in gaps.widest_first(taken, by_number, room)}
-    supersede(branch, waiting.keys() - kept - always, f"{policy.most_waiting} newer commits of {branch} waited")
-    return (chosen.keys() & kept) | always
+    bounds = measured_positions(branch, by_number) | {candidates[pk] for pk in always}
+    fitting = {by_number[number] for number in gaps.widest_first(bounds, by_number, room)}
+    supersede(
+        branch, queue_positions.keys() - fitting - always, f"{policy.most_waiting} newer commits of {branch} waited"
+    )
+    return (candidates.keys() & fitting) | always
 
 
 def waiting_commits(branch: Branch) -> dict[int, int]:
     """The untagged commits of a branch that wait to be measured for its line: commit id -> position."""
-    waiting = replaceable(branch.project).filter(commit=OuterRef("commit"), status=Status.QUEUED)
+    queued_runs = replaceable(branch.project).filter(commit=OuterRef("commit"), status=Status.QUEUED)
     tagged = branch.project.tags.values("sha")
-    found = branch.positions.filter(Exists(waiting)).exclude(commit__sha__in=tagged)
-    return dict(found.values_list("commit_id", "number"))
+    untagged = branch.positions.filter(Exists(queued_runs)).exclude(commit__sha__in=tagged)
+    return dict(untagged.values_list("commit_id", "number"))
 
 
 def replaceable(project: Project) -> RunQuerySet:
@@ -119,11 +121,13 @@ def replaceable(project: Project) -> RunQuerySet:
 
 def measured_positions(branch: Branch, near: Iterable[int]) -> set[int]:
     """The positions near these that are measured, are being measured, or that a person asked for."""
-    done = Run.objects.own().filter(commit=OuterRef("commit")).exclude(status=Status.CANCELLED)
-    done = done.exclude(status=Status.QUEUED, priority__lt=PRIORITY["manual"])
+    settled_runs = Run.objects.own().filter(commit=OuterRef("commit")).exclude(status=Status.CANCELLED)
+    settled_runs = settled_runs.exclude(status=Status.QUEUED, priority__lt=PRIORITY["manual"])
     numbers = sorted(near)
-    found = branch.positions.filter(Exists(done), number__gte=numbers[0] - NEAR, number__lte=numbers[-1] + NEAR)
-    return set(found.values_list("number", flat=True))
+    positions = branch.positions.filter(
+        Exists(settled_runs), number__gte=numbers[0] - NEAR, number__lte=numbers[-1] + NEAR
+    )
+    return set(positions.values_list("number", flat=True))
 
 
 def supersede(branch: Branch, commit_ids: Iterable[int], detail: str) -> None:
@@ -162,16 +166,16 @@ def plan_deferred(branch: Branch, commit_ids: Iterable[int], reason: Reason = Re
 
 def superseded_runs(project: Project, commit_ids: Iterable[int]) -> RunQuerySet:
     cancelled = Run.objects.routine().filter(project=project, commit__in=list(commit_ids), status=Status.CANCELLED)
-    found: RunQuerySet = cancelled.filter(events__after=Status.CANCELLED, events__why=SUPERSEDED).distinct()
-    return found
+    runs: RunQuerySet = cancelled.filter(events__after=Status.CANCELLED, events__why=SUPERSEDED).distinct()
+    return runs
 
 
 def plan_tagged(project: Project) -> int:
     """Queue the deferred commits that have been tagged since. Return the number of runs."""
     tagged = project.deferrals.filter(commit__sha__in=project.tags.values("sha")).select_related("branch__project")
     by_branch: dict[Branch, list[int]] = {}
-    for one in tagged:
-        by_branch.setdefault(one.branch, []).append(one.commit_id)
+    for deferral in tagged:
+        by_branch.setdefault(deferral.branch, []).append(deferral.commit_id)
     return sum(plan_deferred(branch, ids) for branch, ids in by_branch.items())
 
 
@@ -185,16 +189,16 @@ def plan_new_tags(project: Project, shas: Iterable[str]) -> int:
     elsewhere = set(commits.values_list("pk", flat=True))
     if not elsewhere:
         return 0
-    queued = 0
+    run_count = 0
     tracked = project.branches.filter(tracked=True, deleted_at=None).select_related("project")
     for branch in tracked.filter(positions__commit__in=elsewhere).distinct():
         of_branch = commits.filter(positions__branch=branch)
-        queued += planning.plan_branch(branch, of_branch, Reason.PUSH)
+        run_count += planning.plan_branch(branch, of_branch, Reason.PUSH)
         elsewhere -= set(of_branch.values_list("pk", flat=True))
     newest = Position.objects.filter(branch__project=project).aggregate(newest=Max("number"))["newest"] or 0
     policy = policies.own_policy(project)
     plan = planning.usual_plan(policy, Reason.PUSH)
-    return queued + planning.plan_commits(plan, dict.fromkeys(elsewhere, newest), policies.machines_of(policy))
+    return run_count + planning.plan_commits(plan, dict.fromkeys(elsewhere, newest), policies.machines_of(policy))
 
 
 def due_policies() -> QuerySet[PlanningPolicy]:
@@ -202,14 +206,16 @@ def due_policies() -> QuerySet[PlanningPolicy]:
     in_use = {"branch__tracked": True, "branch__deleted_at": None}
     put_off = Deferral.objects.put_off().filter(project=OuterRef("project"), **in_use)
     of_both = {"project": OuterRef(OuterRef("project")), "machine": OuterRef("pk")}
-    waiting = Run.objects.routine().filter(status=Status.QUEUED, **of_both)
-    named = PlanningPolicy.machines.through.objects.filter(planningpolicy=OuterRef(OuterRef("pk")))
-    other = Assignment.objects.filter(project=of_both["project"], pool=OuterRef("pool")).exclude(machine=OuterRef("pk"))
-    measures = Exists(named.filter(machine=OuterRef("pk"))) | ~Exists(named) & ~(
-        Q(projects__machine_policy=MachinePolicy.ONE) & Exists(other)
+    backlog = Run.objects.routine().filter(status=Status.QUEUED, **of_both)
+    own_machines = PlanningPolicy.machines.through.objects.filter(planningpolicy=OuterRef(OuterRef("pk")))
+    assigned_elsewhere = Assignment.objects.filter(project=of_both["project"], pool=OuterRef("pool")).exclude(
+        machine=OuterRef("pk")
+    )
+    measures = Exists(own_machines.filter(machine=OuterRef("pk"))) | ~Exists(own_machines) & ~(
+        Q(projects__machine_policy=MachinePolicy.ONE) & Exists(assigned_elsewhere)
     )
     machines = Machine.objects.filter(measures, projects=OuterRef("project"), paused=False)
-    without_work = machines.exclude(Exists(waiting))
+    without_work = machines.exclude(Exists(backlog))
     long_ago = Q(filled_at=None) | Q(filled_at__lt=Now() - FILL_PAUSE)
     limits = Q(most_waiting__isnull=False) | Q(fills_gaps=True)
     return PlanningPolicy.objects.filter(long_ago, limits, Exists(put_off), Exists(without_work))
@@ -231,9 +237,9 @@ def fill_branch(branch: Branch, policy: PlanningPolicy) -> int:
     room = (policy.most_waiting or FILLED_AT_ONCE) - fewest_waiting(branch, policy)
     if not numbers or room <= 0:
         return 0
-    taken = measured_positions(branch, numbers) | set(waiting_commits(branch).values())
-    chosen = gaps.widest_first(taken, numbers, room)
-    return plan_deferred(branch, [numbers[number] for number in chosen])
+    bounds = measured_positions(branch, numbers) | set(waiting_commits(branch).values())
+    fillers = gaps.widest_first(bounds, numbers, room)
+    return plan_deferred(branch, [numbers[number] for number in fillers])
 
 
 def fewest_waiting(branch: Branch, policy: PlanningPolicy) -> int:
@@ -243,7 +249,7 @@ def fewest_waiting(branch: Branch, policy: PlanningPolicy) -> int:
     """
     routine = Run.objects.routine().filter(status=Status.QUEUED, commit__positions__branch=branch)
     counts = dict(routine.order_by().values_list("machine").annotate(count=Count("commit", distinct=True)))
-    return min((counts.get(one.pk, 0) for one in policies.machines_of(policy) if not one.paused), default=0)
+    return min((counts.get(machine.pk, 0) for machine in policies.machines_of(policy) if not machine.paused), default=0)
 
 
 def plan_extended(project: Project) -> int:
@@ -272,26 +278,26 @@ def plan_extended_of(policy: PlanningPolicy) -> int:
     today = timezone.now().astimezone(ZoneInfo(policy.zone)).date()
     definition = load_suite(policies.suite_of(policy))
     suite, benchmarks = store_suite(policy.project, definition)
-    whole = store_set(suite, [one for one in benchmarks if not one.ladder])
-    plan = planning.Plan(policy.project, suite, whole, Reason.BACKFILL, priority=PRIORITY["rest"])
+    extended_set = store_set(suite, [benchmark for benchmark in benchmarks if not benchmark.ladder])
+    plan = planning.Plan(policy.project, suite, extended_set, Reason.BACKFILL, priority=PRIORITY["rest"])
     heads = {branch.head_id: branch for branch in policies.branches_of(policy) if branch.head_id}
     ranks = dict(policy.project.commits.filter(pk__in=heads).values_list("pk", F("positions__number")))
-    queued = planning.plan_commits(plan, ranks, policies.machines_of(policy)) if ranks else 0
+    run_count = planning.plan_commits(plan, ranks, policies.machines_of(policy)) if ranks else 0
     PlanningPolicy.objects.filter(pk=policy.pk).update(extended_on=today)
-    return queued
+    return run_count
 
 
 def decide_again(project: Project) -> int:
     """Judge all deferred commits of a project again by its present policies. Return the number of runs queued."""
-    queued = 0
+    run_count = 0
     for branch in project.branches.filter(deferrals__isnull=False).select_related("project").distinct():
         ids = list(branch.deferrals.values_list("commit_id", flat=True))
         on_it = list(branch.positions.filter(commit__in=ids).values_list("commit_id", flat=True))
         branch.deferrals.all().delete()
-        queued += plan_pushed(branch, Commit.objects.filter(pk__in=on_it), Reason.BACKFILL)
-        kept = set(on_it) - set(branch.deferrals.values_list("commit_id", flat=True))
-        again = superseded_runs(project, kept)
+        run_count += plan_pushed(branch, Commit.objects.filter(pk__in=on_it), Reason.BACKFILL)
+        remaining = set(on_it) - set(branch.deferrals.values_list("commit_id", flat=True))
+        again = superseded_runs(project, remaining)
         for run in again:
             queue.retry(run, "its policy was changed")
-        queued += len(again)
-    return queued
+        run_count += len(again)
+    return run_count

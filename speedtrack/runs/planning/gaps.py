@@ -6,29 +6,29 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 
-def widest_first(taken: Iterable[int], candidates: Iterable[int], count: int) -> list[int]:
+def widest_first(positions: Iterable[int], candidates: Iterable[int], count: int) -> list[int]:
     """``count`` of the candidates, each from the middle of the widest gap that is then left between those taken.
 
     All are positions on a branch. Of equal gaps the newest goes first; before the first and after the last position
     the candidates themselves bound the gap. Positions that are taken are no candidates.
     """
-    known = sorted(set(taken))
-    free = sorted(set(candidates) - set(known))
+    bounds_inside = sorted(set(positions))
+    free = sorted(set(candidates) - set(bounds_inside))
     if not free:
         return []
-    low, high = min(free[0], *known[:1], free[0]), max(free[-1], *known[-1:], free[-1])
-    bounds = pairwise([low - 1, *known, high + 1])
+    low, high = min(free[0], *bounds_inside[:1], free[0]), max(free[-1], *bounds_inside[-1:], free[-1])
+    bounds = pairwise([low - 1, *bounds_inside, high + 1])
     gaps = [gap for begin, end in bounds if (gap := gap_between(free, begin, end))]
     heapq.heapify(gaps)
-    found: list[int] = []
-    while gaps and len(found) < count:
+    middles: list[int] = []
+    while gaps and len(middles) < count:
         _, _, low, high = heapq.heappop(gaps)
         middle = nearest(free, low, high)
-        found.append(middle)
+        middles.append(middle)
         for half in (gap_between(free, low, middle), gap_between(free, middle, high)):
             if half:
                 heapq.heappush(gaps, half)
-    return found
+    return middles
 
 
 def gap_between(free: Sequence[int], low: int, high: int) -> tuple[int, int, int, int] | None:
@@ -40,7 +40,7 @@ def nearest(free: Sequence[int], low: int, high: int) -> int:
     """The candidate in the gap that is nearest to its middle; if two are equally near, the newer one."""
     middle = (low + high) / 2
     at = bisect_left(free, middle)
-    inside = [free[place] for place in (at - 1, at) if 0 <= place < len(free) and low < free[place] < high]
+    inside = [free[index] for index in (at - 1, at) if 0 <= index < len(free) and low < free[index] < high]
     return min(inside, key=lambda number: (abs(number - middle), -number))
 
 

@@ -52,8 +52,10 @@ def head_of_the_day(project: Project) -> int | None:
     branch = project.branches.filter(name=project.default_branch, deleted_at=None).first()
     if branch is None or branch.head_id is None:
         return None
-    planned = Run.objects.filter(project=project, reason=Reason.BACKFILL, benchmark_set__benchmarks__ladder__gt="")
-    return None if planned.filter(Q(created__gt=Now() - DAY) | Q(commit=branch.head_id)).exists() else branch.head_id
+    ladder_runs = Run.objects.filter(project=project, reason=Reason.BACKFILL, benchmark_set__benchmarks__ladder__gt="")
+    return (
+        None if ladder_runs.filter(Q(created__gt=Now() - DAY) | Q(commit=branch.head_id)).exists() else branch.head_id
+    )
 
 
 def ranks_of(project: Project, commits: set[int]) -> dict[int, int]:

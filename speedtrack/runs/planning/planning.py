@@ -69,10 +69,10 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
     newest_first = sorted(ranks, key=lambda commit: ranks[commit], reverse=True)
     step = -(-len(newest_first) // BACKLOG_CAP)
     priorities = [
-        plan.priority or priority_of(plan.reason, commit == head, place % step == 0)
-        for place, commit in enumerate(newest_first)
+        plan.priority or priority_of(plan.reason, commit == head, index % step == 0)
+        for index, commit in enumerate(newest_first)
     ]
-    planned: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "project": plan.project.pk,
         "base": plan.base.pk if plan.base else None,
         "suite": plan.suite.pk,
@@ -88,7 +88,7 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
         "instead": [reason.value for reason in ROUTINE] if plan.reason in ROUTINE else [],
     }
     with connection.cursor() as cursor:
-        cursor.execute(PLANNED, planned)
+        cursor.execute(PLANNED, columns)
         return int(cursor.rowcount)
 
 
@@ -108,8 +108,8 @@ def plan_pair(plan: Plan, commit_id: int, machine: Machine) -> Run:
 def priority_of(reason: Reason, is_head: bool, in_step: bool) -> int:
     if reason.value in PRIORITY and reason not in ROUTINE:
         return PRIORITY[reason.value]
-    rest = "rest" if reason == Reason.PUSH else "backfill"
-    return PRIORITY["head" if is_head else rest if in_step else "later"]
+    usual = "rest" if reason == Reason.PUSH else "backfill"
+    return PRIORITY["head" if is_head else usual if in_step else "later"]
 
 
 def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> int:
@@ -146,9 +146,9 @@ def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
     """
     if not branch.project.cancel_unreachable:
         return 0
-    left = Q(commit__sha__in=shas, commit__positions=None)
-    waiting = Run.objects.filter(project=branch.project, status=Status.QUEUED, canary=None)
-    gone = waiting.filter(left | Q(commit__unreachable_since__isnull=False)).exclude(reason__in=BY_HAND)
+    unreachable = Q(commit__sha__in=shas, commit__positions=None)
+    queued_runs = Run.objects.filter(project=branch.project, status=Status.QUEUED, canary=None)
+    gone = queued_runs.filter(unreachable | Q(commit__unreachable_since__isnull=False)).exclude(reason__in=BY_HAND)
     for run in gone:
         queue.cancel(run, f"{GONE} {branch}")
     return len(gone)

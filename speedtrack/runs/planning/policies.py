@@ -36,9 +36,11 @@ def policy_of(branch: Branch) -> PlanningPolicy:
 
 
 def best_of(policies: Iterable[PlanningPolicy], branch: Branch) -> PlanningPolicy:
-    fitting = [one for one in policies if not one.branches or fnmatchcase(branch.name, one.branches)]
+    fitting = [policy for policy in policies if not policy.branches or fnmatchcase(branch.name, policy.branches)]
     return max(
-        fitting, key=lambda one: (len(one.branches), one.branches), default=PlanningPolicy(project=branch.project)
+        fitting,
+        key=lambda policy: (len(policy.branches), policy.branches),
+        default=PlanningPolicy(project=branch.project),
     )
 
 
@@ -48,10 +50,14 @@ def policy_of_range(project: Project, expression: str, newest: str) -> PlanningP
     That is the policy of the branch named in the range, otherwise of a tracked branch that contains the newest commit
     (the default branch first), otherwise the project's own.
     """
-    named = expression.rpartition("..")[2]
+    ref = expression.rpartition("..")[2]
     tracked = project.branches.filter(tracked=True, deleted_at=None).select_related("project")
-    found = tracked.filter(Q(name=named) | Q(positions__commit__sha=newest)).distinct()
-    best = min(found, key=lambda one: (one.name != named, one.name != project.default_branch, one.pk), default=None)
+    candidates = tracked.filter(Q(name=ref) | Q(positions__commit__sha=newest)).distinct()
+    best = min(
+        candidates,
+        key=lambda branch: (branch.name != ref, branch.name != project.default_branch, branch.pk),
+        default=None,
+    )
     if best:
         return policy_of(best)
     return own_policy(project)
@@ -88,29 +94,29 @@ def judge(policy: PlanningPolicy, commits: Mapping[int, SeenCommit]) -> dict[int
     Tagged commits are always measured.
     """
     spec = GitIgnoreSpec.from_lines(policy.patterns) if policy.patterns else None
-    found: dict[int, tuple[Why, str]] = {}
-    for pk, one in commits.items():
-        if one.is_tagged:
+    reasons: dict[int, tuple[Why, str]] = {}
+    for pk, commit in commits.items():
+        if commit.is_tagged:
             continue
-        if spec and one.paths and all(map(spec.match_file, one.paths)):
-            found[pk] = (Why.PATHS, paths_reason(one.paths))
-        elif one.number % policy.every:
-            found[pk] = step_reason(policy)
-    return found
+        if spec and commit.paths and all(map(spec.match_file, commit.paths)):
+            reasons[pk] = (Why.PATHS, paths_reason(commit.paths))
+        elif commit.number % policy.every:
+            reasons[pk] = step_reason(policy)
+    return reasons
 
 
 def paths_reason(paths: Sequence[str]) -> str:
-    named = ", ".join(paths[:NAMED_PATHS]) + (
+    names = ", ".join(paths[:NAMED_PATHS]) + (
         f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
     )
-    return f"it changes only paths that cannot matter: {named}"[:300]
+    return f"it changes only paths that cannot matter: {names}"[:300]
 
 
 def step_reason(policy: PlanningPolicy) -> tuple[Why, str]:
-    words = f"one commit in {policy.every} of {policy.branches or 'its branch'} is measured"
+    rule = f"one commit in {policy.every} of {policy.branches or 'its branch'} is measured"
     if policy.fills_gaps:
-        return Why.GAP, f"{words}; the others wait for an idle machine"
-    return Why.STEP, words
+        return Why.GAP, f"{rule}; the others wait for an idle machine"
+    return Why.STEP, rule
 
 
 def check_patterns(lines: Iterable[str]) -> None:

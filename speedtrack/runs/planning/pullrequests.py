@@ -108,12 +108,12 @@ def adds_nothing(pull: PullRequest) -> NotApprovable:
 
 def plan_approved() -> int:
     """Queue the runs of all approvals that have none yet. Return how many. A failure is stored on its approval."""
-    queued = 0
+    run_count = 0
     for approval in Approval.objects.unplanned().select_related("pull_request__project").order_by("pk"):
         with project_lock(approval.pull_request.project) as is_mine:
             if is_mine and Approval.objects.unplanned().filter(pk=approval.pk).exists():
-                queued += plan_noting_failure(approval)
-    return queued
+                run_count += plan_noting_failure(approval)
+    return run_count
 
 
 def plan_noting_failure(approval: Approval) -> int:
@@ -176,20 +176,20 @@ def queue_pairs(approval: Approval, base: Commit, head: Commit) -> int:
         queue.cancel_waiting(
             Run.objects.filter(reason=Reason.PULL, commit__in=heads_before(approval)), "a newer head was approved"
         )
-        queued = planning.plan_commits(pairs, {head.pk: 0}, machines)
+        run_count = planning.plan_commits(pairs, {head.pk: 0}, machines)
         Approval.objects.filter(pk=approval.pk).update(planned_at=Now(), head=head, base=base)
-    return queued
+    return run_count
 
 
 def heads_before(approval: Approval) -> list[int]:
     """The ids of the heads of the same pull request that were approved earlier."""
-    others = Approval.objects.filter(pull_request=approval.pull_request, head__isnull=False).exclude(pk=approval.pk)
-    return list(others.values_list("head_id", flat=True))
+    approvals = Approval.objects.filter(pull_request=approval.pull_request, head__isnull=False).exclude(pk=approval.pk)
+    return list(approvals.values_list("head_id", flat=True))
 
 
 def runs_of(approval: Approval) -> list[Run]:
     """The runs of an approved head, newest first."""
     if approval.head_id is None:
         return []
-    found = Run.objects.filter(reason=Reason.PULL, commit=approval.head_id, base=approval.base_id)
-    return list(found.select_related("machine").order_by("-pk"))
+    runs = Run.objects.filter(reason=Reason.PULL, commit=approval.head_id, base=approval.base_id)
+    return list(runs.select_related("machine").order_by("-pk"))

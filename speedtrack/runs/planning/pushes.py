@@ -26,10 +26,10 @@ def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Proje
     Projects that another process looks at are passed over. A failure is logged and stored on its project, and the next
     project is looked at.
     """
-    done: list[int] = []
+    visited: list[int] = []
     oldest = F("polled_at").asc(nulls_first=True)
-    while project := asked_for().at_rest().exclude(pk__in=done).order_by(oldest, "pk").first():
-        done.append(project.pk)
+    while project := asked_for().at_rest().exclude(pk__in=visited).order_by(oldest, "pk").first():
+        visited.append(project.pk)
         with project_lock(project) as is_mine:
             # Another process may have done it before the lock was taken.
             if is_mine and asked_for().filter(pk=project.pk).exists():
@@ -56,18 +56,18 @@ def fill_gaps() -> int:
 
     Safe to run any number of times at once. A failure is stored on its project, and tried again after FILL_AGAIN.
     """
-    queued = 0
+    run_count = 0
 
     def fill(project: Project) -> None:
-        nonlocal queued
-        queued += choosing.fill_gaps_of(policy)
+        nonlocal run_count
+        run_count += choosing.fill_gaps_of(policy)
         PlanningPolicy.objects.filter(pk=policy.pk).update(filled_at=Now())
 
     for policy in choosing.due_policies().select_related("project"):
         if choosing.due_policies().filter(pk=policy.pk).update(filled_at=Now() + FILL_AGAIN):
             with bound_contextvars(project=policy.project.slug):
                 look_noting_failure(policy.project, fill)
-    return queued
+    return run_count
 
 
 def look_for_news(project: Project) -> None:
@@ -87,45 +87,45 @@ def sync_and_plan(project: Project) -> int:
     RepositoryError, or DefinitionError while the suite has a mistake; the deliveries then wait for the next try.
     """
     started_at = Project.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=project.pk)
-    queued, words = 0, []
+    run_count, outcomes = 0, []
 
-    def plan(moved: BranchChange) -> None:
-        nonlocal queued
-        new = plan_moved(moved)
-        queued += new
-        if moved.added or moved.removed:
-            words.append(f"{moved.branch}: {len(moved.added)} new, {len(moved.removed)} gone, {new} runs queued")
+    def plan(change: BranchChange) -> None:
+        nonlocal run_count
+        new = plan_moved(change)
+        run_count += new
+        if change.added or change.removed:
+            outcomes.append(f"{change.branch}: {len(change.added)} new, {len(change.removed)} gone, {new} runs queued")
 
     def plan_tags(shas: set[str]) -> None:
-        nonlocal queued
+        nonlocal run_count
         if new := choosing.plan_new_tags(project, shas):
-            queued += new
-            words.append(f"new tags: {new} runs queued")
+            run_count += new
+            outcomes.append(f"new tags: {new} runs queued")
 
     sync(project, then=plan, tagged=plan_tags)
-    queued += ladders.plan_ladders(project) + choosing.plan_tagged(project) + choosing.plan_extended(project)
-    words += [f"{ref} was left out: {fault['why']}" for ref, fault in project.left_out.items()]
+    run_count += ladders.plan_ladders(project) + choosing.plan_tagged(project) + choosing.plan_extended(project)
+    outcomes += [f"{ref} was left out: {fault['why']}" for ref, fault in project.left_out.items()]
     Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED, received_at__lte=started_at).update(
-        status=Delivery.Status.PROCESSED, outcome="; ".join(words) or "nothing new on the tracked branches"
+        status=Delivery.Status.PROCESSED, outcome="; ".join(outcomes) or "nothing new on the tracked branches"
     )
-    return queued
+    return run_count
 
 
-def plan_moved(moved: BranchChange) -> int:
+def plan_moved(change: BranchChange) -> int:
     """Queue the new commits of a branch, and cancel the waiting runs of those that left it.
 
     Return the number of runs queued.
 
     The history of a branch seen for the first time is not a push: whoever tracks it says how much of it to measure.
     """
-    planning.cancel_unreachable(moved.branch, moved.removed)
-    moved.branch.deferrals.filter(commit__sha__in=moved.removed).delete()
-    if moved.first:
-        return plan_first(moved.branch)
-    moved.branch.refresh_from_db()
-    commits = Commit.objects.filter(project=moved.branch.project, sha__in=moved.added)
-    again = planning.requeue_returned(moved.branch, Commit.objects.filter(positions__branch=moved.branch))
-    return again + choosing.plan_pushed(moved.branch, commits)
+    planning.cancel_unreachable(change.branch, change.removed)
+    change.branch.deferrals.filter(commit__sha__in=change.removed).delete()
+    if change.first:
+        return plan_first(change.branch)
+    change.branch.refresh_from_db()
+    commits = Commit.objects.filter(project=change.branch.project, sha__in=change.added)
+    again = planning.requeue_returned(change.branch, Commit.objects.filter(positions__branch=change.branch))
+    return again + choosing.plan_pushed(change.branch, commits)
 
 
 def plan_first(branch: Branch) -> int:

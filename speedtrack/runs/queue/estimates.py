@@ -142,8 +142,12 @@ class Learned:
 
     def estimate(self, work: Work) -> DurationEstimate | None:
         """How long a run will take; None if the machine has done nothing like it."""
-        place = work.machine_id, work.suite
-        like = [(self.usual[*place, kind], times) for kind, times in INSTEAD[work.kind] if (*place, kind) in self.usual]
+        machine_suite = work.machine_id, work.suite
+        like = [
+            (self.usual[*machine_suite, kind], times)
+            for kind, times in INSTEAD[work.kind]
+            if (*machine_suite, kind) in self.usual
+        ]
         if not like:
             return None
         first, _ = like[0]
@@ -154,20 +158,23 @@ class Learned:
         return DurationEstimate(self.build_s(work), trials_s, median(first.around or [0.0]), pairs)
 
     def build_s(self, work: Work) -> float:
-        place = work.machine_id, work.suite
-        anew, cached = (median(one[place]) if one[place] else 0.0 for one in (self.built_s, self.cached_s))
+        machine_suite = work.machine_id, work.suite
+        anew, cached = (
+            median(durations[machine_suite]) if durations[machine_suite] else 0.0
+            for durations in (self.built_s, self.cached_s)
+        )
         return sum(cached if is_built else anew for is_built in work.built)
 
 
 def trials_of(work: Work, like: Sequence[tuple[Usual, float]]) -> float | None:
     """Seconds from the first trial to the last, estimated from similar runs; None if no trial of them is known."""
-    found = [seconds_of(work, benchmark, like) for benchmark in work.benchmarks]
-    known = [one for one in found if one is not None]
-    if not known:
+    durations = [seconds_of(work, benchmark, like) for benchmark in work.benchmarks]
+    estimates = [seconds for seconds in durations if seconds is not None]
+    if not estimates:
         return None
-    new = sum(known) / len(known)  # a benchmark that the machine has not measured yet is like the others
+    new = sum(estimates) / len(estimates)  # a benchmark that the machine has not measured yet is like the others
     stretch = next(usual.stretch for usual, _ in like if usual.stretch)
-    return median(stretch) * sum(new if one is None else one for one in found)
+    return median(stretch) * sum(new if seconds is None else seconds for seconds in durations)
 
 
 def seconds_of(work: Work, benchmark: int, like: Sequence[tuple[Usual, float]]) -> float | None:
@@ -182,15 +189,15 @@ def seconds_of(work: Work, benchmark: int, like: Sequence[tuple[Usual, float]]) 
 
 def learn(machine_ids: Iterable[int]) -> Learned:
     """Learn from the newest runs of these machines, in one statement."""
-    asked: dict[str, Any] = {"machines": list(machine_ids), "within": WITHIN, "learned": LEARNED}
+    parameters: dict[str, Any] = {"machines": list(machine_ids), "within": WITHIN, "learned": LEARNED}
     learned = Learned()
     with connection.cursor() as cursor:
-        cursor.execute(LEARN, asked)
+        cursor.execute(LEARN, parameters)
         for machine_id, suite, kind, *columns in cursor:
-            ended = RunDurations._make(columns)
-            learned.cached_s[machine_id, suite] += ended.cached or []
-            learned.built_s[machine_id, suite] += ended.built or []
-            note(learned.usual[machine_id, suite, kind], ended)
+            durations = RunDurations._make(columns)
+            learned.cached_s[machine_id, suite] += durations.cached or []
+            learned.built_s[machine_id, suite] += durations.built or []
+            note(learned.usual[machine_id, suite, kind], durations)
     return learned
 
 
@@ -211,19 +218,19 @@ class RunDurations(NamedTuple):
     lasting: float
 
 
-def note(usual: Usual, ended: RunDurations) -> None:
+def note(usual: Usual, durations: RunDurations) -> None:
     """Add the durations of one run."""
-    usual.spans.append(ended.span)
-    if not ended.benchmarks:
+    usual.spans.append(durations.span)
+    if not durations.benchmarks:
         return
-    own = sum(ended.seconds)
-    measuring = max(own, ended.lasting)
-    building = sum([*(ended.cached or []), *(ended.built or [])])
-    usual.around.append(max(0.0, ended.span - building - measuring))
+    own = sum(durations.seconds)
+    measuring = max(own, durations.lasting)
+    building = sum([*(durations.cached or []), *(durations.built or [])])
+    usual.around.append(max(0.0, durations.span - building - measuring))
     if own > 0:
         usual.stretch.append(measuring / own)
-    for benchmark, count, taken in zip(ended.benchmarks, ended.trials, ended.seconds, strict=True):
-        usual.per_trial[benchmark].append(taken / count)
+    for benchmark, count, seconds in zip(durations.benchmarks, durations.trials, durations.seconds, strict=True):
+        usual.per_trial[benchmark].append(seconds / count)
         usual.trials[benchmark].append(count)
 
 
@@ -236,14 +243,14 @@ def kind_of(reason: str, base_id: int | None) -> str:
 def works_of(runs: RunQuerySet) -> dict[int, Work]:
     """By run id: the properties that determine its duration. One statement, however many runs there are."""
     columns = ("pk", "machine_id", "suite__name", "reason", "base_id", "commit_id", "trials")
-    found = {}
+    works = {}
     rows = runs.values_list(*columns, BENCHMARKS, built_before("base"), built_before("commit"))
     for pk, machine, suite, reason, base, commit, trials, benchmarks, base_built, commit_built in rows:
         # An A/A run builds once, a canary run never.
         built = [base_built, commit_built or base == commit] if base else [commit_built]
         built = [True for _ in built] if reason == Reason.CANARY else built
-        found[pk] = Work(machine, suite, kind_of(reason, base), tuple(benchmarks), trials, tuple(built))
-    return found
+        works[pk] = Work(machine, suite, kind_of(reason, base), tuple(benchmarks), trials, tuple(built))
+    return works
 
 
 def built_before(side: str) -> Exists:
@@ -271,15 +278,15 @@ def totals(learned: Learned, runs: RunQuerySet) -> dict[int, Total]:
     suite = Subquery(Suite.objects.filter(pk=OuterRef("suite_id")).values("name"))
     groups = runs.annotate(single=is_single).order_by().values(*alike, "single").annotate(count=Count("pk"))
     rows = groups.values_list("machine_id", suite, "reason", "trials", "single", "count", BENCHMARKS)
-    found: dict[int, Total] = {}
+    totals_by_machine: dict[int, Total] = {}
     for machine, suite, reason, trials, single, count, benchmarks in rows:
         kind = kind_of(reason, None if single else 1)
         built = (kind != "single",) * SIDES[kind]
-        one = learned.estimate(Work(machine, suite, kind, tuple(benchmarks), trials, built))
-        before = found.get(machine, Total(0, 0.0))
-        seconds = None if one is None or before.seconds is None else before.seconds + count * one.seconds
-        found[machine] = Total(before.runs + count, seconds)
-    return found
+        estimate = learned.estimate(Work(machine, suite, kind, tuple(benchmarks), trials, built))
+        before = totals_by_machine.get(machine, Total(0, 0.0))
+        seconds = None if estimate is None or before.seconds is None else before.seconds + count * estimate.seconds
+        totals_by_machine[machine] = Total(before.runs + count, seconds)
+    return totals_by_machine
 
 
 def of_runs(runs: RunQuerySet) -> dict[int, DurationEstimate | None]:
@@ -303,10 +310,10 @@ def late_s(run: Run, expected: DurationEstimate, now: datetime) -> float:
 def estimated_left_s(run: Run, expected: DurationEstimate, now: datetime) -> float:
     """As ``left_s``, but below zero once the estimate has passed."""
     progress: Mapping[str, Any] = run.progress or {}
-    done, total = progress.get("done", 0), progress.get("total", 0)
-    if run.status in ACTIVE and 0 < done <= total:
+    trial_count, total = progress.get("done", 0), progress.get("total", 0)
+    if run.status in ACTIVE and 0 < trial_count <= total:
         around_s = expected.around_s / 2  # half of it was before the trials
-        return float(expected.trials_s * (1 - done / total) + around_s - progress.get("age_s", 0.0))
+        return float(expected.trials_s * (1 - trial_count / total) + around_s - progress.get("age_s", 0.0))
     passed = (now - run.started_at).total_seconds() if run.started_at else 0.0
     return expected.seconds - passed
 
@@ -334,11 +341,11 @@ class ExpectedTimes:
 
 def runs_ahead(run: Run) -> RunQuerySet:
     """The waiting runs that the machine would take before this one now."""
-    more = Q(priority__gt=run.priority)
+    higher = Q(priority__gt=run.priority)
     newer = Q(priority=run.priority, rank__gt=run.rank)
     older = Q(priority=run.priority, rank=run.rank, pk__lt=run.pk)
-    found: RunQuerySet = Run.objects.filter(more | newer | older, machine=run.machine, status=Status.QUEUED)
-    return found
+    ahead: RunQuerySet = Run.objects.filter(higher | newer | older, machine=run.machine, status=Status.QUEUED)
+    return ahead
 
 
 def expected_times(run: Run) -> ExpectedTimes | None:
@@ -347,19 +354,21 @@ def expected_times(run: Run) -> ExpectedTimes | None:
         return None
     learned, now = learn([run.machine_id]), timezone.now()
     active = [run] if run.status in ACTIVE else list(Run.objects.active().filter(machine=run.machine_id))
-    works = works_of(Run.objects.filter(pk__in={run.pk, *(one.pk for one in active)}))
+    works = works_of(Run.objects.filter(pk__in={run.pk, *(active_run.pk for active_run in active)}))
     phases = {pk: learned.estimate(work) for pk, work in works.items()}
-    left = sum(left_s(one, expected, now) for one in active if (expected := phases.get(one.pk)))
+    remaining_s = sum(
+        left_s(active_run, expected, now) for active_run in active if (expected := phases.get(active_run.pk))
+    )
     own = phases[run.pk]
     if run.status in ACTIVE:
         late = late_s(run, own, now) if own else 0.0
-        return ExpectedTimes(own, None, now + timedelta(seconds=left) if own and not late else None, late_s=late)
+        return ExpectedTimes(own, None, now + timedelta(seconds=remaining_s) if own and not late else None, late_s=late)
     ahead = totals(learned, runs_ahead(run)).get(run.machine_id, Total(0, 0.0))
     stands = standing.of_machine(run.machine)
     why = standing.why_waits(run, stands, ahead.runs)
     if own is None or ahead.seconds is None or not stands.may_be_estimated:
         return ExpectedTimes(own, None, None, ahead.runs, why, stands.late_s)
-    begins = max(now + timedelta(seconds=left), run.not_before)
+    begins = max(now + timedelta(seconds=remaining_s), run.not_before)
     if stands.opens_at and not standing.is_by_hand(run.priority):
         begins = max(begins, stands.opens_at)
     starts_at = begins + timedelta(seconds=ahead.seconds)

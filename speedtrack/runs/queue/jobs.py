@@ -59,16 +59,23 @@ def flags_to_repeat(run: Run) -> list[str]:
 def sections_of(suite_id: int) -> dict[str, dict[str, Any]]:
     """The job's section of each benchmark of a suite, by name. It is cached: do not change it."""
     definition = definition_of(suite_id)
-    return {one.name: one.work() | {"inside": definition.functions_of(one)} for one in definition.benchmark}
+    return {
+        benchmark.name: benchmark.work() | {"inside": definition.functions_of(benchmark)}
+        for benchmark in definition.benchmark
+    }
 
 
 def _requested_benchmarks(run: Run) -> list[dict[str, Any]]:
     """The benchmarks to measure now, in the suite's order, with rates in requests/s. Postponed ones are left out."""
     postponed = fence.attempt_of(run).postponed
-    members = {one.name: one for one in rates.members_of(run.benchmark_set_id) if one.name not in postponed}
+    members = {
+        benchmark.name: benchmark
+        for benchmark in rates.members_of(run.benchmark_set_id)
+        if benchmark.name not in postponed
+    }
     sections = sections_of(run.suite_id)
     requested_rates = rates.requested_rates(run)
-    found = []
+    benchmarks = []
     for name in sections:
         if member := members.get(name):
             requested = {"name": name, "digest": member.digest} | sections[name]
@@ -76,5 +83,5 @@ def _requested_benchmarks(run: Run) -> list[dict[str, Any]]:
                 requested["inside"] = []  # its program never changes
             if rate := requested_rates.get(name):
                 requested["workload"] = requested["workload"] | {"rate": rate}
-            found.append(requested)
-    return found
+            benchmarks.append(requested)
+    return benchmarks

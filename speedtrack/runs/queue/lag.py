@@ -61,8 +61,8 @@ def head_number(branch: Branch) -> int | None:
 
 def is_measured(branch: Branch, number: int) -> bool:
     """Return whether the commit at this position, or a later one, has been measured."""
-    measured = Run.objects.own().filter(commit=OuterRef("commit"), status=Status.SUCCEEDED)
-    return Position.objects.filter(Exists(measured), branch=branch, number__gte=number).exists()
+    successes = Run.objects.own().filter(commit=OuterRef("commit"), status=Status.SUCCEEDED)
+    return Position.objects.filter(Exists(successes), branch=branch, number__gte=number).exists()
 
 
 def set_awaited(branch: Branch, number: int | None) -> None:
@@ -92,10 +92,10 @@ def why_late(branch: Branch) -> str:
         commit__positions__number__gte=branch.awaited_number,
     )
     failed = late.filter(status=Status.FAILED).order_by("-ended_at").values_list("error", flat=True).first()
-    waiting = late.unfinished().count()
+    queue_length = late.unfinished().count()
     facts = [
         "" if machines else "no machine measures the project",
-        f"runs that wait for {', '.join(sorted(machines))}: {waiting}" if waiting and machines else "",
+        f"runs that wait for {', '.join(sorted(machines))}: {queue_length}" if queue_length and machines else "",
         f"the last one failed: {failed.splitlines()[0][:200]}" if failed else "",
     ]
     cause = "; ".join(filter(None, facts)) or "no run of it is queued"

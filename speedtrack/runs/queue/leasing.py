@@ -59,9 +59,9 @@ def locked_machine(machine: Machine) -> Machine:
 
 def look(machine: Machine) -> tuple[bool, bool]:
     """Two facts about a machine: whether it holds a run, and whether its canary may be due."""
-    asked: dict[str, Any] = {"machine": machine.pk, "pause": canary.shortest_pause()}
+    parameters: dict[str, Any] = {"machine": machine.pk, "pause": canary.shortest_pause()}
     with connection.cursor() as cursor:
-        cursor.execute(LOOK, asked)
+        cursor.execute(LOOK, parameters)
         holds_a_run, canary_may_be_due = cursor.fetchone()
     return holds_a_run, canary_may_be_due
 
@@ -78,8 +78,8 @@ def begin_attempt(run: Run, instance: str, postponed: dict[str, str]) -> None:
     }
     with connection.cursor() as cursor:
         cursor.execute(LEASE, changes)
-        begun, *moved, head, base, project, artifacts = cursor.fetchone()
-    run.attempt, run.lease_token, run.lease_until, run.started_at = moved
+        attempt_id, *lease_columns, head, base, project, artifacts = cursor.fetchone()
+    run.attempt, run.lease_token, run.lease_until, run.started_at = lease_columns
     run.status, run.ended_at, run.progress, run.linked = Status.LEASED, None, None, None
     run.commit = partial_row(Commit, id=run.commit_id, sha=head)
     run.base = partial_row(Commit, id=run.base_id, sha=base) if run.base_id else None
@@ -87,7 +87,7 @@ def begin_attempt(run: Run, instance: str, postponed: dict[str, str]) -> None:
     if run.canary_id:
         run.canary = partial_row(Canary, id=run.canary_id, artifacts=json.loads(artifacts or "null"))
     attempt = {"number": run.attempt, "token": run.lease_token, "started_at": run.started_at, "postponed": postponed}
-    run.begun = Attempt(pk=begun, run=run, instance=instance, **attempt)
+    run.begun = Attempt(pk=attempt_id, run=run, instance=instance, **attempt)
 
 
 def partial_row(model: type[Row], **columns: object) -> Row:
@@ -105,7 +105,7 @@ def unmeasurable(run: Run) -> tuple[dict[str, str], str]:
     except DefinitionError as e:
         return {}, str(e)
     members = rates.members_of(run.benchmark_set_id)
-    if not any(one.has_reference for one in members):
+    if not any(member.has_reference for member in members):
         return {}, ""
     postponed = rates.postponed_benchmarks(run, rates.benchmarks_of(run).filter(rate_from__isnull=False))
     if not postponed or len(postponed) < len(members):

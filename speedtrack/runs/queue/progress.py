@@ -44,10 +44,10 @@ class Progress:
     @property
     def said(self) -> str:
         """The progress in words, such as ``build 41%, about 3 min left``."""
-        part = self.part if self.share is None else f"{self.part} {self.percent}%"
+        phase = self.part if self.share is None else f"{self.part} {self.percent}%"
         if self.late_s:
-            return f"{part}, late by {numbers.about(self.late_s)}"
-        return part if self.left_s is None else f"{part}, about {numbers.about(self.left_s)} left"
+            return f"{phase}, late by {numbers.about(self.late_s)}"
+        return phase if self.left_s is None else f"{phase}, about {numbers.about(self.left_s)} left"
 
     @property
     def document(self) -> dict[str, Any]:
@@ -71,12 +71,12 @@ def progress_of(
 def progress_of_run(run: Run, expected: DurationEstimate | None, at: datetime) -> Progress:
     """What the runner reported, and what follows from the phases that are expected."""
     reported: dict[str, Any] = run.progress or {}
-    done, total = reported.get("done", 0), reported.get("total", 0)
+    trial_count, total = reported.get("done", 0), reported.get("total", 0)
     now = str(reported.get("now", "the runner has claimed it"))
-    left = estimates.left_s(run, expected, at) if expected else None
+    remaining_s = estimates.left_s(run, expected, at) if expected else None
     late = estimates.late_s(run, expected, at) if expected else 0.0
     if now.startswith(BUILDING):
         since = (at - run.started_at).total_seconds() if run.started_at else 0.0
         share = min(ALMOST, since / expected.build_s) if expected and expected.build_s else None
-        return Progress(done, total, now, share, left, late)
-    return Progress(done, total, now, done / total if total else None, left, late)
+        return Progress(trial_count, total, now, share, remaining_s, late)
+    return Progress(trial_count, total, now, trial_count / total if total else None, remaining_s, late)

@@ -67,20 +67,20 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
             release_held(machine, instance)
         if canary_may_be_due:
             canary.attend(machine)
-        while picked := order.next_run(machine):
-            picked.machine = machine
-            if lease(picked, instance):
+        while run := order.next_run(machine):
+            run.machine = machine
+            if lease(run, instance):
                 failpoints.reach("claim.before_commit")
-                return picked
+                return run
         return None
 
 
 def release_held(machine: Machine, instance: str) -> None:
     """Queue the run again that the machine's runner held before it was restarted. Raises Occupied."""
-    others = Attempt.objects.filter(
+    rivals = Attempt.objects.filter(
         run__in=Run.objects.active().filter(machine=machine, lease_until__gt=Now()), token=F("run__lease_token")
     ).exclude(instance=instance)
-    if others.exists():
+    if rivals.exists():
         raise Occupied(
             f"another runner works with the token of machine {machine}: give each machine a token of its own "
             "(`manage.py machine add NAME`)"
@@ -160,11 +160,11 @@ def keep_log(machine: Machine, run_id: int, piece: LogPiece) -> None:
     """
     attempt = attempt_of(held_run(machine, run_id, piece.token))
     length = Func("text", function="octet_length", output_field=IntegerField())
-    left = LOG_BYTES - attempt.log.aggregate(size=Sum(length + LOG_CHUNK_BYTES, default=0))["size"]
-    if left > 0:
+    room = LOG_BYTES - attempt.log.aggregate(size=Sum(length + LOG_CHUNK_BYTES, default=0))["size"]
+    if room > 0:
         text = piece.text
-        if len(text.encode()) + LOG_CHUNK_BYTES > left:
-            text = text.encode()[:left].decode(errors="ignore") + LOG_END
+        if len(text.encode()) + LOG_CHUNK_BYTES > room:
+            text = text.encode()[:room].decode(errors="ignore") + LOG_END
         LogChunk.objects.bulk_create(
             [LogChunk(attempt=attempt, seq=piece.seq, phase=piece.phase, text=text)], ignore_conflicts=True
         )
@@ -187,33 +187,33 @@ def complete(machine: Machine, run_id: int, token: int, out_of_reach: Mapping[st
         accept_measurements(run)
         end_run(run, Status.SUCCEEDED, f"{run.linked.commit.short} is the same program: not measured again")
         return
-    what = "profiles" if run.reason == Reason.PROFILE else "measurements"
-    found = sent_documents(attempt, what)
-    left_out = {} if run.base else missing_with_reason(run, found, out_of_reach)
+    kind = "profiles" if run.reason == Reason.PROFILE else "measurements"
+    documents = sent_documents(attempt, kind)
+    left_out = {} if run.base else missing_with_reason(run, documents, out_of_reach)
     expected = (2 if run.base else 1) * (run.benchmark_set.benchmarks.count() - len(attempt.postponed) - len(left_out))
-    if len(found) < expected or not found:
-        raise Incomplete(f"run {run.pk} has {len(found)} of {expected} {what}")
+    if len(documents) < expected or not documents:
+        raise Incomplete(f"run {run.pk} has {len(documents)} of {expected} {kind}")
     accept_measurements(run)
     if left_out:
         Attempt.objects.filter(pk=attempt.pk).update(out_of_reach=left_out)
     reasons = "".join(f"; {name} is out of reach: {why}" for name, why in left_out.items())
-    end_run(run, Status.SUCCEEDED, f"all {what} are there{reasons}")
+    end_run(run, Status.SUCCEEDED, f"all {kind} are there{reasons}")
     canary.adopt_first_head(run)
     failpoints.reach("complete.before_commit")
 
 
-def missing_with_reason(run: Run, found: set[tuple[str, str]], reasons: Mapping[str, str]) -> dict[str, str]:
+def missing_with_reason(run: Run, documents: set[tuple[str, str]], reasons: Mapping[str, str]) -> dict[str, str]:
     """The benchmarks of the run for which no document came but a reason is given: name -> reason."""
-    sent = {name for name, _ in found}
-    return {name: reasons[name] for name in run.benchmark_set.names if name in reasons and name not in sent}
+    measured_names = {name for name, _ in documents}
+    return {name: reasons[name] for name in run.benchmark_set.names if name in reasons and name not in measured_names}
 
 
-def sent_documents(attempt: Attempt, what: str) -> set[tuple[str, str]]:
-    """(benchmark name, side) of each document that an attempt has sent. ``what``: "profiles", else measurements."""
-    if what == "profiles":
+def sent_documents(attempt: Attempt, kind: str) -> set[tuple[str, str]]:
+    """(benchmark name, side) of each document that an attempt has sent. ``kind``: "profiles", else measurements."""
+    if kind == "profiles":
         return set(attempt.profiles.values_list("benchmark__name", "side"))
-    measured = attempt.measurements.exclude(series__benchmark__name=definitions.BUILD)
-    return set(measured.values_list("series__benchmark__name", "side"))
+    measurements = attempt.measurements.exclude(series__benchmark__name=definitions.BUILD)
+    return set(measurements.values_list("series__benchmark__name", "side"))
 
 
 @transaction.atomic
@@ -260,10 +260,10 @@ def accept_measurements(run: Run) -> None:
     if not measurements.exists():
         return
     earlier = Measurement.objects.filter(attempt__run=run, accepted=True).exclude(attempt=attempt_of(run))
-    changed = list(earlier.union(measurements).values_list("series", flat=True))
+    series_ids = list(earlier.union(measurements).values_list("series", flat=True))
     earlier.update(accepted=False)
     measurements.update(accepted=True)
-    Series.objects.filter(pk__in=changed).update(undetected_since=Least(F("undetected_since"), Now()))
+    Series.objects.filter(pk__in=series_ids).update(undetected_since=Least(F("undetected_since"), Now()))
 
 
 def end_run(run: Run, to: Status, why: str) -> None:
@@ -304,15 +304,15 @@ def retry_given_up() -> int:
 
     Safe to run any number of times at once, like ``reap``.
     """
-    queued = 0
+    run_count = 0
     for run_id in Run.objects.given_up().values_list("pk", flat=True):
         with transaction.atomic():
             run = Run.objects.given_up().select_for_update(skip_locked=True, of=("self",)).filter(pk=run_id).first()
             if run:
                 why = "no machine finished it: it gets a further attempt"
                 run.move(Status.QUEUED, why, ended_at=None, not_before=Now(), retry_at=None)
-                queued += 1
-    return queued
+                run_count += 1
+    return run_count
 
 
 def requeue_unharmed(run: Run, why: str) -> None:
@@ -323,14 +323,14 @@ def requeue_unharmed(run: Run, why: str) -> None:
 
 def reap() -> int:
     """Queue or fail every run whose lease has expired. Return how many. Any number of processes may do this at once."""
-    taken = 0
+    run_count = 0
     for run_id in Run.objects.lost().values_list("pk", flat=True):
         with transaction.atomic():
             run = Run.objects.lost().select_for_update(skip_locked=True, of=("self",)).filter(pk=run_id).first()
             if run:
                 requeue_lost(run, f"the runner was silent for more than {settings.LEASE_S} s")
-                taken += 1
-    return taken
+                run_count += 1
+    return run_count
 
 
 @transaction.atomic
@@ -351,11 +351,13 @@ def cancel(run: Run, why: str) -> None:
 @transaction.atomic
 def cancel_waiting(runs: RunQuerySet, why: str) -> int:
     """Cancel those of these runs that wait. Return the number of cancelled runs."""
-    waiting = runs.filter(status=Status.QUEUED).order_by("pk").select_for_update(of=("self",))
-    attempts = dict(waiting.values_list("pk", "attempt"))
+    queued_runs = runs.filter(status=Status.QUEUED).order_by("pk").select_for_update(of=("self",))
+    attempts = dict(queued_runs.values_list("pk", "attempt"))
     Run.objects.filter(pk__in=attempts).update(status=Status.CANCELLED, ended_at=Now(), cancel_requested_at=Now())
-    moved = {"before": Status.QUEUED, "after": Status.CANCELLED, "why": why}
-    RunEvent.objects.bulk_create(RunEvent(run_id=run, attempt=attempt, **moved) for run, attempt in attempts.items())
+    transition = {"before": Status.QUEUED, "after": Status.CANCELLED, "why": why}
+    RunEvent.objects.bulk_create(
+        RunEvent(run_id=run, attempt=attempt, **transition) for run, attempt in attempts.items()
+    )
     return len(attempts)
 
 

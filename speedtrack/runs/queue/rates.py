@@ -19,7 +19,7 @@ def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | No
     row = ReferenceRate.objects.filter(machine=machine, benchmark=benchmark).first()
     if row:
         return row
-    found = Measurement.objects.filter(
+    throughputs = Measurement.objects.filter(
         series__machine=machine,
         series__benchmark=benchmark,
         series__metric=METRIC,
@@ -27,7 +27,7 @@ def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | No
         paired=False,
         flags__contained_by=LASTING_FLAGS,
     )
-    first = found.order_by(F("id") + 0).first()  # by id alone, PostgreSQL would walk the whole primary key
+    first = throughputs.order_by(F("id") + 0).first()  # by id alone, PostgreSQL would walk the whole primary key
     if first is None:
         return None
     defaults = {"rps": first.value, "measurement": first}
@@ -67,17 +67,17 @@ def benchmarks_of(run: Run) -> QuerySet[Benchmark]:
 
 def requested_rates(run: Run) -> dict[str, float]:
     """The rates, in requests/s by benchmark name, of those benchmarks of a run whose reference is known."""
-    if not any(one.has_reference for one in members_of(run.benchmark_set_id)):
+    if not any(benchmark.has_reference for benchmark in members_of(run.benchmark_set_id)):
         return {}
     rated = benchmarks_of(run).filter(rate_from__isnull=False)
-    found = {one.name: requested_rate(run.machine, one) for one in rated}
-    return {name: rate for name, rate in found.items() if rate}
+    rates_by_name = {benchmark.name: requested_rate(run.machine, benchmark) for benchmark in rated}
+    return {name: rate for name, rate in rates_by_name.items() if rate}
 
 
 def postponed_benchmarks(run: Run, benchmarks: Iterable[Benchmark]) -> dict[str, str]:
     """The benchmarks whose rate is not known yet: name -> reason."""
     return {
-        one.name: f"no undisturbed result of {one.rate_from} on {run.machine} yet, which sets its rate"
-        for one in benchmarks
-        if one.rate_from and requested_rate(run.machine, one) is None
+        benchmark.name: f"no undisturbed result of {benchmark.rate_from} on {run.machine} yet, which sets its rate"
+        for benchmark in benchmarks
+        if benchmark.rate_from and requested_rate(run.machine, benchmark) is None
     }

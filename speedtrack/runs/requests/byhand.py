@@ -53,8 +53,8 @@ class Thinning:
         """A rank for each of ``count`` commits, oldest first; a machine takes the highest rank first."""
         ranks = list(range(count))
         if self.halves:
-            for place, at in enumerate(gaps.halving(count)):
-                ranks[at] = count - 1 - place
+            for order, at in enumerate(gaps.halving(count)):
+                ranks[at] = count - 1 - order
         return ranks
 
 
@@ -80,8 +80,8 @@ def choose(
     project = project_named(slug)
     if machine_name:
         machines_to_measure(project, machine_name)  # before a fetch, which may take minutes
-    found = find_releases(project, expression, fetches) if releases else find_range(project, expression, fetches)
-    shas = thinning.of(found)
+    history = find_releases(project, expression, fetches) if releases else find_range(project, expression, fetches)
+    shas = thinning.of(history)
     if not shas:
         raise NoSuchThing(f"{expression!r} has no commits: the second name must come after the first one")
     policy = policies.policy_of_range(project, "" if releases else expression, shas[-1])
@@ -90,11 +90,11 @@ def choose(
     check_known(suite, benchmarks, names)
     single = [b for b in benchmarks if not b.ladder]
     usual = single if extended else usual_benchmarks(definition, benchmarks)
-    chosen = benchmarks_named(benchmarks, names) or usual
+    selection = benchmarks_named(benchmarks, names) or usual
     machines = machines_to_measure(project, machine_name, policy)
     commits = store_commits(project, shas)
     ranks = {commits[sha].pk: rank for sha, rank in zip(shas, thinning.ranks(len(shas)), strict=True)}
-    return RunSelection(project, suite, store_set(suite, chosen), machines, ranks)
+    return RunSelection(project, suite, store_set(suite, selection), machines, ranks)
 
 
 def machines_to_measure(project: Project, name: str | None, policy: PlanningPolicy | None = None) -> list[Machine]:
@@ -126,17 +126,19 @@ def find_releases(project: Project, pattern: str, fetches: bool = True) -> list[
 
     ``fetches``: look for tags at the remote, and fetch what the mirror lacks; else only known tags count.
     """
-    remote, known = remote_of(project), dict(project.tags.values_list("name", "sha"))
-    names = tags_of_remote(remote) if fetches else list(known)
+    remote, shas_by_tag = remote_of(project), dict(project.tags.values_list("name", "sha"))
+    names = tags_of_remote(remote) if fetches else list(shas_by_tag)
     tags = newest_patches(names, pattern)
     if not tags:
-        some = ", ".join(sorted(names)[-5:]) or "none"
-        raise NoSuchThing(f"no release of {project} matches {pattern!r}: among its tags are {some}")
+        examples = ", ".join(sorted(names)[-5:]) or "none"
+        raise NoSuchThing(f"no release of {project} matches {pattern!r}: among its tags are {examples}")
     if not fetches:
-        return list(dict.fromkeys(known[tag] for tag in tags))
+        return list(dict.fromkeys(shas_by_tag[tag] for tag in tags))
     shas = {tag: fetching.find_commit(project.slug, remote, f"refs/tags/{tag}") for tag in tags}
     # Stored here, so that the next look does not take them for new releases.
-    Tag.objects.bulk_create([Tag(project=project, name=tag, sha=sha) for tag, sha in shas.items() if tag not in known])
+    Tag.objects.bulk_create(
+        [Tag(project=project, name=tag, sha=sha) for tag, sha in shas.items() if tag not in shas_by_tag]
+    )
     return list(dict.fromkeys(shas.values()))
 
 
@@ -166,10 +168,10 @@ def retry_run(number: int) -> str:
     return f"run {number} is queued again"
 
 
-def raise_run(number: int, who: str = "by hand") -> str:
+def raise_run(number: int, requested_by: str = "by hand") -> str:
     """Let a waiting run be the next of its machine. Return a message. Raises NoSuchThing."""
     run = run_numbered(number)
-    if not queue.raise_run(run, who):
+    if not queue.raise_run(run, requested_by):
         raise NoSuchThing(f"run {number} is {run.status}: only a run that waits can be raised")
     return f"run {number} is measured next on {run.machine}"
 

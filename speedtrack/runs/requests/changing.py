@@ -71,14 +71,14 @@ def address_for(project: Project, url: str, unrelated: bool) -> str:
     return answer.url
 
 
-def begin_tracking(request: tracking.TrackingRequest, who: User | None = None) -> Project:
+def begin_tracking(request: tracking.TrackingRequest, user: User | None = None) -> Project:
     """Track a repository whose history is fetched later: the process `git` clones it and queues the newest commits.
 
-    ``who`` asks for it, and becomes the project's owner. Raises RepositoryError, DefinitionError or Taken.
+    ``user`` asks for it, and becomes the project's owner. Raises RepositoryError, DefinitionError or Taken.
     """
     project = make_project(request, *checked(request))
-    if who:
-        members.give_role(project, who, Role.OWNER)
+    if user:
+        members.give_role(project, user, Role.OWNER)
     return project
 
 
@@ -93,10 +93,10 @@ def checked(request: tracking.TrackingRequest) -> tuple[Remote, str]:
 def make_project(request: tracking.TrackingRequest, remote: Remote, branch: str) -> Project:
     """The rows of a project whose repository was not looked at yet. Raises Taken."""
     slug = tracking.slug_of(request)
-    known = {"name": request.name or slug, "url": remote.url, "default_branch": branch, "suite": request.suite}
+    columns = {"name": request.name or slug, "url": remote.url, "default_branch": branch, "suite": request.suite}
     try:
         with transaction.atomic():
-            project = Project.objects.create(slug=slug, **known)
+            project = Project.objects.create(slug=slug, **columns)
             store_credential(project, request.credential)
     except IntegrityError:
         known_one = Project.objects.get(slug=slug)
@@ -137,10 +137,10 @@ def track_again(project: Project) -> None:
 def add_branch(project: Project, name: str, first_commits: int) -> Branch:
     """Track a branch that the repository has; the next look at it queues its newest commits. Raises RepositoryError."""
     branch_name = tracking.branch_to_track(remote_of(project), name)
-    branch, made = Branch.objects.get_or_create(
+    branch, is_new = Branch.objects.get_or_create(
         project=project, name=branch_name, defaults={"first_commits": min(max(first_commits, 0), MOST_FIRST)}
     )
-    if not made and branch.tracked:
+    if not is_new and branch.tracked:
         raise RepositoryError(f"branch {branch} is tracked already")
     Branch.objects.filter(pk=branch.pk).update(tracked=True)
     Project.objects.filter(pk=project.pk).update(polled_at=None, failures=0)

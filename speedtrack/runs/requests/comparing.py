@@ -51,21 +51,21 @@ class AskedComparison:
 
 
 @transaction.atomic
-def ask(project: Project, asked: AskedComparison, by: User | None) -> PairedComparison:
+def ask(project: Project, request: AskedComparison, by: User | None) -> PairedComparison:
     """Store a comparison, and queue its pairs at once if the mirror has both commits.
 
     Otherwise the process `git` fetches them and queues the pairs. Raises NoSuchThing, DefinitionError or NotComparable.
     """
     if project.untracked_at:
         raise NotComparable(f"{project} is not tracked: track it again first")
-    machine = naming.machine_named(asked.machine) if asked.machine else None
-    byhand.machines_to_measure(project, asked.machine)
-    benchmarks_of(project, asked.benchmarks)
+    machine = naming.machine_named(request.machine) if request.machine else None
+    byhand.machines_to_measure(project, request.machine)
+    benchmarks_of(project, request.benchmarks)
     comparison = PairedComparison.objects.create(
         project=project,
-        head_name=asked.head,
-        base_name=asked.base,
-        benchmarks=list(dict.fromkeys(asked.benchmarks)),
+        head_name=request.head,
+        base_name=request.base,
+        benchmarks=list(dict.fromkeys(request.benchmarks)),
         machine=machine,
         by=by,
     )
@@ -79,28 +79,28 @@ def plan_asked() -> int:
 
     A failure is stored on its comparison.
     """
-    queued = 0
-    for one in PairedComparison.objects.unplanned().select_related("project", "machine").order_by("pk"):
-        with project_lock(one.project) as is_mine:
-            if is_mine and PairedComparison.objects.unplanned().filter(pk=one.pk).exists():
-                queued += plan_noting_failure(one)
-    return queued
+    run_count = 0
+    for comparison in PairedComparison.objects.unplanned().select_related("project", "machine").order_by("pk"):
+        with project_lock(comparison.project) as is_mine:
+            if is_mine and PairedComparison.objects.unplanned().filter(pk=comparison.pk).exists():
+                run_count += plan_noting_failure(comparison)
+    return run_count
 
 
-def plan_noting_failure(one: PairedComparison) -> int:
+def plan_noting_failure(comparison: PairedComparison) -> int:
     try:
-        return plan(one, partial(fetching.find_commit, one.project.slug, remote_of(one.project)))
+        return plan(comparison, partial(fetching.find_commit, comparison.project.slug, remote_of(comparison.project)))
     except (RepositoryError, DefinitionError, NoSuchThing, NotComparable) as e:
-        log.warning("comparison of %s: %s", one, e)
+        log.warning("comparison of %s: %s", comparison, e)
         why = str(e)
     except Exception as e:  # a defect that one comparison triggers must not stop the others
-        log.exception("comparison of %s: it could not be queued", one)
+        log.exception("comparison of %s: it could not be queued", comparison)
         why = f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)"
-    PairedComparison.objects.filter(pk=one.pk).update(error=why.replace("\0", "")[:2000])
+    PairedComparison.objects.filter(pk=comparison.pk).update(error=why.replace("\0", "")[:2000])
     return 0
 
 
-def plan(one: PairedComparison, find: Callable[[str], str]) -> int:
+def plan(comparison: PairedComparison, find: Callable[[str], str]) -> int:
     """Queue a comparison's pairs. Return the number of runs.
 
     ``find`` returns the commit id of a name, or raises NoSuchCommit.
@@ -108,45 +108,53 @@ def plan(one: PairedComparison, find: Callable[[str], str]) -> int:
     Waiting pairs of the same two commits are used instead of new ones. Raises RepositoryError, DefinitionError,
     NoSuchThing or NotComparable.
     """
-    project = one.project
-    head, other = find(one.head_name), find(one.base_name)
-    base = git.merge_base(project.slug, other, head)
+    project = comparison.project
+    head, named_base = find(comparison.head_name), find(comparison.base_name)
+    base = git.merge_base(project.slug, named_base, head)
     if base == head:
-        raise NotComparable(f"{one.head_name} adds nothing to {one.base_name}: it is in that history already")
+        raise NotComparable(
+            f"{comparison.head_name} adds nothing to {comparison.base_name}: it is in that history already"
+        )
     with transaction.atomic():
         commits = store_commits(project, [base, head])
-        machines = byhand.machines_to_measure(project, one.machine.name if one.machine else None)
-        suite, chosen = benchmarks_of(project, one.benchmarks)
-        before = set(one.runs.values_list("pk", flat=True))
-        own = queue_pairs(project, suite, chosen, (commits[base], commits[head]), machines)
-        one.runs.add(*own)
-        one.head, one.base = commits[head], commits[base]
-        PairedComparison.objects.filter(pk=one.pk).update(planned_at=Now(), head=one.head, base=one.base)
-        one.refresh_from_db(fields=["planned_at"])
+        machines = byhand.machines_to_measure(project, comparison.machine.name if comparison.machine else None)
+        suite, benchmark_set = benchmarks_of(project, comparison.benchmarks)
+        before = set(comparison.runs.values_list("pk", flat=True))
+        own = queue_pairs(project, suite, benchmark_set, (commits[base], commits[head]), machines)
+        comparison.runs.add(*own)
+        comparison.head, comparison.base = commits[head], commits[base]
+        PairedComparison.objects.filter(pk=comparison.pk).update(
+            planned_at=Now(), head=comparison.head, base=comparison.base
+        )
+        comparison.refresh_from_db(fields=["planned_at"])
     return len(set(own) - before)
 
 
 def queue_pairs(
-    project: Project, suite: Suite, chosen: BenchmarkSet, sides: tuple[Commit, Commit], machines: Sequence[Machine]
+    project: Project,
+    suite: Suite,
+    benchmark_set: BenchmarkSet,
+    sides: tuple[Commit, Commit],
+    machines: Sequence[Machine],
 ) -> list[int]:
     """The ids of the runs of a base and a head on these machines: paired runs that wait already, and new ones."""
     base, head = sides
-    same = Run.objects.filter(base=base, commit=head, benchmark_set=chosen, reason=Reason.MANUAL)
-    waiting = dict(same.filter(status=Status.QUEUED, machine__in=machines).values_list("machine", "pk"))
+    same = Run.objects.filter(base=base, commit=head, benchmark_set=benchmark_set, reason=Reason.MANUAL)
+    waiting_runs = dict(same.filter(status=Status.QUEUED, machine__in=machines).values_list("machine", "pk"))
     last = same.aggregate(last=Max("round"))["last"]
     round_ = 0 if last is None else last + 1
     pairs = planning.Plan(
         project=project,
         suite=suite,
-        benchmark_set=chosen,
+        benchmark_set=benchmark_set,
         reason=Reason.MANUAL,
         base=base,
         round=round_,
         trials=planning.PAIRS,
         metrics=planning.METRICS_OF_PAIRS,
     )
-    planning.plan_commits(pairs, {head.pk: 0}, [machine for machine in machines if machine.pk not in waiting])
-    return [*waiting.values(), *same.filter(round=round_).values_list("pk", flat=True)]
+    planning.plan_commits(pairs, {head.pk: 0}, [machine for machine in machines if machine.pk not in waiting_runs])
+    return [*waiting_runs.values(), *same.filter(round=round_).values_list("pk", flat=True)]
 
 
 def benchmarks_of(project: Project, names: Sequence[str]) -> tuple[Suite, BenchmarkSet]:
@@ -154,15 +162,15 @@ def benchmarks_of(project: Project, names: Sequence[str]) -> tuple[Suite, Benchm
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     naming.check_known(suite, benchmarks, list(names))
-    named = naming.benchmarks_named(benchmarks, list(names))
-    return suite, store_set(suite, named or usual_benchmarks(definition, benchmarks))
+    selection = naming.benchmarks_named(benchmarks, list(names))
+    return suite, store_set(suite, selection or usual_benchmarks(definition, benchmarks))
 
 
-def state_of(one: PairedComparison, runs: Sequence[Run]) -> str:
+def state_of(comparison: PairedComparison, runs: Sequence[Run]) -> str:
     """``fetching``, ``queued``, ``running``, ``done`` or ``failed``."""
-    if one.error:
+    if comparison.error:
         return "failed"
-    if one.planned_at is None:
+    if comparison.planned_at is None:
         return "fetching"
     if all(run.done for run in runs):
         return "done" if any(run.status == Status.SUCCEEDED for run in runs) else "failed"

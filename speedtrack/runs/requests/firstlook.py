@@ -49,7 +49,7 @@ def branch_as_fetched(request: TrackingRequest, count: int, within_s: float | No
     remote, name = changing.checked(request)
     newest = fetching.newest_commits(remote, name, count, within_s)
     project = changing.make_project(request, remote, name)
-    commits = Commit.objects.bulk_create([Commit(project=project, **vars(one)) for one in newest])
+    commits = Commit.objects.bulk_create([Commit(project=project, **vars(fetched_commit)) for fetched_commit in newest])
     branch = project.branches.get()
     Position.objects.bulk_create(
         [Position(branch=branch, commit=commit, number=number) for number, commit in enumerate(commits)]
@@ -59,8 +59,8 @@ def branch_as_fetched(request: TrackingRequest, count: int, within_s: float | No
     return branch
 
 
-def words_of(branch: Branch, queued: int) -> str:
+def words_of(branch: Branch, run_count: int) -> str:
     project = branch.project
     lack = "" if project.machines.exists() else ": there is no machine yet"
-    runs = f"{queued} run{'s' * (queued != 1)} queued{lack}"
+    runs = f"{run_count} run{'s' * (run_count != 1)} queued{lack}"
     return f"{project.slug}: {branch} of {project.url} is tracked with suite {project.suite}; {runs}"

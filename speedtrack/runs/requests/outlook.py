@@ -55,13 +55,13 @@ class MachineOutlook:
     def __str__(self) -> str:
         changes = [f"{self.queued} run{'s' * (self.queued != 1)} queued"] if self.queued else []
         changes += [f"{self.gone} waiting run{'s' * (self.gone != 1)} taken from the queue"] if self.gone else []
-        words = f"on {self.machine}: {', '.join(changes)}"
+        summary = f"on {self.machine}: {', '.join(changes)}"
         if not self.queued:
-            return words
+            return summary
         if self.seconds is None:
-            return f"{words}; how long they take is not known: it has measured nothing like them yet"
+            return f"{summary}; how long they take is not known: it has measured nothing like them yet"
         ahead = f", after {numbers.duration(self.before_s)} of runs that wait" if self.before_s else ""
-        return f"{words}, which take about {numbers.duration(self.seconds)}{ahead}"
+        return f"{summary}, which take about {numbers.duration(self.seconds)}{ahead}"
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ class Outlook:
         """Sentences for people; the first says that nothing was done."""
         if not self.machines:
             return [f"Nothing was done. It would be: {self.said}", "no run would be queued or taken from the queue"]
-        named = ", ".join(self.commits[:NAMED]) + (
+        names = ", ".join(self.commits[:NAMED]) + (
             f" and {len(self.commits) - NAMED} more" * (len(self.commits) > NAMED)
         )
-        return [f"Nothing was done. It would be: {self.said}", *map(str, self.machines), f"commits: {named}"]
+        return [f"Nothing was done. It would be: {self.said}", *map(str, self.machines), f"commits: {names}"]
 
     def __str__(self) -> str:
         return "\n  ".join(self.lines)
@@ -91,9 +91,9 @@ def outlook(verb: Callable[[], object]) -> Outlook:
     with transaction.atomic():
         note_waiting()
         answer = str(verb())
-        found = Outlook(answer, *changes())
+        consequences = Outlook(answer, *changes())
         transaction.set_rollback(True)
-    return found
+    return consequences
 
 
 def note_waiting() -> None:
@@ -107,19 +107,21 @@ def changes() -> tuple[list[MachineOutlook], list[str]]:
 
     A run that moved to another machine counts on both.
     """
-    waiting = Run.objects.filter(status=Status.QUEUED)
-    new, as_before = waiting.exclude(WAITED_BEFORE), waiting.filter(WAITED_BEFORE)
+    queued_runs = Run.objects.filter(status=Status.QUEUED)
+    new, as_before = queued_runs.exclude(WAITED_BEFORE), queued_runs.filter(WAITED_BEFORE)
     with connection.cursor() as cursor:
         cursor.execute(GONE)
         gone = dict(cursor.fetchall())
         cursor.execute(COMMITS)
         commits = [sha[:10] for (sha,) in cursor]
     learned = estimates.learn(Machine.objects.values_list("pk", flat=True))
-    queued = estimates.totals(learned, new)
-    before = estimates.totals(learned, as_before.filter(machine__in=queued))
-    machines = Machine.objects.filter(pk__in=queued.keys() | gone.keys()).order_by("name").defer("facts")
-    found = []
+    new_totals = estimates.totals(learned, new)
+    before = estimates.totals(learned, as_before.filter(machine__in=new_totals))
+    machines = Machine.objects.filter(pk__in=new_totals.keys() | gone.keys()).order_by("name").defer("facts")
+    machine_outlooks = []
     for machine in machines:
-        more, ahead = (totals.get(machine.pk, Total(0, None)) for totals in (queued, before))
-        found.append(MachineOutlook(machine.name, more.runs, gone.get(machine.pk, 0), more.seconds, ahead.seconds))
-    return found, commits
+        additional, ahead = (totals.get(machine.pk, Total(0, None)) for totals in (new_totals, before))
+        machine_outlooks.append(
+            MachineOutlook(machine.name, additional.runs, gone.get(machine.pk, 0), additional.seconds, ahead.seconds)
+        )
+    return machine_outlooks, commits

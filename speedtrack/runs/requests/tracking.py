@@ -79,16 +79,16 @@ def track(request: TrackingRequest) -> Tracked:
     load_suite(request.suite)
     slug = slug_of(request)
     branch_name = branch_to_track(remote_to_track(slug, url, request.credential), request.branch)
-    project, made = Project.objects.get_or_create(
+    project, is_new = Project.objects.get_or_create(
         slug=slug,
         defaults={"name": request.name or slug, "url": url, "default_branch": branch_name, "suite": request.suite},
     )
     try:
         check_same_url(project, url)
         store_credential(project, request.credential)
-        return replace(track_branch(project, branch_name, request), is_new=made)
+        return replace(track_branch(project, branch_name, request), is_new=is_new)
     except (RepositoryError, DefinitionError):
-        if made:
+        if is_new:
             project.delete()
             git.remove_mirror(slug)
         raise
@@ -112,14 +112,14 @@ def track_branch(project: Project, branch_name: str, request: TrackingRequest) -
         project.mail_history_verdicts = request.mail_history_verdicts
     project.untracked_at = None
     project.save(update_fields=["suite", "mail_history_verdicts", "untracked_at"])
-    branch, made = Branch.objects.update_or_create(project=project, name=branch_name, defaults={"tracked": True})
+    branch, is_new = Branch.objects.update_or_create(project=project, name=branch_name, defaults={"tracked": True})
     project.machines.add(*Machine.objects.filter(IN_SERVICE))
     sync(project, then=pushes.plan_moved, tagged=partial(choosing.plan_new_tags, project))
-    if made:
+    if is_new:
         check_fetched(project, branch)
     branch.refresh_from_db()
-    queued = choosing.plan_newest(branch, request.last)
-    return Tracked(project, branch, branch.positions.count(), queued)
+    run_count = choosing.plan_newest(branch, request.last)
+    return Tracked(project, branch, branch.positions.count(), run_count)
 
 
 def check_fetched(project: Project, branch: Branch) -> None:

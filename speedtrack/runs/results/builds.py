@@ -44,8 +44,8 @@ def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | No
     attempt = fence.attempt_of(run)
     content = build.model_dump(exclude={"sha", "error"})
     row = Build(attempt=attempt, commit=commit, error=error_of(build, commit), **content)
-    if sent := Build.objects.filter(attempt=attempt, side=build.side).first():
-        results.check_same(f"build of side {build.side}", [sent], [row])
+    if stored_build := Build.objects.filter(attempt=attempt, side=build.side).first():
+        results.check_same(f"build of side {build.side}", [stored_build], [row])
     else:
         row.save(force_insert=True)
     failpoints.reach("build.before_commit")
@@ -78,7 +78,7 @@ def store_series(attempt: Attempt, commit: Commit, build: ReportedBuild, environ
 
     A build time counts only if the commit was really built, not taken from the store.
     """
-    values = {"binary_bytes": float(sum(one.size for one in build.artifacts.values()))}
+    values = {"binary_bytes": float(sum(artifact.size for artifact in build.artifacts.values()))}
     if not build.cached:
         values["build_seconds"] = build.seconds
     flags = ["ccache"] if build.ccache and build.ccache.hits else []
@@ -134,7 +134,7 @@ def measured_parent(attempt: Attempt, commit: Commit, build: ReportedBuild, envi
         .select_related("linked__commit", "commit")
     )
     needed = set(run.benchmark_set.names) - attempt.postponed.keys()
-    digests = {name: one.digest for name, one in build.artifacts.items()}
+    digests = {name: artifact.digest for name, artifact in build.artifacts.items()}
     for candidate in runs.order_by("-id").distinct()[:LOOK_BACK]:
         origin = candidate.linked or candidate
         if built_artifacts(origin) == digests and needed <= measured_benchmarks(origin, environment):
@@ -145,11 +145,11 @@ def measured_parent(attempt: Attempt, commit: Commit, build: ReportedBuild, envi
 def built_artifacts(run: Run) -> dict[str, str] | None:
     """The artifacts (name -> digest) that a run's last attempt built from its commit; None if it built nothing."""
     build = Build.objects.filter(attempt__run=run, attempt__token=run.lease_token, commit_id=run.commit_id).first()
-    return {name: str(one["digest"]) for name, one in build.artifacts.items()} if build else None
+    return {name: str(artifact["digest"]) for name, artifact in build.artifacts.items()} if build else None
 
 
 def measured_benchmarks(run: Run, environment: Environment) -> set[str]:
     """The benchmarks that a run has accepted measurements of in this environment, without the flag of a quarantine."""
-    measured = Measurement.objects.filter(attempt__run=run, accepted=True, series__environment=environment)
-    measured = measured.exclude(flags__contains=[quarantine.FLAG])
-    return set(measured.values_list("series__benchmark__name", flat=True))
+    measurements = Measurement.objects.filter(attempt__run=run, accepted=True, series__environment=environment)
+    measurements = measurements.exclude(flags__contains=[quarantine.FLAG])
+    return set(measurements.values_list("series__benchmark__name", flat=True))

@@ -22,7 +22,7 @@ class ChangedFact(NamedTuple):
 
 def changed_facts(before: Environment, after: Environment) -> list[ChangedFact]:
     """The facts that differ between two environments, of those that define a series."""
-    old, new = (dict(flat_facts(one.facts.get("series", {}))) for one in (before, after))
+    old, new = (dict(flat_facts(environment.facts.get("series", {}))) for environment in (before, after))
     names = [*old, *(name for name in new if name not in old)]
     return [
         ChangedFact(name, shorten(old.get(name, "none")), shorten(new.get(name, "none")))
@@ -47,6 +47,6 @@ def shorten(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def changes_in_words(changed: list[ChangedFact]) -> str:
+def changes_in_words(changes: list[ChangedFact]) -> str:
     """The changes on one line."""
-    return ", ".join(map(str, changed)) or "nothing that is known"
+    return ", ".join(map(str, changes)) or "nothing that is known"

@@ -27,8 +27,8 @@ def of_results(results: Iterable[Result]) -> Latencies:
     flagged: list[Histogram] = []
     for result in results:
         for document in result.unpacked():
-            for test, found in measured_tests(document):
-                (flagged if VOIDS_LATENCY.intersection(test.get("flags", ())) else clean).append(found)
+            for test, latencies in measured_tests(document):
+                (flagged if VOIDS_LATENCY.intersection(test.get("flags", ())) else clean).append(latencies)
     return Latencies(clean or flagged, not clean and bool(flagged))
 
 
@@ -38,6 +38,6 @@ def measured_tests(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], H
     tests = driver.get("tests") or [] if driver.get("schema") == "speedbench.v1" else []
     for test in tests[-1:]:
         with suppress(ValueError, KeyError, TypeError):  # what another driver reports under this name is not shown
-            found = histogram.decode(test["latency_hdr_v2"])
-            if found.total:
-                yield test, found
+            latencies = histogram.decode(test["latency_hdr_v2"])
+            if latencies.total:
+                yield test, latencies

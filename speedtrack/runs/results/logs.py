@@ -71,7 +71,7 @@ class LogStretch:
     @property
     def title(self) -> str:
         """The phase for people, with short ids of commits."""
-        return FULL_SHA.sub(lambda found: found[0][:12], plain(self.phase))
+        return FULL_SHA.sub(lambda match: match[0][:12], plain(self.phase))
 
     @property
     def seconds(self) -> float:
@@ -107,7 +107,7 @@ class LogIndex:
     firsts: list[int] = field(default_factory=list)  #: of each piece: the line that it begins in, or with
     lasts: list[int] = field(default_factory=list)  #: of each piece: the line that follows its last line feed
     stretches: list[LogStretch] = field(default_factory=list)
-    whole: int = 0  #: how many lines are complete
+    complete_lines: int = 0  #: without the last one if it may still grow
 
     @property
     def total(self) -> int:
@@ -118,25 +118,25 @@ class LogIndex:
         """Add the next piece, which is not empty."""
         before = self.stretches[-1] if self.stretches else None
         if before is None or (before.number, before.phase) != (piece.number, piece.phase):
-            self.whole = self.total  # a phase begins on a line of its own
-            before = LogStretch(piece.number, piece.phase, self.whole + 1, piece.at, piece.at)
+            self.complete_lines = self.total  # a phase begins on a line of its own
+            before = LogStretch(piece.number, piece.phase, self.complete_lines + 1, piece.at, piece.at)
             self.stretches.append(before)
         self.pieces.append(piece)
-        self.firsts.append(self.whole + 1)
-        self.whole += piece.newlines
-        self.lasts.append(self.whole + 1)
-        before.last, before.ended = self.whole + piece.unended, piece.at
+        self.firsts.append(self.complete_lines + 1)
+        self.complete_lines += piece.newlines
+        self.lasts.append(self.complete_lines + 1)
+        before.last, before.ended = self.complete_lines + piece.unended, piece.at
 
     def stretch_of(self, line: int) -> LogStretch:
         """The stretch that contains this line. The line must exist."""
-        return self.stretches[bisect_right(self.stretches, line, key=lambda one: one.first) - 1]
+        return self.stretches[bisect_right(self.stretches, line, key=lambda stretch: stretch.first) - 1]
 
     def overlapping(self, first: int, end: int) -> Iterator[Piece]:
         """The pieces with the lines from ``first`` to before ``end``, without the middle of very long lines."""
         under_way = 0  # bytes of a line that began in an earlier piece
-        for place in range(bisect_left(self.lasts, first), len(self.pieces)):
-            piece = self.pieces[place]
-            if self.firsts[place] >= end:
+        for index in range(bisect_left(self.lasts, first), len(self.pieces)):
+            piece = self.pieces[index]
+            if self.firsts[index] >= end:
                 return
             if piece.newlines or under_way < LINE_BYTES:
                 yield piece
@@ -164,10 +164,10 @@ class LogIndex:
 def index_of(run_id: int) -> LogIndex:
     """The index of a run's whole log."""
     size = Func(F("text"), function="octet_length", output_field=IntegerField())
-    found = LogChunk.objects.filter(attempt__run=run_id).exclude(text="").order_by("attempt_id", "seq")
-    found = found.annotate(run=F("attempt__run_id"), number=F("attempt__number"), size=size)
+    chunks = LogChunk.objects.filter(attempt__run=run_id).exclude(text="").order_by("attempt_id", "seq")
+    chunks = chunks.annotate(run=F("attempt__run_id"), number=F("attempt__number"), size=size)
     index = LogIndex()
-    for row in found.values_list(*Piece._fields):
+    for row in chunks.values_list(*Piece._fields):
         index.add(Piece._make(row))
     return index
 
@@ -180,9 +180,9 @@ def extend(indexes: Mapping[int, LogIndex]) -> set[int]:
     if not indexes:
         return set()
     ends = {run: index.pieces[-1] if index.pieces else None for run, index in indexes.items()}
-    known = [(run, end.attempt_id if end else 0, end.seq if end else -1) for run, end in ends.items()]
+    positions = [(run, end.attempt_id if end else 0, end.seq if end else -1) for run, end in ends.items()]
     with connection.cursor() as cursor:
-        cursor.execute(COME, [*map(list, zip(*known, strict=True)), NEW_PIECES])
+        cursor.execute(COME, [*map(list, zip(*positions, strict=True)), NEW_PIECES])
         come = [Piece._make(row) for row in cursor]
     for piece in come:
         indexes[piece.run].add(piece)
@@ -194,13 +194,18 @@ def read(index: LogIndex, first: int, end: int) -> list[Line]:
     pieces = list(index.overlapping(first, end))
     texts = dict(LogChunk.objects.filter(pk__in=[piece.pk for piece in pieces]).values_list("pk", "text"))
     begins = {piece.pk: line for piece, line in zip(index.pieces, index.firsts, strict=True)}
-    found: dict[int, str] = {}
+    texts_by_number: dict[int, str] = {}
     for piece in pieces:
-        *ended, rest = texts.get(piece.pk, "").split("\n")
-        for number, text in enumerate([*ended, rest] if rest else ended, begins[piece.pk]):
+        *lines, last_line = texts.get(piece.pk, "").split("\n")
+        for number, text in enumerate([*lines, last_line] if last_line else lines, begins[piece.pk]):
             if first <= number < end:
-                found[number] = found.get(number, "")[: LINE_CHARACTERS + 1] + text[: LINE_CHARACTERS + 1]
-    return [Line(number, text[:LINE_CHARACTERS], len(text) > LINE_CHARACTERS) for number, text in sorted(found.items())]
+                texts_by_number[number] = (
+                    texts_by_number.get(number, "")[: LINE_CHARACTERS + 1] + text[: LINE_CHARACTERS + 1]
+                )
+    return [
+        Line(number, text[:LINE_CHARACTERS], len(text) > LINE_CHARACTERS)
+        for number, text in sorted(texts_by_number.items())
+    ]
 
 
 def tail(run_id: int, count: int) -> tuple[list[Line], int]:
@@ -220,13 +225,13 @@ def document(index: LogIndex, lines: list[Line]) -> dict[str, Any]:
         "total": index.total,
         "phases": [
             {
-                "attempt": one.number,
-                "phase": one.title,
-                "first": one.first,
-                "last": one.last,
-                "seconds": round(one.seconds, 1),
+                "attempt": stretch.number,
+                "phase": stretch.title,
+                "first": stretch.first,
+                "last": stretch.last,
+                "seconds": round(stretch.seconds, 1),
             }
-            for one in stretches
+            for stretch in stretches
         ],
         "lines": [[line.number, spans(line.text), line.cut] for line in lines],
     }
@@ -237,35 +242,37 @@ def search(index: LogIndex, needle: str, first: int = 1) -> tuple[list[Match], i
 
     One call ends after MATCHES lines or SEARCHED_BYTES. The second value is None at the end of the log.
     """
-    wanted = needle[:LONGEST_NEEDLE].casefold()
-    found: list[Match] = []
-    rest, searched = "", 0  # of a line that goes on: its end
+    folded = needle[:LONGEST_NEEDLE].casefold()
+    matching: list[Match] = []
+    line_end, searched = "", 0  # of a line that goes on: its end
     begin = bisect_left(index.lasts, first)
     for at in range(begin, len(index.pieces), SEARCHED_PIECES):
         pieces = index.pieces[at : at + SEARCHED_PIECES]
         texts = dict(LogChunk.objects.filter(pk__in=[piece.pk for piece in pieces]).values_list("pk", "text"))
-        for place, piece in enumerate(pieces, at):
-            line = index.firsts[place]
-            if len(found) >= MATCHES or searched >= SEARCHED_BYTES:
-                return found, max(line, first)
-            if place and index.lasts[place - 1] != line:
-                rest = ""
+        for piece_index, piece in enumerate(pieces, at):
+            line = index.firsts[piece_index]
+            if len(matching) >= MATCHES or searched >= SEARCHED_BYTES:
+                return matching, max(line, first)
+            if piece_index and index.lasts[piece_index - 1] != line:
+                line_end = ""
             searched += piece.size
-            text = rest + texts.get(piece.pk, "")
-            if wanted in plain(text).casefold():
-                found += matches(text, line, first, wanted, {match.number for match in found[-1:]})
-            rest = text.rpartition("\n")[2][-LINE_CHARACTERS:]
-    return found, None
+            text = line_end + texts.get(piece.pk, "")
+            if folded in plain(text).casefold():
+                matching += matches(text, line, first, folded, {match.number for match in matching[-1:]})
+            line_end = text.rpartition("\n")[2][-LINE_CHARACTERS:]
+    return matching, None
 
 
-def matches(text: str, line: int, first: int, wanted: str, known: Container[int]) -> Iterator[Match]:
-    """The lines of ``text`` that contain ``wanted``.
+def matches(text: str, line: int, first: int, needle: str, numbers: Container[int]) -> Iterator[Match]:
+    """The lines of ``text`` that contain ``needle``.
 
-    ``line``: the number of its first line; ``known``: lines found before.
+    ``line``: the number of its first line; ``numbers``: of the lines found before.
     """
     for number, raw in enumerate(text.split("\n"), line):
-        shown = plain(raw)
-        place = shown.casefold().find(wanted)
-        if place >= 0 and number >= first and number not in known:
-            end = place + len(wanted)
-            yield Match(number, shown[max(0, place - AROUND) : place], shown[place:end], shown[end : end + AROUND])
+        visible = plain(raw)
+        column = visible.casefold().find(needle)
+        if column >= 0 and number >= first and number not in numbers:
+            end = column + len(needle)
+            yield Match(
+                number, visible[max(0, column - AROUND) : column], visible[column:end], visible[end : end + AROUND]
+            )

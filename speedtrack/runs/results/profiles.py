@@ -41,8 +41,8 @@ class ProfiledChange:
 
 def change_of_run(run: Run) -> ProfiledChange:
     """The change that a run measured: from its base, or from the first parent of its commit. Raises NoBase."""
-    known = Commit.objects.filter(project=run.project, sha__in=run.commit.parents[:1])
-    base = run.base or known.first()
+    parents = Commit.objects.filter(project=run.project, sha__in=run.commit.parents[:1])
+    base = run.base or parents.first()
     if base is None:
         raise NoBase(f"the commit before {run.commit.short} is not tracked: profile a run of a later commit")
     return ProfiledChange(run.project, base, run.commit, run.machine, run.suite, run.benchmark_set)
@@ -65,8 +65,8 @@ def accept_profile(machine: Machine, run_id: int, document: ProfileReport) -> No
         ),
     )
     alike = {name: getattr(profile, name) for name in ("attempt", "benchmark_id", "side", "kind")}
-    if sent := Profile.objects.filter(**alike).first():
-        results.check_same(f"profile of {document.benchmark.name}, side {profile.side}", [sent], [profile])
+    if stored_profile := Profile.objects.filter(**alike).first():
+        results.check_same(f"profile of {document.benchmark.name}, side {profile.side}", [stored_profile], [profile])
     else:
         profile.save(force_insert=True)
 
@@ -91,8 +91,8 @@ def plan_profile(change: ProfiledChange, by_hand: bool = False) -> Run:
     runs = Run.objects.filter(
         base=change.base, commit=change.commit, machine=change.machine, reason=Reason.PROFILE
     ).order_by("id")
-    known = runs.unfinished().last() if by_hand else runs.last()
-    run = known or planning.plan_pair(
+    earlier = runs.unfinished().last() if by_hand else runs.last()
+    run = earlier or planning.plan_pair(
         planning.Plan(
             project=change.project,
             suite=change.suite,
@@ -112,5 +112,5 @@ def plan_profile(change: ProfiledChange, by_hand: bool = False) -> Run:
 
 def profiles_of(runs: Iterable[Run]) -> list[Profile]:
     """The profiles that these runs sent in their finished attempts."""
-    found = Profile.objects.filter(attempt__run__in=list(runs), attempt__outcome=Status.SUCCEEDED)
-    return list(found.select_related("benchmark", "attempt__run__machine").order_by("attempt_id", "id"))
+    profiles = Profile.objects.filter(attempt__run__in=list(runs), attempt__outcome=Status.SUCCEEDED)
+    return list(profiles.select_related("benchmark", "attempt__run__machine").order_by("attempt_id", "id"))

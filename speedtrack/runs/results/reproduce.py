@@ -80,9 +80,9 @@ def scripts_of(run: Run, results: Iterable[Result]) -> list[str]:
 def script_of(run: Run, result: Result, definition: Definition) -> str:
     recipe = next(result.unpacked())["reproduce"]
     commit = run.base if result.side == Side.BASE and run.base else run.commit
-    section = next(one for one in definition.benchmark if one.name == result.benchmark.name)
+    section = next(benchmark for benchmark in definition.benchmark if benchmark.name == result.benchmark.name)
     built = {PurePosixPath(path).name: f"$room/source/{path}" for path in definition.build.artifacts}
-    places = PLACES | {f"{{artifact:{name}}}": path for name, path in built.items()}
+    variables = PLACES | {f"{{artifact:{name}}}": path for name, path in built.items()}
     title = f"{result.benchmark.name} of {run.project.slug} at {commit.short}: trial 1 of {run}"
     return SCRIPT.format(
         title=title,
@@ -93,9 +93,9 @@ def script_of(run: Run, result: Result, definition: Definition) -> str:
         build=build_lines(definition.build),
         memory_nodes=recipe["memory_nodes"],
         padding_bytes=recipe["padding_bytes"],
-        server=quote_words(recipe["server"], places),
+        server=quote_words(recipe["server"], variables),
         ready=READY[section.transport],
-        loads="\n".join(load_line(one, places, last=one is recipe["loads"][-1]) for one in recipe["loads"]),
+        loads="\n".join(load_line(load, variables, last=load is recipe["loads"][-1]) for load in recipe["loads"]),
     )
 
 
@@ -111,23 +111,23 @@ def build_lines(section: BuildSection) -> str:
     return CONTAINER.format(image=image, environment=pairs, command=command)
 
 
-def load_line(one: dict[str, object], places: dict[str, str], last: bool) -> str:
+def load_line(load: dict[str, object], variables: dict[str, str], last: bool) -> str:
     """The shell lines that run one load. Only the last load prints its output; the others prepare the server."""
-    argv, workload = one["argv"], one["workload"]
+    argv, workload = load["argv"], load["workload"]
     assert isinstance(argv, list)
-    line = quote_words(argv, places) + ("" if last else " >/dev/null")
+    line = quote_words(argv, variables) + ("" if last else " >/dev/null")
     line = f'(on "$driver_cpus" {line})'
     if workload is None:
         return line
     return f"cat >workload.json <<'END'\n{json.dumps(workload, ensure_ascii=False)}\nEND\n{line}"
 
 
-def quote_words(argv: list[str], places: dict[str, str]) -> str:
-    return " ".join(quote_word(one, places) for one in argv)
+def quote_words(argv: list[str], variables: dict[str, str]) -> str:
+    return " ".join(quote_word(argument, variables) for argument in argv)
 
 
-def quote_word(text: str, places: dict[str, str]) -> str:
+def quote_word(text: str, variables: dict[str, str]) -> str:
     """A word of a command line, quoted; placeholders become the script's variables."""
     quoted = shlex.quote(text)
-    filled = PLACE.sub(lambda match: f"'\"{places[match[0]]}\"'" if match[0] in places else match[0], quoted)
+    filled = PLACE.sub(lambda match: f"'\"{variables[match[0]]}\"'" if match[0] in variables else match[0], quoted)
     return filled if filled == quoted else filled.replace("''", "")

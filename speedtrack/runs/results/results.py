@@ -111,7 +111,7 @@ def accept_result(machine: Machine, run_id: int, result: ResultDocument) -> None
 
 
 def rows_of(run: Run, benchmark: Member, commit: Commit, result: ResultDocument) -> DocumentRows:
-    asked: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "ahead": CLOCK_AHEAD,
         "project": run.project_id,
         "machine": run.machine_id,
@@ -122,7 +122,7 @@ def rows_of(run: Run, benchmark: Member, commit: Commit, result: ResultDocument)
         "token": run.lease_token,
     }
     with connection.cursor() as cursor:
-        cursor.execute(PLACE, asked)
+        cursor.execute(PLACE, parameters)
         attempt_id, latest, environment_id, sent_id, series = cursor.fetchone()
     return DocumentRows(run, benchmark, commit, attempt_id, latest, environment_id, sent_id, json.loads(series))
 
@@ -136,9 +136,9 @@ def check_frozen(run: Run, result: ResultDocument) -> None:
 def benchmark_in_run(run: Run, result: ResultDocument | ProfileReport) -> Member:
     """The benchmark that a document names. Raises ResultError if its run does not measure it."""
     name, digest = result.benchmark.name, result.benchmark.digest
-    for one in members_of(run.benchmark_set_id):
-        if (one.name, one.digest) == (name, digest):
-            return one
+    for member in members_of(run.benchmark_set_id):
+        if (member.name, member.digest) == (name, digest):
+            return member
     raise ResultError(f"run {run.pk} does not measure {name} with digest {digest}")
 
 
@@ -168,10 +168,10 @@ def samples_by_metric(result: ResultDocument, metrics: list[str]) -> dict[str, M
     return samples | {metric: [(0, value, [])] for metric, value in result.once.items()}
 
 
-def check_same(what: str, sent: Sequence[models.Model], again: Sequence[models.Model]) -> None:
-    """Raise Contradiction if stored rows (``sent``) differ from those of the document that came now (``again``)."""
-    if [stored_content(row) for row in sent] != [stored_content(row) for row in again]:
-        raise Contradiction(f"this attempt has sent another {what}, which stays: measure again in another run")
+def check_same(subject: str, stored_rows: Sequence[models.Model], again: Sequence[models.Model]) -> None:
+    """Raise Contradiction if stored rows differ from those of the document that came now (``again``)."""
+    if [stored_content(row) for row in stored_rows] != [stored_content(row) for row in again]:
+        raise Contradiction(f"this attempt has sent another {subject}, which stays: measure again in another run")
 
 
 def stored_content(row: models.Model) -> dict[str, Any]:
@@ -180,24 +180,24 @@ def stored_content(row: models.Model) -> dict[str, Any]:
     return {field.attname: getattr(row, field.attname) for field in fields}
 
 
-def check_repetition(sent: Result, result: ResultDocument, samples: Mapping[str, MetricSamples]) -> None:
+def check_repetition(earlier: Result, result: ResultDocument, samples: Mapping[str, MetricSamples]) -> None:
     """Raise Contradiction if a document differs from the stored one of the same benchmark and side."""
-    stored = Samples.objects.filter(
-        measurement__attempt=sent.attempt_id,
-        measurement__series__benchmark=sent.benchmark_id,
+    stored_samples = Samples.objects.filter(
+        measurement__attempt=earlier.attempt_id,
+        measurement__series__benchmark=earlier.benchmark_id,
         measurement__series__environment__digest=result.environment.digest,
-        measurement__side=sent.side,
+        measurement__side=earlier.side,
     ).select_related("measurement__series")
-    again = {metric: {trial: value for trial, value, _ in found} for metric, found in samples.items()}
+    again = {metric: {trial: value for trial, value, _ in metric_samples} for metric, metric_samples in samples.items()}
     trials = by_number(result.trials)
     is_same = (
-        list(sent.trials.order_by("number").values_list(*TRIAL_COLUMNS)) == [trial_columns(t) for t in trials]
-        and {one.measurement.series.metric: one.by_trial for one in stored} == again
-        and list(sent.unpacked()) == [trial_document(t) for t in trials]
+        list(earlier.trials.order_by("number").values_list(*TRIAL_COLUMNS)) == [trial_columns(t) for t in trials]
+        and {row.measurement.series.metric: row.by_trial for row in stored_samples} == again
+        and list(earlier.unpacked()) == [trial_document(t) for t in trials]
     )
     if not is_same:
-        what = f"measurement of {result.benchmark.name}, side {sent.side}"
-        raise Contradiction(f"this attempt has sent another {what}, which stays: measure again in another run")
+        subject = f"measurement of {result.benchmark.name}, side {earlier.side}"
+        raise Contradiction(f"this attempt has sent another {subject}, which stays: measure again in another run")
 
 
 def check_digest(document: ReportedEnvironment) -> None:
@@ -225,10 +225,10 @@ def trial_columns(t: ReportedTrial) -> tuple[int, int, datetime, float, list[str
 
 def trial_document(t: ReportedTrial) -> dict[str, Any]:
     """The part of a trial that is stored in the packed document instead of its row."""
-    found = {"trial": t.trial, "pairing": t.pairing, "quiet": t.quiet, "server": t.server, "driver": t.driver}
+    document = {"trial": t.trial, "pairing": t.pairing, "quiet": t.quiet, "server": t.server, "driver": t.driver}
     if t.reproduce:
-        found["reproduce"] = t.reproduce.model_dump()
-    return {part: value for part, value in found.items() if value or part == "trial"}
+        document["reproduce"] = t.reproduce.model_dump()
+    return {key: value for key, value in document.items() if value or key == "trial"}
 
 
 def by_number(trials: Iterable[ReportedTrial]) -> list[ReportedTrial]:
@@ -240,7 +240,7 @@ def store(rows: DocumentRows, result: ResultDocument, samples: Mapping[str, Metr
     trials = by_number(result.trials)
     documents = [trial_document(t) for t in trials]
     series = rows.series if samples.keys() <= rows.series.keys() else stored_series(rows, result, samples)
-    summaries = [summary_of(metric, found) for metric, found in samples.items()]
+    summaries = [summary_of(metric, metric_samples) for metric, metric_samples in samples.items()]
     numbers, orders, starts, lengths, flags = zip(*map(trial_columns, trials), strict=True)
     row: dict[str, Any] = {
         "attempt": rows.attempt_id,
@@ -254,15 +254,15 @@ def store(rows: DocumentRows, result: ResultDocument, samples: Mapping[str, Metr
         "orders": list(orders),
         "starts": list(starts),
         "lengths": list(lengths),
-        "trial_flags": [array_of(one) for one in flags],
+        "trial_flags": [array_of(trial_flags) for trial_flags in flags],
         "series": [series[metric] for metric in samples],
-        "values": [one.estimate.value for one in summaries],
-        "lows": [one.estimate.low for one in summaries],
-        "highs": [one.estimate.high for one in summaries],
-        "counts": [one.estimate.n for one in summaries],
-        "flags": [array_of(one.flags) for one in summaries],
-        "samples": [array_of(values_by_trial(found)) for found in samples.values()],
-        "flagged": [array_of(one.flagged) if one.flagged else None for one in summaries],
+        "values": [summary.estimate.value for summary in summaries],
+        "lows": [summary.estimate.low for summary in summaries],
+        "highs": [summary.estimate.high for summary in summaries],
+        "counts": [summary.estimate.n for summary in summaries],
+        "flags": [array_of(summary.flags) for summary in summaries],
+        "samples": [array_of(values_by_trial(metric_samples)) for metric_samples in samples.values()],
+        "flagged": [array_of(summary.flagged) if summary.flagged else None for summary in summaries],
         "paired": rows.run.paired,
     }
     with connection.cursor() as cursor:

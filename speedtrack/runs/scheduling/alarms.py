@@ -14,12 +14,12 @@ def begin(kind: Alarm.Kind, why: str, machine: Machine | None = None, branch: Br
     """Begin an alarm, unless one of this kind is open for the machine or branch. Return whether it was begun."""
     if Alarm.objects.open().filter(kind=kind, machine=machine, branch=branch).exists():
         return False
-    begun = Alarm(kind=kind, machine=machine, branch=branch, why=why[:LONGEST_WHY])
-    Alarm.objects.bulk_create([begun], ignore_conflicts=True)  # another process may have begun it meanwhile
+    alarm = Alarm(kind=kind, machine=machine, branch=branch, why=why[:LONGEST_WHY])
+    Alarm.objects.bulk_create([alarm], ignore_conflicts=True)  # another process may have begun it meanwhile
     return True
 
 
 def end(kind: Alarm.Kind, why: str, **where: Any) -> int:
     """End the open alarms of this kind of a ``machine`` or a ``branch``. Return the number of alarms ended."""
-    ended = {"ended_at": Now(), "ended_why": why[:LONGEST_WHY], "untold": True}
-    return Alarm.objects.open().filter(kind=kind, **where).update(**ended)
+    changes = {"ended_at": Now(), "ended_why": why[:LONGEST_WHY], "untold": True}
+    return Alarm.objects.open().filter(kind=kind, **where).update(**changes)

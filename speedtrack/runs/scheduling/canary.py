@@ -64,20 +64,20 @@ class FrozenCommit:
 
 
 @transaction.atomic
-def replace_canary(machine: Machine, frozen: FrozenCommit, who: User | None = None) -> Canary:
+def replace_canary(machine: Machine, frozen: FrozenCommit, user: User | None = None) -> Canary:
     """Replace the machine's canary by this one, and queue its first run."""
     Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
     machine.canaries.filter(retired_at=None).update(retired_at=Now())
     for run in Run.objects.filter(machine=machine, reason=Reason.CANARY, status=Status.QUEUED).select_for_update():
         run.move(Status.CANCELLED, "the machine has another canary now", ended_at=Now(), cancel_requested_at=Now())
-    canary = ensure_canary(machine, frozen, who)
+    canary = ensure_canary(machine, frozen, user)
     queue_if_due(machine, canary)
     return canary
 
 
-def ensure_canary(machine: Machine, frozen: FrozenCommit, who: User | None = None) -> Canary:
+def ensure_canary(machine: Machine, frozen: FrozenCommit, user: User | None = None) -> Canary:
     """Return the machine's canary in use; make it from this commit if there is none."""
-    canary, made = Canary.objects.get_or_create(
+    canary, is_new = Canary.objects.get_or_create(
         machine=machine,
         retired_at=None,
         defaults={
@@ -87,8 +87,8 @@ def ensure_canary(machine: Machine, frozen: FrozenCommit, who: User | None = Non
             "benchmark_set": frozen.benchmark_set,
         },
     )
-    if made:
-        MachineEvent.objects.create(machine=machine, kind=Kind.CANARY, why=f"{canary} from now on", who=who)
+    if is_new:
+        MachineEvent.objects.create(machine=machine, kind=Kind.CANARY, why=f"{canary} from now on", who=user)
     return canary
 
 
@@ -106,7 +106,7 @@ def first_closed_loop(benchmarks: Iterable[Benchmark]) -> Benchmark | None:
 
     Rungs of ladders are left out: few connections or huge values say little about a machine.
     """
-    return next((one for one in benchmarks if is_closed_loop(one) and not one.ladder), None)
+    return next((benchmark for benchmark in benchmarks if is_closed_loop(benchmark) and not benchmark.ladder), None)
 
 
 def is_closed_loop(benchmark: Benchmark) -> bool:
@@ -172,15 +172,17 @@ def attend_all() -> None:
 
 def unjudged() -> QuerySet[Run]:
     """Ended canary runs without a check. Cancelled runs get none."""
-    ended = (Status.SUCCEEDED, Status.FAILED)
-    return Run.objects.filter(reason=Reason.CANARY, status__in=ended, canary_check=None)
+    finished = (Status.SUCCEEDED, Status.FAILED)
+    return Run.objects.filter(reason=Reason.CANARY, status__in=finished, canary_check=None)
 
 
 def check_run(run: Run) -> CanaryCheck:
     """Compare what a canary run measured with the canary's history, and store the answer."""
     assert run.canary is not None
     about = {"run": run, "canary": run.canary, "at": run.ended_at}
-    verdicts = [(one.series, judge_measurement(run.canary, one)) for one in judged_measurements(run)]
+    verdicts = [
+        (measurement.series, judge_measurement(run.canary, measurement)) for measurement in judged_measurements(run)
+    ]
     if not verdicts:
         return CanaryCheck.objects.create(**about, answer=Answer.UNKNOWN)
     series, worst = max(verdicts, key=lambda pair: severity(pair[1]))
@@ -194,8 +196,8 @@ def judge_measurement(canary: Canary, measurement: Measurement) -> stats.CanaryV
 
 def judged_measurements(run: Run) -> QuerySet[Measurement]:
     """The measurements of a canary run that count: without flags, and of the metrics in JUDGED."""
-    whole = Measurement.objects.filter(attempt__run=run, attempt__outcome=Status.SUCCEEDED)
-    return whole.filter(series__metric__in=JUDGED, flags=[]).select_related("series__benchmark").order_by("id")
+    measurements = Measurement.objects.filter(attempt__run=run, attempt__outcome=Status.SUCCEEDED)
+    return measurements.filter(series__metric__in=JUDGED, flags=[]).select_related("series__benchmark").order_by("id")
 
 
 def steady_values(canary: Canary, measurement: Measurement) -> list[float]:

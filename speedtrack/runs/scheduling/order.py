@@ -100,18 +100,18 @@ class BadShares(ValueError):
     """These shares cannot be; the message says why."""
 
 
-def checked_shares(given: Mapping[str, int]) -> dict[str, int]:
+def checked_shares(shares: Mapping[str, int]) -> dict[str, int]:
     """The shares in percent, as they are stored; pushes get what is left. Raises BadShares."""
     own = [kind for kind in KINDS if kind != "pushes"]
-    if unknown := given.keys() - set(own):
+    if unknown := shares.keys() - set(own):
         raise BadShares(f"{', '.join(sorted(unknown))} has no share: there are {', '.join(own)}; pushes get the rest")
-    whole = {"settling": settings.SETTLING_PERCENT, **given}
-    if any(not 0 <= percent <= 99 for percent in given.values()) or sum(whole.values()) > 99:
+    percents = {"settling": settings.SETTLING_PERCENT, **shares}
+    if any(not 0 <= percent <= 99 for percent in shares.values()) or sum(percents.values()) > 99:
         raise BadShares(
-            f"a share is 0 to 99 percent, and all together are at most 99 (settling: {whole['settling']}): "
+            f"a share is 0 to 99 percent, and all together are at most 99 (settling: {percents['settling']}): "
             "pushes get the rest"
         )
-    return dict(given)
+    return dict(shares)
 
 
 def weights_of(machine: Machine) -> dict[str, float]:
@@ -127,12 +127,12 @@ def spent_lately(machine: Machine, span: timedelta) -> dict[str, float]:
     """Seconds that the machine spent within ``span`` on each kind of work, on requests of people, and on its canary."""
     names = {PRIORITY[name]: kind for kind, among in KINDS.items() for name in among}
     names |= {PRIORITY["manual"]: "manual", PRIORITY["canary"]: "canary"}
-    found = dict.fromkeys(IN_WORDS, 0.0)
+    spent_s = dict.fromkeys(IN_WORDS, 0.0)
     with connection.cursor() as cursor:
         cursor.execute(SPENT, [machine.pk, f"{span.total_seconds()} s"])
         for priority, seconds in cursor:
-            found[names.get(priority, "pushes")] += seconds or 0.0
-    return found
+            spent_s[names.get(priority, "pushes")] += seconds or 0.0
+    return spent_s
 
 
 def is_open(machine: Machine) -> bool:

@@ -87,17 +87,17 @@ def flag_and_requeue(run: Run) -> Run:
     return again
 
 
-def end_quarantine(machine: Machine, why: str, who: User | None = None) -> None:
+def end_quarantine(machine: Machine, why: str, user: User | None = None) -> None:
     """Let the machine work again. The caller's transaction holds a lock of the machine's row."""
     machine.quarantined_at, machine.quarantined_why = None, ""
     Machine.objects.filter(pk=machine.pk).update(quarantined_at=None, quarantined_why="")
-    waiting = Run.objects.filter(machine=machine, reason=Reason.CANARY, status=Status.QUEUED)
-    waiting.update(not_before=Now())
-    record_event(machine, Kind.LIFTED, why, who)
+    canary_runs = Run.objects.filter(machine=machine, reason=Reason.CANARY, status=Status.QUEUED)
+    canary_runs.update(not_before=Now())
+    record_event(machine, Kind.LIFTED, why, user)
 
 
 @transaction.atomic
-def lift_by_hand(machine: Machine, who: User | None = None, accept_level: bool = False) -> None:
+def lift_by_hand(machine: Machine, user: User | None = None, accept_level: bool = False) -> None:
     """End a quarantine by hand. Raises NotQuarantined.
 
     ``accept_level``: the canary's present level is the right one, and its history starts anew.
@@ -107,9 +107,9 @@ def lift_by_hand(machine: Machine, who: User | None = None, accept_level: bool =
         raise NotQuarantined(f"machine {machine} is not in quarantine")
     if accept_level:
         machine.canaries.filter(retired_at=None).update(since=Now())
-    end_quarantine(machine, "by hand" + (": the canary's new level is accepted" if accept_level else ""), who)
+    end_quarantine(machine, "by hand" + (": the canary's new level is accepted" if accept_level else ""), user)
 
 
-def record_event(machine: Machine, kind: MachineEvent.Kind, why: str, who: User | None = None) -> None:
+def record_event(machine: Machine, kind: MachineEvent.Kind, why: str, user: User | None = None) -> None:
     """Store what happened to a machine. The mails to operators are made from such events."""
-    MachineEvent.objects.create(machine=machine, kind=kind, why=why, who=who, untold=kind in MachineEvent.MAILED)
+    MachineEvent.objects.create(machine=machine, kind=kind, why=why, who=user, untold=kind in MachineEvent.MAILED)

@@ -35,7 +35,7 @@ class Work:
     @classmethod
     def of(cls, machine: Machine) -> "Work":
         """What ``with_work`` read."""
-        return cls(*(getattr(machine, f"work_{one.name}") for one in fields(cls)))
+        return cls(*(getattr(machine, f"work_{column.name}") for column in fields(cls)))
 
 
 @dataclass(frozen=True)
@@ -86,23 +86,25 @@ def of_machine(machine: Machine) -> Standing:
 def of_machines(machines: Iterable[Machine]) -> dict[int, Standing]:
     """By machine id. Those that were not read ``with_work`` cost one statement, however many they are."""
     rows, now = list(machines), timezone.now()
-    unread = [one.pk for one in rows if not hasattr(one, "work_measures")]
-    read = with_work(Machine.objects.filter(pk__in=unread).only("pk")) if unread else []
-    works = {one.pk: Work.of(one) for one in (*rows, *read) if hasattr(one, "work_measures")}
-    return {one.pk: standing_of(one, works.get(one.pk, Work()), now) for one in rows}
+    unread = [machine.pk for machine in rows if not hasattr(machine, "work_measures")]
+    machines_with_work = with_work(Machine.objects.filter(pk__in=unread).only("pk")) if unread else []
+    works = {
+        machine.pk: Work.of(machine) for machine in (*rows, *machines_with_work) if hasattr(machine, "work_measures")
+    }
+    return {machine.pk: standing_of(machine, works.get(machine.pk, Work()), now) for machine in rows}
 
 
 def with_work(machines: QuerySet[Machine]) -> QuerySet[Machine]:
     """Machines with what their ``Standing`` needs of their runs (``Work``), read in the same statement."""
     own = Run.objects.filter(machine=OuterRef("pk"))
     due = own.filter(status=Status.QUEUED, not_before__lte=Now()).order_by("-priority", "-rank", "pk")
-    ended = own.filter(ended_at__isnull=False).order_by("-ended_at").values("ended_at")
+    ends = own.filter(ended_at__isnull=False).order_by("-ended_at").values("ended_at")
     freed = MachineEvent.objects.filter(machine=OuterRef("pk"), kind__in=FREEING).order_by().values("machine")
     return machines.annotate(
         work_measures=Exists(own.filter(status__in=ACTIVE)),
         work_due_at=Subquery(due.annotate(at=Greatest("created", "not_before")).values("at")[:1]),
         work_priority=Coalesce(Subquery(due.values("priority")[:1]), 0),
-        work_free_since=Greatest(Subquery(ended[:1]), Subquery(freed.annotate(at=Max("at")).values("at"))),
+        work_free_since=Greatest(Subquery(ends[:1]), Subquery(freed.annotate(at=Max("at")).values("at"))),
     )
 
 
@@ -143,8 +145,8 @@ def unheard(machine: Machine, now: datetime) -> Iterable[tuple[str, str]]:
     """Why a machine's runner does not call."""
     if machine.last_seen_at is None:
         yield "never seen", "has never called: start its runner with its token"
-    elif ended := said_of(machine, "ended"):
-        yield "stopped", f"has no runner since {said_since(machine)}: it {ended}; start it again"
+    elif ending := said_of(machine, "ended"):
+        yield "stopped", f"has no runner since {said_since(machine)}: it {ending}; start it again"
     elif is_silent(machine, now):
         silent = numbers.about((now - machine.last_seen_at).total_seconds())
         why = (
@@ -172,8 +174,8 @@ def waiting_standing(machine: Machine, work: Work, now: datetime, opens_at: date
     """The standing of a machine that could measure: idle, or late with a run that is due."""
     if work.due_at is None:
         return Standing(machine.name, "idle", opens_at=opens_at)
-    opened = windows.open_since(machine.windows, machine.zone, now)
-    due_at = max(filter(None, (work.due_at, work.free_since, opened)))
+    open_since = windows.open_since(machine.windows, machine.zone, now)
+    due_at = max(filter(None, (work.due_at, work.free_since, open_since)))
     if now - due_at <= LATE:
         return Standing(machine.name, "idle", opens_at=opens_at)
     late_s = (now - due_at).total_seconds()
@@ -214,9 +216,9 @@ def why_waits(run: Run, standing: Standing, ahead: int | None = None) -> str:
 
 def why_wait(runs: Iterable[Run]) -> dict[int, str]:
     """By id of those of the runs that are queued: why each is not measured yet."""
-    queued = [run for run in runs if run.status == Status.QUEUED]
-    standings = of_machines({run.machine_id: run.machine for run in queued}.values()) if queued else {}
-    return {run.pk: why_waits(run, standings[run.machine_id]) for run in queued}
+    queue = [run for run in runs if run.status == Status.QUEUED]
+    standings = of_machines({run.machine_id: run.machine for run in queue}.values()) if queue else {}
+    return {run.pk: why_waits(run, standings[run.machine_id]) for run in queue}
 
 
 def after_error(run: Run) -> str:
@@ -243,12 +245,12 @@ def at_minute(at: datetime) -> str:
 
 def hear(machine: Machine, unable: str = "", waits: str = "", ended: str = "", draining: bool = False) -> None:
     """Store what the machine's runner says of itself, if that has changed."""
-    said: dict[str, Any] = {"unable": unable, "waits": waits, "ended": ended, "draining": draining}
+    statement: dict[str, Any] = {"unable": unable, "waits": waits, "ended": ended, "draining": draining}
     before = machine.runner_said or {}
-    if machine.runner_said is None or any(before.get(key) != text for key, text in said.items()):
-        said["since"] = timezone.now().isoformat(timespec="seconds")
-        Machine.objects.filter(pk=machine.pk).update(runner_said=said)
-        machine.runner_said = said
+    if machine.runner_said is None or any(before.get(key) != text for key, text in statement.items()):
+        statement["since"] = timezone.now().isoformat(timespec="seconds")
+        Machine.objects.filter(pk=machine.pk).update(runner_said=statement)
+        machine.runner_said = statement
 
 
 def stop_waiting(machine: Machine) -> None:

@@ -35,16 +35,16 @@ def refusal_of(version: str, protocol: int | None) -> str:
     if spoken in UNDERSTOOD and are_neighbours(version, __version__):
         return ""
     older = "server" if spoken > PROTOCOL else "runner"
-    taken = " or ".join(map(str, sorted(UNDERSTOOD)))
+    protocols = " or ".join(map(str, sorted(UNDERSTOOD)))
     return (
         f"the runner is version {version or 'unknown'} (protocol {spoken}), and this server is version {__version__} "
-        f"(protocol {taken}): both need a common protocol, the same major version, and minor versions at most "
+        f"(protocol {protocols}): both need a common protocol, the same major version, and minor versions at most "
         f"{NEIGHBOURS} apart. Update the {older}: `pip install ./runners` from the checkout of the server's version"
     )
 
 
-def are_neighbours(one: str, other: str) -> bool:
-    found, wanted = VERSION.fullmatch(one), VERSION.fullmatch(other)
-    if found is None or wanted is None:
+def are_neighbours(version: str, own_version: str) -> bool:
+    numbers, own_numbers = VERSION.fullmatch(version), VERSION.fullmatch(own_version)
+    if numbers is None or own_numbers is None:
         return False
-    return found[1] == wanted[1] and abs(int(found[2]) - int(wanted[2])) <= NEIGHBOURS
+    return numbers[1] == own_numbers[1] and abs(int(numbers[2]) - int(own_numbers[2])) <= NEIGHBOURS

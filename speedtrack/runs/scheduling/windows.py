@@ -32,25 +32,25 @@ class Window(NamedTuple):
 
 def parse(text: str) -> Window:
     """The window written as in ``mon-fri 22:00-06:00``. Raises BadWindow."""
-    found = WINDOW.fullmatch(" ".join(text.lower().split()))
-    if found is None:
+    match = WINDOW.fullmatch(" ".join(text.lower().split()))
+    if match is None:
         raise BadWindow(f"{text[:40]!r} is not a window: write one such as `mon-fri 22:00-06:00` or `08:00-12:30`")
-    begin, end = (int(found[at]) * 60 + int(found[at + 1]) for at in (2, 4))
-    if begin >= 24 * 60 or end > 24 * 60 or int(found[3]) > 59 or int(found[5]) > 59:
+    begin, end = (int(match[at]) * 60 + int(match[at + 1]) for at in (2, 4))
+    if begin >= 24 * 60 or end > 24 * 60 or int(match[3]) > 59 or int(match[5]) > 59:
         raise BadWindow(f"{text[:40]!r} has no such time of day: from 00:00 to 24:00")
     if begin == end:
         raise BadWindow(f"{text[:40]!r} begins when it ends: write 00:00-24:00 for a whole day")
-    return Window(tuple(sorted(set(days_of(found[1] or "mon-sun")))), begin, end)
+    return Window(tuple(sorted(set(days_of(match[1] or "mon-sun")))), begin, end)
 
 
 def days_of(text: str) -> Iterator[int]:
-    for part in text.split(","):
-        first, _, last = part.partition("-")
+    for span_text in text.split(","):
+        first, _, last = span_text.partition("-")
         for day in (first, last or first):
             if day not in DAYS:
                 raise BadWindow(f"there is no day {day!r}: there are {', '.join(DAYS)}")
         span = (DAYS.index(last or first) - DAYS.index(first)) % 7
-        yield from ((DAYS.index(first) + place) % 7 for place in range(span + 1))
+        yield from ((DAYS.index(first) + offset) % 7 for offset in range(span + 1))
 
 
 def checked_windows(texts: Iterable[str], zone: str) -> list[str]:
@@ -63,9 +63,11 @@ def checked_windows(texts: Iterable[str], zone: str) -> list[str]:
     windows = [" ".join(text.lower().split()) for text in texts if text.strip()]
     if len(windows) > MOST:
         raise BadWindow(f"{len(windows)} windows are too many: give at most {MOST}")
-    minutes = {place: set(minutes_of(parse(text))) for place, text in enumerate(windows)}
-    for place, text in enumerate(windows):
-        if minutes[place] <= set().union(*(found for other, found in minutes.items() if other != place)):
+    minutes = {index: set(minutes_of(parse(text))) for index, text in enumerate(windows)}
+    for index, text in enumerate(windows):
+        if minutes[index] <= set().union(
+            *(covered for other_index, covered in minutes.items() if other_index != index)
+        ):
             raise BadWindow(f"{text!r} lies within the other windows: leave it out")
     return windows
 
@@ -96,18 +98,18 @@ def opens_at(windows: Sequence[str], zone: str, now: datetime) -> datetime | Non
 
 def openings(windows: Sequence[str], zone: str, now: datetime) -> Iterator[tuple[datetime, datetime]]:
     """The (opening, closing) times of the windows, from yesterday until a week from now."""
-    place = ZoneInfo(zone)
-    today = now.astimezone(place).date()
+    timezone = ZoneInfo(zone)
+    today = now.astimezone(timezone).date()
     for window in map(parse, windows):
         for distance in range(-1, 8):
             day = today + timedelta(days=distance)
             if day.weekday() in window.days:
                 last = day + timedelta(days=window.end <= window.begin)
-                yield moment(day, window.begin, place), moment(last, window.end, place)
+                yield moment(day, window.begin, timezone), moment(last, window.end, timezone)
 
 
-def moment(day: date, minute: int, place: ZoneInfo) -> datetime:
+def moment(day: date, minute: int, timezone: ZoneInfo) -> datetime:
     """The moment of a day at this minute; minute 1440 is the beginning of the next day."""
     if minute == 24 * 60:
         day, minute = day + timedelta(days=1), 0
-    return datetime.combine(day, time(minute // 60, minute % 60), place)
+    return datetime.combine(day, time(minute // 60, minute % 60), timezone)

@@ -42,7 +42,7 @@ def test_lines_have_the_numbers_that_the_text_gives_them(run: Run) -> None:
     assert logs.read(index, 1, 100) == [
         Line(number, text, False) for number, text in enumerate(["one", "two", "", "four", "five"], 1)
     ]
-    assert (index.total, index.whole) == (5, 4)
+    assert (index.total, index.complete_lines) == (5, 4)
     assert texts(index, 2, 4) == ["two", ""]
     assert texts(index, 5, 6) == ["five"]
     assert texts(index, 6, 9) == []

@@ -63,7 +63,7 @@ def is_archive(file: Path) -> bool:
         with zipfile.ZipFile(file) as archive:
             archive.getinfo(MANIFEST)
             try:
-                return any(one.rpartition("/")[0] in head_of(archive) for one in SCHEMAS)
+                return any(schema.rpartition("/")[0] in head_of(archive) for schema in SCHEMAS)
             except (*DAMAGED, ArchiveError):
                 return True
     except (zipfile.BadZipFile, OSError, KeyError):
@@ -152,4 +152,4 @@ class LineFile:
 
 
 def columns_of(table: Any) -> list[str]:
-    return [one.column for one in table.fields]
+    return [model_field.column for model_field in table.fields]

@@ -66,9 +66,9 @@ def restore(file: Path, choices: Choices, progress: Progress = lambda *_: None) 
 
 
 def check_fits(manifest: Manifest) -> None:
-    known = own_migrations()
-    labels = {app for app, _ in known}
-    newer = [f"{app}.{name}" for app, name in manifest.migrations if app in labels and (app, name) not in known]
+    migrations = own_migrations()
+    labels = {app for app, _ in migrations}
+    newer = [f"{app}.{name}" for app, name in manifest.migrations if app in labels and (app, name) not in migrations]
     if newer:
         raise ArchiveError(
             f"the archive is of a newer release, {manifest.version} ({newer[-1]}): install that release first"
@@ -113,8 +113,8 @@ class Restoring:
             self.store(table)
             self.progress(table.name, self.cursor.rowcount)
 
-    def run(self, statement: str, parameters: Any = None, /, **parts: SQL) -> None:
-        self.cursor.execute(sql.SQL(statement).format(**parts), parameters)
+    def run(self, statement: str, parameters: Any = None, /, **clauses: SQL) -> None:
+        self.cursor.execute(sql.SQL(statement).format(**clauses), parameters)
 
     def read(self, table: Table) -> None:
         """Read a table's rows into its temporary table, with their places."""
@@ -141,8 +141,8 @@ class Restoring:
             incoming=incoming(table),
         )
         self.run("SELECT row->>'name' FROM {incoming} ORDER BY place", incoming=incoming(table))
-        taken = Machine.objects.filter(name__in=[name for (name,) in self.cursor.fetchall()]).order_by("name")
-        names = list(taken.values_list("name", flat=True))
+        namesakes = Machine.objects.filter(name__in=[name for (name,) in self.cursor.fetchall()]).order_by("name")
+        names = list(namesakes.values_list("name", flat=True))
         if names and not self.choices.same_machines:
             raise ArchiveError(
                 f"there are machines of these names here: {', '.join(names[:5])}: say --same-machines if they are the "
@@ -177,9 +177,9 @@ class Restoring:
                 table=sql.Identifier(table.name),
                 joins=self.joins(table),
                 same=sql.SQL(" AND ").join(
-                    sql.SQL("known.{} = {}").format(sql.Identifier(one.column), self.value(table, one))
-                    for one in table.fields
-                    if one.name in table.known_by
+                    sql.SQL("known.{} = {}").format(sql.Identifier(model_field.column), self.value(table, model_field))
+                    for model_field in table.fields
+                    if model_field.name in table.known_by
                 ),
             )
         self.run(
@@ -194,30 +194,36 @@ class Restoring:
 
     def check_references(self, table: Table) -> None:
         """Raise ArchiveError if a row refers to one that the archive does not contain."""
-        for one in references(table):
-            if one.related_model is PEOPLE:
+        for reference in references(table):
+            if reference.related_model is PEOPLE:
                 continue
             self.run(
                 "SELECT place FROM {incoming} LEFT JOIN {numbers} AS known ON known.old = (row->>{column})::bigint"
                 " WHERE row->>{column} IS NOT NULL AND known.new IS NULL ORDER BY place LIMIT 1",
                 incoming=incoming(table),
-                numbers=numbers(one.related_model),
-                column=sql.Literal(one.column),
+                numbers=numbers(reference.related_model),
+                column=sql.Literal(reference.column),
             )
             if missing := self.cursor.fetchone():
                 raise ArchiveError(
-                    f"line {missing[0]} of {table.file} refers by {one.column} to a row that is not there"
+                    f"line {missing[0]} of {table.file} refers by {reference.column} to a row that is not there"
                 )
 
     def store(self, table: Table) -> None:
-        columns: list[Any] = [one for one in table.model._meta.concrete_fields if one.column and not one.generated]
-        chosen = [(one, value) for one in columns if (value := self.value(table, one)) is not None]
+        columns: list[Any] = [
+            model_field
+            for model_field in table.model._meta.concrete_fields
+            if model_field.column and not model_field.generated
+        ]
+        assignments = [
+            (model_field, value) for model_field in columns if (value := self.value(table, model_field)) is not None
+        ]
         self.run(
             "INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {incoming} AS i"
             " CROSS JOIN LATERAL json_populate_record(NULL::{table}, i.row) r {joins} {new} ORDER BY i.place",
             table=sql.Identifier(table.name),
-            columns=sql.SQL(", ").join(sql.Identifier(one.column) for one, _ in chosen),
-            values=sql.SQL(", ").join(value for _, value in chosen),
+            columns=sql.SQL(", ").join(sql.Identifier(model_field.column) for model_field, _ in assignments),
+            values=sql.SQL(", ").join(value for _, value in assignments),
             incoming=incoming(table),
             joins=self.joins(table),
             new=self.only_new(table),
@@ -236,31 +242,31 @@ class Restoring:
 
         The row's own new id is called ``own``.
         """
-        parts = [
+        clauses = [
             sql.SQL("LEFT JOIN {} AS {} ON {}.old = r.{}").format(
-                numbers(one.related_model), alias(one), alias(one), sql.Identifier(one.column)
+                numbers(reference.related_model), alias(reference), alias(reference), sql.Identifier(reference.column)
             )
-            for one in references(table)
+            for reference in references(table)
         ]
         if table.has_number:
-            parts.append(sql.SQL("LEFT JOIN {} AS own ON own.old = r.id").format(numbers(table.model)))
-        return sql.SQL(" ").join(parts)
+            clauses.append(sql.SQL("LEFT JOIN {} AS own ON own.old = r.id").format(numbers(table.model)))
+        return sql.SQL(" ").join(clauses)
 
-    def value(self, table: Table, one: Any) -> SQL | None:
+    def value(self, table: Table, model_field: Any) -> SQL | None:
         """The SQL of a column's restored value; None means the column's own default."""
-        if table.model is Project and one.name in (known := project_values(self.choices)):
-            return sql.Literal(known[one.name])
-        if one.column in table.restored:
-            return sql.SQL(table.restored[one.column])
-        if one.column in table.arrays:
-            return renumbered(one.column, table.arrays[one.column])
-        if one.primary_key and table.has_number:
+        if table.model is Project and model_field.name in (values := project_values(self.choices)):
+            return sql.Literal(values[model_field.name])
+        if model_field.column in table.restored:
+            return sql.SQL(table.restored[model_field.column])
+        if model_field.column in table.arrays:
+            return renumbered(model_field.column, table.arrays[model_field.column])
+        if model_field.primary_key and table.has_number:
             return sql.SQL("own.new")
-        if one in references(table):
-            return sql.SQL("{}.new").format(alias(one))
-        if isinstance(one, SealedField) or one.column not in self.columns(table):
-            return default_of(one)
-        return sql.SQL("r.{}").format(sql.Identifier(one.column))
+        if model_field in references(table):
+            return sql.SQL("{}.new").format(alias(model_field))
+        if isinstance(model_field, SealedField) or model_field.column not in self.columns(table):
+            return default_of(model_field)
+        return sql.SQL("r.{}").format(sql.Identifier(model_field.column))
 
     def columns(self, table: Table) -> list[str]:
         content = self.manifest.files.get(table.file)
@@ -285,11 +291,11 @@ def project_values(choices: Choices) -> dict[str, Any]:
     }
 
 
-def default_of(one: Any) -> SQL | None:
+def default_of(model_field: Any) -> SQL | None:
     """The SQL for a column that the archive of an older release lacks; None if the database has a default."""
-    if one.has_db_default():
+    if model_field.has_db_default():
         return None
-    return sql.Literal(one.get_db_prep_save(one.get_default(), pgsession.session()))
+    return sql.Literal(model_field.get_db_prep_save(model_field.get_default(), pgsession.session()))
 
 
 def renumbered(column: str, model: Any) -> SQL:
@@ -301,8 +307,12 @@ def renumbered(column: str, model: Any) -> SQL:
 
 def references(table: Table) -> list[Any]:
     """The table's foreign keys to rows that an archive contains, and to people."""
-    held = {one.model for one in TABLES} | {PEOPLE}
-    return [one for one in table.fields if isinstance(one, models.ForeignKey) and one.related_model in held]
+    archived_models = {archived.model for archived in TABLES} | {PEOPLE}
+    return [
+        model_field
+        for model_field in table.fields
+        if isinstance(model_field, models.ForeignKey) and model_field.related_model in archived_models
+    ]
 
 
 def incoming(table: Table) -> sql.Identifier:
@@ -313,5 +323,5 @@ def numbers(model: Any) -> sql.Identifier:
     return sql.Identifier(f"numbers_{model._meta.db_table}")
 
 
-def alias(one: Any) -> sql.Identifier:
-    return sql.Identifier(f"of_{one.column}")
+def alias(model_field: Any) -> sql.Identifier:
+    return sql.Identifier(f"of_{model_field.column}")

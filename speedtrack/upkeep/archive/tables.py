@@ -84,9 +84,9 @@ class Table:
     def fields(self) -> list[Any]:
         """The fields with a stored column, without secrets."""
         return [
-            one
-            for one in self.model._meta.concrete_fields
-            if one.column and not one.generated and not isinstance(one, SealedField)
+            model_field
+            for model_field in self.model._meta.concrete_fields
+            if model_field.column and not model_field.generated and not isinstance(model_field, SealedField)
         ]
 
     @property

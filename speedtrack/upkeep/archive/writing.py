@@ -67,9 +67,9 @@ def write_table(archive: zipfile.ZipFile, table: Table, project: Project, alias:
 
 def rows_as_json(table: Table, project: Project, alias: str) -> Iterator[str]:
     """The rows of a project in the order of their keys, each as a line of JSON that PostgreSQL has made."""
-    keys = [one.attname for one in table.model._meta.pk_fields]
+    keys = [model_field.attname for model_field in table.model._meta.pk_fields]
     rows = table.model._default_manager.using(alias).filter(table.of(project)).order_by(*keys)
-    names = [one.attname for one in table.fields]
+    names = [model_field.attname for model_field in table.fields]
     query, parameters = rows.values_list(*names).query.sql_with_params()
     statement = sql.SQL("COPY (SELECT row_to_json(one) FROM ({}) AS one ({})) TO STDOUT").format(
         sql.SQL(query), sql.SQL(", ").join(map(sql.Identifier, columns_of(table)))
@@ -81,14 +81,16 @@ def rows_as_json(table: Table, project: Project, alias: str) -> Iterator[str]:
 
 def write_people(archive: zipfile.ZipFile, project: Project, alias: str) -> Content:
     """Write the names of those people whom the rows refer to."""
-    found: set[int] = set()
+    user_ids: set[int] = set()
     for table in TABLES:
         rows = table.model._default_manager.using(alias).filter(table.of(project))
-        for one in table.fields:
-            if isinstance(one, models.ForeignKey) and one.related_model is PEOPLE:
-                found |= set(rows.exclude(**{one.name: None}).values_list(one.attname, flat=True).distinct())
+        for model_field in table.fields:
+            if isinstance(model_field, models.ForeignKey) and model_field.related_model is PEOPLE:
+                user_ids |= set(
+                    rows.exclude(**{model_field.name: None}).values_list(model_field.attname, flat=True).distinct()
+                )
     with archive.open(PEOPLE_FILE, "w") as stream:
         file = LineFile(stream, ["id", "username"])
-        for pk, name in User.objects.using(alias).filter(pk__in=found).order_by("pk").values_list("pk", "username"):
+        for pk, name in User.objects.using(alias).filter(pk__in=user_ids).order_by("pk").values_list("pk", "username"):
             file.write(json.dumps({"id": pk, "username": name}))
     return file.content()

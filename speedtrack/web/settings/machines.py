@@ -60,7 +60,7 @@ def list_machines(request: HttpRequest) -> HttpResponse:
         if request.POST.get("how") == "token":
             shown: NewToken | NewCode = NewToken(name, registering.add_machine(name, pool), settings.URL)
         else:
-            shown = NewCode(name, enrolment.make_code(name, pool, who=request.user), settings.URL)
+            shown = NewCode(name, enrolment.make_code(name, pool, user=request.user), settings.URL)
         note(request, "machine.add" if isinstance(shown, NewToken) else "machine.enroll-code", name)
     except NoSuchThing as e:
         messages.error(request, f"Not added: {plain_words(e)}.")

@@ -27,7 +27,7 @@ from speedtrack.notices.matching import interests_in
 from speedtrack.notices.models import Channel, Notice, Subscriber, Subscription
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.channels import channel
-from speedtrack.processes.live.things import look
+from speedtrack.processes.live.subjects import look
 from speedtrack.projects.models import Annotation, Commit, Delivery, Project, Tag
 from speedtrack.runs import tickets
 from speedtrack.runs.models import Alarm, Machine, MachineEvent, Profile, Run, Status

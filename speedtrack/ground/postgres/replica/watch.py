@@ -86,9 +86,9 @@ def look() -> Source:
         return Source(ReplicaState.AWAY, "Read from the primary: the replica does not answer.", first_line(e))
     age = f"{progress.age.total_seconds():,.0f} s"
     if position is None:
-        known = f"{progress.newest.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        newest = f"{progress.newest.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
         return Source(
-            ReplicaState.ALONE, f"The primary does not answer. The replica knows all until {known}, {age} ago."
+            ReplicaState.ALONE, f"The primary does not answer. The replica knows all until {newest}, {age} ago."
         )
     if not progress.in_recovery:
         return Source(ReplicaState.PROMOTED, "Read from the primary: the replica was promoted and follows it no more.")

@@ -27,15 +27,19 @@ class Row:
     """The values of one file about one benchmark, by column name."""
 
     columns: dict[str, Node]
-    place: str
+    pointer: str
 
     def at(self, column: str, index: int) -> Node | None:
         """The value in a column for the combination of parameters with this index."""
         values = self.columns.get(column)
         if values is None or values.value is None:
             return None
-        found = values.list()
-        return found[index] if index < len(found) and found[index].value is not None else None
+        values_of_column = values.list()
+        return (
+            values_of_column[index]
+            if index < len(values_of_column) and values_of_column[index].value is not None
+            else None
+        )
 
 
 def recognises(file: File) -> bool:
@@ -56,12 +60,12 @@ def gather(file: File, reading: Reading) -> None:
 
 
 def gather_folder(members: dict[str, File], folder: str, reading: Reading) -> None:
-    known = document_of(members, f"{folder}{BENCHMARKS}")
+    definitions = document_of(members, f"{folder}{BENCHMARKS}")
     for path in sorted(members):
         machine, _, name = path.removeprefix(folder).rpartition("/")
         if path.startswith(folder) and machine and "/" not in machine and name != MACHINE:
             facts = document_of(members, f"{folder}{machine}/{MACHINE}")
-            gather_file(document_of(members, path), known, facts, reading)
+            gather_file(document_of(members, path), definitions, facts, reading)
 
 
 def document_of(members: dict[str, File], path: str) -> Node:
@@ -70,7 +74,7 @@ def document_of(members: dict[str, File], path: str) -> Node:
     return Node(parse_json(members[path].text, path), f"{path}#")
 
 
-def gather_file(document: Node, known: Node, facts: Node, reading: Reading) -> None:
+def gather_file(document: Node, definitions: Node, facts: Node, reading: Reading) -> None:
     if document["version"].value != FORMAT:
         raise document["version"].refused(f"format {document['version'].word()[:20]}", f"asv update makes it {FORMAT}")
     columns = [column.text() for column in document["result_columns"].list()]
@@ -79,11 +83,11 @@ def gather_file(document: Node, known: Node, facts: Node, reading: Reading) -> N
         if values.value is None:
             continue
         row = Row(dict(zip(columns, values.list(), strict=False)), values.pointer)
-        definition = known.get(name)
+        definition = definitions.get(name)
         if definition is None or version_of(definition) != version_of_row(row):
-            reading.skip(row.place, f"{name!r} is of another version than {BENCHMARKS} has")
+            reading.skip(row.pointer, f"{name!r} is of another version than {BENCHMARKS} has")
         elif row.columns.get("result") is None or row.columns["result"].value is None:
-            reading.skip(row.place, f"{name!r} failed")
+            reading.skip(row.pointer, f"{name!r} failed")
         else:
             gather_row(name, row, definition, origin, reading)
 
@@ -133,13 +137,13 @@ def number_of(end: Node | None) -> float | None:
 
 def combinations(row: Row, definition: Node) -> Iterator[dict[str, Word]]:
     """The parameters of each result, in asv's order."""
-    given = row.columns.get("params")
-    axes = [[value.word() for value in axis.list()] for axis in given.list()] if given and given.value else []
+    params = row.columns.get("params")
+    axes = [[value.word() for value in axis.list()] for axis in params.list()] if params and params.value else []
     total = 1
     for axis in axes:
         total *= len(axis)
-    if given and total > MOST_COMBINATIONS:
-        raise given.refused(f"{total:,} combinations of parameters", f"at most {MOST_COMBINATIONS:,}")
+    if params and total > MOST_COMBINATIONS:
+        raise params.refused(f"{total:,} combinations of parameters", f"at most {MOST_COMBINATIONS:,}")
     stated = definition.get("param_names")
     names = [name.text() for name in stated.list()] if stated else []
     names += [f"parameter {number + 1}" for number in range(len(names), len(axes))]
@@ -151,8 +155,8 @@ def measure_by(definition: Node, reading: Reading) -> Measure:
     kind, unit = definition["type"].text(), definition.get("unit")
     if kind in MEASURES:
         return MEASURES[kind]
-    word = unit.text() if unit and unit.value != "unit" else ""
-    return reading.measure("", word)
+    unit_text = unit.text() if unit and unit.value != "unit" else ""
+    return reading.measure("", unit_text)
 
 
 def origin_of(document: Node, facts: Node) -> FileOrigin:
@@ -162,16 +166,16 @@ def origin_of(document: Node, facts: Node) -> FileOrigin:
 
 
 def environment_of(document: Node, facts: Node) -> dict[str, Word]:
-    found: dict[str, Word] = {
-        name: one.word() for name in MACHINE_FACTS if (one := facts.get(name)) and one.value != ""
+    environment: dict[str, Word] = {
+        name: fact.word() for name in MACHINE_FACTS if (fact := facts.get(name)) and fact.value != ""
     }
     python = document.get("python")
     if python:
-        found["python"] = python.word()
+        environment["python"] = python.word()
     for group in ("requirements", "env_vars"):
-        if words := document.get(group):
-            found |= {name: one.word() for name, one in words.members() if one.value is not None}
-    return found
+        if group_facts := document.get(group):
+            environment |= {name: fact.word() for name, fact in group_facts.members() if fact.value is not None}
+    return environment
 
 
 READER = ToolReader("asv", "asv, the folder of results", recognises, gather)

@@ -18,7 +18,11 @@ def recognises(file: File) -> bool:
 
 
 def has_measures(measures: object) -> bool:
-    return isinstance(measures, dict) and bool(measures) and all(Node(one).has("value") for one in measures.values())
+    return (
+        isinstance(measures, dict)
+        and bool(measures)
+        and all(Node(measure).has("value") for measure in measures.values())
+    )
 
 
 def gather(file: File, reading: Reading) -> None:
@@ -30,11 +34,11 @@ def gather(file: File, reading: Reading) -> None:
             add(reading, name, measure, summary, metric.pointer)
 
 
-def add(reading: Reading, benchmark: str, name: str, summary: FileSummary, place: str) -> None:
-    word = name.lower().replace(" ", "-")
-    counted = Measure(word, "", "lower") if word in COUNTS else None
-    measure = counted or reading.measure(METRICS.get(word, name), UNITS.get(word, ""))
-    reading.add(FileBenchmark(benchmark), measure, summary, FileOrigin(), place)
+def add(reading: Reading, benchmark: str, name: str, summary: FileSummary, position: str) -> None:
+    key = name.lower().replace(" ", "-")
+    count_measure = Measure(key, "", "lower") if key in COUNTS else None
+    measure = count_measure or reading.measure(METRICS.get(key, name), UNITS.get(key, ""))
+    reading.add(FileBenchmark(benchmark), measure, summary, FileOrigin(), position)
 
 
 READER = ToolReader("bencher", "Bencher Metric Format", recognises, gather)

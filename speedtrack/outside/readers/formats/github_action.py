@@ -49,10 +49,10 @@ def history_of(file: File) -> Node:
 
     data.js is a script with one assignment: the assigned value is read, the script is never run.
     """
-    found = PREFIX.match(file.text)
-    if found is None:
+    match = PREFIX.match(file.text)
+    if match is None:
         return file.document
-    return Node(parse_json(file.text[found.end() :].rstrip().removesuffix(";")))
+    return Node(parse_json(file.text[match.end() :].rstrip().removesuffix(";")))
 
 
 def gather_run(suite: str, run: Node, reading: Reading) -> None:
@@ -90,10 +90,10 @@ def add(reading: Reading, entries: list[Node], benchmark: FileBenchmark, measure
 def interval_of(entry: Node, value: float) -> FileSummary | None:
     """The interval in ``range``, if that is a number or a percentage on both sides of the value."""
     text = entry.get("range")
-    found = RANGE.fullmatch(text.word()) if text else None
-    if found is None:
+    match = RANGE.fullmatch(text.word()) if text else None
+    if match is None:
         return None
-    half = float(found[1]) * (value / 100 if found[2] else 1)
+    half = float(match[1]) * (value / 100 if match[2] else 1)
     return FileSummary(value, value - half, value + half)
 
 

@@ -28,7 +28,7 @@ class Lines:
     facts: dict[str, str] = field(default_factory=dict)
     directions: dict[str, Better] = field(default_factory=dict)
     samples: dict[tuple[str, str], list[float]] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
+    positions: dict[str, str] = field(default_factory=dict)
     origins: dict[str, FileOrigin] = field(default_factory=dict)
 
 
@@ -47,25 +47,25 @@ def gather(file: File, reading: Reading) -> None:
             lines.facts[fact[1]] = fact[2].strip()
         elif failed := FAILED.match(line.strip()):
             reading.skip(f"line {number}", f"{failed[2][:100]} {'failed' if failed[1] == 'FAIL' else 'was skipped'}")
-    for (name, word), numbers in lines.samples.items():
-        measure = measure_by(word, lines, reading)
-        reading.add(FileBenchmark(name), measure, numbers, lines.origins[name], lines.places[name])
+    for (name, unit_name), numbers in lines.samples.items():
+        measure = measure_by(unit_name, lines, reading)
+        reading.add(FileBenchmark(name), measure, numbers, lines.origins[name], lines.positions[name])
 
 
-def add_result(lines: Lines, result: re.Match[str], place: str) -> None:
+def add_result(lines: Lines, result: re.Match[str], position: str) -> None:
     name = full_name(result[1], lines.facts.get("pkg", ""))
-    words = result[3].split()
-    if len(words) % 2 or not words:
-        raise ReadError("a value stands there without its unit", place, "the file may be cut off")
+    fields = result[3].split()
+    if len(fields) % 2 or not fields:
+        raise ReadError("a value stands there without its unit", position, "the file may be cut off")
     if not name.isprintable() or len(name) > LONGEST_TEXT:
-        raise ReadError("this is no name of a benchmark", place)
-    lines.places.setdefault(name, place)
+        raise ReadError("this is no name of a benchmark", position)
+    lines.positions.setdefault(name, position)
     lines.origins.setdefault(name, origin_of(lines.facts))
-    units = words[1::2]
+    units = fields[1::2]
     if len(set(units)) != len(units):
-        raise ReadError("it has two values of one unit", place)
-    for word, unit in zip(words[::2], units, strict=True):
-        lines.samples.setdefault((name, unit), []).append(number_of(word, place))
+        raise ReadError("it has two values of one unit", position)
+    for number_text, unit in zip(fields[::2], units, strict=True):
+        lines.samples.setdefault((name, unit), []).append(number_of(number_text, position))
 
 
 def full_name(name: str, package: str) -> str:
@@ -73,13 +73,13 @@ def full_name(name: str, package: str) -> str:
     return f"{package}.{name}" if package else name
 
 
-def number_of(word: str, place: str) -> float:
+def number_of(text: str, position: str) -> float:
     try:
-        number = float(word)
+        number = float(text)
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise ReadError(f"{word[:40]!r} is no number that can have been measured", place)
+        raise ReadError(f"{text[:40]!r} is no number that can have been measured", position)
     return number
 
 

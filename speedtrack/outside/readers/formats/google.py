@@ -52,29 +52,29 @@ def add(reading: Reading, name: str, rows: list[Node], origin: FileOrigin, n: in
 
     ``n``: the number of repeats whose median the only row is; 0 if each row is a repeat.
     """
-    benchmark, place = FileBenchmark(name), rows[0].pointer
+    benchmark, position = FileBenchmark(name), rows[0].pointer
     for metric in ("real_time", "cpu_time"):
         unit = rows[0]["time_unit"]
         if unit.text() not in ("ns", "us", "ms", "s"):
             raise unit.refused(f"{unit.text()[:20]!r} is no unit of time", "ns, us, ms and s are known")
         measure = time("time" if metric == "real_time" else metric, unit.text())
-        reading.add(benchmark, measure, numbers([row[metric] for row in rows], n), origin, place)
+        reading.add(benchmark, measure, numbers([row[metric] for row in rows], n), origin, position)
     for counter in counters(rows[0]):
-        found = [row[counter] for row in rows if row.has(counter)]
+        nodes = [row[counter] for row in rows if row.has(counter)]
         measure = rate_of(counter) or reading.measure(counter, "")
-        reading.add(benchmark, measure, numbers(found, n), origin, f"{place}/{counter}")
+        reading.add(benchmark, measure, numbers(nodes, n), origin, f"{position}/{counter}")
 
 
-def numbers(found: Iterable[Node], n: int) -> list[float] | FileSummary:
-    values = [one.amount() for one in found]
+def numbers(nodes: Iterable[Node], n: int) -> list[float] | FileSummary:
+    values = [node.amount() for node in nodes]
     return FileSummary(values[0], n=n) if n else values
 
 
 def counters(row: Node) -> list[str]:
     return [
         name
-        for name, one in row.members()
-        if name not in OWN and isinstance(one.value, int | float) and not isinstance(one.value, bool)
+        for name, node in row.members()
+        if name not in OWN and isinstance(node.value, int | float) and not isinstance(node.value, bool)
     ]
 
 
@@ -85,7 +85,7 @@ def rate_of(counter: str) -> Measure | None:
 
 
 def origin_of(context: Node) -> FileOrigin:
-    facts: dict[str, Word] = {name: one.word() for name in FACTS if (one := context.get(name))}
+    facts: dict[str, Word] = {name: node.word() for name in FACTS if (node := context.get(name))}
     host = context.get("host_name")
     return FileOrigin(machine=host.text() if host else "", environment=facts, measured_at=date_of(context))
 

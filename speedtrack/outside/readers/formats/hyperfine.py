@@ -16,10 +16,10 @@ def gather(file: File, reading: Reading) -> None:
     for result in file.document["results"].list():
         parameters = result.get("parameters")
         benchmark = FileBenchmark(
-            result["command"].text(), {name: one.word() for name, one in parameters.members()} if parameters else {}
+            result["command"].text(), {name: node.word() for name, node in parameters.members()} if parameters else {}
         )
         codes = result.get("exit_codes")
-        if codes and any(one.value != 0 for one in codes.list()):
+        if codes and any(node.value != 0 for node in codes.list()):
             reading.skip(codes.pointer, f"{benchmark.name!r} failed in some runs")
         else:
             add(reading, benchmark, result)

@@ -75,14 +75,14 @@ def mean_of(histogram: Node) -> float:
 
 def parameters_of(row: Node) -> dict[str, Word]:
     """The author's parameters, and the number of threads if it is more than one."""
-    given = row.get("params")
-    parameters: dict[str, Word] = {name: one.word() for name, one in given.members()} if given else {}
+    params = row.get("params")
+    parameters: dict[str, Word] = {name: node.word() for name, node in params.members()} if params else {}
     threads = row.get("threads")
     return parameters | ({"threads": threads.word()} if threads and threads.value != 1 else {})
 
 
 def origin_of(row: Node) -> FileOrigin:
-    return FileOrigin(environment={name: one.word() for name in FACTS if (one := row.get(name))})
+    return FileOrigin(environment={name: node.word() for name in FACTS if (node := row.get(name))})
 
 
 READER = ToolReader("jmh", "JMH, -rf json", recognises, gather)

@@ -41,8 +41,8 @@ def gather(file: File, reading: Reading) -> None:
     document = file.document
     runs = [run for name, run in document.members() if name == "ALL STATS" or RUN.fullmatch(name)]
     for name, averages in document.members():
-        if not runs and (found := AVERAGES.fullmatch(name)):
-            gather_runs([averages], document, reading, n=int(found[1]))
+        if not runs and (match := AVERAGES.fullmatch(name)):
+            gather_runs([averages], document, reading, n=int(match[1]))
     gather_runs(runs, document, reading)
 
 
@@ -62,8 +62,8 @@ def gather_runs(runs: list[Node], document: Node, reading: Reading, n: int = 0) 
     parameters = parameters_of(document["configuration"])
     origin = FileOrigin(measured_at=begin_of(runs))
     for (operation, measure), numbers in samples.items():
-        what = FileSummary(numbers[0], n=n) if n else numbers
-        reading.add(FileBenchmark(f"memtier {operation}", parameters), measure, what, origin, f"/{operation}")
+        summary = FileSummary(numbers[0], n=n) if n else numbers
+        reading.add(FileBenchmark(f"memtier {operation}", parameters), measure, summary, origin, f"/{operation}")
 
 
 def values(stats: Node) -> Iterator[tuple[Measure, float]]:
@@ -81,12 +81,12 @@ def values(stats: Node) -> Iterator[tuple[Measure, float]]:
 
 def parameters_of(configuration: Node) -> dict[str, str]:
     """The settings that change the load, without those that have their defaults."""
-    found = {}
+    parameters = {}
     for key, name, default in PARAMETERS:
         value = configuration.get(key)
-        if value and (word := value.word()) not in (default, "None"):
-            found[name] = word
-    return found
+        if value and (text := value.word()) not in (default, "None"):
+            parameters[name] = text
+    return parameters
 
 
 def begin_of(runs: list[Node]) -> datetime | None:

@@ -56,7 +56,7 @@ def commit_of(document: Node, reading: Reading) -> str:
 
 
 def environment_of(machine: Node) -> dict[str, Word]:
-    facts: dict[str, Word] = {name: one.word() for name in FACTS if (one := machine.get(name))}
+    facts: dict[str, Word] = {name: node.word() for name in FACTS if (node := machine.get(name))}
     cpu = machine.get("cpu")
     if cpu and cpu.object():
         for name in ("brand_raw", "count"):

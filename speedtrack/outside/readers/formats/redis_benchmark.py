@@ -40,44 +40,44 @@ def rows(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
                 raise ReadError(f"no CSV ({wrong})", f"line {number}", "the file may be cut off") from wrong
 
 
-def is_number(word: str) -> bool:
+def is_number(text: str) -> bool:
     try:
-        return float(word) >= 0 and len(word) < 30
+        return float(text) >= 0 and len(text) < 30
     except ValueError:
         return False
 
 
 def gather(file: File, reading: Reading) -> None:
     samples: Samples = {}
-    places: dict[str, str] = {}
-    columns, seen = FIRST, set[str]()  # before version 6.2 there was no line of names
+    positions: dict[str, str] = {}
+    columns, tests = FIRST, set[str]()  # before version 6.2 there was no line of names
     for number, row in rows(file.lines):
-        place = f"line {number}"
+        position = f"line {number}"
         if row[:2] == FIRST:
-            columns, seen = row, set()
+            columns, tests = row, set()
         else:
-            add_row(samples, columns, row, seen, place)
-            places.setdefault(row[0], place)
+            add_row(samples, columns, row, tests, position)
+            positions.setdefault(row[0], position)
     for (test, column), numbers in samples.items():
-        reading.add(FileBenchmark(test), COLUMNS[column], numbers, FileOrigin(), places[test])
+        reading.add(FileBenchmark(test), COLUMNS[column], numbers, FileOrigin(), positions[test])
 
 
-def add_row(samples: Samples, columns: list[str], row: list[str], seen: set[str], place: str) -> None:
+def add_row(samples: Samples, columns: list[str], row: list[str], tests: set[str], position: str) -> None:
     if len(row) != len(columns):
-        raise ReadError(f"{len(row)} columns instead of {len(columns)}", place, "the file may be cut off")
+        raise ReadError(f"{len(row)} columns instead of {len(columns)}", position, "the file may be cut off")
     test = row[0]
-    if columns is not FIRST and test in seen:
+    if columns is not FIRST and test in tests:
         raise ReadError(
-            f"the test {test[:60]!r} is there twice", place, "keep one, or repeat the line of names before it"
+            f"the test {test[:60]!r} is there twice", position, "keep one, or repeat the line of names before it"
         )
     if not test.isprintable() or not 0 < len(test) <= LONGEST_TEST:
-        raise ReadError("this is no name of a test", place)
-    seen.add(test)
-    for column, word in zip(columns[1:], row[1:], strict=True):
-        if not is_number(word):
-            raise ReadError(f"{column[:40]} is {word[:40]!r}, no number that can have been measured", place)
+        raise ReadError("this is no name of a test", position)
+    tests.add(test)
+    for column, text in zip(columns[1:], row[1:], strict=True):
+        if not is_number(text):
+            raise ReadError(f"{column[:40]} is {text[:40]!r}, no number that can have been measured", position)
         if column in COLUMNS:
-            samples.setdefault((test, column), []).append(float(word))
+            samples.setdefault((test, column), []).append(float(text))
 
 
 READER = ToolReader("redis-benchmark", "redis-benchmark or valkey-benchmark, --csv", recognises, gather)

@@ -16,7 +16,7 @@ from speedtrack.ground.secrets.sealed import DOTS, KeyLost
 from speedtrack.projects import remotes
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Credential
-from speedtrack.projects.remotes import Place, Remote
+from speedtrack.projects.remotes import Endpoint, Remote
 
 # Nothing of the user's own configuration, agent or keys; the host key must be among those that were entered.
 SSH = {
@@ -43,7 +43,7 @@ SSH = {
 
 
 @dataclass(frozen=True)
-class Way:
+class Transport:
     """``config``: settings of git that may be seen; ``secrets``: texts that no message may repeat."""
 
     protocol: str
@@ -58,48 +58,59 @@ class Way:
 
 
 @contextmanager
-def way_to(remote: Remote) -> Iterator[Way]:
-    """The way by which git reaches this remote now.
+def transport_to(remote: Remote) -> Iterator[Transport]:
+    """The transport by which git reaches this remote now.
 
     Raises RepositoryError if the remote may not be reached, or has no valid credential.
     """
     if remote.is_local:
-        yield Way("file")
+        yield Transport("file")
         return
-    place = remotes.place_of(remote.url)
+    endpoint = remotes.endpoint_of(remote.url)
     with ExitStack() as files:
-        yield MAKERS[place.scheme](place, remote.credential, lambda text: files.enter_context(memory_file(text)))
+        yield MAKERS[endpoint.scheme](endpoint, remote.credential, lambda text: files.enter_context(memory_file(text)))
 
 
-def https_way(place: Place, credential: Credential | None, keep: Callable[[str], str]) -> Way:
-    addresses = remotes.checked_addresses(place)
+def https_transport(endpoint: Endpoint, credential: Credential | None, keep: Callable[[str], str]) -> Transport:
+    addresses = remotes.checked_addresses(endpoint)
     config = {"http.sslVerify": "true"}
-    if ":" not in place.host:  # an address in the URL needs no look-up
-        listed = ",".join(f"[{one}]" if isinstance(one, IPv6Address) else str(one) for one in addresses)
-        config["http.curloptResolve"] = f"{place.host}:{place.port}:{listed}"
+    if ":" not in endpoint.host:  # an address in the URL needs no look-up
+        address_list = ",".join(
+            f"[{address}]" if isinstance(address, IPv6Address) else str(address) for address in addresses
+        )
+        config["http.curloptResolve"] = f"{endpoint.host}:{endpoint.port}:{address_list}"
     if authorities := os.environ.get("SSL_CERT_FILE"):
         config["http.sslCAInfo"] = authorities
     if not credential:
-        return Way("https", config)
+        return Transport("https", config)
     secret = revealed(credential)
     basic = b64encode(f"{credential.user}:{secret}".encode()).decode()
-    file = keep(f'[http "{place.origin}/"]\n\textraHeader = Authorization: Basic {basic}\n')
-    return Way("https", config, {"GIT_CONFIG_GLOBAL": file}, (secret, basic))
+    file = keep(f'[http "{endpoint.origin}/"]\n\textraHeader = Authorization: Basic {basic}\n')
+    return Transport("https", config, {"GIT_CONFIG_GLOBAL": file}, (secret, basic))
 
 
-def ssh_way(place: Place, credential: Credential | None, keep: Callable[[str], str]) -> Way:
+def ssh_transport(endpoint: Endpoint, credential: Credential | None, keep: Callable[[str], str]) -> Transport:
     if not credential:
-        raise RepositoryError(f"{place.origin} needs a deploy key and the host's own key: enter both with the address")
-    address = remotes.checked_addresses(place)[0]
+        raise RepositoryError(
+            f"{endpoint.origin} needs a deploy key and the host's own key: enter both with the address"
+        )
+    address = remotes.checked_addresses(endpoint)[0]
     options = SSH | {
         "HostName": str(address),
         # As known_hosts names it, whatever the address is.
-        "HostKeyAlias": place.host if place.port == remotes.PORTS["ssh"] else f"[{place.host}]:{place.port}",
+        "HostKeyAlias": endpoint.host
+        if endpoint.port == remotes.PORTS["ssh"]
+        else f"[{endpoint.host}]:{endpoint.port}",
         "IdentityFile": keep(revealed(credential)),
         "UserKnownHostsFile": keep(credential.known_hosts),
     }
-    words = ["ssh", "-F", "/dev/null", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
-    return Way("ssh", {}, {"GIT_SSH_COMMAND": shlex.join(words), "GIT_SSH_VARIANT": "ssh"})
+    command = [
+        "ssh",
+        "-F",
+        "/dev/null",
+        *(argument for key, value in options.items() for argument in ("-o", f"{key}={value}")),
+    ]
+    return Transport("ssh", {}, {"GIT_SSH_COMMAND": shlex.join(command), "GIT_SSH_VARIANT": "ssh"})
 
 
 def revealed(credential: Credential) -> str:
@@ -122,7 +133,7 @@ def memory_file(text: str) -> Iterator[str]:
         os.close(handle)
 
 
-MAKERS: dict[str, Callable[[Place, Credential | None, Callable[[str], str]], Way]] = {
-    "https": https_way,
-    "ssh": ssh_way,
+MAKERS: dict[str, Callable[[Endpoint, Credential | None, Callable[[str], str]], Transport]] = {
+    "https": https_transport,
+    "ssh": ssh_transport,
 }

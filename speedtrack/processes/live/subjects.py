@@ -1,4 +1,4 @@
-"""What is watched: a run with its log, or the queue. One look at the database is for all viewers of all things."""
+"""What is watched: a run with its log, or the queue. One look at the database is for all viewers of all subjects."""
 
 import json
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ expected: dict[int, DurationEstimate | None] = {}
 
 @dataclass(frozen=True)
 class State:
-    """The state of a thing.
+    """The state of a subject.
 
     ``version``: of the page's part; ``done``: nothing will change any more. ``readers``: the users who may see it, if
     its project is private; None: everybody may.
@@ -41,7 +41,7 @@ class State:
         return self.readers is None or viewer in self.readers
 
     def encode(self) -> bytes:
-        progress = {run: one.document for run, one in self.progress.items()}
+        progress = {run: run_progress.document for run, run_progress in self.progress.items()}
         return encode({"version": self.version, "progress": progress, "done": self.done})
 
 
@@ -66,7 +66,7 @@ def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[L
     active = list(Run.objects.active().select_related("machine").only(*SHOWN)) if is_queue_watched else []
     progress = progress_of([*runs, *active], expected_of([*runs, *active]))
     readers = readers_of({run.project_id for run in (*runs, *active)})
-    found = {run.pk: state_of(run, progress, readers.get(run.project_id)) for run in runs}
+    states_by_run = {run.pk: state_of(run, progress, readers.get(run.project_id)) for run in runs}
     queue = None
     if is_queue_watched:
         public = [run for run in active if run.pk in progress and run.project_id not in readers]
@@ -74,8 +74,8 @@ def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[L
         version = states.queue_version(active, machines, states.newest_ids())
         queue = State(version, {run.pk: progress[run.pk] for run in public})
     fresh = {run.pk: logs.index_of(run.pk) for run in runs if indexes[run.pk] is None}
-    known = {pk: index for pk in found if (index := indexes[pk]) is not None}
-    return LookResult(found, queue, logs.extend(known) | fresh.keys()), fresh
+    indexes_by_run = {pk: index for pk in states_by_run if (index := indexes[pk]) is not None}
+    return LookResult(states_by_run, queue, logs.extend(indexes_by_run) | fresh.keys()), fresh
 
 
 def expected_of(runs: list[Run]) -> dict[int, DurationEstimate | None]:
@@ -95,10 +95,10 @@ def readers_of(projects: set[int]) -> dict[int, frozenset[int]]:
         return {}
     operators = set(User.objects.filter(is_superuser=True, is_active=True).values_list("pk", flat=True))
     members = Membership.objects.filter(project__in=private, user__is_active=True).values_list("project", "user")
-    found = {pk: set(operators) for pk in private}
+    readers = {pk: set(operators) for pk in private}
     for project, user in members:
-        found[project].add(user)
-    return {pk: frozenset(users) for pk, users in found.items()}
+        readers[project].add(user)
+    return {pk: frozenset(users) for pk, users in readers.items()}
 
 
 def state_of(run: Run, progress: dict[int, Progress], readers: frozenset[int] | None) -> State:
@@ -109,7 +109,7 @@ def state_of(run: Run, progress: dict[int, Progress], readers: frozenset[int] | 
 def window_of(index: LogIndex, line: int) -> LogWindow:
     """The lines from ``line`` on; if these are too many, only the last ones."""
     first, end = max(line, index.start_before(index.total + 1)), index.total + 1
-    return LogWindow(encode(logs.document(index, logs.read(index, first, end))), index.whole + 1)
+    return LogWindow(encode(logs.document(index, logs.read(index, first, end))), index.complete_lines + 1)
 
 
 def encode(document: dict[str, Any]) -> bytes:
