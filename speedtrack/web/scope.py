@@ -50,7 +50,7 @@ def project_or_404(slug: str) -> Project:
 def scope_of(slug: str, query: QueryDict, metric: str | None = None, **annotations: Combinable) -> Scope:
     """The scope that an address names. Raises Http404 for a name that does not exist.
 
-    ``more``: further annotations of the branches.
+    ``annotations``: further ones of the branches.
     """
     last = Position.objects.filter(branch=OuterRef("pk")).order_by("-number").values("number")[:1]
     ordered = Branch.objects.filter(project__slug=slug).order_by(F("deleted_at").asc(nulls_first=True), "name")

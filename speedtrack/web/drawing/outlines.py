@@ -13,15 +13,15 @@ def outline(line: LineColumns, step: int, also: Iterable[int] = ()) -> LineColum
     Of each place the first, the last, the smallest and the largest point are kept, all that are flagged, and those at
     ``also``.
     """
-    places = line.at // step
-    by_value = np.lexsort((line.value, places))
-    wanted = np.isin(line.at, [*line.flags, *also])
-    wanted[ends(places)] = True
-    wanted[by_value[ends(places[by_value])]] = True
-    return line.chosen(np.flatnonzero(wanted))
+    positions = line.at // step
+    by_value = np.lexsort((line.value, positions))
+    mask = np.isin(line.at, [*line.flags, *also])
+    mask[ends(positions)] = True
+    mask[by_value[ends(positions[by_value])]] = True
+    return line.chosen(np.flatnonzero(mask))
 
 
-def ends(places: Array) -> Array:
+def ends(positions: Array) -> Array:
     """The indices at which a place begins or ends."""
-    turns = np.flatnonzero(np.diff(places))
-    return np.concatenate([[0], turns, turns + 1, [len(places) - 1]])
+    turns = np.flatnonzero(np.diff(positions))
+    return np.concatenate([[0], turns, turns + 1, [len(positions) - 1]])

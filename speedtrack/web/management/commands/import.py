@@ -119,8 +119,8 @@ def unfinished_in_words(error: Unfinished, all_or_nothing: bool) -> str:
         return f"the import broke off ({error}): nothing was stored. Mend the cause and repeat the command"
     summary = ", ".join(f"{count} of {path.name}" for path, count in counts.items())
     return (
-        f"the import broke off ({error}): {summary} are stored. Mend the cause and repeat the command: results that are "
-        "stored already change nothing"
+        f"the import broke off ({error}): {summary} are stored. Mend the cause and repeat the command: results that "
+        "are stored already change nothing"
     )
 
 
