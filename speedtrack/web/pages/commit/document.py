@@ -39,11 +39,15 @@ def commit_document(page: CommitPage) -> dict[str, Any]:
     }
 
 
-def result_document(one: SeriesResult) -> dict[str, Any]:
-    point, found = one.point, one.comparison
-    against = (found.distance, found.old, found.ratio, found.low, found.high) if found else [None] * 5
-    values = (point.value, point.low, point.high, point.n, point.flags, *against, one.answer)
-    return dict(zip(RESULT_COLUMNS, (one.benchmark, one.metric.name, one.metric.unit, *values), strict=True))
+def result_document(result: SeriesResult) -> dict[str, Any]:
+    point, comparison = result.point, result.comparison
+    against = (
+        (comparison.distance, comparison.old, comparison.ratio, comparison.low, comparison.high)
+        if comparison
+        else [None] * 5
+    )
+    values = (point.value, point.low, point.high, point.n, point.flags, *against, result.answer)
+    return dict(zip(RESULT_COLUMNS, (result.benchmark, result.metric.name, result.metric.unit, *values), strict=True))
 
 
 def csv_rows(page: CommitPage) -> Iterator[list[Any]]:
