@@ -100,7 +100,7 @@ class ChangeGroup:
     def state(self) -> str:
         if self.confirmed or self.settling:
             return "confirmed" if self.confirmed else "suspected"
-        statuses = {status.status for status in self.points}
+        statuses = {point.status for point in self.points}
         return next(
             (str(status) for status in (Status.HISTORY, Status.UNSETTLED, Status.MACHINE) if status in statuses), ""
         )

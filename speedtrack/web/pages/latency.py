@@ -294,7 +294,7 @@ def chosen_of(documented: Sequence[HeatCommit], position: int | None) -> tuple[H
 
 
 def thinned_commits(commits: Sequence[HeatCommit], positions: set[int]) -> list[HeatCommit]:
-    """At most MOST_COLUMNS of the commits at equal distances, and those at the positions ``kept``."""
+    """At most MOST_COLUMNS of the commits at equal distances, and those at these ``positions``."""
     step = -(-len(commits) // MOST_COLUMNS)
     newest = len(commits) - 1
     return [

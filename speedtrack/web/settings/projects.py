@@ -102,7 +102,7 @@ def project_settings(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def settings_page(request: HttpRequest, project: Project, form: ProjectForm, **additions: object) -> HttpResponse:
-    """``additions``: the ``access`` form; the ``secret``, which is shown this once; what was ``entered`` to replace it."""
+    """``additions``: the ``access`` form; the ``secret``, shown this once; what was ``entered`` to replace it."""
     context = {"project": project, "form": form, "page": page.load(project), "access": AccessForm(None)} | additions
     response = render(request, "web/project_settings.html", context)
     response["Cache-Control"] = "no-store"

@@ -40,7 +40,8 @@ class Command(PlainCommand):
             self.set_effect(metrics.get(), effect)
         for metric in metrics.all():
             effect = metric.smallest_effect or OUTSIDE_EFFECT
-            description = f"{metric.metric.unit or 'no unit'}, {metric.metric.better} is better, changes from {100 * effect:g}% on"
+            unit = metric.metric.unit or "no unit"
+            description = f"{unit}, {metric.metric.better} is better, changes from {100 * effect:g}% on"
             self.stdout.write(f"{metric.name}: {description}")
 
     def set_effect(self, metric: OutsideMetric, effect: float) -> None:

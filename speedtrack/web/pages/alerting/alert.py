@@ -221,7 +221,7 @@ def merge_targets_of(alert: Alert) -> list[Alert]:
 def evidence_of(
     alert: Alert, points: list[ChangePoint], forest: Forest, shown_count: int, excerpts: dict[int, Excerpt]
 ) -> list[Evidence]:
-    """The evidence of all change points, the first ``shown`` with their verdicts, runs and pairs.
+    """The evidence of all change points, the first ``shown_count`` with their verdicts, runs and pairs.
 
     The number of queries does not depend on how many there are.
     """

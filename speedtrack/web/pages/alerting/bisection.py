@@ -208,10 +208,14 @@ def shown_places(bisection: Bisection, searches: list[Search]) -> list[int]:
     """The indices of the path's commits that are shown: the ends, measured ones, and their nearest neighbours."""
     length = 1 + len(bisection.path)
     positions = {commit: position for position, commit in enumerate(bisection.path, start=1)}
-    indices = {0, length - 1} | {positions[commit] for one in searches for commit in one.answers if commit in positions}
-    indices |= {position for one in searches if (interval := one.range_left(bisection)) for position in interval}
+    indices = {0, length - 1} | {
+        positions[commit] for search in searches for commit in search.answers if commit in positions
+    }
+    indices |= {position for search in searches if (interval := search.range_left(bisection)) for position in interval}
     near = (
-        sorted(range(length), key=lambda position: min(abs(position - one) for one in indices)) if length > MOST else []
+        sorted(range(length), key=lambda position: min(abs(position - index) for index in indices))
+        if length > MOST
+        else []
     )
     return sorted(near[:MOST]) if near else list(range(length))
 

@@ -32,7 +32,10 @@ class BuildWithLog:
 
 
 def builds_of(commit: Commit, other_shas: Sequence[str]) -> list[BuildWithLog]:
-    """The builds, newest first; the newest has the end of its log. ``others``: commits whose programs may be equal."""
+    """The builds, newest first; the newest has the end of its log.
+
+    ``other_shas``: of commits whose programs may be equal.
+    """
     near = Commit.objects.filter(project=commit.project_id, sha__in=[commit.sha, *other_shas])
     newest = Build.objects.filter(commit=commit).order_by("-pk").values("pk")[:1]
     chunks = LogChunk.objects.filter(attempt=OuterRef("attempt"), phase=f"build {commit.sha}").order_by("-seq")

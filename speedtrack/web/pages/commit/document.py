@@ -29,13 +29,15 @@ def commit_document(page: CommitPage) -> dict[str, Any]:
         "last_release": page.release.tag if page.release else None,
         "machines": page.machines,
         "machine": page.results.machine if page.results else None,
-        "results": [result_document(one) for one in page.measured],
+        "results": [result_document(result) for result in page.measured],
         "runs": [
             {"id": run.pk, "status": run.status, "reason": run.reason, "machine": run.machine.name}
             | ({"why_waiting": page.waiting[run.pk]} if run.pk in page.waiting else {})
             for run in page.runs
         ],
-        "alerts": [{"id": one.alert.pk, "status": one.alert.status, "roles": one.roles} for one in page.alerts],
+        "alerts": [
+            {"id": mention.alert.pk, "status": mention.alert.status, "roles": mention.roles} for mention in page.alerts
+        ],
     }
 
 

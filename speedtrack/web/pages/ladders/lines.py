@@ -55,14 +55,14 @@ class Apart:
 
 def measured_rungs(points: QuerySet[Measurement], choices: list[LineChoice]) -> list[MeasuredRung]:
     """The measurements of the selected commits, oldest first."""
-    measurements = points.filter(commit__in=[one.commit.pk for one in choices if one.shown]).order_by("pk")
+    measurements = points.filter(commit__in=[choice.commit.pk for choice in choices if choice.shown]).order_by("pk")
     measurements = measurements.select_related("series__benchmark").defer(
         "series__benchmark__definition", "series__benchmark__why"
     )
     return [
-        MeasuredRung((one.commit_id, rung.ladder), rung.rung, one.series.environment_id, one)
-        for one in measurements
-        if (rung := one.series.benchmark).rung is not None
+        MeasuredRung((measurement.commit_id, rung.ladder), rung.rung, measurement.series.environment_id, measurement)
+        for measurement in measurements
+        if (rung := measurement.series.benchmark).rung is not None
     ]
 
 

@@ -123,8 +123,10 @@ def chart_of(selected: Selection, lines: list[LadderLine], rows: list[LadderRow]
     chart_lines = []
     for number, line in enumerate(lines):
         cells = [(row.value, row.cells[number]) for row in rows]
-        own = [(value, one.measured) for value, one in cells if one.measured or one.asked or one.elsewhere]
-        chart_lines.append((line.label, [value_of(selected.metric, line, value, one) for value, one in own]))
+        own = [(value, cell.measured) for value, cell in cells if cell.measured or cell.asked or cell.elsewhere]
+        chart_lines.append(
+            (line.label, [value_of(selected.metric, line, value, measurement) for value, measurement in own])
+        )
     return chart_over_numbers(chart_lines, selected.metric, selected.axis_title, selected.scale)
 
 

@@ -112,10 +112,10 @@ def project_document(page: ProjectPage) -> dict[str, Any]:
         "metric": scope.metric.name,
         "unit": scope.metric.unit,
         "release": grid.release.tag if grid.release else None,
-        "releases": [{"tag": one.tag, "sha": one.sha} for one in grid.releases],
+        "releases": [{"tag": release.tag, "sha": release.sha} for release in grid.releases],
         "commits": [
-            {"sha": one.commit.sha, "tags": list(one.tags), "new_environment": one.pk in grid.breaks}
-            for one in grid.commits
+            {"sha": column.commit.sha, "tags": list(column.tags), "new_environment": column.pk in grid.breaks}
+            for column in grid.commits
         ],
         "benchmarks": [
             {

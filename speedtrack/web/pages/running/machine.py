@@ -148,10 +148,10 @@ def load(name: str, access: Access) -> MachinePage:
     work.queued = getattr(machine, "queued")  # noqa: B009 (an annotation)
     queue.keep_secret([machine], access)
     canaries = list(machine.canaries.select_related("project", "commit").order_by("-pk"))
-    is_secret = not all(access.sees(one.project_id) for one in canaries)
-    canary = None if is_secret else next((one for one in canaries if one.retired_at is None), None)
+    is_secret = not all(access.sees(canary.project_id) for canary in canaries)
+    canary = None if is_secret else next((each for each in canaries if each.retired_at is None), None)
     history = list(Environment.objects.filter(machine=machine).order_by("pk"))
-    checks = checks_of(canary, {one.pk: one for one in history}) if canary else []
+    checks = checks_of(canary, {environment.pk: environment for environment in history}) if canary else []
     ended_runs = Run.objects.filter(machine=machine, canary=None, status__in=(Status.SUCCEEDED, Status.FAILED))
     ended_runs = ended_runs.filter(ended_at__isnull=False)  # as the index of ended runs has it
     shifts = ChangePoint.objects.filter(series__machine=machine, status=ChangePoint.Status.MACHINE)
@@ -163,11 +163,11 @@ def load(name: str, access: Access) -> MachinePage:
         measured_facts=history[-1].facts.get("series", {}) if history else machine.facts,
         recorded=history[-1].facts.get("recorded", {}) if history else {},
         canary=canary,
-        benchmarks=[one.name for one in members_of(canary.benchmark_set_id)] if canary else [],
+        benchmarks=[benchmark.name for benchmark in members_of(canary.benchmark_set_id)] if canary else [],
         checks=list(reversed(checks)),
-        plot=CanaryPlot.of([canary_dot(one) for one in checks]) if checks else None,
+        plot=CanaryPlot.of([canary_dot(check) for check in checks]) if checks else None,
         eras=environment_eras(history),
-        events=[without_words(one) for one in events] if access.hidden else events,
+        events=[without_words(event) for event in events] if access.hidden else events,
         listed_runs=[run if access.sees(run.project_id) else None for run in newest_of(ended_runs)],
         shifts=list(shifts.select_related("series__project", "series__benchmark", "commit").order_by("-pk")[:SHIFTS]),
         shares=shares_of(machine),
@@ -264,10 +264,11 @@ def machine_document(page: MachinePage) -> dict[str, Any]:
         "last_seen_at": machine.last_seen_at,
         "windows": machine.windows,
         "zone": machine.zone,
-        "shares": [{"kind": one.kind, "percent": one.percent, "seconds": one.seconds} for one in page.shares],
+        "shares": [{"kind": share.kind, "percent": share.percent, "seconds": share.seconds} for share in page.shares],
         "pool": machine.pool,
         "alarms": [
-            {"kind": one.kind, "why": one.why, "began": one.began, "ended_at": one.ended_at} for one in page.alarms
+            {"kind": alarm.kind, "why": alarm.why, "began": alarm.began, "ended_at": alarm.ended_at}
+            for alarm in page.alarms
         ],
         "facts": {"series": page.measured_facts, "recorded": page.recorded},
         "canary": canary
@@ -280,15 +281,15 @@ def machine_document(page: MachinePage) -> dict[str, Any]:
         },
         "checks": [
             {
-                "run": one.check.run_id,
-                "at": one.check.at,
-                "answer": one.check.answer,
-                "benchmark": one.benchmark,
-                "metric": one.check.series.metric if one.check.series else "",
-                "ratio": one.check.ratio,
-                "limit": one.check.limit,
+                "run": result.check.run_id,
+                "at": result.check.at,
+                "answer": result.check.answer,
+                "benchmark": result.benchmark,
+                "metric": result.check.series.metric if result.check.series else "",
+                "ratio": result.check.ratio,
+                "limit": result.check.limit,
             }
-            for one in page.checks
+            for result in page.checks
         ],
         "environments": [
             {

@@ -111,9 +111,9 @@ def phases_of(
     if attempt is None:
         return None
     total = ((attempt.ended_at or timezone.now()) - attempt.started_at).total_seconds()
-    building = [Phase(build_name(run, one), "build", one.seconds) for one in builds]
+    building = [Phase(build_name(run, build), "build", build.seconds) for build in builds]
     measuring = measuring_phases(trials)
-    remaining = max(0.0, total - sum(one.seconds for one in [*building, *measuring]))
+    remaining = max(0.0, total - sum(phase.seconds for phase in [*building, *measuring]))
     reporting = reporting_seconds(attempt, trials)
     if reporting is None:
         name = "setting up and reporting" if trials or not results else "measuring and reporting"
@@ -123,7 +123,7 @@ def phases_of(
         after = min(remaining, reporting)
         setting_up = Phase("setting up", "rest", remaining - after)
         phases = [*building, setting_up, *measuring, Phase("reporting", "rest", after)]
-    return Phases(placed([one for one in phases if one.seconds > 0]), waited(run, attempt))
+    return Phases(placed([phase for phase in phases if phase.seconds > 0]), waited(run, attempt))
 
 
 def reporting_seconds(attempt: Attempt, trials: Sequence[TrialRow]) -> float | None:

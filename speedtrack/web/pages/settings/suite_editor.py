@@ -104,7 +104,7 @@ def newest_edits() -> list[SuiteEdit]:
 
 
 def load(name: str, entered: str | None = None, base_version: str | None = None) -> SuitePage:
-    """The page of a suite. ``entered``: a text that is not saved, of somebody who edits version ``seen``."""
+    """The page of a suite. ``entered``: a text that is not saved, of somebody who edits ``base_version``."""
     try:
         saved_text = text_of(name)
     except DefinitionError as e:

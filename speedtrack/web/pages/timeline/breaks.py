@@ -27,16 +27,16 @@ class Break(NamedTuple):
 def find_breaks(entries: Iterable[tuple[int, Series, Iterable[int]]]) -> list[Break]:
     """The positions, in commit order, at which a line's points change from one series to another.
 
-    ``places``: of each series the number of its line, and the positions of its points. A commit that both series
+    ``entries``: of each series the number of its line, and the positions of its points. A commit that both series
     measured counts for the earlier one.
     """
     by_line: dict[int, list[tuple[Series, Iterable[int]]]] = defaultdict(list)
     for line, series, numbers in entries:
         by_line[line].append((series, numbers))
-    several = {line: found for line, found in by_line.items() if len(found) > 1}
-    load_facts(series for found in several.values() for series, _ in found)
-    found = [b for line, pairs in several.items() for b in breaks_of_line(line, series_by_place(pairs))]
-    return sorted(found, key=lambda b: (b.position, b.line))
+    several = {line: pairs for line, pairs in by_line.items() if len(pairs) > 1}
+    load_facts(series for pairs in several.values() for series, _ in pairs)
+    breaks = [b for line, pairs in several.items() for b in breaks_of_line(line, series_by_place(pairs))]
+    return sorted(breaks, key=lambda b: (b.position, b.line))
 
 
 def load_facts(batch: Iterable[Series]) -> None:

@@ -67,7 +67,7 @@ class PathDocument:
 def timeline_document(overlay: Overlay, gaps: Gaps, all_points: bool = False, trials: bool = False) -> bytes:
     """The chart's data as JSON, in columns; ``at`` counts commits from the first of a path.
 
-    ``gaps``: of the overlay. ``whole``: all points, even where a chart of their outline looks the same. ``trials``: the
+    ``gaps``: of the overlay. ``all_points``: even where a chart of their outline looks the same. ``trials``: the
     samples of each point.
     """
     changes = shown_changes(overlay)

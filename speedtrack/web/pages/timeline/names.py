@@ -135,8 +135,9 @@ def found_line(name: LineName, series: list[Series], branches: dict[str, list[Br
 def unmeasured(name: LineName) -> str:
     """Return the message about a line without values: its machine never measured this metric of this benchmark."""
     machines = Series.objects.filter(project__slug=name.project, benchmark__name=name.benchmark, metric=name.metric)
-    machine_names = sorted(set(machines.values_list("machine__name", flat=True)))[:8]
+    machine_names = set(machines.values_list("machine__name", flat=True))
     title = METRICS[name.metric].title
     if machine_names:
-        return f"{name.project} measured {title} of {name.benchmark} not on {name.machine}, but on {', '.join(machine_names)}."
+        elsewhere = ", ".join(sorted(machine_names)[:8])
+        return f"{name.project} measured {title} of {name.benchmark} not on {name.machine}, but on {elsewhere}."
     return f"{name.project} has no values of {title} for a benchmark {name.benchmark!r}."

@@ -103,7 +103,7 @@ class Overlay:
         return columns_along([PathOfSeries(p.branch, p.first, p.last, list(series)) for p, series in each])
 
     def fetch(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        """The rows of a query about all paths, which may use the parameters below and ``more``."""
+        """The rows of a query about all paths, which may use the parameters below and these ``parameters``."""
         return rows_of(
             query,
             projects=[path.branch.project_id for path in self.paths],
@@ -131,7 +131,7 @@ def overlay_of(view: View, query: QueryDict, access: Access) -> Overlay:
 
 
 def word_of(query: QueryDict, key: str, choices: Sequence[str], problems: list[str]) -> str:
-    """The word that the address gives for ``key``, if it is one of ``words``; otherwise the first of these."""
+    """The word that the address gives for ``key``, if it is one of ``choices``; otherwise the first of these."""
     choice = query.get(key) or choices[0]
     if choice not in choices:
         problems.append(f"There is no {key}={choice[:40]!r}: there are {', '.join(choices)}.")

@@ -73,12 +73,12 @@ def load(overlay: Overlay) -> TimelineTable:
 def table_rows(overlay: Overlay) -> Iterator[TableRow]:
     """A row for each point, and one for each commit without any that says why there is none."""
     columns = overlay.columns()
-    each = [(path, line) for path, points_here in enumerate(columns) for line in points_here]
+    each = [(path, line) for path, lines in enumerate(columns) for line in lines]
     entries = [
         (*overlay.along[path][line.series_id], (overlay.paths[path].first + line.at).tolist()) for path, line in each
     ]
-    changes = {(one.line, one.position): one.what for one in find_breaks(entries)}
-    marks = {(one.path, one.place, one.series): one for one in shown_changes(overlay, every=True)}
+    changes = {(boundary.line, boundary.position): boundary.what for boundary in find_breaks(entries)}
+    marks = {(change.path, change.place, change.series): change for change in shown_changes(overlay, every=True)}
     points: dict[tuple[int, int], list[tuple[int, int, RowPoint]]] = defaultdict(list)
     for path, line in each:
         line_number, _ = overlay.along[path][line.series_id]

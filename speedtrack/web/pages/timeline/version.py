@@ -23,7 +23,7 @@ FACTS = """
 
 
 def etag_of(overlay: Overlay, gaps: Gaps, form: str) -> str:
-    """The version of a timeline in the form that was ``asked`` for. ``gaps``: of the overlay."""
+    """The version of a timeline in this ``form``. ``gaps``: of the overlay."""
     facts = overlay.fetch(FACTS, series=[series.pk for line in overlay.shown for series in line.series])
     paths = [(path.branch.pk, path.branch.head_id, path.first, path.last) for path in overlay.paths]
     lines = [(line.name, line.base) for line in overlay.shown]

@@ -85,9 +85,9 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     all_series = list(related.defer("machine__facts", "environment__facts", "benchmark__definition", "benchmark__why"))
     if scope.branch is None or not (all_series or definitions_of(scope, benchmark).exists()):
         raise Http404(f"{slug} has no benchmark {benchmark!r}.")
-    names = {metric, *(one.metric for one in all_series)}
-    metrics = [one for one in scope.metrics if one.name in names]
-    lines = [one for one in all_series if one.metric == metric and one.machine in machines]
+    names = {metric, *(line.metric for line in all_series)}
+    metrics = [candidate for candidate in scope.metrics if candidate.name in names]
+    lines = [line for line in all_series if line.metric == metric and line.machine in machines]
     first, last = range_of(scope, scope.branch, query)
     if not is_range_asked(query):
         first = first_shown(scope.branch, lines, first)
