@@ -61,29 +61,29 @@ def decide_alerts(request: HttpRequest) -> HttpResponse:
         back = reverse("all-alerts")
     if request.method != "POST":
         return redirect("all-alerts")
-    chosen = [word.partition(":") for word in request.POST.getlist("alert")[:MOST_DECIDED]]
-    seen = {int(pk): status for pk, _, status in chosen if pk.isdecimal() and len(pk) < 19}
-    if not seen:
+    selections = [selection.partition(":") for selection in request.POST.getlist("alert")[:MOST_DECIDED]]
+    statuses = {int(pk): status for pk, _, status in selections if pk.isdecimal() and len(pk) < 19}
+    if not statuses:
         messages.error(request, "No alert is selected: tick some, or press x on a row.")
         return redirect(back)
-    words, action = request.POST.get("note", "")[:NOTE_LENGTH], request.POST.get("action", "")
+    comment, action = request.POST.get("note", "")[:NOTE_LENGTH], request.POST.get("action", "")
     access = access_of(request)
-    known = access.among(Alert.objects.filter(pk__in=seen)).select_related("project")
-    allowed = {one.pk: one.project for one in known if access.may(Role.TRIAGER, one.project_id)}
-    if refused := len(known) - len(allowed):
-        messages.error(request, f"{refused} not saved: that needs the role {Role.TRIAGER} in their projects.")
-    for pk in sorted(seen.keys() - {one.pk for one in known}):
+    alerts_seen = access.among(Alert.objects.filter(pk__in=statuses)).select_related("project")
+    projects = {alert.pk: alert.project for alert in alerts_seen if access.may(Role.TRIAGER, alert.project_id)}
+    if denied_count := len(alerts_seen) - len(projects):
+        messages.error(request, f"{denied_count} not saved: that needs the role {Role.TRIAGER} in their projects.")
+    for pk in sorted(statuses.keys() - {alert.pk for alert in alerts_seen}):
         messages.error(request, f"Not saved, alert {pk}: it does not exist any more.")
-    seen = {pk: status for pk, status in seen.items() if pk in allowed}
-    done = triage.decide_each(seen, action, words, request.user)
-    for project in set(allowed.values()) if done.changed else ():
-        numbers = ", ".join(str(pk) for pk in seen if allowed[pk] == project)
+    statuses = {pk: status for pk, status in statuses.items() if pk in projects}
+    outcome = triage.decide_each(statuses, action, comment, request.user)
+    for project in set(projects.values()) if outcome.changed else ():
+        numbers = ", ".join(str(pk) for pk in statuses if projects[pk] == project)
         note(request, "alert.decide", f"alerts {numbers}", project, {"action": (None, action[:NOTE_LENGTH])})
-    if done.changed:
-        messages.success(request, f"Saved: {done.changed} alert{'' if done.changed == 1 else 's'}.")
-    if done.unchanged:
-        messages.info(request, f"{done.unchanged} had that already.")
-    for sentence in done.refused:
+    if outcome.changed:
+        messages.success(request, f"Saved: {outcome.changed} alert{'' if outcome.changed == 1 else 's'}.")
+    if outcome.unchanged:
+        messages.info(request, f"{outcome.unchanged} had that already.")
+    for sentence in outcome.refused:
         messages.error(request, f"Not saved, {sentence}.")
     return redirect(back)
 
@@ -91,43 +91,43 @@ def decide_alerts(request: HttpRequest) -> HttpResponse:
 def regroup(request: HttpRequest, pk: int, action: str, change: Callable[[Alert, str, User], str]) -> HttpResponse:
     """Change which change points belong to an alert, for a person; report what was done, or why not."""
     assert isinstance(request.user, User)
-    found = alert_page.alert_or_404(pk)
+    alert = alert_page.alert_or_404(pk)
     if request.method != "POST":
         return redirect("alert", pk=pk)
     try:
         with transaction.atomic():
-            done = change(found, request.POST.get("note", "")[:NOTE_LENGTH], request.user)
-            note(request, action, f"alert {pk}: {done}", found.project)
-        messages.success(request, done)
+            outcome = change(alert, request.POST.get("note", "")[:NOTE_LENGTH], request.user)
+            note(request, action, f"alert {pk}: {outcome}", alert.project)
+        messages.success(request, outcome)
     except (Stale, ValueError) as e:
         messages.error(request, f"Not saved: {e}.")
     return redirect("alert", pk=pk)
 
 
 def move_alert(request: HttpRequest, pk: int) -> HttpResponse:
-    def change(found: Alert, note: str, who: User) -> str:
-        regrouping.move(found, request.POST.get("commit", "").strip(), note, who)
+    def change(alert: Alert, note: str, user: User) -> str:
+        regrouping.move(alert, request.POST.get("commit", "").strip(), note, user)
         return "Moved."
 
     return regroup(request, pk, "alert.move", change)
 
 
 def split_alert(request: HttpRequest, pk: int) -> HttpResponse:
-    def change(found: Alert, note: str, who: User) -> str:
-        chosen = [int(name) for name in request.POST.getlist("change") if name.isdecimal() and len(name) < 19]
-        return f"Split off as alert {regrouping.split(found, chosen, note, who).pk}."
+    def change(alert: Alert, note: str, user: User) -> str:
+        numbers = [int(name) for name in request.POST.getlist("change") if name.isdecimal() and len(name) < 19]
+        return f"Split off as alert {regrouping.split(alert, numbers, note, user).pk}."
 
     return regroup(request, pk, "alert.split", change)
 
 
 def merge_alerts(request: HttpRequest, pk: int) -> HttpResponse:
-    def change(found: Alert, note: str, who: User) -> str:
+    def change(alert: Alert, note: str, user: User) -> str:
         name = request.POST.get("into", "")
-        into = found.project.alerts.filter(pk=int(name)).first() if name.isdecimal() and len(name) < 19 else None
+        into = alert.project.alerts.filter(pk=int(name)).first() if name.isdecimal() and len(name) < 19 else None
         if into is None:
             raise ValueError(f"there is no alert {name!r}")
-        regrouping.merge(found, into, note, who)
-        return f"Alert {found.pk} was merged into this one."
+        regrouping.merge(alert, into, note, user)
+        return f"Alert {alert.pk} was merged into this one."
 
     return regroup(request, pk, "alert.merge", change)
 
@@ -145,10 +145,10 @@ def add_mute(request: HttpRequest, slug: str) -> HttpResponse:
     assert isinstance(request.user, User)
     project = scope.project_or_404(slug)
     try:
-        asked = mutes_page.read_mute_form(project, request.POST)
-        made = muting.mute(project, asked, request.user)
-        note(request, "mute.create", made, project, {"days": (None, asked.days)})
-        messages.success(request, f"Muted: {made}.")
+        form = mutes_page.read_mute_form(project, request.POST)
+        mute = muting.mute(project, form, request.user)
+        note(request, "mute.create", mute, project, {"days": (None, form.days)})
+        messages.success(request, f"Muted: {mute}.")
     except ValueError as e:
         messages.error(request, f"Not muted: {e}.")
     return redirect("mutes", slug=slug)
@@ -156,14 +156,14 @@ def add_mute(request: HttpRequest, slug: str) -> HttpResponse:
 
 def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     assert isinstance(request.user, User)
-    found = scope.project_or_404(slug).mutes.filter(pk=pk).first()
-    if found is None:
+    mute = scope.project_or_404(slug).mutes.filter(pk=pk).first()
+    if mute is None:
         raise Http404(f"{slug} has no mute {pk}.")
     if request.method == "POST":
-        ended = muting.end_mute(found, request.user)
-        if ended:
-            note(request, "mute.end", found, found.project)
-        messages.success(request, "The mute has ended." if ended else "It had ended already.")
+        has_ended = muting.end_mute(mute, request.user)
+        if has_ended:
+            note(request, "mute.end", mute, mute.project)
+        messages.success(request, "The mute has ended." if has_ended else "It had ended already.")
     return redirect("mutes", slug=slug)
 
 

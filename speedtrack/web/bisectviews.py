@@ -31,13 +31,13 @@ def begin(request: HttpRequest, slug: str) -> HttpResponse:
     user = request.user
     assert isinstance(user, User)
     project = project_or_404(slug)
-    made: list[Bisection] = []
+    searches: list[Bisection] = []
     try:
-        asked = bisection_page.read_form(project, request.POST)
+        form = bisection_page.read_form(project, request.POST)
 
         def verb() -> str:
-            made.append(asked.begin(user))
-            return bisecting.bisection_in_words(made[-1])
+            searches.append(form.begin(user))
+            return bisecting.bisection_in_words(searches[-1])
 
         is_done = do_or_preview(request, verb)
     except (NotMeasurable, DefinitionError) as e:
@@ -45,9 +45,9 @@ def begin(request: HttpRequest, slug: str) -> HttpResponse:
         return redirect("bisect", slug=slug)
     if not is_done:
         return redirect(f"{request.path}?{bisection_page.preset_by(request.POST).urlencode()}")
-    one = made[-1]
-    note(request, "bisection.begin", f"bisection {one.pk}: {one.before.short}..{one.commit.short}", project)
-    return redirect("bisection", pk=one.pk)
+    search = searches[-1]
+    note(request, "bisection.begin", f"bisection {search.pk}: {search.before.short}..{search.commit.short}", project)
+    return redirect("bisection", pk=search.pk)
 
 
 @require_safe
@@ -59,9 +59,9 @@ def bisection(request: HttpRequest, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def stop_bisection(request: HttpRequest, pk: int) -> HttpResponse:
     """End a bisection, and cancel what it has queued. GET: back to its page."""
-    found = get_object_or_404(Bisection, pk=pk)
+    search = get_object_or_404(Bisection, pk=pk)
     if request.method == "POST":
-        stop = partial(bisecting.stop, found, f"stopped by {request.user.get_username()}")
+        stop = partial(bisecting.stop, search, f"stopped by {request.user.get_username()}")
         if do_or_preview(request, stop):
-            note(request, "bisection.stop", f"bisection {pk}", found.project)
+            note(request, "bisection.stop", f"bisection {pk}", search.project)
     return redirect("bisection", pk=pk)

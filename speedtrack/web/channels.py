@@ -109,12 +109,12 @@ class ChannelForm(forms.Form):
         super().__init__(entered, initial=initial, label_suffix="")
         self.kind, labels = kind, FIELD_LABELS[kind]
         attributes = {"autocomplete": "off", "spellcheck": "false"}
-        url, place, secret = self.fields["url"], self.fields["place"], self.fields["secret"]
-        url.label, place.label, secret.label = labels.url, labels.place, labels.token
+        url, place_field, secret = self.fields["url"], self.fields["place"], self.fields["secret"]
+        url.label, place_field.label, secret.label = labels.url, labels.place, labels.token
         url.required = secret.required = not is_stored
         placeholder = "stored; enter a new value to replace it"
         url.widget.attrs |= attributes | {"placeholder": placeholder if is_stored else labels.example}
-        place.widget.attrs |= attributes
+        place_field.widget.attrs |= attributes
         secret.widget.attrs |= attributes | ({"placeholder": placeholder} if is_stored else {})
         if kind == Kind.WEBHOOK and not is_stored:
             secret.help_text = "Copy it to the receiver now: it is not shown again."
@@ -124,7 +124,7 @@ class ChannelForm(forms.Form):
             if not label:
                 del self.fields[field]
         if labels.place_pattern:
-            place.validators.append(RegexValidator(rf"\A{labels.place_pattern}\Z"))
+            place_field.validators.append(RegexValidator(rf"\A{labels.place_pattern}\Z"))
 
     def entry(self) -> ChannelSettings:
         return ChannelSettings(**self.cleaned_data)
@@ -185,37 +185,37 @@ def act_on_channel(request: HttpRequest, slug: str, pk: int, action: str) -> Htt
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     try:
-        named, project = str(channel), channel.project
-        done = ACTIONS[action](channel, request.user.get_username())
-        note(request, f"channel.{action}", named, project)
-        messages.success(request, done)
+        name, project = str(channel), channel.project
+        outcome = ACTIONS[action](channel, request.user.get_username())
+        note(request, f"channel.{action}", name, project)
+        messages.success(request, outcome)
     except (TemporaryFailure, PermanentFailure, KeyLost) as e:
         messages.error(request, f"{channel}: {e}.")
     return redirect("channels", slug=slug)
 
 
-def pause_channel(channel: Channel, who: str) -> str:
-    managing.pause_channel(channel, who)
+def pause_channel(channel: Channel, username: str) -> str:
+    managing.pause_channel(channel, username)
     return f"{channel} is paused."
 
 
-def resume_channel(channel: Channel, who: str) -> str:
+def resume_channel(channel: Channel, username: str) -> str:
     managing.resume_channel(channel)
     return f"{channel} is resumed."
 
 
-def forget_former_secret(channel: Channel, who: str) -> str:
+def forget_former_secret(channel: Channel, username: str) -> str:
     managing.forget_former(channel)
     return f"{channel} now signs with the new secret only."
 
 
-def delete_channel(channel: Channel, who: str) -> str:
+def delete_channel(channel: Channel, username: str) -> str:
     channel.delete()
     return f"{channel} is deleted."
 
 
 ACTIONS: dict[str, Callable[[Channel, str], str]] = {
-    "test": lambda channel, who: f"{channel}: {managing.try_out(channel)}.",
+    "test": lambda channel, username: f"{channel}: {managing.try_out(channel)}.",
     "pause": pause_channel,
     "resume": resume_channel,
     "forget": forget_former_secret,
@@ -224,7 +224,7 @@ ACTIONS: dict[str, Callable[[Channel, str], str]] = {
 
 
 def channel_or_404(slug: str, pk: int) -> Channel:
-    found: Channel | None = Channel.objects.filter(project__slug=slug, pk=pk).select_related("project").first()
-    if found is None:
+    channel: Channel | None = Channel.objects.filter(project__slug=slug, pk=pk).select_related("project").first()
+    if channel is None:
         raise Http404(f"The project {slug!r} has no channel {pk}.")
-    return found
+    return channel

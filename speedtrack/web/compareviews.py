@@ -53,9 +53,14 @@ def compare_measure(request: HttpRequest, slug: str) -> HttpResponse:
     """Queue what the page offers: pairs of both sides, or a side that was not measured. GET: back to the page."""
     if request.method == "POST":
         try:
-            for asked in asked_for(request, slug):
-                note(request, "run.queue", f"run {asked.run.pk} of {asked.run.commit.short}", asked.run.project)
-                messages.success(request, sentence_of(asked))
+            for requested_run in asked_for(request, slug):
+                note(
+                    request,
+                    "run.queue",
+                    f"run {requested_run.run.pk} of {requested_run.run.commit.short}",
+                    requested_run.run.project,
+                )
+                messages.success(request, sentence_of(requested_run))
         except (NotMeasurable, DefinitionError) as e:
             messages.error(request, f"Nothing was queued: {e}.")
     return redirect(f"{reverse('compare', args=[slug])}?{request.GET.urlencode()}")
@@ -67,13 +72,13 @@ def asked_for(request: HttpRequest, slug: str) -> list[RequestedRun]:
     if sides is None:
         raise NotMeasurable("there is nothing to compare yet")
     each: dict[str, ComparedSide] = {"base": sides.base, "head": sides.head}
-    what = request.POST.get("what", "")
-    if what in each or what == "each":
-        asked = list(each.values()) if what == "each" else [each[what]]
-        for side in asked:
+    choice = request.POST.get("what", "")
+    if choice in each or choice == "each":
+        requested_sides = list(each.values()) if choice == "each" else [each[choice]]
+        for side in requested_sides:
             if not access.may(Role.MAINTAINER, side.project.pk):
                 raise NotMeasurable(f"this needs the role {Role.MAINTAINER} in {side.project}: its owners give it")
-        return measure_each(sides) if what == "each" else [measuring.measure_commit(asked[0].commit)]
+        return measure_each(sides) if choice == "each" else [measuring.measure_commit(requested_sides[0].commit)]
     if sides.head.machine is None or sides.base.project != sides.head.project or sides.base.commit == sides.head.commit:
         raise NotMeasurable("pairs need two commits of one project, and a machine that has measured the head")
     names = request.POST.getlist("benchmark")
@@ -89,19 +94,19 @@ def measure_each(sides: BothSides) -> list[RequestedRun]:
     return [measuring.measure_commit(side.commit, machine.pk) for side in (sides.base, sides.head)]
 
 
-def sentence_of(asked: RequestedRun) -> str:
+def sentence_of(requested_run: RequestedRun) -> str:
     """A sentence: what was queued, and about when it will be done."""
-    run = asked.run
-    what = f"Run {run.pk} {'is queued' if asked.is_new else 'was queued before'} on {run.machine}"
+    run = requested_run.run
+    opening = f"Run {run.pk} {'is queued' if requested_run.is_new else 'was queued before'} on {run.machine}"
     stands = standing.of_machine(run.machine)
     if not stands.may_be_estimated:
-        return f"{what}. {stands.sentence}"
+        return f"{opening}. {stands.sentence}"
     expected = estimates.expected_times(run)
     if expected is None or expected.ends_at is None:
         ahead = expected.ahead if expected else 0
-        return f"{what}, with {ahead} run{'' if ahead == 1 else 's'} before it."
+        return f"{opening}, with {ahead} run{'' if ahead == 1 else 's'} before it."
     left_s = (expected.ends_at - timezone.now()).total_seconds()
-    return f"{what}. It will be done in about {numbers.duration(left_s)}, at {expected.ends_at:%H:%M} UTC."
+    return f"{opening}. It will be done in about {numbers.duration(left_s)}, at {expected.ends_at:%H:%M} UTC."
 
 
 @require_safe

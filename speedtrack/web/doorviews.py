@@ -31,11 +31,11 @@ def cacheable(response: HttpResponse, seconds: int) -> HttpResponse:
 def badge(request: HttpRequest, slug: str, form: str) -> HttpResponse:
     """A badge as SVG, or as JSON for the endpoint of shields.io."""
     format_or_404(form, "a badge", ("svg", "json"))
-    found = badges_page.load(scope.project_or_404(slug), request.GET.get("show", "alerts"))
+    content = badges_page.load(scope.project_or_404(slug), request.GET.get("show", "alerts"))
     if form == "json":
-        return cacheable(JsonResponse(badges_page.shields_document(found)), BADGE_S)
-    drawn = badge_svg(found.label, found.message, found.look)
-    return cacheable(HttpResponse(drawn, content_type="image/svg+xml"), BADGE_S)
+        return cacheable(JsonResponse(badges_page.shields_document(content)), BADGE_S)
+    svg = badge_svg(content.label, content.message, content.look)
+    return cacheable(HttpResponse(svg, content_type="image/svg+xml"), BADGE_S)
 
 
 @require_safe

@@ -21,8 +21,8 @@ def to_programs(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResp
 
     @require_safe
     @wraps(view)
-    def checked(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponseBase:
-        response = view(request, *arguments, **named)
+    def checked(request: HttpRequest, *arguments: Any, **keywords: Any) -> HttpResponseBase:
+        response = view(request, *arguments, **keywords)
         patch_vary_headers(response, ["Authorization", "Cookie"])
         if "Authorization" in request.headers or request.user.is_authenticated:
             patch_cache_control(response, private=True)

@@ -65,24 +65,24 @@ class AlertsFeed(FeedOfAlerts):
             self.title += f" ({status})"
 
     def items(self) -> list[ListedAlert]:
-        found = list_alerts(self.project, self.status, self.access)
+        rows = list_alerts(self.project, self.status, self.access)
         self.events: dict[int, list[AlertEvent]] = defaultdict(list)
-        for event in AlertEvent.objects.filter(alert__in=[row.alert for row in found]).order_by("pk"):
+        for event in AlertEvent.objects.filter(alert__in=[row.alert for row in rows]).order_by("pk"):
             self.events[event.alert_id].append(event)
-        return found
+        return rows
 
     def item_title(self, item: ListedAlert) -> str:
-        words = headline(item.changes) or "changed"
-        return xml_text(f"[{item.alert.project.slug}] {words} ({item.alert.status})")
+        title = headline(item.changes) or "changed"
+        return xml_text(f"[{item.alert.project.slug}] {title} ({item.alert.status})")
 
     def item_description(self, item: ListedAlert) -> str:
         """The summary, which is HTML in Django's feeds."""
         alert = item.alert
-        one = not alert.drift and alert.width == 1
-        commit = f" {alert.commit.subject} by {alert.commit.author_name}" if one else ""
+        is_one_commit = not alert.drift and alert.width == 1
+        commit = f" {alert.commit.subject} by {alert.commit.author_name}" if is_one_commit else ""
         restoration = restoration_in_words(self.events[alert.pk])
-        words = f"{alert.cause}{commit}, on {', '.join(alert.branch_names())}"
-        return escape(xml_text("; ".join(filter(None, (words, restoration)))))
+        cause = f"{alert.cause}{commit}, on {', '.join(alert.branch_names())}"
+        return escape(xml_text("; ".join(filter(None, (cause, restoration)))))
 
     def item_link(self, item: ListedAlert) -> str:
         return settings.URL + reverse("alert", args=[item.alert.pk])
@@ -106,29 +106,29 @@ class ChangesFeed(FeedOfChanges):
     feed_type = Atom1Feed
     author_name = "SpeedTrack"
 
-    def __init__(self, project: Project, found: list[ChangeGroup]) -> None:
-        self.project, self.found = project, found
+    def __init__(self, project: Project, groups: list[ChangeGroup]) -> None:
+        self.project, self.groups = project, groups
         self.link = settings.URL + reverse("project", args=[project.slug])
         self.feed_url = settings.URL + reverse("changes-feed", args=[project.slug])
         self.feed_guid = tag(f"changes/{project.slug}")
         self.title = f"{xml_text(project.name)}: changes"
 
     def items(self) -> list[ChangeGroup]:
-        return self.found
+        return self.groups
 
     def item_title(self, item: ChangeGroup) -> str:
         worst = item.worst
-        more = f" and {len(item.points) - 1} more" if len(item.points) > 1 else ""
+        further = f" and {len(item.points) - 1} more" if len(item.points) > 1 else ""
         effect = numbers.effect(worst.metric, worst.is_slowdown)
-        return xml_text(f"{effect} {numbers.change(worst.ratio)} {worst.series.benchmark.name}{more} ({item.state})")
+        return xml_text(f"{effect} {numbers.change(worst.ratio)} {worst.series.benchmark.name}{further} ({item.state})")
 
     def item_description(self, item: ChangeGroup) -> str:
         """The summary, which is HTML in Django's feeds."""
         commit = item.commit
-        place = f"{commit.short} {commit.subject} by {commit.author_name}"
+        position = f"{commit.short} {commit.subject} by {commit.author_name}"
         if item.width > 1:
-            place = f"one of {item.width} commits after {item.before.short} and up to {commit.short}"
-        return escape(xml_text(f"{item.worst.metric.title} on {item.worst.series.machine.name}: {place}"))
+            position = f"one of {item.width} commits after {item.before.short} and up to {commit.short}"
+        return escape(xml_text(f"{item.worst.metric.title} on {item.worst.series.machine.name}: {position}"))
 
     def item_link(self, item: ChangeGroup) -> str:
         page = (
@@ -137,7 +137,7 @@ class ChangesFeed(FeedOfChanges):
         return settings.URL + page
 
     def item_guid(self, item: ChangeGroup) -> str:
-        return tag(f"change/{min(one.pk for one in item.points)}")
+        return tag(f"change/{min(point.pk for point in item.points)}")
 
     def item_pubdate(self, item: ChangeGroup) -> datetime:
         return item.commit.committed_at
@@ -154,28 +154,28 @@ class ReleasesFeed(FeedOfReleases):
     feed_type = Atom1Feed
     author_name = "SpeedTrack"
 
-    def __init__(self, project: Project, found: list[ReleaseEntry]) -> None:
-        self.project, self.found = project, found
+    def __init__(self, project: Project, entries: list[ReleaseEntry]) -> None:
+        self.project, self.entries = project, entries
         self.link = settings.URL + reverse("releases", args=[project.slug])
         self.feed_url = settings.URL + reverse("releases-feed", args=[project.slug])
         self.feed_guid = tag(f"releases/{project.slug}")
         self.title = f"{xml_text(project.name)}: releases"
 
     def items(self) -> list[ReleaseEntry]:
-        return self.found
+        return self.entries
 
     def item_title(self, item: ReleaseEntry) -> str:
-        found = item.change
-        if found is None:
+        comparison = item.change
+        if comparison is None:
             return xml_text(f"{item.tag}: measured")
-        return xml_text(f"{item.tag}: {numbers.change(found.change.ratio)} against {found.before}")
+        return xml_text(f"{item.tag}: {numbers.change(comparison.change.ratio)} against {comparison.before}")
 
     def item_description(self, item: ReleaseEntry) -> str:
-        found, metric = item.change, item.metric
-        if found is None:
+        comparison, metric = item.change, item.metric
+        if comparison is None:
             return escape(xml_text(f"The first release that was measured: {metric.title}."))
-        interval = numbers.change_interval(found.change.low, found.change.high)
-        mean = f"geometric mean of {found.series} benchmarks" if found.series > 1 else "one benchmark"
+        interval = numbers.change_interval(comparison.change.low, comparison.change.high)
+        mean = f"geometric mean of {comparison.series} benchmarks" if comparison.series > 1 else "one benchmark"
         return escape(xml_text(f"{metric.title} ({metric.better} is better), {mean}; 95% interval {interval}"))
 
     def item_link(self, item: ReleaseEntry) -> str:
@@ -194,8 +194,8 @@ class ReleasesFeed(FeedOfReleases):
 def changes_feed(request: HttpRequest, slug: str) -> HttpResponse:
     project = scope.project_or_404(slug)
     branches = project.branches.filter(name=project.default_branch).values_list("pk", flat=True)
-    found = [one for groups in changes.newest_groups(branches, LISTED).values() for one in groups]
-    return ChangesFeed(project, [one for one in found if one.state in CERTAIN])(request)
+    groups_found = [group for groups in changes.newest_groups(branches, LISTED).values() for group in groups]
+    return ChangesFeed(project, [group for group in groups_found if group.state in CERTAIN])(request)
 
 
 @require_safe

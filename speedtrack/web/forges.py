@@ -48,8 +48,8 @@ class ForgePages:
 
 def forge_of(url: str) -> ForgePages | None:
     """The forge of a repository's address; None for one that is not known."""
-    parts = urlsplit(url)
-    if parts.scheme != "https" or not parts.hostname:
+    address = urlsplit(url)
+    if address.scheme != "https" or not address.hostname:
         return None
-    root = f"https://{parts.netloc}{parts.path.rstrip('/').removesuffix('.git')}"
-    return next((ForgePages(root, paths) for pattern, paths in FORGES if pattern.fullmatch(parts.hostname)), None)
+    root = f"https://{address.netloc}{address.path.rstrip('/').removesuffix('.git')}"
+    return next((ForgePages(root, paths) for pattern, paths in FORGES if pattern.fullmatch(address.hostname)), None)

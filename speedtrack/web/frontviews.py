@@ -23,5 +23,5 @@ def search(request: HttpRequest) -> HttpResponse:
 @require_safe
 def search_values(request: HttpRequest) -> HttpResponse:
     """What the box in the head of each page suggests."""
-    found = search_page.load(request.GET.get("q", ""), access_of(request), search_page.SUGGESTED)
-    return JsonResponse(plain_values(search_page.search_document(found)))
+    results = search_page.load(request.GET.get("q", ""), access_of(request), search_page.SUGGESTED)
+    return JsonResponse(plain_values(search_page.search_document(results)))

@@ -346,12 +346,12 @@ def terms() -> dict[str, Term]:
     """
     metrics = {f"metric {name}": Term(METRICS[name].title, text, RESULT) for name, text in METRIC_TEXTS.items()}
     flags = {f"flag {name}": Term(name, text, FLAGS, remedy) for name, (text, remedy) in FLAG_TEXTS.items()}
-    words = {
+    word_terms = {
         f"{kind} {name}": Term(name, f"{text[0].upper()}{text[1:]}.", page)
         for kind, group in WORDS.items()
         for name, (text, page) in group.items()
     }
-    return STATISTICS | metrics | flags | words
+    return STATISTICS | metrics | flags | word_terms
 
 
 TERMS = terms()

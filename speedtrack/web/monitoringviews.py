@@ -26,11 +26,11 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
     Only who may read the metrics is told the reasons.
     """
-    found = health.findings()
-    is_ready = health.is_ready(found)
-    checks = {one.name: {"state": one.state, "why": one.words} for one in found}
+    findings = health.findings()
+    is_ready = health.is_ready(findings)
+    checks = {finding.name: {"state": finding.state, "why": finding.words} for finding in findings}
     if not monitoring.may_watch(request):
-        checks = {name: {"state": said["state"]} for name, said in checks.items()}
+        checks = {name: {"state": check["state"]} for name, check in checks.items()}
     return JsonResponse({"ready": is_ready, "checks": checks}, status=200 if is_ready else 503)
 
 

@@ -24,7 +24,7 @@ ACTS: dict[str, tuple[Act, str]] = {
     "remove": (page.remove_subscription, "Removed."),
 }
 TRIAL: tuple[Act, str] = (
-    lambda subscriber, given: page.send_trial(subscriber),
+    lambda subscriber, form: page.send_trial(subscriber),
     "The mail server has accepted the test mail.",
 )
 NO_LINK = "This link is not from a mail of SpeedTrack, or it is no longer valid."
@@ -52,13 +52,13 @@ def address_notifications(request: HttpRequest, token: str) -> HttpResponse:
 
 def notifications_page(request: HttpRequest, subscriber: Subscriber, acts: dict[str, tuple[Act, str]]) -> HttpResponse:
     if request.method == "POST":
-        act, done = acts.get(request.POST.get("act", ""), (None, ""))
+        act, sentence = acts.get(request.POST.get("act", ""), (None, ""))
         if act is None:
             raise Http404("There is no such form.")
         try:
             act(subscriber, request.POST)
             note_own(request, request.POST.get("act", ""))
-            messages.success(request, done)
+            messages.success(request, sentence)
         except ValidationError as e:
             messages.error(request, " ".join(e.messages))
         return redirect(request.path)

@@ -47,14 +47,14 @@ def project_or_404(slug: str) -> Project:
     return project
 
 
-def scope_of(slug: str, query: QueryDict, metric: str | None = None, **more: Combinable) -> Scope:
+def scope_of(slug: str, query: QueryDict, metric: str | None = None, **annotations: Combinable) -> Scope:
     """The scope that an address names. Raises Http404 for a name that does not exist.
 
-    ``more``: further annotations of the branches.
+    ``annotations``: further ones of the branches.
     """
     last = Position.objects.filter(branch=OuterRef("pk")).order_by("-number").values("number")[:1]
     ordered = Branch.objects.filter(project__slug=slug).order_by(F("deleted_at").asc(nulls_first=True), "name")
-    branches: list[Branch] = list(ordered.select_related("project").annotate(last=Subquery(last), **more))
+    branches: list[Branch] = list(ordered.select_related("project").annotate(last=Subquery(last), **annotations))
     project = branches[0].project if branches else project_or_404(slug)
     branch = named_or_default("branch", query.get("branch"), branches, project.default_branch)
     machines = machines_of(project)
@@ -68,7 +68,7 @@ def scope_of(slug: str, query: QueryDict, metric: str | None = None, **more: Com
 
 def named_or_default(kind: str, name: str | None, among: Iterable[N], default: str) -> N | None:
     """The item with this name; without a name the one named ``default``, otherwise the first. Raises Http404."""
-    by_name = {one.name: one for one in among}
+    by_name = {item.name: item for item in among}
     if name and name not in by_name:
         raise Http404(f"There is no {kind} {name!r} here: there are {', '.join(by_name) or 'none'}.")
     return by_name.get(name or default) or next(iter(by_name.values()), None)
@@ -86,9 +86,16 @@ def machines_of(project: Project) -> list[Machine]:
     machines = Machine.objects.defer("facts").annotate(
         has_series=Exists(series), outside_metrics=ArraySubquery(outside.order_by("-count", "metric").values("metric"))
     )
-    shown = machines.filter(Q(projects=project) | Q(has_series=True)).distinct()
-    found: list[Any] = list(shown.order_by("-has_series", "outside", "name"))
-    return sorted(found, key=lambda one: (not one.has_series, one.outside, one.outside and -len(one.outside_metrics)))
+    project_machines = machines.filter(Q(projects=project) | Q(has_series=True)).distinct()
+    listing: list[Any] = list(project_machines.order_by("-has_series", "outside", "name"))
+    return sorted(
+        listing,
+        key=lambda machine: (
+            not machine.has_series,
+            machine.outside,
+            machine.outside and -len(machine.outside_metrics),
+        ),
+    )
 
 
 def outside_metrics(machine: Machine) -> list[str]:
@@ -98,9 +105,9 @@ def outside_metrics(machine: Machine) -> list[str]:
 
 def metrics_of(machines: Iterable[Machine]) -> list[Metric]:
     """The metrics that series of these machines may have: those of runners, then those from outside."""
-    known = list(machines)
-    outside = METRICS.among(name for one in known for name in outside_metrics(one))
-    return outside if outside and all(one.outside for one in known) else [*METRICS.values(), *outside]
+    all_machines = list(machines)
+    outside = METRICS.among(name for machine in all_machines for name in outside_metrics(machine))
+    return outside if outside and all(machine.outside for machine in all_machines) else [*METRICS.values(), *outside]
 
 
 def watched_metrics(project: Project | None) -> list[Metric]:
@@ -111,5 +118,5 @@ def watched_metrics(project: Project | None) -> list[Metric]:
 
 def usual_metric(machine: Machine | None) -> str:
     """The metric that a page shows unless told otherwise."""
-    found = outside_metrics(machine) if machine and machine.outside else []
-    return found[0] if found else HEADLINE
+    candidates = outside_metrics(machine) if machine and machine.outside else []
+    return candidates[0] if candidates else HEADLINE

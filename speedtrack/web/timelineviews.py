@@ -87,8 +87,8 @@ def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str
 
 
 def timeline_json(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponse:
-    whole, trials = request.GET.get("points") == "all", request.GET.get("trials") == "1"
-    return HttpResponse(timeline_document(overlay, gaps, whole, trials), content_type="application/json")
+    all_points, trials = request.GET.get("points") == "all", request.GET.get("trials") == "1"
+    return HttpResponse(timeline_document(overlay, gaps, all_points, trials), content_type="application/json")
 
 
 def timeline_csv(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponseBase:
@@ -119,6 +119,6 @@ def size_of(request: HttpRequest, key: str, default: int) -> int:
 def lines(request: HttpRequest, slug: str) -> HttpResponse:
     """The lines that a search field offers: those whose names contain the words of ``q``."""
     project = scope.project_or_404(slug)
-    asked = (request.GET.get(key, "") for key in ("benchmark", "metric", "machine", "branch"))
-    found = search.suggestions(LineName(project.slug, *asked), request.GET.get("q", ""), access_of(request))
-    return JsonResponse({"lines": plain_values([vars(one) for one in found])})
+    fields = (request.GET.get(key, "") for key in ("benchmark", "metric", "machine", "branch"))
+    suggestions = search.suggestions(LineName(project.slug, *fields), request.GET.get("q", ""), access_of(request))
+    return JsonResponse({"lines": plain_values([vars(suggestion) for suggestion in suggestions])})

@@ -68,8 +68,8 @@ def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
 
 
 def asked_commit(request: HttpRequest, slug: str, sha: str) -> commit_page.CommitPage:
-    asked = commit_page.CommitPageQuery(*(request.GET.get(key) for key in ("branch", "machine", "metric")))
-    return commit_page.load(slug, sha, asked)
+    page_query = commit_page.CommitPageQuery(*(request.GET.get(key) for key in ("branch", "machine", "metric")))
+    return commit_page.load(slug, sha, page_query)
 
 
 @require_safe
@@ -84,10 +84,10 @@ def commit_values(request: HttpRequest, slug: str, sha: str, form: str) -> HttpR
 def alert(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         return decide_alert(request, pk)
-    found = alert_page.alert_or_404(pk)
-    if found.merged_into_id:
-        return redirect("alert", pk=found.merged_into_id)
-    page = alert_page.load(found, permit_of(request).triage, all_pairs=request.GET.get("pairs") == "all")
+    alert_record = alert_page.alert_or_404(pk)
+    if alert_record.merged_into_id:
+        return redirect("alert", pk=alert_record.merged_into_id)
+    page = alert_page.load(alert_record, permit_of(request).triage, all_pairs=request.GET.get("pairs") == "all")
     section = profiles_page.section_of_alert(page.alert, request.GET.get("zoom", ""))
     context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section}
     return render(request, "web/alert.html", context)
@@ -95,26 +95,26 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def alert_values(request: HttpRequest, pk: int) -> HttpResponse:
-    found = alert_page.alert_or_404(pk)
-    if found.merged_into_id:
-        return redirect("alert-values", pk=found.merged_into_id)
+    alert_record = alert_page.alert_or_404(pk)
+    if alert_record.merged_into_id:
+        return redirect("alert-values", pk=alert_record.merged_into_id)
     return JsonResponse(plain_values(alert_page.alert_document(pk)))
 
 
 def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
     """Save a person's decision on an alert."""
     assert isinstance(request.user, User)
-    found = alert_page.alert_or_404(pk)
-    words = request.POST.get("note", "")[:NOTE_LENGTH]
-    before = {"status": found.status, "assignee": found.assignee}
+    alert_record = alert_page.alert_or_404(pk)
+    note_text = request.POST.get("note", "")[:NOTE_LENGTH]
+    before = {"status": alert_record.status, "assignee": alert_record.assignee}
     try:
-        assignee = triage.assignee_named(found, request.POST.get("assignee", ""))
-        decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, words)
-        changed = triage.decide(found, decision, request.user)
-        if changed:
+        assignee = triage.assignee_named(alert_record, request.POST.get("assignee", ""))
+        decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, note_text)
+        is_changed = triage.decide(alert_record, decision, request.user)
+        if is_changed:
             after = {"status": decision.status, "assignee": assignee}
-            note(request, "alert.decide", f"alert {pk}", found.project, differing(before, after))
-        messages.success(request, "Saved." if changed else "Nothing was changed.")
+            note(request, "alert.decide", f"alert {pk}", alert_record.project, differing(before, after))
+        messages.success(request, "Saved." if is_changed else "Nothing was changed.")
     except (Stale, ValueError) as e:
         messages.error(request, f"Not saved: {e}")
     return redirect("alert", pk=pk)

@@ -28,8 +28,8 @@ class FirstOwnerForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for field, word in {"username": "username", "email": "email", "password1": "new-password"}.items():
-            self.fields[field].widget.attrs["autocomplete"] = word
+        for field, purpose in {"username": "username", "email": "email", "password1": "new-password"}.items():
+            self.fields[field].widget.attrs["autocomplete"] = purpose
         self.fields["username"].widget.attrs["autocapitalize"] = "none"
         self.fields["password2"].widget.attrs["autocomplete"] = "new-password"
 
@@ -62,10 +62,10 @@ def first_owner(request: HttpRequest, code: str) -> HttpResponse:
         return render(request, "account/first_owner.html", {"why_not": str(e)}, status=410)
 
 
-def admit(request: HttpRequest, code: str, given: dict[str, str]) -> HttpResponse:
+def admit(request: HttpRequest, code: str, fields: dict[str, str]) -> HttpResponse:
     """Make the account, and log it in. Raises NoLonger."""
     with transaction.atomic():
-        user = firstowner.use(code, given["username"], given["password1"], given["email"])
+        user = firstowner.use(code, fields["username"], fields["password1"], fields["email"])
         audit.note(person(user), "account.add", user, changes={"operator": (None, True)})
     get_adapter().login(request, user)
     messages.success(request, f"Welcome, {user.username}. You operate this installation now.")

@@ -114,11 +114,11 @@ def own_tokens(request: HttpRequest) -> HttpResponse:
 
 @transaction.atomic
 def issue(user: User, form: TokenForm) -> tuple[PersonToken, str]:
-    given = form.cleaned_data
-    scopes = [Scope(word) for word in given["scopes"]]
-    token, text = tokens.issue(user, given["name"], scopes, given["days"], given["project"])
-    changes = {"scopes": (None, sorted(scopes)), "days": (None, given["days"])}
-    audit.note(person(user), "token.add", token, given["project"], changes)
+    fields = form.cleaned_data
+    scopes = [Scope(name) for name in fields["scopes"]]
+    token, text = tokens.issue(user, fields["name"], scopes, fields["days"], fields["project"])
+    changes = {"scopes": (None, sorted(scopes)), "days": (None, fields["days"])}
+    audit.note(person(user), "token.add", token, fields["project"], changes)
     return token, text
 
 
@@ -141,12 +141,12 @@ def tokens_page(
 @login_required
 def revoke_token(request: HttpRequest, pk: int) -> HttpResponse:
     with transaction.atomic():
-        found = tokens.revoke(user_of(request), pk)
-        if found:
-            audit.note(person(request.user), "token.revoke", found, found.project)
-    if found is None:
+        token = tokens.revoke(user_of(request), pk)
+        if token:
+            audit.note(person(request.user), "token.revoke", token, token.project)
+    if token is None:
         raise Http404("You have no such token, or it was revoked.")
-    messages.success(request, f"The token {found.name} is refused from now on.")
+    messages.success(request, f"The token {token.name} is refused from now on.")
     return redirect("own-tokens")
 
 
@@ -155,20 +155,23 @@ def revoke_token(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def own_sessions(request: HttpRequest) -> HttpResponse:
     here = request.session.session_key
-    found = [(one, browsers.words(one.user_agent), one.session_key == here) for one in sessions.of(user_of(request))]
-    return render(request, "account/sessions.html", {"sessions": found, "unknown": sessions.NO_ADDRESS})
+    rows = [
+        (session, browsers.words(session.user_agent), session.session_key == here)
+        for session in sessions.of(user_of(request))
+    ]
+    return render(request, "account/sessions.html", {"sessions": rows, "unknown": sessions.NO_ADDRESS})
 
 
 @require_POST
 @login_required
 def end_session(request: HttpRequest, pk: int) -> HttpResponse:
     with transaction.atomic():
-        found = sessions.end(user_of(request), pk)
-        if found:
-            audit.note(person(request.user), "session.end", f"{browsers.words(found.user_agent)} at {found.ip}")
-    if found is None:
+        session = sessions.end(user_of(request), pk)
+        if session:
+            audit.note(person(request.user), "session.end", f"{browsers.words(session.user_agent)} at {session.ip}")
+    if session is None:
         raise Http404("You have no such session, or it has ended.")
-    messages.success(request, f"{browsers.words(found.user_agent)} is logged out.")
+    messages.success(request, f"{browsers.words(session.user_agent)} is logged out.")
     return redirect("own-sessions")
 
 

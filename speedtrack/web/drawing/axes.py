@@ -74,8 +74,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     """1, 2, 5, 10, 20 ... between two ends, or powers of ten; linear ticks if the axis is short."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     digits = (1,) if len(powers) > 5 else (1, 2, 5)
-    found = [digit * 10.0**power for power in powers for digit in digits]
-    inside = [value for value in found if low <= value <= high]
+    candidates = [digit * 10.0**power for power in powers for digit in digits]
+    inside = [value for value in candidates if low <= value <= high]
     return inside if len(inside) > 2 else linear_ticks(low, high, MOST_TICKS)
 
 
@@ -84,8 +84,8 @@ def tick_label(unit: str | None, value: float, end: float, step: float) -> str:
     if unit is None:
         return percent_label(value, step)
     scale = numbers.unit_scale(unit, end)
-    found = (d for d in range(4) if abs(step / scale.factor * 10**d - round(step / scale.factor * 10**d)) < 1e-6)
-    return numbers.UnitScale(scale.factor, scale.unit, next(found, 4)).text(value)
+    decimals = (d for d in range(4) if abs(step / scale.factor * 10**d - round(step / scale.factor * 10**d)) < 1e-6)
+    return numbers.UnitScale(scale.factor, scale.unit, next(decimals, 4)).text(value)
 
 
 def percent_label(ratio: float, step: float) -> str:
@@ -109,8 +109,8 @@ def time_ticks(first: float, last: float, most: int) -> Ticks:
     starts = [
         datetime(n // 12, n % 12 + 1, 1, tzinfo=UTC) for n in range(-(-begin // months) * months, end + 1, months)
     ]
-    shown = "%Y" if months >= 12 else "%b %Y"
-    return [(start.timestamp(), f"{start:{shown}}") for start in starts if first <= start.timestamp() <= last]
+    pattern = "%Y" if months >= 12 else "%b %Y"
+    return [(start.timestamp(), f"{start:{pattern}}") for start in starts if first <= start.timestamp() <= last]
 
 
 def every(step: int, first: float, last: float) -> Iterator[int]:
@@ -128,5 +128,5 @@ def hour_text(moment: float) -> str:
 
 def month_number(moment: float) -> int:
     """Months since the year 0."""
-    found = datetime.fromtimestamp(moment, UTC)
-    return found.year * 12 + found.month - 1
+    date = datetime.fromtimestamp(moment, UTC)
+    return date.year * 12 + date.month - 1

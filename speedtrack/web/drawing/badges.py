@@ -12,15 +12,16 @@ LONGEST = 40
 
 def badge_svg(label: str, message: str, look: str) -> str:
     label, message = cut(label), cut(message)
-    left, right = (text_width(text) + 2 * PADDING for text in (label, message))
+    label_width, message_width = (text_width(text) + 2 * PADDING for text in (label, message))
+    width = label_width + message_width
     title = escape(f"{label}: {message}")
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="{HEIGHT}" role="img" '
-        f'aria-label="{title}"><title>{title}</title><clipPath id="r"><rect width="{left + right}" height="{HEIGHT}" '
-        f'rx="3"/></clipPath><g clip-path="url(#r)"><rect width="{left}" height="{HEIGHT}" fill="{LABEL_GROUND}"/>'
-        f'<rect x="{left}" width="{right}" height="{HEIGHT}" fill="{GROUNDS[look]}"/></g>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{HEIGHT}" role="img" '
+        f'aria-label="{title}"><title>{title}</title><clipPath id="r"><rect width="{width}" height="{HEIGHT}" rx="3"/>'
+        f'</clipPath><g clip-path="url(#r)"><rect width="{label_width}" height="{HEIGHT}" fill="{LABEL_GROUND}"/>'
+        f'<rect x="{label_width}" width="{message_width}" height="{HEIGHT}" fill="{GROUNDS[look]}"/></g>'
         '<g fill="#fff" font-family="Verdana,DejaVu Sans,Geneva,sans-serif" font-size="11">'
-        f"{text_at(PADDING, label)}{text_at(left + PADDING, message)}</g></svg>"
+        f"{text_at(PADDING, label)}{text_at(label_width + PADDING, message)}</g></svg>"
     )
 
 

@@ -58,35 +58,35 @@ def card_png(card: LinkPicture) -> bytes:
     put(draw, 162, card.subtitle, font(30), SOFT)
     put(draw, 212, card.fact, font(38, bold=True), LOOKS[card.look])
     draw_line(draw, card)
-    sent = io.BytesIO()
-    image.quantize(COLOURS, Image.Quantize.FASTOCTREE).save(sent, format="png")
-    return sent.getvalue()
+    buffer = io.BytesIO()
+    image.quantize(COLOURS, Image.Quantize.FASTOCTREE).save(buffer, format="png")
+    return buffer.getvalue()
 
 
-def put(draw: ImageDraw.ImageDraw, y: int, text: str, drawn: Font, colour: str) -> None:
+def put(draw: ImageDraw.ImageDraw, y: int, text: str, typeface: Font, colour: str) -> None:
     """Draw a text on one line, cut where it does not fit."""
-    shown = text[:200]
-    while shown and draw.textlength(shown, font=drawn) > WIDTH - 2 * MARGIN:
-        shown = shown[: max(1, int(len(shown) * 0.95) - 2)].rstrip() + "…" if len(shown) > 2 else ""
-    draw.text((MARGIN, y), shown, font=drawn, fill=colour)
+    line = text[:200]
+    while line and draw.textlength(line, font=typeface) > WIDTH - 2 * MARGIN:
+        line = line[: max(1, int(len(line) * 0.95) - 2)].rstrip() + "…" if len(line) > 2 else ""
+    draw.text((MARGIN, y), line, font=typeface, fill=colour)
 
 
 def draw_line(draw: ImageDraw.ImageDraw, card: LinkPicture) -> None:
-    left, top, right, bottom = CHART
-    known = [value for value in card.values if value is not None]
-    if not known:
-        draw.text((left, top + 40), "nothing was measured here", font=font(26), fill=SOFT)
+    left_edge, top, right_edge, bottom = CHART
+    values = [value for value in card.values if value is not None]
+    if not values:
+        draw.text((left_edge, top + 40), "nothing was measured here", font=font(26), fill=SOFT)
         return
-    middle = (max(known) + min(known)) / 2
-    half = max((max(known) - min(known)) / 2, CALM * abs(middle) / 2) or 1.0
-    step = (right - left) / max(len(card.values) - 1, 1)
+    middle = (max(values) + min(values)) / 2
+    half = max((max(values) - min(values)) / 2, CALM * abs(middle) / 2) or 1.0
+    step = (right_edge - left_edge) / max(len(card.values) - 1, 1)
     draw_grid(draw, [card.label(middle + share * half / FILLED) for share in (1, 0, -1)])
 
     def place(at: int, value: float) -> tuple[float, float]:
-        return left + at * step, (top + bottom) / 2 - (value - middle) / half * (bottom - top) / 2 * FILLED
+        return left_edge + at * step, (top + bottom) / 2 - (value - middle) / half * (bottom - top) / 2 * FILLED
 
-    for part in stretches(card.values):
-        points = [place(at, value) for at, value in part]
+    for stretch in stretches(card.values):
+        points = [place(at, value) for at, value in stretch]
         if len(points) > 1:
             draw.line(points, fill=LINE, width=4, joint="curve")
         else:
@@ -94,29 +94,29 @@ def draw_line(draw: ImageDraw.ImageDraw, card: LinkPicture) -> None:
     last = max(at for at, value in enumerate(card.values) if value is not None)
     dot(draw, place(last, card.values[last] or 0.0), 8)
     for at, look in card.marks:
-        mark(draw, left + at * step, look)
+        mark(draw, left_edge + at * step, look)
 
 
 def draw_grid(draw: ImageDraw.ImageDraw, labels: Sequence[str]) -> None:
     """Draw the lines of the axis from the top to the bottom, each with its label."""
-    left, top, right, bottom = CHART
-    for place, label in enumerate(labels):
-        y = top + place * (bottom - top) / 2
-        draw.line((left, y, right, y), fill=GRID, width=2)
-        draw.text((left, y + 4), label, font=font(20), fill=SOFT)
+    left_edge, top, right_edge, bottom = CHART
+    for number, label in enumerate(labels):
+        y = top + number * (bottom - top) / 2
+        draw.line((left_edge, y, right_edge, y), fill=GRID, width=2)
+        draw.text((left_edge, y + 4), label, font=font(20), fill=SOFT)
 
 
 def stretches(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
     """The values between gaps, each with its place."""
-    parts: list[list[tuple[int, float]]] = []
+    pieces: list[list[tuple[int, float]]] = []
     before: float | None = None
     for at, value in enumerate(values):
         if value is not None:
             if before is None:
-                parts.append([])
-            parts[-1].append((at, value))
+                pieces.append([])
+            pieces[-1].append((at, value))
         before = value
-    return parts
+    return pieces
 
 
 def dot(draw: ImageDraw.ImageDraw, at: tuple[float, float], radius: int) -> None:

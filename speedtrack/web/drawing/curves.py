@@ -47,8 +47,8 @@ def difference_chart(base: Sequence[LineValue], head: Sequence[LineValue], name:
     if not pairs:
         return None
     values = within_reach([difference_of(old, new) for old, new in pairs])
-    drawn = line_chart([(name, values)], DIFFERENCE, axis_of_percentiles(), "linear", height=DIFFERENCE_HEIGHT)
-    return without_dots(drawn)
+    chart = line_chart([(name, values)], DIFFERENCE, axis_of_percentiles(), "linear", height=DIFFERENCE_HEIGHT)
+    return without_dots(chart)
 
 
 def without_dots(chart: LineChart) -> LineChart:
@@ -58,8 +58,8 @@ def without_dots(chart: LineChart) -> LineChart:
 
 def within_reach(values: Sequence[LineValue]) -> list[LineValue]:
     """The values, with bands cut where they would determine the scale: a tail of few requests varies by factors."""
-    far = REACH * max(SMALLEST_REACH, *(abs(one.value) for one in values))
-    return [replace(one, low=max(one.low, -far), high=min(one.high, far)) for one in values]
+    far = REACH * max(SMALLEST_REACH, *(abs(value.value) for value in values))
+    return [replace(value, low=max(value.low, -far), high=min(value.high, far)) for value in values]
 
 
 def difference_of(old: LineValue, new: LineValue) -> LineValue:
@@ -70,13 +70,13 @@ def difference_of(old: LineValue, new: LineValue) -> LineValue:
 
 def curve_of(together: Histogram, trials: Sequence[Histogram]) -> list[LineValue]:
     """The latencies in µs of all trials together; the band spans the single trials."""
-    known = [nines for nines in NINES if together.total * 10.0**-nines >= FEWEST_BEYOND]
-    if not known:
+    levels = [nines for nines in NINES if together.total * 10.0**-nines >= FEWEST_BEYOND]
+    if not levels:
         return []
-    shares = [share_of(nines) for nines in known]
+    shares = [share_of(nines) for nines in levels]
     middle = together.quantiles(shares) / 1000
-    each = np.array([one.quantiles(shares) for one in trials]) / 1000
-    columns = zip(known, middle, each.min(axis=0), each.max(axis=0), strict=True)
+    each = np.array([histogram.quantiles(shares) for histogram in trials]) / 1000
+    columns = zip(levels, middle, each.min(axis=0), each.max(axis=0), strict=True)
     return [LineValue(nines, value, min(low, value), max(high, value), "") for nines, value, low, high in columns]
 
 

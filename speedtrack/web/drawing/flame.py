@@ -119,15 +119,15 @@ class SampleCosts:
 
     @classmethod
     def of(cls, base: Stacks, head: Stacks, quantity: Quantity) -> "SampleCosts":
-        known = base.per_request and head.per_request
-        ratio = head.per_request / base.per_request if known else 1.0  # type: ignore[operator]
+        has_totals = base.per_request and head.per_request
+        ratio = head.per_request / base.per_request if has_totals else 1.0  # type: ignore[operator]
         totals = [sum(count for _, count in parse_folded(side.folded)) or 1 for side in (base, head)]
-        return cls(1 / totals[0], ratio / totals[1], ratio, base.per_request if known else None, quantity)
+        return cls(1 / totals[0], ratio / totals[1], ratio, base.per_request if has_totals else None, quantity)
 
-    def cost_text(self, cost: float, whole: float) -> str:
+    def cost_text(self, cost: float, total: float) -> str:
         """A cost as a share of its own side's total, and in the unit if the total is known."""
         amount = "" if self.base_total is None else f", {cost * self.base_total:,.0f} {self.quantity.unit}"
-        return f"{cost / whole:.1%}{amount}"
+        return f"{cost / total:.1%}{amount}"
 
     def before(self, cost: float) -> str:
         return self.cost_text(cost, 1.0)
@@ -180,15 +180,15 @@ def frames_of(path: list[Node], costs: SampleCosts) -> Iterator[Frame]:
     for depth, node in enumerate(path):
         yield frame(node, costs, 0.0, 100.0, depth)
     row = [(path[-1], 0.0)]
-    left = MOST_FRAMES
+    budget = MOST_FRAMES
     per_cost = 100 / path[-1].head if path[-1].head else 0.0
     for depth in range(len(path), len(path) + MOST_ROWS):
         below = []
         for node, x in row:
             for child in node.ordered():
                 width = child.head * per_cost
-                if width >= LEAST_WIDTH and left:
-                    left -= 1
+                if width >= LEAST_WIDTH and budget:
+                    budget -= 1
                     yield frame(child, costs, x, width, depth)
                     below.append((child, x))
                 x += width
@@ -225,8 +225,8 @@ def changed_functions(base: Stacks, head: Stacks, costs: SampleCosts) -> list[Fu
     """The functions whose own cost differs most."""
     before, after = own_costs(base, costs.base), own_costs(head, costs.head)
     differences = {name: after[name] - before[name] for name in before | after}
-    seen = (name for name, cost in differences.items() if abs(cost) >= LEAST_DIFFERENCE)
-    largest = sorted(seen, key=lambda name: (-abs(differences[name]), name))[:FUNCTIONS]
+    names = (name for name, cost in differences.items() if abs(cost) >= LEAST_DIFFERENCE)
+    largest = sorted(names, key=lambda name: (-abs(differences[name]), name))[:FUNCTIONS]
     return [
         Function(
             name,

@@ -45,13 +45,13 @@ def gap_of(run_id: int, status: str, error: str, linked: str | None) -> Gap:
     return Gap("cancelled", "its run was cancelled", run_id)
 
 
-def gap_after(known: Gap | None, run_id: int, status: str, error: str, linked: str | None) -> Gap:
+def gap_after(earlier: Gap | None, run_id: int, status: str, error: str, linked: str | None) -> Gap:
     """The reason for a commit's gap after one more of its runs, or after its deferral, which comes last."""
     if status != DEFERRED:
         return gap_of(run_id, status, error, linked)
-    if known is None or known.state == "cancelled":  # that made room for newer commits
+    if earlier is None or earlier.state == "cancelled":  # that made room for newer commits
         return Gap("unmeasured", f"not measured: {error}")
-    return known
+    return earlier
 
 
 def gaps_of(machine: Machine, commit_ids: Iterable[int]) -> dict[int, Gap]:
@@ -61,7 +61,7 @@ def gaps_of(machine: Machine, commit_ids: Iterable[int]) -> dict[int, Gap]:
     pointless = runs.filter(WITHOUT_POINT).values_list("commit_id", *GAP_COLUMNS)
     deferrals = Deferral.objects.filter(commit__in=ids).exclude(Exists(runs.filter(SUCCEEDED)))
     deferred = deferrals.values_list("commit_id", *DEFERRAL_COLUMNS)
-    found: dict[int, Gap] = {}
+    gaps: dict[int, Gap] = {}
     for commit_id, *columns in pointless.union(deferred, all=True).order_by("id"):
-        found[commit_id] = gap_after(found.get(commit_id), *columns)
-    return found
+        gaps[commit_id] = gap_after(gaps.get(commit_id), *columns)
+    return gaps

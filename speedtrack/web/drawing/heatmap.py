@@ -91,17 +91,17 @@ def draw_heatmap(commits: Sequence[NamedShape]) -> HeatMap | None:
     """A column for each commit, from left to right. None without any."""
     if not commits:
         return None
-    grid = np.array([np.frombuffer(one.shape.shades, np.uint8) for one in commits])
-    used = np.flatnonzero(grid.any(axis=0))
-    first, last = max(int(used[0]) - 1, 0), min(int(used[-1]) + 2, grid.shape[1])
+    grid = np.array([np.frombuffer(commit.shape.shades, np.uint8) for commit in commits])
+    cells = np.flatnonzero(grid.any(axis=0))
+    first, last = max(int(cells[0]) - 1, 0), min(int(cells[-1]) + 2, grid.shape[1])
     step = min((WIDTH - RIGHT - LEFT) / len(commits), WIDEST)
 
     def y(cell: float) -> float:
         return float(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (cell - first) / (last - first))
 
     columns = [
-        HeatColumn(round(LEFT + i * step, 1), round(step, 1), one.key, one.title, one.chosen)
-        for i, one in enumerate(commits)
+        HeatColumn(round(LEFT + i * step, 1), round(step, 1), commit.key, commit.title, commit.chosen)
+        for i, commit in enumerate(commits)
     ]
     paths = [""] * (len(SHADES) + 1)
     for column, shades in zip(columns, grid.tolist(), strict=True):
@@ -113,15 +113,15 @@ def draw_heatmap(commits: Sequence[NamedShape]) -> HeatMap | None:
         lines=[(name, percentile_line(commits, columns, i, y)) for i, name in enumerate(LINES)],
         columns=columns,
         x_ticks=spaced_ticks(
-            [tick_of(column, one) for column, one in zip(columns, commits, strict=True)][::-1], SPACE_X
+            [tick_of(column, commit) for column, commit in zip(columns, commits, strict=True)][::-1], SPACE_X
         ),
         y_ticks=latency_ticks(first, last, y),
-        breaks=[(column.x, one.new) for column, one in zip(columns, commits, strict=True) if one.new],
+        breaks=[(column.x, commit.new) for column, commit in zip(columns, commits, strict=True) if commit.new],
     )
 
 
-def tick_of(column: HeatColumn, one: NamedShape) -> AxisTick:
-    return AxisTick(min(column.middle, WIDTH - HALF_LABEL), one.label)
+def tick_of(column: HeatColumn, commit: NamedShape) -> AxisTick:
+    return AxisTick(min(column.middle, WIDTH - HALF_LABEL), commit.label)
 
 
 def runs_of(shades: Sequence[int]) -> Iterator[tuple[int, int, int]]:
@@ -137,10 +137,10 @@ def runs_of(shades: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 def percentile_line(commits: Sequence[NamedShape], columns: Sequence[HeatColumn], which: int, y: Scale) -> str:
     """The line of one percentile, which ends where a new environment begins."""
     stretches: list[list[tuple[HeatColumn, float]]] = []
-    for column, one in zip(columns, commits, strict=True):
-        if one.new or not stretches:
+    for column, commit in zip(columns, commits, strict=True):
+        if commit.new or not stretches:
             stretches.append([])
-        stretches[-1].append((column, y(cell_of(one.shape.percentiles[which]))))
+        stretches[-1].append((column, y(cell_of(commit.shape.percentiles[which]))))
     return "".join(map(stretch_path, stretches))
 
 

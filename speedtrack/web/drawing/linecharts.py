@@ -99,24 +99,24 @@ class LineChart:
     middle: float = (WIDTH + LEFT - RIGHT) / 2
 
 
-def measured_value(metric: Metric, name: str, place: float, one: Summarized) -> LineValue:
+def measured_value(metric: Metric, name: str, position: float, summary: Summarized) -> LineValue:
     """A measurement as a point of a line. ``name``: of what, for its title."""
-    title = f"{name}: {numbers.quantity(metric, one.value)} ({numbers.interval(metric, one.low, one.high)})"
-    if one.flags:
-        title += f"; unreliable: {', '.join(one.flags)}"
-    return LineValue(place, one.value, one.low, one.high, title, bool(one.flags))
+    title = f"{name}: {numbers.quantity(metric, summary.value)} ({numbers.interval(metric, summary.low, summary.high)})"
+    if summary.flags:
+        title += f"; unreliable: {', '.join(summary.flags)}"
+    return LineValue(position, summary.value, summary.low, summary.high, title, bool(summary.flags))
 
 
 def chart_over_numbers(
     lines: Sequence[NamedLine], metric: Metric, axis_title: str, y_scale: str = ""
 ) -> LineChart | None:
     """Lines over an axis of numbers. ``y_scale``: log, linear, or empty for what suits. None without values."""
-    places = sorted({point.place for _, points in lines for point in points if point})
-    if not places:
+    positions = sorted({point.place for _, points in lines for point in points if point})
+    if not positions:
         return None
-    x, _ = scale_of(places, (LEFT + 8, WIDTH - RIGHT - 8), "")
-    ends_first = [places[0], places[-1], *places[1:-1]]
-    ticks = spaced_ticks([AxisTick(round(x(place), 1), axis_label(place)) for place in ends_first], SPACE_X)
+    x, _ = scale_of(positions, (LEFT + 8, WIDTH - RIGHT - 8), "")
+    ends_first = [positions[0], positions[-1], *positions[1:-1]]
+    ticks = spaced_ticks([AxisTick(round(x(position), 1), axis_label(position)) for position in ends_first], SPACE_X)
     return line_chart(lines, metric, (x, ticks, axis_title), y_scale)
 
 
@@ -131,8 +131,8 @@ def chart_over_names(
         return None
     first, last = LEFT + 24, WIDTH - RIGHT - 24
 
-    def x(place: float) -> float:
-        return first + (last - first) * place / max(len(names) - 1, 1)
+    def x(position: float) -> float:
+        return first + (last - first) * position / max(len(names) - 1, 1)
 
     ticks = spaced_ticks([AxisTick(round(x(i), 1), name) for i, name in enumerate(names)], SPACE_X)
     crosses = [Dot(round(x(at), 1), HEIGHT - BOTTOM, why, True) for at, why in missing]
@@ -167,12 +167,12 @@ def line_chart(
 
 
 def draw_line(number: int, name: str, points: Sequence[LineValue | None], x: Scale, y: Scale) -> DrawnLine:
-    parts = [list(part) for measured, part in groupby(points, key=bool) if measured]
-    path = "".join(stroke([(x(p.place), y(p.value)) for p in part if p]) for part in parts)
+    segments = [list(segment) for is_measured, segment in groupby(points, key=bool) if is_measured]
+    path = "".join(stroke([(x(p.place), y(p.value)) for p in segment if p]) for segment in segments)
     band = ""
-    for part in parts:
-        upper = [(x(p.place), y(p.high)) for p in part if p]
-        lower = [(x(p.place), y(p.low)) for p in part if p]
+    for segment in segments:
+        upper = [(x(p.place), y(p.high)) for p in segment if p]
+        lower = [(x(p.place), y(p.low)) for p in segment if p]
         band += stroke(upper + lower[::-1]) + "Z"
     dots = [Dot(round(x(p.place), 1), round(y(p.value), 1), p.title, p.doubtful) for p in points if p]
     return DrawnLine(number, name, path, band, dots)
@@ -221,11 +221,11 @@ def linear_steps(low: float, high: float) -> list[float]:
 
 def spaced_ticks(ticks: Sequence[AxisTick], space: float) -> list[AxisTick]:
     """The ticks whose labels do not overlap. Of two that would, the earlier one is kept."""
-    kept: list[AxisTick] = []
+    visible_ticks: list[AxisTick] = []
     for tick in ticks:
-        if all(abs(tick.at - other.at) >= space for other in kept):
-            kept.append(tick)
-    return sorted(kept, key=lambda tick: tick.at)
+        if all(abs(tick.at - neighbour.at) >= space for neighbour in visible_ticks):
+            visible_ticks.append(tick)
+    return sorted(visible_ticks, key=lambda tick: tick.at)
 
 
 def axis_label(value: float) -> str:

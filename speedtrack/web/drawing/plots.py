@@ -40,16 +40,16 @@ class Forest:
     @classmethod
     def of(cls, ratios: Sequence[tuple[float, float, float]], clipped: bool = False) -> "Forest":
         """``ratios``: each with the ends of its interval. ``clipped``: a few that lie far off do not set the scale."""
-        known = [math.log(v) for row in ratios for v in row if v > 0]
-        low, high = min([0.0, *known]), max([0.0, *known])
+        logarithms = [math.log(v) for row in ratios for v in row if v > 0]
+        low, high = min([0.0, *logarithms]), max([0.0, *logarithms])
         if clipped and (far := usual_reach(ratios)):
             low, high = max(low, -far), min(high, far)
         pad = 0.08 * (high - low) or 0.01
         low, high = low - pad, high + pad
 
         def x(ratio: float) -> float:
-            place = (math.log(ratio) - low) / (high - low) if ratio > 0 else 0.0
-            return round(6 + max(0.0, min(1.0, place)) * (FOREST_WIDTH - 12), 1)
+            position = (math.log(ratio) - low) / (high - low) if ratio > 0 else 0.0
+            return round(6 + max(0.0, min(1.0, position)) * (FOREST_WIDTH - 12), 1)
 
         def beyond(ratio: float) -> int:
             size = math.log(ratio) if ratio > 0 else -math.inf
@@ -68,16 +68,16 @@ def usual_reach(ratios: Sequence[tuple[float, float, float]]) -> float:
     return USUAL * sizes[(len(sizes) - 1) * 9 // 10] if sizes else 0.0
 
 
-def spaced_ticks(ticks: Sequence[Tick], one: float) -> list[Tick]:
+def spaced_ticks(ticks: Sequence[Tick], origin: float) -> list[Tick]:
     """The ticks whose labels do not overlap, beginning at "no change".
 
     A logarithmic axis is dense at its upper end.
     """
-    kept: list[Tick] = []
-    for tick in sorted(ticks, key=lambda tick: abs(tick.x - one)):
-        if all(abs(tick.x - other.x) >= LABEL_WIDTH for other in kept):
-            kept.append(tick)
-    return sorted(kept, key=lambda tick: tick.x)
+    visible_ticks: list[Tick] = []
+    for tick in sorted(ticks, key=lambda tick: abs(tick.x - origin)):
+        if all(abs(tick.x - neighbour.x) >= LABEL_WIDTH for neighbour in visible_ticks):
+            visible_ticks.append(tick)
+    return sorted(visible_ticks, key=lambda tick: tick.x)
 
 
 def step_of(span: float, most: float) -> float:

@@ -26,11 +26,11 @@ class Sparkline:
 
     @classmethod
     def of(cls, values: Sequence[float | None], size: tuple[int, int] = SMALL) -> "Sparkline":
-        known = [v for v in values if v is not None]
-        if not known:
+        measurements = [v for v in values if v is not None]
+        if not measurements:
             return cls("", None, size)
-        middle = (max(known) + min(known)) / 2
-        half = max((max(known) - min(known)) / 2, CALM * abs(middle) / 2) or 1.0
+        middle = (max(measurements) + min(measurements)) / 2
+        half = max((max(measurements) - min(measurements)) / 2, CALM * abs(middle) / 2) or 1.0
         width, height = size
         step = (width - 2 * MARGIN) / max(len(values) - 1, 1)
         points = [
@@ -46,7 +46,7 @@ class Sparkline:
         """
         end: SafeString | str = ""
         if self.end and not stretched:
-            x, y = (f"{place:.1f}" for place in self.end)
+            x, y = (f"{coordinate:.1f}" for coordinate in self.end)
             end = format_html('<circle cx="{}" cy="{}" r="2.2"/>', x, y)
         return format_html(
             '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}"{} role="img" aria-label="{}">'
@@ -57,13 +57,13 @@ class Sparkline:
 
 def path_through(points: Sequence[tuple[float, float] | None]) -> str:
     """The path: lines between neighbours; a gap interrupts it, and a point between two gaps is a dot."""
-    words: list[str] = []
+    commands: list[str] = []
     pen_down = False
     for i, point in enumerate(points):
         if point:
             x, y = f"{point[0]:.1f}", f"{point[1]:.1f}"
-            words.append(f"{'L' if pen_down else 'M'}{x} {y}")
+            commands.append(f"{'L' if pen_down else 'M'}{x} {y}")
             if not pen_down and (i + 1 == len(points) or points[i + 1] is None):
-                words.append("h0.1")
+                commands.append("h0.1")
         pen_down = point is not None
-    return "".join(words)
+    return "".join(commands)

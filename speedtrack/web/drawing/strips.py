@@ -45,14 +45,14 @@ def worsening(metric: Metric, ratio: float) -> float:
     """
     if not ratio > 0:
         return -FAR
-    moved = math.log(ratio)
-    return moved if metric.better == Direction.LOWER else -moved
+    logarithm = math.log(ratio)
+    return logarithm if metric.better == Direction.LOWER else -logarithm
 
 
 def change_place(metric: Metric, ratio: float) -> float:
-    moved = max(-FAR, min(FAR, worsening(metric, ratio)))
+    shift = max(-FAR, min(FAR, worsening(metric, ratio)))
     reach = CHANGE_WIDTH / 2 - CHANGE_MARGIN
-    return round(CHANGE_WIDTH / 2 + reach * math.asinh(moved / FINE) / math.asinh(FAR / FINE), 1)
+    return round(CHANGE_WIDTH / 2 + reach * math.asinh(shift / FINE) / math.asinh(FAR / FINE), 1)
 
 
 SIDE_WIDTH, SIDE_LEFT, SIDE_RIGHT = 480.0, 56.0, 14.0
@@ -118,9 +118,9 @@ class SideStrips:
         )
 
 
-def spread(place: int) -> float:
+def spread(position: int) -> float:
     """A fixed, even offset by place in the order, so that dots of equal values lie beside each other."""
-    return round(SPREAD * (((place * 0.618034) % 1.0) * 2 - 1), 1)
+    return round(SPREAD * (((position * 0.618034) % 1.0) * 2 - 1), 1)
 
 
 TRIAL_WIDTH, TRIAL_HEIGHT, TRIAL_MARGIN = 460.0, 34.0, 6.0

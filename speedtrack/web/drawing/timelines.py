@@ -84,10 +84,10 @@ def timeline_svg(document: TimelineDocument, width: int, height: int, theme: str
     top, bottom = 40 + ROW * len(legend) + (14 if any_tags(document) else 0), height - 34
     bottom = max(bottom, top + 20)
     y_scales = [axis.scale(bottom, top) if axis else None for axis in values]
-    y = [scale for shown in document["shown"] if (scale := y_scales[shown["right"]])]
+    y = [scale for series in document["shown"] if (scale := y_scales[series["right"]])]
     frame = PlotFrame(66, right, top, bottom, colours, x_scale(document, 66, right), y)
     name = title_of(document)
-    parts = [
+    shapes = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'role="img" font-family="{FONT}" font-size="12"><title>{escape(name)}</title>',
         f'<rect width="{width}" height="{height}" fill="{colours["surface"]}"/>',
@@ -102,34 +102,36 @@ def timeline_svg(document: TimelineDocument, width: int, height: int, theme: str
         *change_marks(document, frame),
     ]
     if not document["lines"]:
-        parts.append(
+        shapes.append(
             text((66 + right) / 2, (top + bottom) / 2, "Nothing was measured here.", colours["soft"], "middle")
         )
-    return "".join([*parts, "</svg>"])
+    return "".join([*shapes, "</svg>"])
 
 
-def text(x: float, y: float, words: str, colour: str, anchor: str = "start", weight: int = 400, size: int = 12) -> str:
+def text(
+    x: float, y: float, content: str, colour: str, anchor: str = "start", weight: int = 400, size: int = 12
+) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}" font-weight="{weight}" '
-        f'font-size="{size}">{escape(words)}</text>'
+        f'font-size="{size}">{escape(content)}</text>'
     )
 
 
-def cut(words: str, most: int) -> str:
-    return words if len(words) <= most else f"{words[: max(most - 1, 0)]}…"
+def cut(content: str, most: int) -> str:
+    return content if len(content) <= most else f"{content[: max(most - 1, 0)]}…"
 
 
 def title_of(document: TimelineDocument) -> str:
     """The benchmarks and metrics that all lines share, as a title."""
-    shown = document["shown"]
-    projects = {one["project"] for one in shown} or {document["project"]}
-    benchmarks = {one["benchmark"] for one in shown} or {document["benchmark"]}
-    metrics = {one["metric"]["title"] for one in shown} or {document["metric"]["title"]}
-    parts = [found.pop() for found in (projects, benchmarks, metrics) if len(found) == 1]
+    all_series = document["shown"]
+    projects = {series["project"] for series in all_series} or {document["project"]}
+    benchmarks = {series["benchmark"] for series in all_series} or {document["benchmark"]}
+    metrics = {series["metric"]["title"] for series in all_series} or {document["metric"]["title"]}
+    phrases = [names.pop() for names in (projects, benchmarks, metrics) if len(names) == 1]
     relative = f"relative to {document['base'][:10]}" if document["base"] else ""
-    better = {one["metric"]["better"] for one in shown}
+    better = {series["metric"]["better"] for series in all_series}
     direction = f"{better.pop()} is better" if len(better) == 1 else ""
-    return " · ".join(part for part in (*parts, relative, direction) if part)
+    return " · ".join(phrase for phrase in (*phrases, relative, direction) if phrase)
 
 
 LegendPart = tuple[float, int, str]  # x, number of the line, title
@@ -141,8 +143,8 @@ def legend_rows(document: TimelineDocument, width: int) -> list[list[LegendPart]
         return []
     rows: list[list[LegendPart]] = [[]]
     x = 16.0
-    for number, one in enumerate(document["shown"]):
-        title = cut(one["title"] + (" (right)" if one["right"] else ""), int((width - 80) / CHARACTER))
+    for number, series in enumerate(document["shown"]):
+        title = cut(series["title"] + (" (right)" if series["right"] else ""), int((width - 80) / CHARACTER))
         room = 34 + len(title) * CHARACTER + 16
         if rows[-1] and x + room > width:
             rows.append([])
@@ -153,9 +155,9 @@ def legend_rows(document: TimelineDocument, width: int) -> list[list[LegendPart]
 
 
 def legend_shapes(rows: Sequence[Sequence[LegendPart]], colours: Mapping[str, str]) -> Iterator[str]:
-    for row, parts in enumerate(rows):
+    for row, entries in enumerate(rows):
         y = 44 + ROW * row
-        for x, number, title in parts:
+        for x, number, title in entries:
             yield f'<path d="M{x:.1f} {y - 4}h26" {look(number, colours)}/>'
             yield text(x + 32, y, title, colours["soft"])
 
@@ -172,38 +174,38 @@ def colour_of(number: int, colours: Mapping[str, str]) -> str:
 
 def axis_of(document: TimelineDocument, right: bool) -> Axis | None:
     """The axis for the lines on one side, right or left; None if there are none."""
-    shown = document["shown"]
-    units = [one["metric"]["unit"] for one in shown if one["right"] == right]
+    all_series = document["shown"]
+    units = [series["metric"]["unit"] for series in all_series if series["right"] == right]
     if not units:
         return None
     ends: list[float] = []
     for line in document["lines"]:
-        one = shown[line["shown"]]
-        if one["right"] != right:
+        series = all_series[line["shown"]]
+        if series["right"] != right:
             continue
-        unit_value = one["base"]["value"] if one["base"] else 1.0
+        unit_value = series["base"]["value"] if series["base"] else 1.0
         for at, value, low, high in zip(*(line[key] for key in ("at", "value", "low", "high")), strict=True):
-            kept = (value,) if str(at) in line["flags"] else (low, high)
-            ends += [end / unit_value for end in kept if end is not None]
+            bounds = (value,) if str(at) in line["flags"] else (low, high)
+            ends += [end / unit_value for end in bounds if end is not None]
         for values in line.get("trials", {}).values():
             ends += [value / unit_value for value in values]
     return value_axis(ends, document["scale"], None if document["base"] else units[0])
 
 
-def x_scale(document: TimelineDocument, left: float, right: float) -> Callable[[int, float], float]:
+def x_scale(document: TimelineDocument, left_edge: float, right_edge: float) -> Callable[[int, float], float]:
     """A function from a place of a path to pixels: by the place, or by the time of its commit."""
     if document["axis"] == "commits":
         count = document["paths"][0]["count"]
-        return lambda _, at: left + (right - left) * (at + 0.6) / max(count + 0.2, 1.2)
+        return lambda _, at: left_edge + (right_edge - left_edge) * (at + 0.6) / max(count + 0.2, 1.2)
     first, last = time_range(document)
     span = (last - first) or 1
-    known = [path["commits"]["at"] for path in document["paths"]]
+    positions = [path["commits"]["at"] for path in document["paths"]]
     # A commit never lies before the one before it, whatever their clocks say.
     moments = [list(accumulate(path["commits"]["time"], max)) for path in document["paths"]]
 
     def place(path: int, at: float) -> float:
-        moment: float = moments[path][min(bisect_left(known[path], at), len(known[path]) - 1)]
-        return left + 4 + (right - left - 8) * (moment - first) / span
+        moment: float = moments[path][min(bisect_left(positions[path], at), len(positions[path]) - 1)]
+        return left_edge + 4 + (right_edge - left_edge - 8) * (moment - first) / span
 
     return place
 
@@ -249,12 +251,12 @@ def x_ticks(document: TimelineDocument, frame: PlotFrame, most: int) -> Ticks:
 
 def ranges(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
     """Draw as areas the ranges of commits that may be the cause of a change."""
-    for one in document["changes"]:
-        if one["width"] > 1:
-            path = document["shown"][one["shown"]]["path"]
-            begin = max(frame.x(path, one["at"] - one["width"] + 0.5), frame.left)
-            end = frame.x(path, one["at"])
-            colour = frame.colours["worse" if one["worse"] else "better"]
+    for change in document["changes"]:
+        if change["width"] > 1:
+            path = document["shown"][change["shown"]]["path"]
+            begin = max(frame.x(path, change["at"] - change["width"] + 0.5), frame.left)
+            end = frame.x(path, change["at"])
+            colour = frame.colours["worse" if change["worse"] else "better"]
             yield (
                 f'<rect x="{begin:.1f}" y="{frame.top}" width="{max(end - begin, 2):.1f}" '
                 f'height="{frame.bottom - frame.top}" fill="{colour}" opacity="0.13"/>'
@@ -267,8 +269,8 @@ def any_tags(document: TimelineDocument) -> bool:
 
 def breaks_and_tags(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
     soft = frame.colours["soft"]
-    for one in document["breaks"]:
-        x = frame.x(one["path"], one["at"] - 0.5)
+    for boundary in document["breaks"]:
+        x = frame.x(boundary["path"], boundary["at"] - 0.5)
         yield f'<path d="M{x:.1f} {frame.top}V{frame.bottom}" stroke="{soft}" stroke-dasharray="2 3"/>'
     free = -math.inf
     tags = [(frame.x(i, tag["at"]), tag["name"]) for i, path in enumerate(document["paths"]) for tag in path["tags"]]
@@ -282,18 +284,18 @@ def breaks_and_tags(document: TimelineDocument, frame: PlotFrame) -> Iterator[st
 
 def line_shapes(document: TimelineDocument, frame: PlotFrame, line: Mapping[str, Any]) -> Iterator[str]:
     """Draw the band, the line, single points, unreliable points and trials of one series."""
-    shown = line["shown"]
-    colour = colour_of(shown, frame.colours)
-    parts, doubtful = stretches(document, frame, line)
-    for part in parts:
-        if len(part) > 1:
-            outer = [(p.x, p.high) for p in part] + [(p.x, p.low) for p in reversed(part)]
+    number = line["shown"]
+    colour = colour_of(number, frame.colours)
+    pieces, doubtful = stretches(document, frame, line)
+    for piece in pieces:
+        if len(piece) > 1:
+            outer = [(p.x, p.high) for p in piece] + [(p.x, p.low) for p in reversed(piece)]
             yield f'<path d="{stroke(outer)}Z" fill="{colour}" opacity="0.18"/>'
-            yield f'<path d="{stroke([(p.x, p.y) for p in part])}" {look(shown, frame.colours)}/>'
+            yield f'<path d="{stroke([(p.x, p.y) for p in piece])}" {look(number, frame.colours)}/>'
         else:
-            (p,) = part
+            (p,) = piece
             yield f'<path d="M{p.x:.1f} {p.low:.1f}V{p.high:.1f}" stroke="{colour}" stroke-width="3" opacity="0.25"/>'
-    dots = [p for part in parts for p in part if len(part) == 1 or len(line["at"]) <= 120]
+    dots = [p for piece in pieces for p in piece if len(piece) == 1 or len(line["at"]) <= 120]
     yield "".join(f'<circle cx="{p.x:.1f}" cy="{p.y:.1f}" r="2.4" fill="{colour}"/>' for p in dots)
     for p in doubtful:
         yield f'<circle cx="{p.x:.1f}" cy="{p.y:.1f}" r="4" fill="{frame.colours["surface"]}" stroke="{colour}"/>'
@@ -301,10 +303,10 @@ def line_shapes(document: TimelineDocument, frame: PlotFrame, line: Mapping[str,
 
 
 def trial_dots(document: TimelineDocument, frame: PlotFrame, line: Mapping[str, Any], colour: str) -> Iterator[str]:
-    one = document["shown"][line["shown"]]
-    unit_value = one["base"]["value"] if one["base"] else 1.0
+    series = document["shown"][line["shown"]]
+    unit_value = series["base"]["value"] if series["base"] else 1.0
     for at, values in line.get("trials", {}).items():
-        x = frame.x(one["path"], int(at))
+        x = frame.x(series["path"], int(at))
         for value in values:
             y = frame.y[line["shown"]](value / unit_value)
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.6" fill="{colour}" opacity="0.45"/>'
@@ -314,12 +316,12 @@ def stretches(
     document: TimelineDocument, frame: PlotFrame, line: Mapping[str, Any]
 ) -> tuple[list[list[Pixel]], list[Pixel]]:
     """The stretches of reliable points of neighbouring commits, and the unreliable points."""
-    one = document["shown"][line["shown"]]
-    path, y = one["path"], frame.y[line["shown"]]
-    unit_value = one["base"]["value"] if one["base"] else 1.0
+    series = document["shown"][line["shown"]]
+    path, y = series["path"], frame.y[line["shown"]]
+    unit_value = series["base"]["value"] if series["base"] else 1.0
     step = document["paths"][path]["step"]
     reach = 2 * step if step > 1 else 1
-    parts: list[list[Pixel]] = []
+    pieces: list[list[Pixel]] = []
     doubtful: list[Pixel] = []
     last = None
     for at, *values in zip(*(line[key] for key in ("at", "value", "low", "high")), strict=True):
@@ -328,17 +330,17 @@ def stretches(
             continue
         flagged = str(at) in line["flags"]
         middle, low, high = (y(value / unit_value) for value in values)
-        place = Pixel(frame.x(path, at), middle, low, high, flagged)
+        pixel = Pixel(frame.x(path, at), middle, low, high, flagged)
         if flagged:
-            doubtful.append(place)
+            doubtful.append(pixel)
             last = None
             continue
         if last is not None and at <= last + reach:
-            parts[-1].append(place)
+            pieces[-1].append(pixel)
         else:
-            parts.append([place])
+            pieces.append([pixel])
         last = at
-    return parts, doubtful
+    return pieces, doubtful
 
 
 def gap_marks(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
@@ -361,22 +363,24 @@ def change_marks(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
 
     The change of an alert that somebody has settled is struck through, has no line, and says so.
     """
-    found = ((frame.x(document["shown"][one["shown"]]["path"], one["at"]), one) for one in document["changes"])
-    marks = sorted(found, key=lambda mark: mark[0])
-    for (x, one), (following, _) in zip(marks, [*marks[1:], (frame.right + 6, None)], strict=False):
-        settled = one["alert_state"] in SETTLED
-        colour = frame.colours["soft" if settled else "worse" if one["worse"] else "better"]
-        confirmed = one["status"] == "confirmed"
-        if not settled and (confirmed or len(marks) <= MANY_MARKS):
+    positions = (
+        (frame.x(document["shown"][change["shown"]]["path"], change["at"]), change) for change in document["changes"]
+    )
+    marks = sorted(positions, key=lambda mark: mark[0])
+    for (x, change), (following, _) in zip(marks, [*marks[1:], (frame.right + 6, None)], strict=False):
+        is_settled = change["alert_state"] in SETTLED
+        colour = frame.colours["soft" if is_settled else "worse" if change["worse"] else "better"]
+        confirmed = change["status"] == "confirmed"
+        if not is_settled and (confirmed or len(marks) <= MANY_MARKS):
             dash = "" if confirmed else ' stroke-dasharray="5 4"'
             yield f'<path d="M{x:.1f} {frame.top + 22}V{frame.bottom}" stroke="{colour}" opacity="0.6"{dash}/>'
-        tip = 1 if one["worse"] else -1
+        tip = 1 if change["worse"] else -1
         y = frame.top + 12
         corners = stroke([(x - 6, y - 6 * tip), (x + 6, y - 6 * tip), (x, y + 5 * tip)])
-        fill = colour if confirmed and not settled else frame.colours["surface"]
+        fill = colour if confirmed and not is_settled else frame.colours["surface"]
         yield f'<path d="{corners}Z" fill="{fill}" stroke="{colour}" stroke-width="1.5"/>'
-        if settled:
+        if is_settled:
             yield f'<path d="M{x - 8:.1f} {y + 7}L{x + 8:.1f} {y - 7}" stroke="{colour}" stroke-width="1.5"/>'
-        words = numbers.change(one["ratio"]) + (f" {one['alert_state']}" if settled else "")
-        if x + 18 + len(words) * CHARACTER < following:
-            yield text(x + 10, y + 4, words, colour, weight=600, size=11)
+        label = numbers.change(change["ratio"]) + (f" {change['alert_state']}" if is_settled else "")
+        if x + 18 + len(label) * CHARACTER < following:
+            yield text(x + 10, y + 4, label, colour, weight=600, size=11)

@@ -29,7 +29,7 @@ class PlainCommand(BaseCommand):
     #: The options that the entry quotes: never one whose value is a secret.
     quoted: ClassVar[tuple[str, ...]] = ()
     #: Are a change and its entry one transaction? Not where it takes long, or talks to other servers.
-    whole: ClassVar[bool] = False
+    is_atomic: ClassVar[bool] = False
 
     def change(self, options: dict[str, Any]) -> str:
         """The name of what the command does, such as `run.cancel`, for the audit log; empty if it only reads."""
@@ -40,17 +40,17 @@ class PlainCommand(BaseCommand):
         self.stdout = PlainOutput(options.pop("stdout", None) or sys.stdout)
         self.stderr = PlainOutput(options.pop("stderr", None) or sys.stderr)
         self.stderr.style_func = style
-        with transaction.atomic() if self.whole else nullcontext():
-            done = super().execute(*args, **options)
+        with transaction.atomic() if self.is_atomic else nullcontext():
+            output = super().execute(*args, **options)
             if not options.get("dry_run") and (action := self.change(options)):
                 self.note(action, options)
-        return done
+        return output
 
     def note(self, action: str, options: dict[str, Any]) -> None:
-        given = [words_of(options[name]) for name in self.quoted if options.get(name)]
+        arguments = [words_of(options[name]) for name in self.quoted if options.get(name)]
         slug = options.get("project")
         project = Project.objects.filter(slug=slug).first() if isinstance(slug, str) else None
-        audit.note(None, action, " ".join(given), project)
+        audit.note(None, action, " ".join(arguments), project)
 
 
 def words_of(value: Any) -> str:

@@ -51,11 +51,11 @@ def run_steps(project: Project) -> list[FirstStep]:
     """The steps about runs; empty as long as the history is unknown."""
     if project.synced_at is None:
         return [FirstStep("waits", "Then runs of its newest commits are queued.")]
-    found = list(Run.objects.filter(project=project).order_by("-pk").values_list("pk", "status")[:FEW])
-    waiting = sum(status == Status.QUEUED for _, status in found)
-    failed = [pk for pk, status in found if status == Status.FAILED]
-    steps = [FirstStep("done", f"{len(found)} runs were queued; {waiting} wait.", reverse("queue"), "The queue")]
-    if not found:
+    runs = list(Run.objects.filter(project=project).order_by("-pk").values_list("pk", "status")[:FEW])
+    waiting_count = sum(status == Status.QUEUED for _, status in runs)
+    failed = [pk for pk, status in runs if status == Status.FAILED]
+    steps = [FirstStep("done", f"{len(runs)} runs were queued; {waiting_count} wait.", reverse("queue"), "The queue")]
+    if not runs:
         return [FirstStep("waits", "No run is queued: the next push brings one.")]
     if failed:
         steps.append(
@@ -75,10 +75,10 @@ def machine_step(project: Project) -> FirstStep:
         )
     running = Run.objects.active().filter(machine__in=machines).select_related("machine", "project").first()
     if running and running.project_id == project.pk:
-        words = f"{running.machine} measures the first run."
-        return FirstStep("under way", words, reverse("run", args=[running.pk]), f"Run {running.pk}")
-    words = " ".join(map(state_of, standing.of_machines(machines).values()))
-    return FirstStep("waits", words, reverse("queue"), "The queue")
+        sentence = f"{running.machine} measures the first run."
+        return FirstStep("under way", sentence, reverse("run", args=[running.pk]), f"Run {running.pk}")
+    sentence = " ".join(map(state_of, standing.of_machines(machines).values()))
+    return FirstStep("waits", sentence, reverse("queue"), "The queue")
 
 
 def state_of(stands: Standing) -> str:

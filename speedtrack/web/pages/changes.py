@@ -90,18 +90,20 @@ class ChangeGroup:
 
     @property
     def confirmed(self) -> bool:
-        return any(one.status == Status.CONFIRMED for one in self.points)
+        return any(point.status == Status.CONFIRMED for point in self.points)
 
     @property
     def settling(self) -> bool:
-        return not self.confirmed and any(one.status in (Status.SUSPECTED, Status.SETTLING) for one in self.points)
+        return not self.confirmed and any(point.status in (Status.SUSPECTED, Status.SETTLING) for point in self.points)
 
     @property
     def state(self) -> str:
         if self.confirmed or self.settling:
             return "confirmed" if self.confirmed else "suspected"
-        found = {one.status for one in self.points}
-        return next((str(one) for one in (Status.HISTORY, Status.UNSETTLED, Status.MACHINE) if one in found), "")
+        statuses = {point.status for point in self.points}
+        return next(
+            (str(status) for status in (Status.HISTORY, Status.UNSETTLED, Status.MACHINE) if status in statuses), ""
+        )
 
     @property
     def drift(self) -> str:
@@ -110,19 +112,19 @@ class ChangeGroup:
 
     @property
     def alert_id(self) -> int | None:
-        return next((one.alert_id for one in self.points if one.alert_id), None)
+        return next((point.alert_id for point in self.points if point.alert_id), None)
 
 
 def change_points() -> QuerySet[ChangePoint]:
     """Change points with their related rows, and ``width``: how many commits of their branch may be the cause."""
-    places = Position.objects.filter(branch=OuterRef("branch"))
-    first = Subquery(places.filter(commit=OuterRef("before")).values("number"))
-    last = Subquery(places.filter(commit=OuterRef("commit")).values("number"))
+    positions = Position.objects.filter(branch=OuterRef("branch"))
+    first = Subquery(positions.filter(commit=OuterRef("before")).values("number"))
+    last = Subquery(positions.filter(commit=OuterRef("commit")).values("number"))
     related = ("series__benchmark", "series__machine", "branch__project", "commit", "before")
-    found = ChangePoint.objects.select_related(*related).defer(
+    points = ChangePoint.objects.select_related(*related).defer(
         "series__benchmark__definition", "series__machine__facts"
     )
-    return found.annotate(width=last - first)
+    return points.annotate(width=last - first)
 
 
 def on_branch(branch: Branch | None, first: int = 0, last: int = 2**31 - 1) -> QuerySet[ChangePoint]:
@@ -139,7 +141,7 @@ def newest_groups(branches: Iterable[int], count: int) -> dict[int, list[ChangeG
 
     Of each cause only two change points are loaded completely.
     """
-    asked: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "branches": list(branches),
         "reach": REACH,
         "most": MOST_POINTS,
@@ -147,51 +149,51 @@ def newest_groups(branches: Iterable[int], count: int) -> dict[int, list[ChangeG
     }
     points: dict[int, list[GroupedPoint]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(NEWEST, asked)
+        cursor.execute(NEWEST, parameters)
         for branch, *columns in cursor:
             points[branch].append(GroupedPoint._make(columns))
-    groups = {branch: by_cause(found)[:count] for branch, found in points.items()}
-    wanted = {one.pk for found in groups.values() for group in found for one in (group[0], narrowest_of(group))}
-    known = change_points().only(*LISTED).in_bulk(wanted) if wanted else {}
-    return {branch: shown_groups(found, known) for branch, found in groups.items()}
+    groups = {branch: by_cause(causes)[:count] for branch, causes in points.items()}
+    pks = {point.pk for causes in groups.values() for group in causes for point in (group[0], narrowest_of(group))}
+    by_pk = change_points().only(*LISTED).in_bulk(pks) if pks else {}
+    return {branch: shown_groups(causes, by_pk) for branch, causes in groups.items()}
 
 
 def groups_of(points: Iterable[ChangePoint]) -> list[ChangeGroup]:
     """The causes of these change points, in order of first appearance."""
-    known = {cp.pk: cp for cp in points}
+    by_pk = {cp.pk: cp for cp in points}
     rows = [
         GroupedPoint(
             cp.pk, cp.status, cp.ratio, cp.series.metric, cp.alert_id, cp.before_id, cp.commit_id, width_of(cp)
         )
-        for cp in known.values()
+        for cp in by_pk.values()
     ]
-    return shown_groups(by_cause(rows), known)
+    return shown_groups(by_cause(rows), by_pk)
 
 
 def by_cause(points: Iterable[GroupedPoint]) -> list[list[GroupedPoint]]:
     """By cause (an alert, else a range of commits) and direction, in order of first appearance; the largest first."""
     groups: dict[tuple[object, ...], list[GroupedPoint]] = {}
-    for one in points:
-        cause = (one.alert_id,) if one.alert_id else (one.before_id, one.commit_id)
-        groups.setdefault((*cause, one.is_slowdown), []).append(one)
+    for point in points:
+        cause = (point.alert_id,) if point.alert_id else (point.before_id, point.commit_id)
+        groups.setdefault((*cause, point.is_slowdown), []).append(point)
     return [
-        sorted(group, key=lambda one: (one.status != Status.CONFIRMED, -abs(one.ratio - 1)))
+        sorted(group, key=lambda point: (point.status != Status.CONFIRMED, -abs(point.ratio - 1)))
         for group in groups.values()
     ]
 
 
 def narrowest_of(group: list[GroupedPoint]) -> GroupedPoint:
-    return min(group, key=lambda one: one.width or 1)
+    return min(group, key=lambda point: point.width or 1)
 
 
-def shown_groups(groups: Iterable[list[GroupedPoint]], known: Mapping[int, ChangePoint]) -> list[ChangeGroup]:
+def shown_groups(groups: Iterable[list[GroupedPoint]], by_pk: Mapping[int, ChangePoint]) -> list[ChangeGroup]:
     """The groups, each at the narrowest range among its points."""
-    found = []
+    change_groups = []
     for group in groups:
         narrowest = narrowest_of(group)
-        at, worst = known[narrowest.pk], known[group[0].pk]
-        found.append(ChangeGroup(at.branch, at.before, at.commit, narrowest.width or 1, worst, group))
-    return found
+        at, worst = by_pk[narrowest.pk], by_pk[group[0].pk]
+        change_groups.append(ChangeGroup(at.branch, at.before, at.commit, narrowest.width or 1, worst, group))
+    return change_groups
 
 
 def width_of(cp: ChangePoint) -> int:

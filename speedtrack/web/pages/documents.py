@@ -85,7 +85,9 @@ class HelpIndex:
 
 
 def index() -> HelpIndex:
-    terms = [(title, {key: one for key, one in TERMS.items() if kind_of(key) == kind}) for kind, title in KINDS.items()]
+    terms = [
+        (title, {key: term for key, term in TERMS.items() if kind_of(key) == kind}) for kind, title in KINDS.items()
+    ]
     return HelpIndex(GROUPS, terms)
 
 
@@ -119,7 +121,7 @@ def name_headings(tokens: list[Token]) -> Iterator[DocumentHeading]:
     """Give each heading the anchor that forges give it; yield those of the first two levels."""
     for token, inline in pairwise(tokens):
         if token.type == "heading_open":
-            title = "".join(one.content for one in inline.children or [])
+            title = "".join(child.content for child in inline.children or [])
             token.attrSet("id", anchor_of(title))
             if token.tag in ("h1", "h2"):
                 yield DocumentHeading(anchor_of(title), title)
@@ -136,9 +138,9 @@ def lead_to_pages(name: str, token: Token) -> None:
     target = urlsplit(str(token.attrGet("href")))
     if target.scheme or not target.path:
         return
-    other = target.path.removesuffix(".md")
-    if other in NAMES:
-        token.attrSet("href", reverse("help", args=[other]) + (f"#{target.fragment}" if target.fragment else ""))
+    page = target.path.removesuffix(".md")
+    if page in NAMES:
+        token.attrSet("href", reverse("help", args=[page]) + (f"#{target.fragment}" if target.fragment else ""))
     else:
         token.attrs = {"title": f"{escape(target.path)} in SpeedTrack's repository"}
 

@@ -168,10 +168,10 @@ def load(access: Access) -> HomePage:
     followed = access.among(Branch.objects.filter(name=F("project__default_branch"))).select_related("head")
     branches = {branch.project_id: branch for branch in followed}
     cards = project_cards(branches, access)
-    found = changes.newest_groups([branch.pk for branch in branches.values()], LISTED_CHANGES)
+    groups_by_branch = changes.newest_groups([branch.pk for branch in branches.values()], LISTED_CHANGES)
     for card in cards:
-        card.change = next(iter(found.get(card.branch.pk, [])), None) if card.branch else None
-    newest = sorted((one for groups in found.values() for one in groups), key=committed_at, reverse=True)
+        card.change = next(iter(groups_by_branch.get(card.branch.pk, [])), None) if card.branch else None
+    newest = sorted((group for groups in groups_by_branch.values() for group in groups), key=committed_at, reverse=True)
     return HomePage(cards, newest[:LISTED_CHANGES], machines.health(access))
 
 
@@ -190,13 +190,13 @@ def card_of(project: Project) -> Card:
 def project_cards(branches: dict[int, Branch], access: Access) -> list[Card]:
     """One card per project."""
     alerts = Alert.objects.work().filter(project=OuterRef("pk")).order_by().values("project")
-    found = Project.objects.tracked().annotate(open_alerts=Coalesce(alerts.values(count=Count("pk")), 0))
-    waiting = unfinished_runs()
+    projects = Project.objects.tracked().annotate(open_alerts=Coalesce(alerts.values(count=Count("pk")), 0))
+    unfinished = unfinished_runs()
     cards = []
-    for project in access.among(found, "pk").order_by("name"):
+    for project in access.among(projects, "pk").order_by("name"):
         branch = branches.get(project.pk)
         open_alerts = getattr(project, "open_alerts")  # noqa: B009 (an annotation)
-        cards.append(Card(project, branch, open_alerts, *waiting[project.pk], METRICS[HEADLINE]))
+        cards.append(Card(project, branch, open_alerts, *unfinished[project.pk], METRICS[HEADLINE]))
     fill_cards({card.branch.pk: card for card in cards if card.branch})
     return cards
 
@@ -205,69 +205,77 @@ def unfinished_runs() -> dict[int, tuple[int, bool]]:
     """By project: how many runs wait or run, and whether there may be more."""
     with connection.cursor() as cursor:
         cursor.execute(UNFINISHED, {"most": MOST_RUNS})
-        return {project_id: (count, more) for project_id, count, more in cursor}
+        return {project_id: (count, has_more) for project_id, count, has_more in cursor}
 
 
 def fill_cards(cards: dict[int, Card]) -> None:
     """Set on the cards what was measured of the newest commits of their branches."""
-    coverage: dict[int, list[Coverage]] = defaultdict(list)
+    coverages: dict[int, list[Coverage]] = defaultdict(list)
     for row in fetch(COVERAGE, branches=list(cards), window=WINDOW):
-        one = Coverage._make(row)
-        coverage[one.branch_id].append(one)
-    newest = {branch: max(one.newest for one in found) for branch, found in coverage.items()}
-    shown = {branch: min(found, key=lambda one: (-one.commits, one.machine)) for branch, found in coverage.items()}
+        coverage = Coverage._make(row)
+        coverages[coverage.branch_id].append(coverage)
+    newest = {branch: max(coverage.newest for coverage in rows) for branch, rows in coverages.items()}
+    best = {
+        branch: min(rows, key=lambda coverage: (-coverage.commits, coverage.machine))
+        for branch, rows in coverages.items()
+    }
     commits = {
         branch: NewestMeasured._make(columns)
         for branch, *columns in fetch(MEASURED, branches=list(newest), numbers=list(newest.values()))
     }
-    metrics = dict.fromkeys((one.project_id for one in shown.values()), HEADLINE) | outside_metrics(shown.values())
-    trends = headline_trends(shown.values(), metrics)
-    for branch, one in shown.items():
+    metrics = dict.fromkeys((coverage.project_id for coverage in best.values()), HEADLINE) | outside_metrics(
+        best.values()
+    )
+    trends = headline_trends(best.values(), metrics)
+    for branch, coverage in best.items():
         card = cards[branch]
-        card.metric = METRICS[metrics[one.project_id]]
-        card.machine, card.lag, card.measured = one.machine, one.head - newest[branch], commits[branch]
+        card.metric = METRICS[metrics[coverage.project_id]]
+        card.machine, card.lag, card.measured = coverage.machine, coverage.head - newest[branch], commits[branch]
         card.trends = trends[branch]
         card.line, card.newest = mean_line([trend.values for trend in card.trends])
     compare_releases(cards.values())
 
 
-def fetch(query: str, **asked: Any) -> list[tuple[Any, ...]]:
+def fetch(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(query, asked)
+        cursor.execute(query, parameters)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
 
 
-def outside_metrics(shown: Iterable[Coverage]) -> dict[int, str]:
+def outside_metrics(coverages: Iterable[Coverage]) -> dict[int, str]:
     """By project: the metric of its card, where the machine of the card has no runner."""
-    chosen = [one for one in shown if one.is_outside]
-    asked = {"projects": [one.project_id for one in chosen], "machines": [one.machine_id for one in chosen]}
-    return dict(fetch(METRICS_OUTSIDE, **asked)) if chosen else {}
+    outside = [coverage for coverage in coverages if coverage.is_outside]
+    parameters = {
+        "projects": [coverage.project_id for coverage in outside],
+        "machines": [coverage.machine_id for coverage in outside],
+    }
+    return dict(fetch(METRICS_OUTSIDE, **parameters)) if outside else {}
 
 
-def headline_trends(shown: Iterable[Coverage], metrics: Mapping[int, str]) -> dict[int, list[Trend]]:
+def headline_trends(coverages: Iterable[Coverage], metrics: Mapping[int, str]) -> dict[int, list[Trend]]:
     """By branch: the clean values of each project's metric on its machine; of each benchmark, of its newest line."""
-    chosen = list(shown)
+    coverage_list = list(coverages)
     rows = fetch(
         HEADLINES,
-        metrics=[metrics[one.project_id] for one in chosen],
+        metrics=[metrics[coverage.project_id] for coverage in coverage_list],
         window=WINDOW,
-        projects=[one.project_id for one in chosen],
-        branches=[one.branch_id for one in chosen],
-        machines=[one.machine_id for one in chosen],
+        projects=[coverage.project_id for coverage in coverage_list],
+        branches=[coverage.branch_id for coverage in coverage_list],
+        machines=[coverage.machine_id for coverage in coverage_list],
     )
-    by_project = {one.project_id: one for one in chosen}
-    found: dict[int, dict[str, Trend]] = defaultdict(dict)
-    for project, series, benchmark, *sent in rows:
-        one = by_project[project]
-        first = max(0, one.head - WINDOW + 1)
-        line: list[float | None] = [None] * (one.head - first + 1)
-        numbers, *columns = (array_of(column).tolist() for column in sent)
+    by_project = {coverage.project_id: coverage for coverage in coverage_list}
+    trends: dict[int, dict[str, Trend]] = defaultdict(dict)
+    for project, series, benchmark, *arrays in rows:
+        coverage = by_project[project]
+        first = max(0, coverage.head - WINDOW + 1)
+        line: list[float | None] = [None] * (coverage.head - first + 1)
+        numbers, *columns = (array_of(column).tolist() for column in arrays)
         by_number = {number: ReleaseEstimate(*values) for number, *values in zip(numbers, *columns, strict=True)}
         for number, estimate in by_number.items():
             line[number - first] = estimate.value
-        found[one.branch_id][benchmark] = Trend(series, benchmark, line, by_number[max(by_number)])
-    return defaultdict(list, {branch: list(lines.values()) for branch, lines in found.items()})
+        trends[coverage.branch_id][benchmark] = Trend(series, benchmark, line, by_number[max(by_number)])
+    return defaultdict(list, {branch: list(lines.values()) for branch, lines in trends.items()})
 
 
 def mean_line(lines: Sequence[Sequence[float | None]]) -> tuple[list[float | None], float | None]:
@@ -279,8 +287,8 @@ def mean_line(lines: Sequence[Sequence[float | None]]) -> tuple[list[float | Non
     if not lines:
         return [], None
     values = np.array(lines, dtype=float)  # None becomes NaN
-    joined, height = joint_line(values)
-    line = [None if value is None else value * height for value in joined]
+    joint, height = joint_line(values)
+    line = [None if value is None else value * height for value in joint]
     return line, next((value for value in reversed(line) if value is not None), None)
 
 
@@ -292,8 +300,8 @@ def joint_line(values: Array) -> tuple[list[float | None], float]:
         return [None] * values.shape[1], math.nan
     medians = np.nanmedian(positive, axis=1, keepdims=True)
     scaled = np.log(positive / medians)
-    known = np.isfinite(scaled)
-    sums, counts = np.where(known, scaled, 0).sum(axis=0), known.sum(axis=0)
+    mask = np.isfinite(scaled)
+    sums, counts = np.where(mask, scaled, 0).sum(axis=0), mask.sum(axis=0)
     line = [math.exp(total / count) if count else None for total, count in zip(sums, counts.tolist(), strict=True)]
     return line, math.exp(np.log(medians).mean())
 
@@ -333,5 +341,9 @@ def card_document(card: Card) -> dict[str, Any]:
     }
 
 
-def release_document(one: ReleaseChange | None) -> dict[str, Any] | None:
-    return {"tag": one.tag, "before": one.before, **one.change._asdict(), "series": one.series} if one else None
+def release_document(comparison: ReleaseChange | None) -> dict[str, Any] | None:
+    return (
+        {"tag": comparison.tag, "before": comparison.before, **comparison.change._asdict(), "series": comparison.series}
+        if comparison
+        else None
+    )

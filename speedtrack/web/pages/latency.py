@@ -130,8 +130,11 @@ class LatencyPage:
     @property
     def later(self) -> HeatCommit | None:
         """The next commit after the chosen one that has latencies."""
-        chosen = self.chosen
-        return next((one for one in self.commits if chosen and one.documented and one.number > chosen.number), None)
+        current = self.chosen
+        return next(
+            (commit for commit in self.commits if current and commit.documented and commit.number > current.number),
+            None,
+        )
 
     @property
     def is_parent(self) -> bool:
@@ -143,20 +146,20 @@ def curves_of(benchmark: str, base: tuple[str, Latencies], head: tuple[str, Late
     names, sides = (base[0], head[0]), (base[1], head[1])
     if names[0] == names[1]:
         names = (f"{names[0]} (base)", f"{names[1]} (head)")
-    drawn = [curve_of(one.together, one.trials) if one.trials else [] for one in sides]
-    chart = curve_chart(list(zip(names, drawn, strict=True))) if any(drawn) else None
-    difference = difference_chart(drawn[0], drawn[1], f"{names[1]} against {names[0]}") if all(drawn) else None
-    missing = [name for name, one in zip(names, sides, strict=True) if not one.trials]
-    flagged = [name for name, one in zip(names, sides, strict=True) if one.flagged]
+    curves = [curve_of(side.together, side.trials) if side.trials else [] for side in sides]
+    chart = curve_chart(list(zip(names, curves, strict=True))) if any(curves) else None
+    difference = difference_chart(curves[0], curves[1], f"{names[1]} against {names[0]}") if all(curves) else None
+    missing = [name for name, side in zip(names, sides, strict=True) if not side.trials]
+    flagged = [name for name, side in zip(names, sides, strict=True) if side.flagged]
     return LatencyCurves(benchmark, names, chart, difference, percentile_rows(sides), missing, flagged)
 
 
 def percentile_rows(sides: Sequence[Latencies]) -> list[PercentileRow]:
     shares = list(LISTED.values())
-    base, head = ((one.together.quantiles(shares) / 1000).tolist() if one.trials else [] for one in sides)
+    base, head = ((side.together.quantiles(shares) / 1000).tolist() if side.trials else [] for side in sides)
     rows = []
-    for place, label in enumerate(LISTED):
-        old, new = (values[place] if values else None for values in (base, head))
+    for index, label in enumerate(LISTED):
+        old, new = (values[index] if values else None for values in (base, head))
         change = numbers.change(new / old) if old and new else "–"
         rows.append(PercentileRow(label, latency_text(old), latency_text(new), change))
     return rows
@@ -176,39 +179,50 @@ def load(slug: str, benchmark: str, query: QueryDict) -> LatencyPage:
         .values_list("pk", "benchmark", "benchmark__name")
     )
     own = [(pk, of) for pk, of, name in series if name == benchmark]
-    found = Benchmark.objects.filter(project=scope.project, name=benchmark).defer("definition").order_by("-pk").first()
-    if found is None:
+    benchmark_row = (
+        Benchmark.objects.filter(project=scope.project, name=benchmark).defer("definition").order_by("-pk").first()
+    )
+    if benchmark_row is None:
         raise Http404(f"{scope.project.slug} has no benchmark {benchmark[:80]!r}.")
-    asked = position_asked(scope, query.get("commit", "").lower())
-    commits = measured_commits(scope, own, range_of(scope, last, asked))
-    documented = [one for one in commits if one.documented]
-    chosen, before = chosen_of(documented, asked)
-    drawn = thinned_commits(documented, {one.number for one in (chosen, before) if one})
-    shapes = shapes_of([one.result_id for one in drawn])
-    changed = changes_between([*pairwise(drawn), *([(before, chosen)] if before and chosen else [])])
-    breaks = [(one, changes_in_words(changed[old.series_id, one.series_id])) for old, one in apart_in(drawn)]
-    begun = dict(breaks)
-    named = [
-        NamedShape(one.sha[:12], one.sha[:7], title_of(one, shape), shape, one == chosen, begun.get(one, ""))
-        for one in drawn
-        if (shape := shapes.get(one.result_id))
+    position = position_asked(scope, query.get("commit", "").lower())
+    commits = measured_commits(scope, own, range_of(scope, last, position))
+    documented = [commit for commit in commits if commit.documented]
+    current, before = chosen_of(documented, position)
+    columns = thinned_commits(documented, {commit.number for commit in (current, before) if commit})
+    shapes = shapes_of([commit.result_id for commit in columns])
+    differences = changes_between([*pairwise(columns), *([(before, current)] if before and current else [])])
+    breaks = [
+        (commit, changes_in_words(differences[old.series_id, commit.series_id])) for old, commit in apart_in(columns)
+    ]
+    break_texts = dict(breaks)
+    named_shapes = [
+        NamedShape(
+            commit.sha[:12],
+            commit.sha[:7],
+            title_of(commit, shape),
+            shape,
+            commit == current,
+            break_texts.get(commit, ""),
+        )
+        for commit in columns
+        if (shape := shapes.get(commit.result_id))
     ]
     return LatencyPage(
         scope=scope,
-        benchmark=found,
+        benchmark=benchmark_row,
         benchmarks=list(dict.fromkeys(name for *_, name in series)),
         last=last,
         commits=commits,
-        without=[one for one in commits if not one.documented],
-        left_out=len(documented) - len(drawn),
-        heatmap=draw_heatmap(named),
-        lacking=query.get("commit", "")[:10] if asked is not None and chosen is None else "",
-        chosen=chosen,
+        without=[commit for commit in commits if not commit.documented],
+        left_out=len(documented) - len(columns),
+        heatmap=draw_heatmap(named_shapes),
+        lacking=query.get("commit", "")[:10] if position is not None and current is None else "",
+        chosen=current,
         before=before,
-        curves=curves_between(benchmark, before, chosen),
+        curves=curves_between(benchmark, before, current),
         shapes=shapes,
         breaks=breaks,
-        apart=changed.get((before.series_id, chosen.series_id), []) if before and chosen else [],
+        apart=differences.get((before.series_id, current.series_id), []) if before and current else [],
     )
 
 
@@ -223,8 +237,8 @@ def changes_between(pairs: Iterable[tuple[HeatCommit, HeatCommit]]) -> dict[tupl
     if not differing:
         return {}
     related = Series.objects.select_related("environment", "benchmark").defer("benchmark__definition")
-    known = related.in_bulk({pk for pair in differing for pk in pair})
-    return {(old, new): differing_facts(known[old], known[new]) for old, new in differing}
+    by_pk = related.in_bulk({pk for pair in differing for pk in pair})
+    return {(old, new): differing_facts(by_pk[old], by_pk[new]) for old, new in differing}
 
 
 def range_asked(text: str) -> int:
@@ -240,18 +254,18 @@ def position_asked(scope: Scope, sha: str) -> int | None:
     """
     if not sha:
         return None
-    found = Position.objects.filter(branch=scope.branch, commit__sha__startswith=sha)
-    numbers = list(found.values_list("number", flat=True)[:2]) if len(sha) >= 7 else []
+    positions = Position.objects.filter(branch=scope.branch, commit__sha__startswith=sha)
+    numbers = list(positions.values_list("number", flat=True)[:2]) if len(sha) >= 7 else []
     if len(numbers) != 1:
         raise Http404(f"There is no commit {sha[:64]!r} on {scope.branch}: give at least seven digits of its id.")
     return int(numbers[0])
 
 
-def range_of(scope: Scope, last: int, asked: int | None) -> tuple[int, int]:
+def range_of(scope: Scope, last: int, position: int | None) -> tuple[int, int]:
     """The positions (before the range, its last one): of the newest commits, or of those around the requested one."""
-    if asked is None or asked > scope.head - last + 1:
+    if position is None or position > scope.head - last + 1:
         return scope.head - last, scope.head
-    return asked - last // 2, asked + last // 2
+    return position - last // 2, position + last // 2
 
 
 def measured_commits(scope: Scope, series: Iterable[tuple[int, int]], positions: tuple[int, int]) -> list[HeatCommit]:
@@ -259,7 +273,7 @@ def measured_commits(scope: Scope, series: Iterable[tuple[int, int]], positions:
     if scope.branch is None:
         return []
     own = list(series)
-    asked: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "series": [pk for pk, _ in own],
         "benchmarks": [benchmark for _, benchmark in own],
         "branch": scope.branch.pk,
@@ -267,28 +281,32 @@ def measured_commits(scope: Scope, series: Iterable[tuple[int, int]], positions:
         "through": positions[1],
     }
     with connection.cursor() as cursor:
-        cursor.execute(MEASURED, asked)
+        cursor.execute(MEASURED, parameters)
         return [HeatCommit._make(row) for row in cursor]
 
 
-def chosen_of(documented: Sequence[HeatCommit], asked: int | None) -> tuple[HeatCommit | None, HeatCommit | None]:
+def chosen_of(documented: Sequence[HeatCommit], position: int | None) -> tuple[HeatCommit | None, HeatCommit | None]:
     """The requested commit, by default the newest, and the last one before it that has its documents too."""
-    wanted = (one for one in reversed(documented) if asked is None or one.number == asked)
-    chosen = next(wanted, None)
-    before = next((one for one in reversed(documented) if chosen and one.number < chosen.number), None)
-    return chosen, before
+    candidates = (commit for commit in reversed(documented) if position is None or commit.number == position)
+    current = next(candidates, None)
+    before = next((commit for commit in reversed(documented) if current and commit.number < current.number), None)
+    return current, before
 
 
-def thinned_commits(commits: Sequence[HeatCommit], kept: set[int]) -> list[HeatCommit]:
-    """At most MOST_COLUMNS of the commits at equal distances, and those at the positions ``kept``."""
+def thinned_commits(commits: Sequence[HeatCommit], positions: set[int]) -> list[HeatCommit]:
+    """At most MOST_COLUMNS of the commits at equal distances, and those at these ``positions``."""
     step = -(-len(commits) // MOST_COLUMNS)
     newest = len(commits) - 1
-    return [one for place, one in enumerate(commits) if (newest - place) % max(step, 1) == 0 or one.number in kept]
+    return [
+        commit
+        for index, commit in enumerate(commits)
+        if (newest - index) % max(step, 1) == 0 or commit.number in positions
+    ]
 
 
-def title_of(one: HeatCommit, shape: LatencyShape) -> str:
+def title_of(commit: HeatCommit, shape: LatencyShape) -> str:
     middle, slow, slowest = (numbers.quantity(LATENCY, value) for value in shape.percentiles)
-    return f"{one.short} {one.subject}: {middle} (50%), {slow} (99%), {slowest} (99.9%)"
+    return f"{commit.short} {commit.subject}: {middle} (50%), {slow} (99%), {slowest} (99.9%)"
 
 
 shape_cache = LocMemCache("latency shapes", {"max_entries": KEPT_SHAPES, "TIMEOUT": None})
@@ -296,23 +314,23 @@ shape_cache = LocMemCache("latency shapes", {"max_entries": KEPT_SHAPES, "TIMEOU
 
 def shapes_of(result_ids: Sequence[int]) -> dict[int, LatencyShape]:
     """The shapes of results by id. What was stored never changes, so each is read once by a process."""
-    found = shape_cache.get_many(map(str, result_ids))
-    absent = [pk for pk in result_ids if str(pk) not in found]
+    shapes = shape_cache.get_many(map(str, result_ids))
+    absent = [pk for pk in result_ids if str(pk) not in shapes]
     for result in Result.objects.filter(pk__in=absent) if absent else ():
-        known = latencies.of_results([result])
-        found[str(result.pk)] = LatencyShape.of(known.together) if known.trials else None
-        shape_cache.set(str(result.pk), found[str(result.pk)])
-    return {int(pk): shape for pk, shape in found.items() if shape}
+        result_latencies = latencies.of_results([result])
+        shapes[str(result.pk)] = LatencyShape.of(result_latencies.together) if result_latencies.trials else None
+        shape_cache.set(str(result.pk), shapes[str(result.pk)])
+    return {int(pk): shape for pk, shape in shapes.items() if shape}
 
 
-def curves_between(benchmark: str, before: HeatCommit | None, chosen: HeatCommit | None) -> LatencyCurves | None:
-    if chosen is None:
+def curves_between(benchmark: str, before: HeatCommit | None, current: HeatCommit | None) -> LatencyCurves | None:
+    if current is None:
         return None
-    results = Result.objects.in_bulk([one.result_id for one in (before, chosen) if one])
+    results = Result.objects.in_bulk([commit.result_id for commit in (before, current) if commit])
     sides = [
-        (one.short, latencies.of_results([results[one.result_id]] if one.result_id in results else []))
-        for one in (before, chosen)
-        if one
+        (commit.short, latencies.of_results([results[commit.result_id]] if commit.result_id in results else []))
+        for commit in (before, current)
+        if commit
     ]
     base = sides[0] if before else ("the commit before", Latencies([]))
     return curves_of(benchmark, base, sides[-1])
@@ -331,15 +349,15 @@ def latency_document(page: LatencyPage) -> dict[str, Any]:
         "branch": scope.branch.name if scope.branch else None,
         "machine": scope.machine.name if scope.machine else None,
         "commits": [
-            {"sha": one.sha, "subject": one.subject, **dict(zip(PERCENTILES, shape.percentiles, strict=True))}
-            for one in page.commits
-            if (shape := page.shapes.get(one.result_id))
+            {"sha": commit.sha, "subject": commit.subject, **dict(zip(PERCENTILES, shape.percentiles, strict=True))}
+            for commit in page.commits
+            if (shape := page.shapes.get(commit.result_id))
         ],
-        "without": [one.sha for one in page.without],
-        "breaks": [{"sha": one.sha, "what": words} for one, words in page.breaks],
+        "without": [commit.sha for commit in page.without],
+        "breaks": [{"sha": commit.sha, "what": text} for commit, text in page.breaks],
     }
 
 
 def csv_rows(page: LatencyPage) -> Iterator[list[Any]]:
     yield ["sha", "subject", *PERCENTILES]
-    yield from (list(one.values()) for one in latency_document(page)["commits"])
+    yield from (list(row.values()) for row in latency_document(page)["commits"])

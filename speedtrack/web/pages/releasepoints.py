@@ -89,7 +89,7 @@ def newest_releases(
 
     ``branches``: on which branch of each project a release must be; None: on any or none.
     """
-    asked: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "projects": list(series),
         "branches": [branch.pk if (branch := branches.get(project)) else None for project in series],
         "owners": [project for project, ids in series.items() for _ in ids],
@@ -97,17 +97,17 @@ def newest_releases(
         "release": f"^{RELEASE.pattern}$",
         "most": MOST,
     }
-    found: dict[int, list[MeasuredRelease]] = defaultdict(list)
-    seen: set[int] = set()
+    releases: dict[int, list[MeasuredRelease]] = defaultdict(list)
+    commits: set[int] = set()
     with connection.cursor() as cursor:
-        cursor.execute(RELEASES, asked)
+        cursor.execute(RELEASES, parameters)
         for project, tag, sha, commit, *columns in cursor:
-            if commit not in seen:
+            if commit not in commits:
                 ids, *values = (array_of(column).tolist() for column in columns)
-                points = {pk: ReleaseEstimate(*one) for pk, *one in zip(ids, *values, strict=True)}
-                found[project].append(MeasuredRelease(tag, sha, points))
-                seen.add(commit)
-    return found
+                points = {pk: ReleaseEstimate(*estimate) for pk, *estimate in zip(ids, *values, strict=True)}
+                releases[project].append(MeasuredRelease(tag, sha, points))
+                commits.add(commit)
+    return releases
 
 
 def branch_of_releases(branch: Branch | None, default: str) -> Branch | None:
@@ -122,9 +122,9 @@ def ratio_of(old: ReleaseEstimate, new: ReleaseEstimate, metric: Metric, smalles
     return ratio_from_logs([math.log(new.value / old.value)], [log_error(old), log_error(new)], metric, smallest_effect)
 
 
-def log_error(one: ReleaseEstimate) -> float:
+def log_error(estimate: ReleaseEstimate) -> float:
     """The standard error of an estimate's logarithm, from its interval."""
-    return math.log(one.high / one.low) / (2 * Z95)
+    return math.log(estimate.high / estimate.low) / (2 * Z95)
 
 
 def ratio_from_logs(shifts: Sequence[float], errors: Sequence[float], metric: Metric, smallest_effect: float) -> Ratio:
@@ -138,16 +138,16 @@ def ratio_from_logs(shifts: Sequence[float], errors: Sequence[float], metric: Me
 
 def last_change(releases: Sequence[MeasuredRelease], metric: Metric, smallest_effect: float) -> ReleaseChange | None:
     """The change of the newest release that can be compared with one before it."""
-    found = (change_of_first(releases[place:], metric, smallest_effect) for place in range(len(releases)))
-    return next((change for change in found if change), None)
+    changes = (change_of_first(releases[index:], metric, smallest_effect) for index in range(len(releases)))
+    return next((change for change in changes if change), None)
 
 
 def change_of_first(
     releases: Sequence[MeasuredRelease], metric: Metric, smallest_effect: float
 ) -> ReleaseChange | None:
     """The first of these releases against the newest one before it that shares a series with it."""
-    found = (change_between(old, releases[0], metric, smallest_effect) for old in releases[1:])
-    return next((change for change in found if change), None)
+    changes = (change_between(old, releases[0], metric, smallest_effect) for old in releases[1:])
+    return next((change for change in changes if change), None)
 
 
 def change_between(
@@ -157,5 +157,5 @@ def change_between(
     if not shared:
         return None
     shifts = [math.log(new.points[pk].value / old.points[pk].value) for pk in shared]
-    errors = [log_error(one.points[pk]) for pk in shared for one in (old, new)]
+    errors = [log_error(release.points[pk]) for pk in shared for release in (old, new)]
     return ReleaseChange(new.tag, old.tag, ratio_from_logs(shifts, errors, metric, smallest_effect), len(shared))

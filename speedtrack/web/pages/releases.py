@@ -119,45 +119,45 @@ def load(slug: str, query: QueryDict) -> ReleasesPage:
     tags = tagged_commits(project)
     series = measured_series(project, machine, metric, [commit.pk for *_, commit in tags])
     choices = choices_of(series, query.getlist("benchmark"))
-    wanted = {choice.name for choice in choices if choice.chosen or choice.counted}
-    own = [one.pk for one in series if one.benchmark.name in wanted]
+    names = {choice.name for choice in choices if choice.chosen or choice.counted}
+    own = [entry.pk for entry in series if entry.benchmark.name in names]
     sides = [CommitOnMachine(commit.pk, machine.pk) for *_, commit in tags] if machine else []
     points = dict(zip((side.commit_id for side in sides), between.points_of(sides, own), strict=True)) if own else {}
     releases = with_outcomes(tags, machine, points)
-    smallest = SmallestEffects(project.pk).of_many({one.pk: metric.name for one in series})
-    tables = {name: table_of(name, metric, releases, points, smallest) for name in wanted}
-    shown = [tables[choice.name] for choice in choices if choice.chosen]
+    smallest = SmallestEffects(project.pk).of_many({entry.pk: metric.name for entry in series})
+    tables = {name: table_of(name, metric, releases, points, smallest) for name in names}
+    chart_tables = [tables[choice.name] for choice in choices if choice.chosen]
     totals = totals_of([tables[choice.name] for choice in choices if choice.counted])
-    chart = chart_of(metric, releases, shown)
-    return ReleasesPage(project, machines, machine, metrics, metric, choices, releases, shown, totals, chart)
+    chart = chart_of(metric, releases, chart_tables)
+    return ReleasesPage(project, machines, machine, metrics, metric, choices, releases, chart_tables, totals, chart)
 
 
 def tagged_commits(project: Project) -> list[tuple[Version, str, Commit]]:
     """The newest releases, lowest version first, one per commit."""
     shas = {sha: name for name, sha in project.tags.values_list("name", "sha") if version_of(name)}
     commits = Commit.objects.filter(project=project, sha__in=shas)
-    found = [(version_of(shas[commit.sha]) or (), shas[commit.sha], commit) for commit in commits]
-    return sorted(found, key=lambda row: row[:2])[-MOST_RELEASES:]
+    releases = [(version_of(shas[commit.sha]) or (), shas[commit.sha], commit) for commit in commits]
+    return sorted(releases, key=lambda row: row[:2])[-MOST_RELEASES:]
 
 
 def measured_series(project: Project, machine: Machine | None, metric: Metric, commits: Sequence[int]) -> list[Series]:
     """The series with a point of any of these commits."""
     points = lines.point_measurements().filter(series=OuterRef("pk"), commit__in=list(commits))
-    found = Series.objects.filter(Exists(points), project=project, machine=machine, metric=metric.name)
-    return list(found.select_related("benchmark").defer("benchmark__definition"))
+    rows = Series.objects.filter(Exists(points), project=project, machine=machine, metric=metric.name)
+    return list(rows.select_related("benchmark").defer("benchmark__definition"))
 
 
-def choices_of(series: Sequence[Series], asked: list[str]) -> list[BenchmarkChoice]:
+def choices_of(series: Sequence[Series], requested_names: list[str]) -> list[BenchmarkChoice]:
     """The measured benchmarks, rungs of ladders last, in the order of their values.
 
     By default the first few benchmarks are shown. The rungs of ladders are shown and counted only if there are no other
     benchmarks.
     """
-    benchmarks = {one.benchmark.name: one.benchmark for one in series}
+    benchmarks = {entry.benchmark.name: entry.benchmark for entry in series}
     ordered = sorted(benchmarks, key=lambda name: (benchmarks[name].ladder, benchmarks[name].rung or 0, name))
     usual = [name for name in ordered if not benchmarks[name].ladder] or ordered
-    shown = [name for name in ordered if name in asked] or usual[: MOST_LINES // 2]
-    return [BenchmarkChoice(name, name in shown[:MOST_LINES], name in usual) for name in ordered]
+    visible_names = [name for name in ordered if name in requested_names] or usual[: MOST_LINES // 2]
+    return [BenchmarkChoice(name, name in visible_names[:MOST_LINES], name in usual) for name in ordered]
 
 
 def with_outcomes(
@@ -188,19 +188,25 @@ def table_of(
 ) -> BenchmarkTable:
     """All releases under one benchmark; each is compared with two others, all at once."""
     key = (name, metric.name)
-    measured = [(one, points[one.commit.pk][key]) for one in releases if points.get(one.commit.pk, {}).get(key)]
-    asked: list[MatchedPoints] = []
-    for place, (_, here) in enumerate(measured[1:], start=1):
-        asked += [(key, *between.points_to_compare(measured[other][1], here)) for other in (place - 1, 0)]
-    rows = between.compared_rows(asked, smallest, other_machine=False)
+    points_by_release = [
+        (candidate, points[candidate.commit.pk][key])
+        for candidate in releases
+        if points.get(candidate.commit.pk, {}).get(key)
+    ]
+    pairs: list[MatchedPoints] = []
+    for index, (_, here) in enumerate(points_by_release[1:], start=1):
+        pairs += [
+            (key, *between.points_to_compare(points_by_release[reference][1], here)) for reference in (index - 1, 0)
+        ]
+    rows = between.compared_rows(pairs, smallest, other_machine=False)
     cells = {}
-    for place, (release, here) in enumerate(measured):
+    for index, (release, here) in enumerate(points_by_release):
         newest = here[max(here)]
-        if not place:
+        if not index:
             cells[release.tag] = ReleaseCell(release, newest)
             continue
-        before, first = measured[place - 1][0].tag, measured[0][0].tag
-        since_before, since_first = rows[2 * place - 2 : 2 * place]
+        before, first = points_by_release[index - 1][0].tag, points_by_release[0][0].tag
+        since_before, since_first = rows[2 * index - 2 : 2 * index]
         cells[release.tag] = ReleaseCell(release, newest, before, since_before, first, since_first)
     return BenchmarkTable(name, [cells.get(release.tag, ReleaseCell(release)) for release in releases])
 
@@ -223,7 +229,7 @@ def total_of(cells: Sequence[ReleaseCell]) -> ReleaseTotal:
 
 
 def chart_of(metric: Metric, releases: Sequence[Release], tables: Sequence[BenchmarkTable]) -> LineChart | None:
-    drawn = [
+    chart_lines = [
         (
             table.name,
             [
@@ -234,7 +240,7 @@ def chart_of(metric: Metric, releases: Sequence[Release], tables: Sequence[Bench
         for table in tables
     ]
     missing = [(i, f"{release.tag}: {release.failure}") for i, release in enumerate(releases) if release.failure]
-    return chart_over_names(drawn, metric, [release.tag for release in releases], missing)
+    return chart_over_names(chart_lines, metric, [release.tag for release in releases], missing)
 
 
 def releases_document(page: ReleasesPage) -> dict[str, Any]:
@@ -244,7 +250,8 @@ def releases_document(page: ReleasesPage) -> dict[str, Any]:
         "machine": page.machine.name if page.machine else None,
         "metric": page.metric.name,
         "releases": [
-            {"release": one.tag, "commit": one.commit.sha, "failure": one.failure or None} for one in page.releases
+            {"release": release.tag, "commit": release.commit.sha, "failure": release.failure or None}
+            for release in page.releases
         ],
         "benchmarks": [
             {"name": table.name, "releases": [cell_document(cell) for cell in table.cells if cell.point]}
@@ -289,9 +296,9 @@ def csv_rows(page: ReleasesPage) -> Iterator[list[Any]]:
                     *csv_cells(cell.first, cell.since_first),
                     "",
                 ]
-    for one in page.releases:
-        if one.failure:
-            yield [page.project.slug, "", one.tag, one.commit.sha, *[""] * 14, one.failure]
+    for release in page.releases:
+        if release.failure:
+            yield [page.project.slug, "", release.tag, release.commit.sha, *[""] * 14, release.failure]
 
 
 def csv_cells(tag: str, row: ComparedRow | None) -> list[Any]:

@@ -76,119 +76,119 @@ class SearchPage:
 def load(text: str, access: Access, most: int = FOUND) -> SearchPage:
     """The results for the words of a text, at most ``most`` of each kind. It takes seven queries."""
     text = " ".join(text[:LONGEST_TEXT].split())
-    words = text.split()
+    terms = text.split()
     hits: list[Hit] = []
     if text:
         finders = (projects, alerts, commits_by_sha, benchmarks, machines, annotations, commits_by_subject)
-        hits = [hit for finder in finders for hit in islice(finder(words, most, access), most)]
+        hits = [hit for finder in finders for hit in islice(finder(terms, most, access), most)]
     return SearchPage(text, list({hit.url: hit for hit in reversed(hits)}.values())[::-1])
 
 
-def projects(words: list[str], most: int, access: Access) -> Iterator[Hit]:
-    found = Project.objects.filter(*(Q(name__icontains=word) | Q(slug__icontains=word) for word in words))
-    found = access.among(found, "pk")
-    for slug, name, url in found.order_by("name").values_list("slug", "name", "url")[:most]:
+def projects(terms: list[str], most: int, access: Access) -> Iterator[Hit]:
+    matches = Project.objects.filter(*(Q(name__icontains=term) | Q(slug__icontains=term) for term in terms))
+    matches = access.among(matches, "pk")
+    for slug, name, url in matches.order_by("name").values_list("slug", "name", "url")[:most]:
         yield Hit("project", name, url, project_path(slug))
 
 
-def alerts(words: list[str], most: int, access: Access) -> Iterator[Hit]:
+def alerts(terms: list[str], most: int, access: Access) -> Iterator[Hit]:
     """The alert with this number, otherwise the newest ones that match all words."""
-    if number := ALERT.fullmatch(" ".join(words)):
-        found = Alert.objects.filter(pk=min(int(number[1]), LARGEST_ID))
-    elif max(map(len, words)) >= SHORTEST_WORD:
-        found = alerts_about(words)
+    if number := ALERT.fullmatch(" ".join(terms)):
+        matches = Alert.objects.filter(pk=min(int(number[1]), LARGEST_ID))
+    elif max(map(len, terms)) >= SHORTEST_WORD:
+        matches = alerts_about(terms)
     else:
         return
-    rows = access.among(found).order_by("-pk").values_list("pk", "status", "project__name", "commit__subject")
+    rows = access.among(matches).order_by("-pk").values_list("pk", "status", "project__name", "commit__subject")
     for pk, status, project, subject in rows[:most]:
         yield Hit("alert", f"Alert {pk}", f"{project}, {status}: {subject}", alert_path(pk))
 
 
-def alerts_about(words: list[str]) -> AlertQuerySet:
+def alerts_about(terms: list[str]) -> AlertQuerySet:
     """Alerts that match each of the words by their state, commit, benchmarks and metrics.
 
     Names of the project and of machines may be among the words, but do not suffice.
     """
-    own = [Q(Exists(changes_about(word))) | of_commit_or_state(word.lower()) for word in words]
-    each = reduce(and_, (one | of_place(word) for one, word in zip(own, words, strict=True)))
-    found: AlertQuerySet = Alert.objects.standing()
-    return found.filter(each & reduce(or_, own))
+    own = [Q(Exists(changes_about(term))) | of_commit_or_state(term.lower()) for term in terms]
+    each = reduce(and_, (condition | of_place(term) for condition, term in zip(own, terms, strict=True)))
+    standing: AlertQuerySet = Alert.objects.standing()
+    return standing.filter(each & reduce(or_, own))
 
 
-def of_commit_or_state(word: str) -> Q:
-    commit = Q(commit__subject__icontains=word) | Q(commit__author_name__icontains=word)
-    if word == "open":
+def of_commit_or_state(term: str) -> Q:
+    commit = Q(commit__subject__icontains=term) | Q(commit__author_name__icontains=term)
+    if term == "open":
         return commit | Q(status__in=Alert.OPEN)
-    return commit | Q(status=word) | (Q(improvement=True) if word == "improvement" else Q())
+    return commit | Q(status=term) | (Q(improvement=True) if term == "improvement" else Q())
 
 
-def of_place(word: str) -> Q:
-    machines = ChangePoint.objects.filter(alert=OuterRef("pk"), series__machine__name__icontains=word)
-    return Q(project__name__icontains=word) | Q(project__slug__icontains=word) | Q(Exists(machines))
+def of_place(term: str) -> Q:
+    machines = ChangePoint.objects.filter(alert=OuterRef("pk"), series__machine__name__icontains=term)
+    return Q(project__name__icontains=term) | Q(project__slug__icontains=term) | Q(Exists(machines))
 
 
-def changes_about(word: str) -> QuerySet[ChangePoint]:
-    metrics = [name for name, metric in METRICS.items() if word.lower() in f"{name} {metric.title}".lower()]
-    about = Q(series__benchmark__name__icontains=word) | Q(series__metric__in=metrics)
+def changes_about(term: str) -> QuerySet[ChangePoint]:
+    metrics = [name for name, metric in METRICS.items() if term.lower() in f"{name} {metric.title}".lower()]
+    about = Q(series__benchmark__name__icontains=term) | Q(series__metric__in=metrics)
     return ChangePoint.objects.filter(about, alert=OuterRef("pk"))
 
 
-def commits_by_sha(words: list[str], most: int, access: Access) -> Iterator[Hit]:
-    sha = words[0].lower()
-    if len(words) == 1 and SHA.fullmatch(sha):
+def commits_by_sha(terms: list[str], most: int, access: Access) -> Iterator[Hit]:
+    sha = terms[0].lower()
+    if len(terms) == 1 and SHA.fullmatch(sha):
         yield from commit_hits(COMMITS_BY_SHA, access, sha=sha, most=most)
 
 
-def commits_by_subject(words: list[str], most: int, access: Access) -> Iterator[Hit]:
+def commits_by_subject(terms: list[str], most: int, access: Access) -> Iterator[Hit]:
     """Those of the newest commits whose subject has all words."""
-    if max(map(len, words)) >= SHORTEST_WORD:
-        patterns = ["%" + SPECIAL.sub(r"\\\g<0>", word.lower()) + "%" for word in words]
+    if max(map(len, terms)) >= SHORTEST_WORD:
+        patterns = ["%" + SPECIAL.sub(r"\\\g<0>", term.lower()) + "%" for term in terms]
         yield from commit_hits(COMMITS_BY_SUBJECT, access, patterns=patterns, newest=NEWEST_COMMITS, most=most)
 
 
-def commit_hits(query: str, access: Access, **asked: Any) -> Iterator[Hit]:
+def commit_hits(query: str, access: Access, **parameters: Any) -> Iterator[Hit]:
     with connection.cursor() as cursor:
-        cursor.execute(query, asked | {"hidden": list(access.hidden)})
+        cursor.execute(query, parameters | {"hidden": list(access.hidden)})
         rows = cursor.fetchall()
     for slug, project, sha, subject, author, at in rows:
         yield Hit("commit", f"{sha[:10]} {subject}", f"{project}, {author}", commit_path(slug, sha), at)
 
 
-def benchmarks(words: list[str], most: int, access: Access) -> Iterator[Hit]:
+def benchmarks(terms: list[str], most: int, access: Access) -> Iterator[Hit]:
     """The measured benchmarks by their names and those of their projects; rungs of ladders last."""
-    if max(map(len, words)) < SHORTEST_WORD:
+    if max(map(len, terms)) < SHORTEST_WORD:
         return
     usual_first = Case(When(metric=HEADLINE, then=0), default=1)
     metric = Series.objects.filter(benchmark=OuterRef("pk")).order_by(usual_first, "pk").values("metric")[:1]
-    found = Benchmark.objects.filter(*(Q(name__icontains=word) | Q(project__slug__icontains=word) for word in words))
-    found = access.among(found).annotate(metric=Subquery(metric)).filter(metric__isnull=False)
-    rows = found.order_by("ladder", "project__name", "name").values_list(
+    matches = Benchmark.objects.filter(*(Q(name__icontains=term) | Q(project__slug__icontains=term) for term in terms))
+    matches = access.among(matches).annotate(metric=Subquery(metric)).filter(metric__isnull=False)
+    rows = matches.order_by("ladder", "project__name", "name").values_list(
         "project__slug", "project__name", "name", "metric"
     )
-    for slug, project, name, shown in rows.distinct()[:most]:
-        yield Hit("benchmark", name, f"{project}, {METRICS[shown].title}", timeline_path(slug, name, shown))
+    for slug, project, name, metric_name in rows.distinct()[:most]:
+        yield Hit("benchmark", name, f"{project}, {METRICS[metric_name].title}", timeline_path(slug, name, metric_name))
 
 
-def machines(words: list[str], most: int, access: Access) -> Iterator[Hit]:
-    found = Machine.objects.filter(*(Q(name__icontains=word) for word in words)).order_by("name")
-    for name in found.values_list("name", flat=True)[:most]:
+def machines(terms: list[str], most: int, access: Access) -> Iterator[Hit]:
+    matches = Machine.objects.filter(*(Q(name__icontains=term) for term in terms)).order_by("name")
+    for name in matches.values_list("name", flat=True)[:most]:
         yield Hit("machine", name, "", reverse("machine", args=[name]))
 
 
-def annotations(words: list[str], most: int, access: Access) -> Iterator[Hit]:
+def annotations(terms: list[str], most: int, access: Access) -> Iterator[Hit]:
     """The newest annotations whose text has all words; those of a commit link to its page."""
-    if max(map(len, words)) < SHORTEST_WORD:
+    if max(map(len, terms)) < SHORTEST_WORD:
         return
-    found = access.among(Annotation.objects.filter(*(Q(text__icontains=word) for word in words))).order_by("-pk")
-    rows = found.values_list("pk", "text", "project__slug", "project__name", "commit__sha", "moment")
+    matches = access.among(Annotation.objects.filter(*(Q(text__icontains=term) for term in terms))).order_by("-pk")
+    rows = matches.values_list("pk", "text", "project__slug", "project__name", "commit__sha", "moment")
     for pk, text, slug, project, sha, moment in rows[:most]:
         if sha:
-            page, place = commit_path(slug, sha), sha[:10]
+            page, position = commit_path(slug, sha), sha[:10]
         else:
             page = reverse("annotations", args=[slug]) if slug else reverse("all-annotations")
-            place = f"{moment:%Y-%m-%d %H:%M} UTC"
+            position = f"{moment:%Y-%m-%d %H:%M} UTC"
         title = Truncator(plain_of(text)).chars(TITLE)
-        yield Hit("annotation", title, f"{project or 'all projects'}, {place}", f"{page}#annotation-{pk}")
+        yield Hit("annotation", title, f"{project or 'all projects'}, {position}", f"{page}#annotation-{pk}")
 
 
 def search_document(page: SearchPage) -> dict[str, Any]:

@@ -49,13 +49,13 @@ def query_texts(query: QueryDict) -> list[str]:
     return [*query, *(value for values in query.lists() for value in values[1])]
 
 
-def refuse_unstorable(request: HttpRequest, places: dict[str, Iterable[str]]) -> HttpResponse | None:
-    for place, values in places.items():
+def refuse_unstorable(request: HttpRequest, texts: dict[str, Iterable[str]]) -> HttpResponse | None:
+    for source, values in texts.items():
         for value in values:
-            if found := UNSTORABLE.search(str(value)):
-                verb = "hold" if place.endswith("s") else "holds"
-                code = f"U+{ord(found[0]):04X}"
-                return refuse(request, f"The {place} {verb} a character that cannot be stored ({code}): leave it out.")
+            if match := UNSTORABLE.search(str(value)):
+                verb = "hold" if source.endswith("s") else "holds"
+                code = f"U+{ord(match[0]):04X}"
+                return refuse(request, f"The {source} {verb} a character that cannot be stored ({code}): leave it out.")
     return None
 
 

@@ -66,8 +66,8 @@ def text_response(request: HttpRequest, status: int, text: ErrorText) -> HttpRes
 def program_response(request: HttpRequest, status: int, sentence: str) -> HttpResponse:
     """A refusal for a program, in the form of the API that it calls."""
     if problems.is_api(request.path_info):
-        found = problems.document(problems.of_status(status), sentence, request.path_info)
-        return JsonResponse(found, status=status, content_type=problems.MEDIA_TYPE)
+        document = problems.document(problems.of_status(status), sentence, request.path_info)
+        return JsonResponse(document, status=status, content_type=problems.MEDIA_TYPE)
     return JsonResponse({"error": sentence}, status=status)
 
 

@@ -15,18 +15,20 @@ LINES_AT_ONCE = 500
 NUMBER = re.compile(r"[+-]?[0-9]{1,40}(\.[0-9]{1,40})?(e[+-]?[0-9]{1,3})?")
 
 
-def format_or_404(form: str, what: str, known: Sequence[str] = ("json", "csv")) -> str:
-    """The format that an address names. Raises Http404 with the known ones. ``what``: of what, with its article."""
-    if form not in known:
-        raise Http404(f"There is no format {form!r} of {what}: there are {', '.join(known[:-1])} and {known[-1]}.")
+def format_or_404(form: str, subject: str, formats: Sequence[str] = ("json", "csv")) -> str:
+    """The format that an address names. Raises Http404 with the known ones. ``subject``: of what, with its article."""
+    if form not in formats:
+        raise Http404(
+            f"There is no format {form!r} of {subject}: there are {', '.join(formats[:-1])} and {formats[-1]}."
+        )
     return form
 
 
 def rows_of(columns: Sequence[str], documents: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:
     """The titles of the columns, then the values of each document as a row; words of a list are joined by spaces."""
     yield list(columns)
-    for one in documents:
-        yield [" ".join(value) if isinstance(value, list) else value for value in one.values()]
+    for document in documents:
+        yield [" ".join(value) if isinstance(value, list) else value for value in document.values()]
 
 
 def csv_response(name: str, rows: Iterator[list[Any]]) -> StreamingHttpResponse:
@@ -45,9 +47,9 @@ def values_response(
 
 def csv_pieces(rows: Iterator[list[Any]]) -> Iterator[str]:
     """The rows as CSV, in pieces of many lines: each piece is compressed and sent by itself."""
-    while some := list(islice(rows, LINES_AT_ONCE)):
+    while batch := list(islice(rows, LINES_AT_ONCE)):
         piece = StringIO()
-        csv.writer(piece).writerows([[cell(value) for value in row] for row in some])
+        csv.writer(piece).writerows([[cell(value) for value in row] for row in batch])
         yield piece.getvalue()
 
 

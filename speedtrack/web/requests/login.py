@@ -42,8 +42,8 @@ def name_of(request: HttpRequest | None, credentials: dict[str, Any] | None = No
 
     So the user name and all mail addresses of an account are one name. What finds none counts for itself.
     """
-    given = credentials or (request.POST if request else {})
-    name = str(given.get("username") or given.get("email") or given.get("login") or "").strip()[:LONGEST_NAME]
+    fields = credentials or (request.POST if request else {})
+    name = str(fields.get("username") or fields.get("email") or fields.get("login") or "").strip()[:LONGEST_NAME]
     return spelled_plainly(account_name(name) or account_name(spelled_plainly(name)) or name)
 
 
@@ -59,8 +59,8 @@ def account_name(name: str) -> str:
     if UNSTORABLE.search(name):
         return ""
     by_mail, by_name = filter_users_by_email(name), get_user_by_username(name)
-    found = sorted([*by_mail, *([by_name] if by_name else [])], key=lambda user: user.pk)
-    return found[0].get_username() if found else ""
+    users = sorted([*by_mail, *([by_name] if by_name else [])], key=lambda user: user.pk)
+    return users[0].get_username() if users else ""
 
 
 def too_many(request: HttpRequest, response: HttpResponse | None, credentials: dict[str, Any] | None) -> HttpResponse:

@@ -34,13 +34,13 @@ class Monitoring:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        begun = time.monotonic()
+        start = time.monotonic()
         # Strangers may not choose the trace that a request belongs to.
         caller = request.headers if request.path.startswith(RUNNERS) else None
         bind_contextvars(request=request_id(request))
         with traces.span("request", caller) as attributes:
             response = self.get_response(request)
-            self.note(request, response, time.monotonic() - begun)
+            self.note(request, response, time.monotonic() - start)
             method, view = known_method(request.method), view_of(request)
             attributes |= {"name": f"{method} {view}", "http.request.method": method, "http.route": view}
             attributes["http.response.status_code"] = response.status_code
@@ -69,17 +69,17 @@ class Monitoring:
 
 def path_without_secrets(request: HttpRequest) -> str:
     """The path as log lines may have it: without the token or code that some addresses consist of."""
-    named = request.resolver_match.kwargs if request.resolver_match else {}
+    arguments = request.resolver_match.kwargs if request.resolver_match else {}
     path = request.path
-    for key in SECRET & named.keys():
-        path = path.replace(str(named[key]), "…")
+    for key in SECRET & arguments.keys():
+        path = path.replace(str(arguments[key]), "…")
     return path
 
 
 def request_id(request: HttpRequest) -> str:
     """The request id of the proxy if it sends one, otherwise a new one."""
-    given = request.headers.get(HEADER, "")
-    return given if ACCEPTED_ID.fullmatch(given) else uuid.uuid4().hex[:16]
+    header = request.headers.get(HEADER, "")
+    return header if ACCEPTED_ID.fullmatch(header) else uuid.uuid4().hex[:16]
 
 
 def view_of(request: HttpRequest) -> str:

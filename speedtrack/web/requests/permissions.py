@@ -54,15 +54,15 @@ class Owned(NamedTuple):
 class Rule:
     """``read``, ``change``: what GET and the other methods need. ``of``: what the ``pk`` of the address numbers.
 
-    ``whole``: a change and its entry in the audit log are one transaction. Not where the view talks to other servers
-    or looks into repositories meanwhile: there the verbs have transactions of their own.
+    ``is_atomic``: a change and its entry in the audit log are one transaction. Not where the view talks to other
+    servers or looks into repositories meanwhile: there the verbs have transactions of their own.
     ``takes_tokens``: programs may read it with a token in the header Authorization.
     """
 
     read: Need | Role = Need.SIGHT
     change: Need | Role = Need.SIGHT
     of: Owned | None = None
-    whole: bool = True
+    is_atomic: bool = True
     takes_tokens: bool = False
 
 
@@ -79,16 +79,16 @@ def rules(rule: Rule, *names: str) -> dict[str, Rule]:
     return dict.fromkeys(names, rule)
 
 
-def all_of(need: Need | Role, of: Owned | None = None, *, whole: bool = True) -> Rule:
-    return Rule(need, need, of, whole)
+def all_of(need: Need | Role, of: Owned | None = None, *, is_atomic: bool = True) -> Rule:
+    return Rule(need, need, of, is_atomic)
 
 
 #: By the name of the address.
 RULES: dict[str, Rule] = {
-    **rules(all_of(Need.NOTHING, whole=False), "healthz", "readyz", "metrics", "login", "logout", "hook"),
+    **rules(all_of(Need.NOTHING, is_atomic=False), "healthz", "readyz", "metrics", "login", "logout", "hook"),
     **rules(all_of(Need.NOTHING), "help-index", "help"),
     **rules(
-        all_of(Need.NOTHING, whole=False), "notifications-of", "unsubscribe"
+        all_of(Need.NOTHING, is_atomic=False), "notifications-of", "unsubscribe"
     ),  # the token in the address is the key
     **rules(Rule(), "home", "home-values", "commit-values", "latency-values"),
     **rules(Rule(), "queue", "search", "search-values", "machines", "machine-values"),
@@ -111,22 +111,22 @@ RULES: dict[str, Rule] = {
     **rules(Rule(of=RUN), "run", "run-values", "run-log", "run-log-lines", "run-log-text", "run-script"),
     "run-act": all_of(Role.MAINTAINER, RUN),
     "profile-folded": Rule(of=PROFILE),
-    "compare-measure": all_of(Role.MAINTAINER, whole=False),
-    "bisect": Rule(change=Role.MAINTAINER, whole=False),
+    "compare-measure": all_of(Role.MAINTAINER, is_atomic=False),
+    "bisect": Rule(change=Role.MAINTAINER, is_atomic=False),
     "bisection": Rule(of=BISECTION),
     "bisection-stop": all_of(Role.MAINTAINER, BISECTION),
     **rules(all_of(Role.MAINTAINER), "policies", "deliveries", "delivery"),
-    **rules(all_of(Role.MAINTAINER, whole=False), "pull-approve", "measure"),
-    **rules(all_of(Role.MAINTAINER, whole=False), "channels", "channel-add", "channel", "channel-act"),
-    **rules(all_of(Role.MAINTAINER, whole=False), "project-settings", "project-access"),
+    **rules(all_of(Role.MAINTAINER, is_atomic=False), "pull-approve", "measure"),
+    **rules(all_of(Role.MAINTAINER, is_atomic=False), "channels", "channel-add", "channel", "channel-act"),
+    **rules(all_of(Role.MAINTAINER, is_atomic=False), "project-settings", "project-access"),
     **rules(all_of(Role.MAINTAINER), "project-secret", "project-act"),
     **rules(all_of(Role.MAINTAINER), "project-audit", "project-audit-values"),
     **rules(all_of(Role.OWNER), "project-untrack", "project-visibility", "members", "member-act"),
     **rules(all_of(Role.OWNER), "invitation-make", "invitation-revoke"),
     "invitation": Rule(Need.SIGHT, Need.PERSON),
-    **rules(all_of(Need.PERSON, whole=False), "settings", "notifications"),
+    **rules(all_of(Need.PERSON, is_atomic=False), "settings", "notifications"),
     "machine": Rule(change=Need.OPERATOR),
-    **rules(all_of(Need.OPERATOR, whole=False), "track", "track-check", "installation", "audit", "audit-values"),
+    **rules(all_of(Need.OPERATOR, is_atomic=False), "track", "track-check", "installation", "audit", "audit-values"),
     **rules(all_of(Need.OPERATOR), "suites", "suite-new", "suite-check", "suite", "suite-file"),
     **rules(all_of(Need.OPERATOR), "suite-version", "suite-restore", "machine-settings", "machine-token"),
     **rules(all_of(Need.OPERATOR), "machine-return", "machine-plan", "machine-act"),
@@ -252,8 +252,8 @@ def role_needed(needed: Role) -> str:
 
 def permit_of(request: HttpRequest) -> Permit:
     """The permit of a request to a view of ``urls.py``."""
-    found: Permit = request.permit  # type: ignore[attr-defined]
-    return found
+    permit: Permit = request.permit  # type: ignore[attr-defined]
+    return permit
 
 
 def access_of(request: HttpRequest) -> Access:
@@ -295,16 +295,16 @@ def guarded(patterns: Iterable[Any]) -> list[Any]:
 
     An address without a rule is an error when the process starts.
     """
-    found = list(patterns)
-    for pattern in found:
+    all_patterns = list(patterns)
+    for pattern in all_patterns:
         if isinstance(pattern, URLPattern):
             pattern.callback = guard(pattern.callback, rule_of(pattern.name or ""))
-    return found
+    return all_patterns
 
 
 def rule_of(name: str) -> Rule:
     if name.startswith(BY_THEMSELVES):
-        return all_of(Need.NOTHING, whole=False)
+        return all_of(Need.NOTHING, is_atomic=False)
     if name not in RULES:
         raise ImproperlyConfigured(f"say in {__name__} who may use the address {name!r}")
     return RULES[name]
@@ -312,8 +312,8 @@ def rule_of(name: str) -> Rule:
 
 def guard(view: View, rule: Rule) -> View:
     @wraps(view)
-    def checked(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponseBase:
-        permit = Permit(request, rule, named)
+    def checked(request: HttpRequest, *arguments: Any, **keywords: Any) -> HttpResponseBase:
+        permit = Permit(request, rule, keywords)
         request.permit = permit  # type: ignore[attr-defined]
         need = rule.read if request.method in SAFE else rule.change
         try:
@@ -322,9 +322,9 @@ def guard(view: View, rule: Rule) -> View:
             refusal = programs.refused(e)
         if refusal:
             return refusal
-        is_change = request.method not in SAFE and rule.whole
+        is_change = request.method not in SAFE and rule.is_atomic
         with transaction.atomic() if is_change else nullcontext():
-            response = view(request, *arguments, **named)
+            response = view(request, *arguments, **keywords)
         is_kept = "no-store" not in response.headers.get("Cache-Control", "")
         if need is not Need.NOTHING and is_kept and permit.access.caller.user is not None:
             patch_cache_control(response, private=True)  # what one person sees, no cache shows to another

@@ -16,9 +16,9 @@ def do_or_preview(request: HttpRequest, verb: Callable[[], object]) -> str:
     if request.POST.get("preview"):
         messages.info(request, "; ".join(line.removesuffix(".") for line in outlook(verb).lines) + ".")
         return ""
-    done = str(verb())
-    messages.success(request, done)
-    return done
+    message = str(verb())
+    messages.success(request, message)
+    return message
 
 
 def is_sure(form: QueryDict) -> bool:

@@ -78,8 +78,8 @@ class Reading:
         try:
             return read_from(alias, source, request, render)
         except (Http404, Error) as e:
-            other, source = self.second_choice(alias, source, e)
-        return read_from(other, source, request, render)
+            fallback, source = self.second_choice(alias, source, e)
+        return read_from(fallback, source, request, render)
 
     def second_choice(self, failed: str, source: Source, error: Exception) -> tuple[str, Source]:
         """The server from which to read a page that could not be read from ``failed``.

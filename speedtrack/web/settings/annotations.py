@@ -30,31 +30,33 @@ def add_annotation(request: HttpRequest, slug: str | None) -> HttpResponse:
     if not form.is_valid():
         context = {"project": project, "page": page.load(project), "form": form}
         return render(request, "web/annotations.html", context)
-    added = form.save(Annotation(), request.user)
-    note(request, "annotation.create", f"annotation {added.pk}", added.project)
+    annotation = form.save(Annotation(), request.user)
+    note(request, "annotation.create", f"annotation {annotation.pk}", annotation.project)
     messages.success(request, "Noted. It is on the timelines, too; Edit changes or deletes it.")
-    return go_back(added)
+    return go_back(annotation)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def change_annotation(request: HttpRequest, pk: int) -> HttpResponse:
     assert isinstance(request.user, User)
-    found = page.annotation_or_404(pk)
-    stored = {"place": page.place_of(found), "text": found.text}
-    form = AnnotationForm(found.project, request.POST or None, stored, permit_of(request).operate)
+    annotation = page.annotation_or_404(pk)
+    former = {"place": page.place_of(annotation), "text": annotation.text}
+    form = AnnotationForm(annotation.project, request.POST or None, former, permit_of(request).operate)
     if form.is_valid():
         messages.success(request, "Saved.")
-        saved = form.save(found, request.user)
-        note(request, "annotation.change", f"annotation {pk}", saved.project, differing(stored, {"text": saved.text}))
+        saved = form.save(annotation, request.user)
+        note(request, "annotation.change", f"annotation {pk}", saved.project, differing(former, {"text": saved.text}))
         return go_back(saved)
-    return render(request, "web/annotation.html", {"project": found.project, "annotation": found, "form": form})
+    return render(
+        request, "web/annotation.html", {"project": annotation.project, "annotation": annotation, "form": form}
+    )
 
 
 @require_POST
 def delete_annotation(request: HttpRequest, pk: int) -> HttpResponse:
-    found = page.annotation_or_404(pk)
-    where, text = found.project, found.text
-    found.delete()
+    annotation = page.annotation_or_404(pk)
+    where, text = annotation.project, annotation.text
+    annotation.delete()
     note(request, "annotation.delete", f"annotation {pk}", where, {"text": (audit_value(text), None)})
     messages.success(request, f"Deleted. To undo it, add it again; its text was: {text}")
     return redirect("annotations", slug=where.slug) if where else redirect("all-annotations")

@@ -41,8 +41,8 @@ def act(request: HttpRequest, project: Project) -> None:
     try:
         if action is None:
             raise deliveries.NotPossible(f"choose one of {', '.join(ACTIONS)}")
-        if done := do_or_preview(request, partial(action, project, request.POST)):
-            note(request, f"delivery.{request.POST['act']}", done, project)
+        if message := do_or_preview(request, partial(action, project, request.POST)):
+            note(request, f"delivery.{request.POST['act']}", message, project)
     except deliveries.NotPossible as e:
         messages.error(request, f"Not done: {e}.")
 
@@ -65,7 +65,7 @@ def purge(project: Project, form: QueryDict) -> str:
 
 
 def numbers_of(form: QueryDict) -> list[int]:
-    return [int(one) for one in form.getlist("delivery") if is_number(one)]
+    return [int(number) for number in form.getlist("delivery") if is_number(number)]
 
 
 def is_number(text: str) -> bool:

@@ -58,16 +58,16 @@ def list_machines(request: HttpRequest) -> HttpResponse:
     name, pool = (request.POST.get(field, "").strip() for field in ("name", "pool"))
     try:
         if request.POST.get("how") == "token":
-            shown: NewToken | NewCode = NewToken(name, registering.add_machine(name, pool), settings.URL)
+            credential: NewToken | NewCode = NewToken(name, registering.add_machine(name, pool), settings.URL)
         else:
-            shown = NewCode(name, enrolment.make_code(name, pool, user=request.user), settings.URL)
-        note(request, "machine.add" if isinstance(shown, NewToken) else "machine.enroll-code", name)
+            credential = NewCode(name, enrolment.make_code(name, pool, user=request.user), settings.URL)
+        note(request, "machine.add" if isinstance(credential, NewToken) else "machine.enroll-code", name)
     except NoSuchThing as e:
         messages.error(request, f"Not added: {plain_words(e)}.")
         return machines_page(request, name, pool)
-    if isinstance(shown, NewCode):
-        return machines_page(request, code=shown)
-    return machines_page(request, token=shown)
+    if isinstance(credential, NewCode):
+        return machines_page(request, code=credential)
+    return machines_page(request, token=credential)
 
 
 def machines_page(
@@ -148,7 +148,7 @@ def still_entered(request: HttpRequest, name: str) -> HttpResponse:
     """The page of a machine, its forms with what was entered: nothing of it was done yet."""
     page = machine_page.load(name, access_of(request))
     if "windows" in request.POST:
-        shares = [one._replace(entered=request.POST.get(f"share-{one.kind}", "")) for one in page.shares]
+        shares = [share._replace(entered=request.POST.get(f"share-{share.kind}", "")) for share in page.shares]
         page = replace(page, shares=shares)
     return render(request, "web/machine.html", {"page": page, "machine": page.machine, "entered": request.POST})
 
@@ -163,8 +163,8 @@ def plan_time(request: HttpRequest, name: str) -> HttpResponse:
     try:
         machines.check_has_runner(machine)
         shares = shares_of(request.POST)
-        if done := do_or_preview(request, partial(set_time, machine, texts, zone, shares, request.user)):
-            note(request, "machine.plan", f"{name}: {done}")
+        if message := do_or_preview(request, partial(set_time, machine, texts, zone, shares, request.user)):
+            note(request, "machine.plan", f"{name}: {message}")
             return redirect("machine", name=name)
     except (BadWindow, BadShares, machines.NotPossible) as e:
         messages.error(request, f"Nothing was changed: {e}.")
@@ -172,75 +172,75 @@ def plan_time(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @transaction.atomic
-def set_time(machine: Machine, windows: Sequence[str], zone: str, shares: Mapping[str, int], who: User) -> str:
-    said = [rules.set_windows(machine, windows, zone, who), rules.set_shares(machine, shares, who)]
-    return ". ".join(said) + "."
+def set_time(machine: Machine, windows: Sequence[str], zone: str, shares: Mapping[str, int], user: User) -> str:
+    sentences = [rules.set_windows(machine, windows, zone, user), rules.set_shares(machine, shares, user)]
+    return ". ".join(sentences) + "."
 
 
 def shares_of(entered: QueryDict) -> dict[str, int]:
     """The shares of a form; an empty field is none. Raises BadShares."""
-    given = {kind: entered.get(f"share-{kind}", "").strip() for kind in order.KINDS if kind != "pushes"}
-    for kind, text in given.items():
+    texts = {kind: entered.get(f"share-{kind}", "").strip() for kind in order.KINDS if kind != "pushes"}
+    for kind, text in texts.items():
         if text and not (text.isascii() and text.isdigit() and len(text) <= 3):
             raise BadShares(f"{order.IN_WORDS[kind]}: {text[:20]!r} is no number from 0 to 99")
-    return {kind: int(text) for kind, text in given.items() if text}
+    return {kind: int(text) for kind, text in texts.items() if text}
 
 
-def drain(machine: Machine, who: User, form: QueryDict) -> str:
-    machines.pause(machine, who)
+def drain(machine: Machine, user: User, form: QueryDict) -> str:
+    machines.pause(machine, user)
     return f"{machine} finishes its run and takes no other. Resume undoes it."
 
 
-def pause(machine: Machine, who: User, form: QueryDict) -> str:
-    machines.pause(machine, who, at_once=True)
+def pause(machine: Machine, user: User, form: QueryDict) -> str:
+    machines.pause(machine, user, at_once=True)
     return f"{machine} is paused; a run that it had is queued again. Resume undoes it."
 
 
-def resume(machine: Machine, who: User, form: QueryDict) -> str:
-    machines.resume(machine, who)
+def resume(machine: Machine, user: User, form: QueryDict) -> str:
+    machines.resume(machine, user)
     return f"{machine} gets work again. Pause undoes it."
 
 
-def measure_canary(machine: Machine, who: User, form: QueryDict) -> str:
+def measure_canary(machine: Machine, user: User, form: QueryDict) -> str:
     machines.measure_canary(machine)
     return f"The canary of {machine} is measured next."
 
 
-def freeze_canary(machine: Machine, who: User, form: QueryDict) -> str:
+def freeze_canary(machine: Machine, user: User, form: QueryDict) -> str:
     """Make a commit the machine's canary. Return a message.
 
     Nothing is fetched: a thread of the web server may not wait for minutes.
     """
     slug, revision, names = (form.get(field, "").strip()[:2000] for field in ("project", "commit", "benchmarks"))
-    named = names.replace(",", " ").split()
-    canary = machines.set_canary(machine.name, slug, revision or None, named, who, fetches=False)
+    benchmarks = names.replace(",", " ").split()
+    canary = machines.set_canary(machine.name, slug, revision or None, benchmarks, user, fetches=False)
     return f"{canary}; its first run is queued."
 
 
-def rotate(machine: Machine, who: User, form: QueryDict) -> str:
-    machines.rotate(machine, who)
+def rotate(machine: Machine, user: User, form: QueryDict) -> str:
+    machines.rotate(machine, user)
     return f"The runner of {machine} replaces its token within a minute; until then the old one is valid."
 
 
-def revoke(machine: Machine, who: User, form: QueryDict) -> str:
+def revoke(machine: Machine, user: User, form: QueryDict) -> str:
     if not form.get("sure"):
         raise machines.NotPossible("confirm that its run is taken from it")
-    ended = machines.revoke(machine, who)
-    return f"{ended} token{'' if ended == 1 else 's'} of {machine} are refused. An enrolment code lets it in again."
+    count = machines.revoke(machine, user)
+    return f"{count} token{'' if count == 1 else 's'} of {machine} are refused. An enrolment code lets it in again."
 
 
-def put_into_pool(machine: Machine, who: User, form: QueryDict) -> str:
+def put_into_pool(machine: Machine, user: User, form: QueryDict) -> str:
     pool = form.get("pool", "").strip()
     if pool:
         registering.check_name(pool, "pool")
-    pools.put(machine, pool, who)
+    pools.put(machine, pool, user)
     return f"{machine} is in pool {pool}." if pool else f"{machine} is in no pool."
 
 
-def retire(machine: Machine, who: User, form: QueryDict) -> str:
+def retire(machine: Machine, user: User, form: QueryDict) -> str:
     if form.get("name", "").strip() != machine.name:
         raise machines.NotPossible(f"type {machine.name}, exactly, to retire it")
-    cancelled = machines.retire(machine, who)
+    cancelled = machines.retire(machine, user)
     return f"{machine} is retired, and {cancelled} waiting runs were cancelled. Return to service undoes it."
 
 

@@ -36,9 +36,9 @@ def measure(request: HttpRequest, slug: str) -> HttpResponse:
     form = page.MeasureForm(project, request.POST or None, request.GET.dict())
     if form.is_valid():
         try:
-            asked = form.asked()
-            if do_or_preview(request, partial(queue_asked, asked)):
-                note(request, "run.queue", asked.expression, project)
+            commit_range = form.asked()
+            if do_or_preview(request, partial(queue_asked, commit_range)):
+                note(request, "run.queue", commit_range.expression, project)
         except (NoSuchThing, RepositoryError, DefinitionError) as e:
             messages.error(request, f"Nothing was queued: {e}.")
         else:
@@ -47,20 +47,20 @@ def measure(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "web/measure.html", {"project": project, "form": form})
 
 
-def queue_asked(asked: page.AskedRange) -> str:
+def queue_asked(commit_range: page.AskedRange) -> str:
     # Without fetching: a thread of the web server may not wait for minutes.
     selection = byhand.choose(
-        asked.slug,
-        asked.expression,
-        asked.benchmarks,
-        asked.machine,
-        asked.extended,
-        asked.releases,
-        thinning=asked.thinning,
+        commit_range.slug,
+        commit_range.expression,
+        commit_range.benchmarks,
+        commit_range.machine,
+        commit_range.extended,
+        commit_range.releases,
+        thinning=commit_range.thinning,
         fetches=False,
     )
-    queued = byhand.queue_by_hand(selection)
-    return f"{queued} run{'' if queued == 1 else 's'} of {len(selection.ranks)} commits queued"
+    count = byhand.queue_by_hand(selection)
+    return f"{count} run{'' if count == 1 else 's'} of {len(selection.ranks)} commits queued"
 
 
 @require_POST

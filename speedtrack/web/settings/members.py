@@ -25,10 +25,10 @@ def list_members(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def members_page(
-    request: HttpRequest, project: Project, made: Invitation | None = None, link: str = ""
+    request: HttpRequest, project: Project, new_invitation: Invitation | None = None, link: str = ""
 ) -> HttpResponse:
-    """``link``: of the invitation that was ``made``; it is shown this once."""
-    context = {"project": project, "page": page.load(project), "made": made, "link": link}
+    """``link``: of ``new_invitation``; it is shown this once."""
+    context = {"project": project, "page": page.load(project), "made": new_invitation, "link": link}
     response = render(request, "web/members.html", context)
     response["Cache-Control"] = "no-store"
     return response
@@ -72,13 +72,15 @@ def make_invitation(request: HttpRequest, slug: str) -> HttpResponse:
     try:
         role = page.role_of(request.POST)
         days, uses = (number_in(request.POST, key) for key in ("days", "uses"))
-        made, code = invitations.make(project, role, request.user, days, uses)
+        new_invitation, code = invitations.make(project, role, request.user, days, uses)
     except ValueError as e:
         messages.error(request, f"Not made: {e}.")
         return redirect("members", slug=slug)
     about: dict[str, tuple[object, object]] = {"role": (None, role), "days": (None, days), "uses": (None, uses)}
-    note(request, "invitation.make", f"invitation {made.pk}", project, about)
-    return members_page(request, project, made, request.build_absolute_uri(reverse("invitation", args=[code])))
+    note(request, "invitation.make", f"invitation {new_invitation.pk}", project, about)
+    return members_page(
+        request, project, new_invitation, request.build_absolute_uri(reverse("invitation", args=[code]))
+    )
 
 
 def number_in(form: QueryDict, key: str) -> int:
@@ -91,11 +93,11 @@ def number_in(form: QueryDict, key: str) -> int:
 @require_POST
 def revoke_invitation(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     project = scope.project_or_404(slug)
-    found = project.invitations.filter(pk=number).first()
-    if found is None:
+    offer = project.invitations.filter(pk=number).first()
+    if offer is None:
         raise Http404(f"{slug} has no invitation {number}.")
-    if invitations.revoke(found):
-        note(request, "invitation.revoke", f"invitation {found.pk}", project)
+    if invitations.revoke(offer):
+        note(request, "invitation.revoke", f"invitation {offer.pk}", project)
     messages.success(request, "The invitation admits nobody any more.")
     return redirect("members", slug=slug)
 
@@ -105,29 +107,29 @@ def revoke_invitation(request: HttpRequest, slug: str, number: int) -> HttpRespo
 def invitation(request: HttpRequest, code: str) -> HttpResponse:
     """What a link invites to. Only a POST accepts it: programs that check mails follow links."""
     try:
-        found = invitations.find(code, client_address(request))
+        offer = invitations.find(code, client_address(request))
         if request.method == "POST":
-            return accept(request, found)
+            return accept(request, offer)
     except invitations.TooMany as e:
         return closed_page(request, str(e), 429)
     except invitations.Closed as e:
         return closed_page(request, str(e), 404 if isinstance(e, invitations.Unknown) else 410)
     if not request.user.is_authenticated:
         request.session[signup.INVITATION] = code  # whoever is invited may make an account
-    role = found.project.memberships.filter(user=request.user.pk).values_list("role", flat=True).first()
-    context = {"invitation": found, "may_sign_up": signup.is_open(request), "role": role}
+    role = offer.project.memberships.filter(user=request.user.pk).values_list("role", flat=True).first()
+    context = {"invitation": offer, "may_sign_up": signup.is_open(request), "role": role}
     return render(request, "web/invitation.html", context)
 
 
-def accept(request: HttpRequest, found: Invitation) -> HttpResponse:
+def accept(request: HttpRequest, offer: Invitation) -> HttpResponse:
     """Make the person a member, and show the project. Raises Closed."""
     assert isinstance(request.user, User)
-    before, after = invitations.accept(found, request.user)
+    before, after = invitations.accept(offer, request.user)
     request.session.pop(signup.INVITATION, None)
     if before != after:
-        note(request, "invitation.accept", request.user, found.project, {"role": (before, after)})
-    messages.success(request, f"You are {after} of {found.project.name}.")
-    return redirect("project", slug=found.project.slug)
+        note(request, "invitation.accept", request.user, offer.project, {"role": (before, after)})
+    messages.success(request, f"You are {after} of {offer.project.name}.")
+    return redirect("project", slug=offer.project.slug)
 
 
 def closed_page(request: HttpRequest, why: str, status: int) -> HttpResponse:

@@ -24,14 +24,14 @@ def list_policies(request: HttpRequest, slug: str) -> HttpResponse:
     if form.is_valid():
         try:
             is_end = bool(request.POST.get("remove")) or request.POST.get("preview") == "remove"
-            named = form.wanted().branches or "all other branches"
+            subject = form.wanted().branches or "all other branches"
             if is_end:
                 is_done = do_or_preview(request, lambda: rules.remove_policy(project, form.wanted().branches))
             else:
                 is_done = do_or_preview(request, lambda: rules.save_policy(project, form.wanted()))
             if is_done:
                 fields = {} if is_end else {"fields": (None, ", ".join(form.changed_data))}
-                note(request, "policy.remove" if is_end else "policy.save", named, project, fields)
+                note(request, "policy.remove" if is_end else "policy.save", subject, project, fields)
         except (BadPolicy, DefinitionError) as e:
             messages.error(request, f"Nothing was changed: {e}.")
         else:

@@ -54,13 +54,13 @@ def tracked_page(request: HttpRequest, project: Project) -> HttpResponse:
     return response
 
 
-def track_or_preview(request: HttpRequest, wanted: TrackingRequest) -> Project | None:
+def track_or_preview(request: HttpRequest, tracking_request: TrackingRequest) -> Project | None:
     """Begin to track a repository; or show what that would queue, and return nothing. Raises as ``begin_tracking``."""
     if request.POST.get("preview"):
-        do_or_preview(request, lambda: firstlook.begin_as_fetched(wanted))
+        do_or_preview(request, lambda: firstlook.begin_as_fetched(tracking_request))
         return None
     assert isinstance(request.user, User)
-    project = changing.begin_tracking(wanted, request.user)
+    project = changing.begin_tracking(tracking_request, request.user)
     note(request, "project.track", project.url, project)
     return project
 
@@ -76,8 +76,8 @@ def check_address(request: HttpRequest) -> HttpResponse:
         remote = changing.ask_remote(Remote(url, credential))
     except RepositoryError as e:
         return render(request, "web/track_check.html", {"error": str(e)})
-    known = Project.objects.filter(url=remote.url).first()
-    return render(request, "web/track_check.html", {"remote": remote, "known": known})
+    project = Project.objects.filter(url=remote.url).first()
+    return render(request, "web/track_check.html", {"remote": remote, "known": project})
 
 
 def first_error(form: AccessForm) -> str:
@@ -90,20 +90,20 @@ def project_settings(request: HttpRequest, slug: str) -> HttpResponse:
     form = ProjectForm(project, request.POST or None)
     if form.is_valid():
         try:
-            changed = form.save()
+            changes = form.save()
         except RepositoryError as e:
             form.add_error("url", str(e))
         else:
-            if changed:
-                note(request, "project.change", changed, project)
-            messages.success(request, f"Saved: {changed}." if changed else "Nothing was changed.")
+            if changes:
+                note(request, "project.change", changes, project)
+            messages.success(request, f"Saved: {changes}." if changes else "Nothing was changed.")
             return redirect("project-settings", slug=slug)
     return settings_page(request, project, form)
 
 
-def settings_page(request: HttpRequest, project: Project, form: ProjectForm, **more: object) -> HttpResponse:
-    """``more``: the ``access`` form; the ``secret``, which is shown this once; what was ``entered`` to replace it."""
-    context = {"project": project, "form": form, "page": page.load(project), "access": AccessForm(None)} | more
+def settings_page(request: HttpRequest, project: Project, form: ProjectForm, **additions: object) -> HttpResponse:
+    """``additions``: the ``access`` form; the ``secret``, shown this once; what was ``entered`` to replace it."""
+    context = {"project": project, "form": form, "page": page.load(project), "access": AccessForm(None)} | additions
     response = render(request, "web/project_settings.html", context)
     response["Cache-Control"] = "no-store"
     return response
@@ -116,31 +116,31 @@ def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
     Or say what that would change.
     """
     project = scope.project_or_404(slug)
-    days, given = request.POST.get("days", str(hooks.FORMER_DAYS)), request.POST.get("given", "").strip()
+    days, secret = request.POST.get("days", str(hooks.FORMER_DAYS)), request.POST.get("given", "").strip()
     try:
         if not is_sure(request.POST):
             raise hooks.UnfitSecret("confirm that the forge gets the new secret while the former one is valid")
         if not (days.isascii() and days.isdecimal() and len(days) < 5):
             raise hooks.UnfitSecret("give a number of days")
-        made: list[str] = []
-        done = do_or_preview(request, lambda: replace_secret(project, int(days), given, made))
-        if not done:
+        secrets: list[str] = []
+        message = do_or_preview(request, lambda: replace_secret(project, int(days), secret, secrets))
+        if not message:
             return settings_page(request, project, ProjectForm(project, None), entered=request.POST)
         note(request, "hook.rotate", project, project, {"days": (None, int(days))})
     except hooks.UnfitSecret as e:
         messages.error(request, f"Not changed: {e}.")
         return settings_page(request, project, ProjectForm(project, None), entered=request.POST)
-    if given:
+    if secret:
         return redirect("project-settings", slug=slug)
-    return settings_page(request, project, ProjectForm(project, None), secret=made[-1])
+    return settings_page(request, project, ProjectForm(project, None), secret=secrets[-1])
 
 
-def replace_secret(project: Project, days: int, given: str, made: list[str]) -> str:
+def replace_secret(project: Project, days: int, secret: str, secrets: list[str]) -> str:
     """Replace the webhook's secret. Return a message.
 
-    The new secret is added to ``made``, because no message may contain it.
+    The new secret is added to ``secrets``, because no message may contain it.
     """
-    made.append(hooks.rotate(project, days, given))
+    secrets.append(hooks.rotate(project, days, secret))
     former = f"valid for {days} day{'s' * (days != 1)}" if days else "refused"
     return f"{project.name} has a new secret; the former one is {former}."
 
@@ -178,9 +178,9 @@ def change_tracking(request: HttpRequest, slug: str, action: str) -> HttpRespons
         if action == "track-again" and not permit_of(request).own:
             raise RepositoryError("this needs the role owner, as untracking does")
         branch = request.POST.get("branch", "").strip()
-        done = ACTIONS[action](project, branch)
+        message = ACTIONS[action](project, branch)
         note(request, named("project", action), branch or project, project)
-        messages.success(request, done)
+        messages.success(request, message)
     except RepositoryError as e:
         messages.error(request, f"Not done: {e}.")
     return redirect("project-settings", slug=slug)
@@ -194,21 +194,21 @@ def track_again(project: Project, branch: str) -> str:
 def add_branch(project: Project, branch: str) -> str:
     if not branch:
         raise RepositoryError("name a branch")
-    added = changing.add_branch(project, branch, page.FIRST_COMMITS)
-    return f"Branch {added} is tracked: it is fetched within seconds. “Stop” in its row undoes it."
+    new_branch = changing.add_branch(project, branch, page.FIRST_COMMITS)
+    return f"Branch {new_branch} is tracked: it is fetched within seconds. “Stop” in its row undoes it."
 
 
 def drop_branch(project: Project, branch: str) -> str:
-    found = project.branches.filter(name=branch).first()
-    if found is None:
+    tracked_branch = project.branches.filter(name=branch).first()
+    if tracked_branch is None:
         raise RepositoryError(f"{project.slug} has no branch {branch!r}")
-    changing.drop_branch(found)
-    return f"New commits of {found} are no longer measured; its history stays. “Track” in its row undoes it."
+    changing.drop_branch(tracked_branch)
+    return f"New commits of {tracked_branch} are no longer measured; its history stays. “Track” in its row undoes it."
 
 
 def end_former_secret(project: Project, branch: str) -> str:
-    ended = hooks.end_former(project)
-    return "Calls that are signed with the former secret are refused." if ended else "There was no former secret."
+    had_former = hooks.end_former(project)
+    return "Calls that are signed with the former secret are refused." if had_former else "There was no former secret."
 
 
 def keep_address(project: Project, branch: str) -> str:

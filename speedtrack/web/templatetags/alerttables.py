@@ -26,9 +26,9 @@ register = template.Library()
 
 
 @register.simple_tag
-def alert_rows(found: Iterable[ListedAlert], project: Project | None, selectable: bool = False) -> SafeString:
+def alert_rows(listed_alerts: Iterable[ListedAlert], project: Project | None, selectable: bool = False) -> SafeString:
     """Alerts as items of a list; of all projects, each with its own. ``selectable``: with a box to select it."""
-    return join(alert_row(row, project, selectable) for row in found)
+    return join(alert_row(row, project, selectable) for row in listed_alerts)
 
 
 def alert_row(row: ListedAlert, project: Project | None, selectable: bool) -> SafeString:
@@ -73,8 +73,8 @@ def selecting_box(alert: Alert) -> SafeString:
 
 def summary_words(row: ListedAlert) -> SafeString:
     """The largest change in each direction, slowdowns first."""
-    parts = [direction_words(summary) for summary in row.summaries]
-    return format_html_join("; ", "{}", ((part,) for part in parts)) or format_html("alert {}", row.alert.pk)
+    phrases = [direction_words(summary) for summary in row.summaries]
+    return format_html_join("; ", "{}", ((phrase,) for phrase in phrases)) or format_html("alert {}", row.alert.pk)
 
 
 @register.simple_tag
@@ -126,8 +126,8 @@ def pair_rows(pairs: Sequence[tuple[float, float]], metric: Metric) -> SafeStrin
         "",
         '<tr><td class="number">{}</td><td class="number">{}</td><td class="number">{}</td></tr>',
         (
-            (place, numbers.quantity(metric, before), numbers.quantity(metric, after))
-            for place, (before, after) in enumerate(pairs, start=1)
+            (number, numbers.quantity(metric, before), numbers.quantity(metric, after))
+            for number, (before, after) in enumerate(pairs, start=1)
         ),
     )
 
@@ -137,31 +137,31 @@ def evidence_rows(page: AlertPage) -> SafeString:
     """The changes of an alert, a row each: size, interval on the axis of all, line around the range, verdict."""
     alert = page.alert
     around = {"branch": alert.branch.name, "around": alert.commit.sha[:12]}
-    return join(evidence_row(alert.project, around, page.forest, one) for one in page.evidence)
+    return join(evidence_row(alert.project, around, page.forest, evidence) for evidence in page.evidence)
 
 
-def evidence_row(project: Project, around: dict[str, str], forest: Forest, one: Evidence) -> SafeString:
-    cp = one.change_point
-    asked = urlencode({**around, "machine": cp.series.machine.name}, quote_via=quote)
+def evidence_row(project: Project, around: dict[str, str], forest: Forest, evidence: Evidence) -> SafeString:
+    cp = evidence.change_point
+    query = urlencode({**around, "machine": cp.series.machine.name}, quote_via=quote)
     return format_html(
         '<tr><th scope="row"><a href="{}?{}">{}</a></th><td class="metric">{}</td><td class="number {}"><strong>{}'
         '</strong></td><td class="plot">{}</td><td class="number soft">{}</td><td class="plot">{}</td><td>{}</td>'
         '<td class="verdict"><span class="badge {}{}">{}</span> <span class="soft small">{}</span>{}</td></tr>',
         timeline_path(project.slug, cp.series.benchmark.name, cp.series.metric),
-        asked,
+        query,
         cp.series.benchmark.name,
         explained(f"metric {cp.series.metric}", cp.metric.title),
         "worse" if cp.is_slowdown else "better",
         numbers.change(cp.ratio),
-        whisker(forest, one.whisker, "worse" if cp.is_slowdown else "better", one.summary),
+        whisker(forest, evidence.whisker, "worse" if cp.is_slowdown else "better", evidence.summary),
         numbers.change_interval(cp.low, cp.high),
-        excerpt(one.excerpt) if one.excerpt else "",
+        excerpt(evidence.excerpt) if evidence.excerpt else "",
         cp.series.machine.name,
         cp.status,
         "" if cp.is_slowdown else " good",
         explained(f"change {cp.status}", cp.status),
         cp.note,
-        mute_badge(project, one.mute) if one.mute else "",
+        mute_badge(project, evidence.mute) if evidence.mute else "",
     )
 
 
@@ -182,13 +182,13 @@ def whisker(forest: Forest, row: Whisker, look: str, label: str) -> SafeString:
     )
 
 
-def excerpt(drawn: Excerpt) -> SafeString:
+def excerpt(drawing: Excerpt) -> SafeString:
     """The line of a series around the range, which is shaded; pale: flagged."""
-    height = f"{drawn.height:.0f}"
-    size = f'viewBox="0 0 {drawn.width:.0f} {height}" width="{drawn.width:.0f}" height="{height}"'
+    height = f"{drawing.height:.0f}"
+    size = f'viewBox="0 0 {drawing.width:.0f} {height}" width="{drawing.width:.0f}" height="{height}"'
     return mark_safe(  # noqa: S308 - numbers of ours
-        f'<svg class="excerpt" {size} aria-hidden="true"><rect x="{drawn.left}" y="0" width="{drawn.band}" '
-        f'height="{height}"/><path d="{drawn.dots}"/><path class="flagged" d="{drawn.flagged}"/></svg>'
+        f'<svg class="excerpt" {size} aria-hidden="true"><rect x="{drawing.left}" y="0" width="{drawing.band}" '
+        f'height="{height}"/><path d="{drawing.dots}"/><path class="flagged" d="{drawing.flagged}"/></svg>'
     )
 
 
@@ -197,13 +197,13 @@ def side_strips(strips: SideStrips, label: str) -> SafeString:
     """The samples of both sides of pairs: circles before, squares after, a line at each median."""
     row, half, height = strips.row, strips.row / 2, strips.height
     before = "".join(
-        f'<circle class="before" cx="{one.x}" cy="{one.y}" r="4"><title>{escape(one.title)}</title></circle>'
-        for one in strips.before
+        f'<circle class="before" cx="{dot.x}" cy="{dot.y}" r="4"><title>{escape(dot.title)}</title></circle>'
+        for dot in strips.before
     )
     after = "".join(
-        f'<rect class="after" x="{one.left}" y="{one.top}" width="7" height="7"><title>{escape(one.title)}</title>'
+        f'<rect class="after" x="{dot.left}" y="{dot.top}" width="7" height="7"><title>{escape(dot.title)}</title>'
         "</rect>"
-        for one in strips.after
+        for dot in strips.after
     )
     medians = f"M{strips.middle_before} 4v{row - 8}M{strips.middle_after} {row + 4}v{row - 8}"
     ticks = "".join(

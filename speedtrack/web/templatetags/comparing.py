@@ -36,11 +36,11 @@ def compare_rows(page: ComparePage) -> SafeString:
     assert page.sides and page.sides.head.machine and page.forest
     head = page.sides.head
     around = urlencode({"machine": page.sides.head.machine.name, "around": head.commit.sha[:12]})
-    written = [
+    html_rows = [
         compare_row(row, f"{timeline_path(head.project.slug, row.benchmark, row.metric.name)}?{around}", page, whisker)
         for row, whisker in zip(page.shown, page.forest.rows, strict=True)
     ]
-    return mark_safe("".join(written))  # noqa: S308 - names are escaped, all else is ours
+    return mark_safe("".join(html_rows))  # noqa: S308 - names are escaped, all else is ours
 
 
 def compare_row(row: ComparedRow, address: str, page: ComparePage, whisker: Whisker) -> str:
@@ -58,9 +58,9 @@ def compare_row(row: ComparedRow, address: str, page: ComparePage, whisker: Whis
     )
 
 
-def whisker_svg(row: ComparedRow, at: Whisker, one: float) -> str:
+def whisker_svg(row: ComparedRow, at: Whisker, unchanged_x: float) -> str:
     """The interval and the estimate: filled for a difference, hollow for none, dashed where the row is doubtful."""
-    words = f"{row.words} {numbers.change(row.ratio)}, {numbers.change_interval(row.low, row.high)}"
+    label = f"{row.words} {numbers.change(row.ratio)}, {numbers.change_interval(row.low, row.high)}"
     kind = f"{row.look}{' doubtful' if row.doubts else ''}{'' if row.look != 'same' else ' hollow'}"
     if at.beyond:
         tip = at.middle + 5 * at.beyond
@@ -69,38 +69,38 @@ def whisker_svg(row: ComparedRow, at: Whisker, one: float) -> str:
         mark = f'<circle class="mark" cx="{at.middle}" cy="11" r="4"/>'
     return (
         f'<svg class="{kind}" viewBox="0 0 {FOREST_WIDTH:.0f} {HEIGHT}" width="{FOREST_WIDTH:.0f}" height="{HEIGHT}" '
-        f'role="img" aria-label="{words}"><path class="one" d="M{one} 0v{HEIGHT}"/>'
+        f'role="img" aria-label="{label}"><path class="one" d="M{unchanged_x} 0v{HEIGHT}"/>'
         f'<path class="whisker" d="M{at.low} 11H{at.high}"/>{mark}</svg>'
     )
 
 
 def badges(row: ComparedRow) -> str:
-    words = [f'<span class="badge confirmed good">{row.pairs} pairs</span>'] if row.pairs else []
-    words += [f'<span class="badge doubt">{explained("doubtful", DOUBTS[doubt])}</span>' for doubt in row.doubts]
-    return "".join(f" {word}" for word in [*words, flags_badge(row.flags)] if word)
+    spans = [f'<span class="badge confirmed good">{row.pairs} pairs</span>'] if row.pairs else []
+    spans += [f'<span class="badge doubt">{explained("doubtful", DOUBTS[doubt])}</span>' for doubt in row.doubts]
+    return "".join(f" {span}" for span in [*spans, flags_badge(row.flags)] if span)
 
 
 @register.simple_tag
 def listed_keys(page: ComparePage, keys: Iterable[tuple[str, str]]) -> str:
     """Benchmarks as text; those that have rows with the metrics that they lack."""
-    known = set(page.benchmarks)
-    words = (f"{name} ({METRICS[metric].title})" if name in known else name for name, metric in keys)
-    return ", ".join(dict.fromkeys(words))
+    benchmarks = set(page.benchmarks)
+    texts = (f"{name} ({METRICS[metric].title})" if name in benchmarks else name for name, metric in keys)
+    return ", ".join(dict.fromkeys(texts))
 
 
 @register.simple_tag(takes_context=True)
 def near_query(context: template.Context, side: str, near: NearCommit) -> str:
     """The page's address with another commit on one side."""
-    changed: QueryDict = context["request"].GET.copy()
-    changed[side] = near.commit.sha[:12]
-    return f"?{changed.urlencode()}"
+    query: QueryDict = context["request"].GET.copy()
+    query[side] = near.commit.sha[:12]
+    return f"?{query.urlencode()}"
 
 
 @register.simple_tag
 def release_rows(page: ReleasesPage, table: BenchmarkTable) -> SafeString:
     """The releases under one benchmark, newest first, a row each."""
-    written = [release_row(page, cell) for cell in table.newest_first]
-    return mark_safe("".join(written))  # noqa: S308 - names are escaped, all else is ours
+    html_rows = [release_row(page, cell) for cell in table.newest_first]
+    return mark_safe("".join(html_rows))  # noqa: S308 - names are escaped, all else is ours
 
 
 def release_row(page: ReleasesPage, cell: ReleaseCell) -> str:

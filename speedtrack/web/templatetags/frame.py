@@ -57,13 +57,13 @@ def link_preview(context: template.Context) -> SafeString:
     """Title, description and picture of a link (Open Graph), for pages that have a picture."""
     request = context.get("request")
     match = getattr(request, "resolver_match", None)
-    shown = PREVIEWS.get(match.url_name or "") if match else None
-    if request is None or match is None or shown is None:
+    preview = PREVIEWS.get(match.url_name or "") if match else None
+    if request is None or match is None or preview is None:
         return SafeString("")
-    title, description, picture = shown(context, **match.kwargs)
+    title, description, picture = preview(context, **match.kwargs)
     sides = ("base", "head", "base_project", "base_machine") if match.url_name == "compare" else ()
-    kept = {key: request.GET[key] for key in ("branch", "machine", *sides) if key in request.GET}
-    address = f"{settings.URL}{picture}{'?' if kept else ''}{urlencode(kept)}"
+    parameters = {key: request.GET[key] for key in ("branch", "machine", *sides) if key in request.GET}
+    address = f"{settings.URL}{picture}{'?' if parameters else ''}{urlencode(parameters)}"
     return format_html_join(
         "",
         '<meta property="{}" content="{}">',

@@ -25,7 +25,7 @@ SIGNS = {"worse": "▼ ", "better": "▲ ", "same": ""}
 @register.simple_tag
 def grid_columns(grid: Grid, scope: Scope) -> SafeString:
     """The heads of the columns: those of releases, then of commits: sha, tags, and whether the environment changed."""
-    heads = [release_column(scope, one) for one in grid.releases]
+    heads = [release_column(scope, release) for release in grid.releases]
     heads += [commit_column(grid, scope, column) for column in grid.commits]
     return mark_safe("".join(heads))  # noqa: S308 - escaped
 
@@ -64,17 +64,17 @@ def commit_column(grid: Grid, scope: Scope, column: GridColumn) -> SafeString:
 @register.simple_tag
 def grid_rows(grid: Grid, scope: Scope, query: str) -> SafeString:
     """The rows of a grid under the headings of their groups. ``query``: that of the timelines."""
-    marked = {place: " break" for place, column in enumerate(grid.commits) if column.commit.pk in grid.breaks}
+    marks = {number: " break" for number, column in enumerate(grid.commits) if column.commit.pk in grid.breaks}
     headed = len(grid.groups) > 1
-    written = []
+    bodies = []
     for group, rows in grid.groups:
         head = f'<tr class="group"><th scope="rowgroup" colspan="{grid.columns}"><span>{escape(group)}</span></th></tr>'
-        lines = "".join(grid_row(grid, scope.metric, row, query, marked) for row in rows)
-        written.append(f"<tbody>{head if headed else ''}{lines}</tbody>")
-    return mark_safe("".join(written))  # noqa: S308 - names are escaped
+        lines = "".join(grid_row(grid, scope.metric, row, query, marks) for row in rows)
+        bodies.append(f"<tbody>{head if headed else ''}{lines}</tbody>")
+    return mark_safe("".join(bodies))  # noqa: S308 - names are escaped
 
 
-def grid_row(grid: Grid, metric: Metric, row: BenchmarkRow, query: str, marked: dict[int, str]) -> str:
+def grid_row(grid: Grid, metric: Metric, row: BenchmarkRow, query: str, marks: dict[int, str]) -> str:
     name, address = escape(row.benchmark), escape(row.url + query)
     spark = Sparkline.of(row.spark).svg(row.benchmark)
     return (
@@ -83,7 +83,7 @@ def grid_row(grid: Grid, metric: Metric, row: BenchmarkRow, query: str, marked: 
         f"{since_cell(row.since) if grid.release else ''}"
         f'<td class="trend"><a href="{address}" aria-label="Timeline of {name}">{spark}</a></td>'
         f"{cells_of(row.release_cells, dict.fromkeys(range(len(grid.releases)), ' release'))}"
-        f"{cells_of(row.cells, marked)}</tr>"
+        f"{cells_of(row.cells, marks)}</tr>"
     )
 
 
@@ -104,25 +104,25 @@ def since_cell(since: Ratio | None) -> str:
     )
 
 
-def cells_of(cells: list[Cell], marked: dict[int, str]) -> str:
+def cells_of(cells: list[Cell], marks: dict[int, str]) -> str:
     """The cells of a row. Marks and colours are for eyes; without text, a cell is called by its title."""
     return "".join(
-        f'<td class="cell {cell.look}{marked.get(place, "")}" title="{escape(cell.title)}">'
+        f'<td class="cell {cell.look}{marks.get(number, "")}" title="{escape(cell.title)}">'
         f'<span aria-hidden="true">{cell.mark}</span></td>'
-        for place, cell in enumerate(cells)
+        for number, cell in enumerate(cells)
     )
 
 
 @register.simple_tag
-def ratio(found: Ratio) -> SafeString:
+def ratio(comparison: Ratio) -> SafeString:
     """A ratio with its direction, and its interval on hover."""
-    interval = numbers.change_interval(found.low, found.high)
+    interval = numbers.change_interval(comparison.low, comparison.high)
     return format_html(
         '<span class="change {}" title="95% interval: {}">{}{}</span>',
-        found.look,
+        comparison.look,
         interval,
-        SIGNS[found.look],
-        numbers.change(found.ratio),
+        SIGNS[comparison.look],
+        numbers.change(comparison.ratio),
     )
 
 
@@ -137,21 +137,23 @@ def tag_options(grid: Grid) -> SafeString:
     )
 
 
-def options_of(names: list[str], chosen: str) -> SafeString:
+def options_of(names: list[str], selection: str) -> SafeString:
     return format_html_join(
-        "", '<option value="{}"{}>{}</option>', ((name, " selected" if name == chosen else "", name) for name in names)
+        "",
+        '<option value="{}"{}>{}</option>',
+        ((name, " selected" if name == selection else "", name) for name in names),
     )
 
 
 @register.simple_tag
 def timeline_query(scope: Scope) -> str:
     """The query of the timelines of a grid: the branch and the machine, unless they are the usual ones."""
-    asked = {}
+    parameters = {}
     if scope.branch and scope.branch.name != scope.project.default_branch:
-        asked["branch"] = scope.branch.name
+        parameters["branch"] = scope.branch.name
     if scope.machine and len(scope.machines) > 1:
-        asked["machine"] = scope.machine.name
-    return "?" + "&".join(f"{key}={quote(value)}" for key, value in asked.items()) if asked else ""
+        parameters["machine"] = scope.machine.name
+    return "?" + "&".join(f"{key}={quote(value)}" for key, value in parameters.items()) if parameters else ""
 
 
 @register.simple_tag

@@ -20,7 +20,7 @@ BEFORE = 5  # lines that are shown before one that was searched for
 def log_lines(run: int, lines: Iterable[Line]) -> SafeString:
     """Each line with its number, which links to it."""
     path = path_of_number("run-log", run)
-    return mark_safe("".join(log_line(path, one) for one in lines))  # noqa: S308 - numbers are ours, texts are escaped
+    return mark_safe("".join(log_line(path, line) for line in lines))  # noqa: S308 - numbers are ours, texts are escaped
 
 
 def log_line(path: str, line: Line) -> str:
@@ -28,18 +28,18 @@ def log_line(path: str, line: Line) -> str:
     return f'<li id="L{line.number}">{number}<span>{text_of(spans(line.text))}{CUT if line.cut else ""}</span></li>'
 
 
-def text_of(found: Iterable[Span]) -> str:
-    return "".join(f'<b class="{styles}">{escape(text)}</b>' if styles else escape(text) for text, styles in found)
+def text_of(text_spans: Iterable[Span]) -> str:
+    return "".join(f'<b class="{styles}">{escape(text)}</b>' if styles else escape(text) for text, styles in text_spans)
 
 
 @register.simple_tag
 def log_matches(run: int, matches: Iterable[Match]) -> SafeString:
     """Each line that was found, with a link to where it stands."""
     path = path_of_number("run-log", run)
-    return mark_safe("".join(log_match(path, one) for one in matches))  # noqa: S308 - texts are escaped
+    return mark_safe("".join(log_match(path, match) for match in matches))  # noqa: S308 - texts are escaped
 
 
-def log_match(path: str, one: Match) -> str:
-    address = f"{path}?from={max(1, one.number - BEFORE)}#L{one.number}"
-    text = f"{escape(one.before)}<mark>{escape(one.found)}</mark>{escape(one.after)}"
-    return f'<li><a href="{address}">{one.number}</a><span>{text}</span></li>'
+def log_match(path: str, match: Match) -> str:
+    address = f"{path}?from={max(1, match.number - BEFORE)}#L{match.number}"
+    text = f"{escape(match.before)}<mark>{escape(match.found)}</mark>{escape(match.after)}"
+    return f'<li><a href="{address}">{match.number}</a><span>{text}</span></li>'

@@ -19,18 +19,18 @@ register = template.Library()
 @register.simple_tag
 def phase_bar(phases: Phases) -> SafeString:
     """The phases side by side, as long as they took."""
-    parts = format_html_join(
+    bars = format_html_join(
         "",
         '<rect class="{}" x="{}" width="{}" height="22"><title>{}: {}</title></rect>',
-        ((one.look, one.left, one.width, one.name, numbers.duration(one.seconds)) for one in phases.parts),
+        ((phase.look, phase.left, phase.width, phase.name, numbers.duration(phase.seconds)) for phase in phases.parts),
     )
-    return format_html('<svg class="phases" width="100%" height="22" aria-hidden="true">{}</svg>', parts)
+    return format_html('<svg class="phases" width="100%" height="22" aria-hidden="true">{}</svg>', bars)
 
 
 @register.simple_tag
 def trial_strips(run: Run, chart: TrialChart) -> SafeString:
     """A row for each benchmark and side, and one for what was discarded."""
-    rows = join(trial_strip_row(run, one) for one in chart.rows)
+    rows = join(trial_strip_row(run, row) for row in chart.rows)
     if not chart.discarded:
         return rows
     dots = format_html_join("", '<circle class="dropped" cx="{}" cy="9" r="3"/>', ((x,) for x in chart.discarded))
@@ -44,15 +44,15 @@ def trial_strips(run: Run, chart: TrialChart) -> SafeString:
     )
 
 
-def trial_strip_row(run: Run, one: TrialsOfBenchmark) -> SafeString:
+def trial_strip_row(run: Run, trials: TrialsOfBenchmark) -> SafeString:
     return format_html(
         '<tr><th scope="row"><a href="{}?machine={}">{}</a></th>{}<td>{}</td><td class="decision">{}</td></tr>',
-        timeline_path(run.project.slug, one.benchmark, one.metric.name),
+        timeline_path(run.project.slug, trials.benchmark, trials.metric.name),
         run.machine.name,
-        one.benchmark,
-        side_cell(run, one.side),
-        trial_strip(one.strip, f"{one.metric.title} of {len(one.strip.dots)} trials: the table has them"),
-        one.decision,
+        trials.benchmark,
+        side_cell(run, trials.side),
+        trial_strip(trials.strip, f"{trials.metric.title} of {len(trials.strip.dots)} trials: the table has them"),
+        trials.decision,
     )
 
 

@@ -62,16 +62,16 @@ def ago(at: datetime | None) -> SafeString | str:
     """How long ago a moment was, which a script keeps true; its title has the moment itself."""
     if at is None:
         return "never"
-    exact, words = at.isoformat(timespec="seconds"), numbers.ago((timezone.now() - at).total_seconds())
+    exact, text = at.isoformat(timespec="seconds"), numbers.ago((timezone.now() - at).total_seconds())
     title = f"{at:%Y-%m-%d %H:%M:%S} UTC"
-    return mark_safe(f'<time class="ago" datetime="{exact}" title="{title}">{words}</time>')  # noqa: S308 (numbers and words)
+    return mark_safe(f'<time class="ago" datetime="{exact}" title="{title}">{text}</time>')  # noqa: S308 (numbers and words)
 
 
 @register.simple_tag
 def moment(at: datetime) -> SafeString:
     """A moment in UTC, which a script replaces by the reader's own time; its title keeps UTC."""
-    exact, words = at.isoformat(timespec="seconds"), f"{at:%Y-%m-%d %H:%M} UTC"
-    return format_html('<time class="moment" datetime="{}" title="{}">{}</time>', exact, words, words)
+    exact, text = at.isoformat(timespec="seconds"), f"{at:%Y-%m-%d %H:%M} UTC"
+    return format_html('<time class="moment" datetime="{}" title="{}">{}</time>', exact, text, text)
 
 
 @register.filter
@@ -82,9 +82,9 @@ def first_line(value: str) -> str:
 @register.filter
 def with_code(text: str) -> SafeString:
     """Show text between backticks as code."""
-    parts = plain(text).split("`")
-    shown = (format_html("<code>{}</code>", part) if i % 2 else part for i, part in enumerate(parts))
-    return format_html_join("", "{}", ((part,) for part in shown))
+    pieces = plain(text).split("`")
+    fragments = (format_html("<code>{}</code>", piece) if i % 2 else piece for i, piece in enumerate(pieces))
+    return format_html_join("", "{}", ((piece,) for piece in fragments))
 
 
 @register.simple_tag
@@ -147,9 +147,9 @@ def mute_url(project: Project, series: Series) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def choice(context: template.Context, key: str, value: str, label: str, chosen: str) -> SafeString:
+def choice(context: template.Context, key: str, value: str, label: str, selection: str) -> SafeString:
     """A button that sets one key of the query; the default has an empty value, and its label is its name."""
-    is_chosen = chosen == (value or label)
+    is_chosen = selection == (value or label)
     current = SafeString(' aria-current="true"') if is_chosen else ""
     address = query(context, **{key: value})
     return format_html('<a class="button" href="{}" data-follows{}>{}</a>', address, current, label)
@@ -158,10 +158,10 @@ def choice(context: template.Context, key: str, value: str, label: str, chosen: 
 @register.simple_tag(takes_context=True)
 def query(context: template.Context, **changes: object) -> str:
     """The page's query string with some keys set, or removed if None or empty."""
-    changed: QueryDict = context["request"].GET.copy()
+    parameters: QueryDict = context["request"].GET.copy()
     for key, value in changes.items():
         if value is None or value == "":
-            changed.pop(key, None)
+            parameters.pop(key, None)
         else:
-            changed[key] = str(value)
-    return f"?{changed.urlencode()}" if changed else "?"
+            parameters[key] = str(value)
+    return f"?{parameters.urlencode()}" if parameters else "?"

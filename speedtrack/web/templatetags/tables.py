@@ -34,18 +34,18 @@ NOTHING = format_html('<td class="number soft">{}</td>', "–")
 @register.simple_tag
 def result_cells(page: CommitPage, results: Sequence[SeriesResult | None]) -> SafeString:
     """A benchmark's results at a commit, one cell for each metric."""
-    asked = escape(timeline_query(page))
-    cells = (NOTHING if one is None else result_cell(page, asked, one) for one in results)
+    query = escape(timeline_query(page))
+    cells = (NOTHING if result is None else result_cell(page, query, result) for result in results)
     return mark_safe("".join(cells))  # noqa: S308 (escaped there)
 
 
-def result_cell(page: CommitPage, asked: str, one: SeriesResult) -> str:
-    found, look = one.comparison, one.look
-    change = numbers.change(found.ratio) if found else "first" if one.is_first else ""
-    address = escape(timeline_path(page.project.slug, one.benchmark, one.metric.name))
+def result_cell(page: CommitPage, query: str, result: SeriesResult) -> str:
+    comparison, look = result.comparison, result.look
+    change = numbers.change(comparison.ratio) if comparison else "first" if result.is_first else ""
+    address = escape(timeline_path(page.project.slug, result.benchmark, result.metric.name))
     return (
-        f'<td class="number"><a href="{address}{asked}">'
-        f"{escape(numbers.quantity(one.metric, one.point.value))}</a> "
+        f'<td class="number"><a href="{address}{query}">'
+        f"{escape(numbers.quantity(result.metric, result.point.value))}</a> "
         f'<span class="delta {look}">{SIGNS[look]}{change}</span></td>'
     )
 
@@ -53,47 +53,47 @@ def result_cell(page: CommitPage, asked: str, one: SeriesResult) -> str:
 @register.simple_tag
 def result_rows(page: CommitPage, results: Iterable[SeriesResult], named: bool = False) -> SafeString:
     """The results of several series at a commit, a row each. ``named``: with the name of the metric."""
-    asked = timeline_query(page)
-    return join(result_row(page, asked, one, named) for one in results)
+    query = timeline_query(page)
+    return join(result_row(page, query, result, named) for result in results)
 
 
-def result_row(page: CommitPage, asked: str, one: SeriesResult, named: bool) -> SafeString:
-    metric, point = one.metric, one.point
+def result_row(page: CommitPage, query: str, result: SeriesResult, with_metric: bool) -> SafeString:
+    metric, point = result.metric, result.point
     return format_html(
         '<tr><th scope="row"><a href="{}{}">{}{}</a></th><td class="number">{} <span class="soft">{}</span></td>{}'
         '<td><span class="answer {}">{}{}</span>{}{}</td></tr>',
-        timeline_path(page.project.slug, one.benchmark, metric.name),
-        asked,
-        one.benchmark,
-        f", {metric.title}" if named else "",
+        timeline_path(page.project.slug, result.benchmark, metric.name),
+        query,
+        result.benchmark,
+        f", {metric.title}" if with_metric else "",
         numbers.quantity(metric, point.value),
         numbers.margin(metric, point.value, point.low, point.high),
-        comparison_cells(page, one),
-        one.look,
-        SIGNS[one.look],
-        one.answer,
+        comparison_cells(page, result),
+        result.look,
+        SIGNS[result.look],
+        result.answer,
         flags_badge(point.flags),
-        change_badge(one.change) if one.change else "",
+        change_badge(result.change) if result.change else "",
     )
 
 
-def comparison_cells(page: CommitPage, one: SeriesResult) -> SafeString:
-    found = one.comparison
-    if found is None:
+def comparison_cells(page: CommitPage, result: SeriesResult) -> SafeString:
+    comparison = result.comparison
+    if comparison is None:
         return format_html("<td></td><td></td><td></td>{}", "")
-    value = numbers.quantity(one.metric, found.old)
-    if before := page.named.get(found.distance):
+    value = numbers.quantity(result.metric, comparison.old)
+    if before := page.named.get(comparison.distance):
         address = commit_path(page.project.slug, before.sha)
         title = f"{before.short} {before.subject}"
-        shown = format_html('<a href="{}" title="{}">{}</a>', address, title, value)
+        value_html = format_html('<a href="{}" title="{}">{}</a>', address, title, value)
     else:
-        shown = conditional_escape(value)
+        value_html = conditional_escape(value)
     return format_html(
         '<td class="number">{}</td><td class="number change {}">{}</td><td class="number soft">{}</td>',
-        shown,
-        one.look,
-        numbers.change(found.ratio),
-        numbers.change_interval(found.low, found.high),
+        value_html,
+        result.look,
+        numbers.change(comparison.ratio),
+        numbers.change_interval(comparison.low, comparison.high),
     )
 
 
@@ -106,30 +106,30 @@ def change_badge(change: ChangePoint | ShownChange, ratio: str = "") -> SafeStri
 def timeline_query(page: CommitPage) -> str:
     """The query of the timelines around a commit."""
     assert page.results
-    asked = {"branch": page.branch.name if page.branch else "", "machine": page.results.machine}
-    return f"?{urlencode({**asked, 'around': page.commit.sha[:12]}, quote_via=quote)}"
+    parameters = {"branch": page.branch.name if page.branch else "", "machine": page.results.machine}
+    return f"?{urlencode({**parameters, 'around': page.commit.sha[:12]}, quote_via=quote)}"
 
 
 @register.simple_tag
-def sensitivity_rows(project: Project, found: Iterable[ShownSensitivity]) -> SafeString:
+def sensitivity_rows(project: Project, sensitivities: Iterable[ShownSensitivity]) -> SafeString:
     """How small a change each series shows, a row each."""
     return format_html_join(
         "",
         '<tr><th scope="row"><a href="{}?machine={}">{}</a></th><td>{}</td><td>{}</td><td class="number">{}</td>'
         '<td class="number">{}</td><td class="number">{}</td><td class="number">{}</td></tr>',
-        (sensitivity_cells(project, one) for one in found),
+        (sensitivity_cells(project, sensitivity) for sensitivity in sensitivities),
     )
 
 
-def sensitivity_cells(project: Project, one: ShownSensitivity) -> tuple[str, ...]:
-    row = one.found
+def sensitivity_cells(project: Project, sensitivity: ShownSensitivity) -> tuple[str, ...]:
+    row = sensitivity.found
     within = row.visible_within
     return (
-        timeline_path(project.slug, one.benchmark, one.metric.name),
-        one.machine,
-        one.benchmark,
-        explained(f"metric {one.metric.name}", one.metric.title),
-        one.machine,
+        timeline_path(project.slug, sensitivity.benchmark, sensitivity.metric.name),
+        sensitivity.machine,
+        sensitivity.benchmark,
+        explained(f"metric {sensitivity.metric.name}", sensitivity.metric.title),
+        sensitivity.machine,
         change_seen(row.smallest) if row.smallest else "–",
         f"{within} commit{'' if within == 1 else 's'}" if within else "–",
         "–" if row.between is None else percent(row.between),
@@ -144,8 +144,8 @@ def phases(expected: DurationEstimate) -> SafeString:
 
 @register.filter
 def phases_in_words(expected: DurationEstimate) -> str:
-    found = {"builds": expected.build_s, expected.trials_name: expected.trials_s, "around them": expected.around_s}
-    return ", ".join(f"{name} {numbers.duration(seconds)}" for name, seconds in found.items() if seconds >= 0.05)
+    durations = {"builds": expected.build_s, expected.trials_name: expected.trials_s, "around them": expected.around_s}
+    return ", ".join(f"{name} {numbers.duration(seconds)}" for name, seconds in durations.items() if seconds >= 0.05)
 
 
 PRIVATE_RUN = mark_safe('<tr><th scope="row">–</th><td class="soft" colspan="4">a private project</td>')
@@ -187,32 +187,32 @@ def waiting_row(run: WaitingRun | None, expected: ExpectedRun | None) -> SafeStr
 @register.simple_tag
 def measurement_rows(page: RunPage) -> SafeString:
     """The measurements of a run, a row each; of a paired run with their side."""
-    return mark_safe("".join(measurement_row(page.run, one) for one in page.measured))  # noqa: S308 (escaped there)
+    return mark_safe("".join(measurement_row(page.run, row) for row in page.measured))  # noqa: S308 (escaped there)
 
 
-def measurement_row(run: Run, one: MeasurementRow) -> str:
-    waits = "" if one.accepted or run.canary_id else ' <span class="soft">not accepted yet</span>'
-    address = escape(timeline_path(run.project.slug, one.benchmark, one.metric.name))
+def measurement_row(run: Run, row: MeasurementRow) -> str:
+    waits = "" if row.accepted or run.canary_id else ' <span class="soft">not accepted yet</span>'
+    address = escape(timeline_path(run.project.slug, row.benchmark, row.metric.name))
     return (
-        f'<tr><th scope="row"><a href="{address}?machine={escape(run.machine.name)}">{escape(one.benchmark)}</a></th>'
-        f"<td>{explained(f'metric {one.metric.name}', one.metric.title)}</td>{side_cell(run, one.side)}"
-        f'<td class="number">{escape(numbers.quantity(one.metric, one.value))}</td>'
-        f'<td class="number soft">{escape(numbers.interval(one.metric, one.low, one.high))}</td>'
-        f'<td class="number">{one.n}</td><td>{flags_badge(one.flags)}{waits}</td></tr>'
+        f'<tr><th scope="row"><a href="{address}?machine={escape(run.machine.name)}">{escape(row.benchmark)}</a></th>'
+        f"<td>{explained(f'metric {row.metric.name}', row.metric.title)}</td>{side_cell(run, row.side)}"
+        f'<td class="number">{escape(numbers.quantity(row.metric, row.value))}</td>'
+        f'<td class="number soft">{escape(numbers.interval(row.metric, row.low, row.high))}</td>'
+        f'<td class="number">{row.n}</td><td>{flags_badge(row.flags)}{waits}</td></tr>'
     )
 
 
 @register.simple_tag
 def trial_rows(page: RunPage) -> SafeString:
     """The trials of a run, a row each."""
-    return mark_safe("".join(trial_row(page.run, one) for one in page.trials))  # noqa: S308 (escaped there)
+    return mark_safe("".join(trial_row(page.run, row) for row in page.trials))  # noqa: S308 (escaped there)
 
 
-def trial_row(run: Run, one: TrialRow) -> str:
+def trial_row(run: Run, row: TrialRow) -> str:
     return (
-        f'<tr><td class="number">{one.order}</td><td>{escape(one.benchmark)}</td>{side_cell(run, one.side)}'
-        f'<td class="number">{one.number}</td><td class="number">{numbers.duration(one.seconds)}</td>'
-        f"<td>{flags_badge(one.flags)}</td><td>{ago(one.started_at)}</td></tr>"
+        f'<tr><td class="number">{row.order}</td><td>{escape(row.benchmark)}</td>{side_cell(run, row.side)}'
+        f'<td class="number">{row.number}</td><td class="number">{numbers.duration(row.seconds)}</td>'
+        f"<td>{flags_badge(row.flags)}</td><td>{ago(row.started_at)}</td></tr>"
     )
 
 
@@ -237,14 +237,14 @@ def timeline_row(row: TableRow) -> SafeString:
 
 
 def point_cells(metric: Metric, point: RowPoint, row: TableRow) -> SafeString:
-    what, change = row.new_environment, row.change
+    environment, change = row.new_environment, row.change
     return format_html(
         '<td class="number">{}</td><td class="number">{}</td><td class="number">{}</td><td>{} {} {}</td>',
         numbers.quantity(metric, point.value),
         numbers.interval(metric, point.low, point.high),
         point.n,
         flags_badge(point.flags),
-        format_html('<span class="badge" title="{}">new environment</span>', what) if what else "",
+        format_html('<span class="badge" title="{}">new environment</span>', environment) if environment else "",
         change_badge(change, numbers.change(change.ratio)) if change else "",
     )
 
@@ -260,8 +260,8 @@ def side_cell(run: Run, side: str) -> SafeString | str:
 def flags_badge(flags: Sequence[str]) -> SafeString | str:
     if not flags:
         return ""
-    words = format_html_join(", ", "{}", ((explained(f"flag {flag}", flag),) for flag in flags))
-    return format_html('<span class="badge flagged">{}</span>', words)
+    flag_names = format_html_join(", ", "{}", ((explained(f"flag {flag}", flag),) for flag in flags))
+    return format_html('<span class="badge flagged">{}</span>', flag_names)
 
 
 def join(pieces: Iterable[SafeString]) -> SafeString:

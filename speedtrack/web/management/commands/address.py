@@ -13,7 +13,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 class Command(PlainCommand):
     help = "Change the mail address of an account. Its mails go there, and commits with this author are its owner's."
     quoted = ("user",)
-    whole = True
+    is_atomic = True
 
     def change(self, options: dict[str, Any]) -> str:
         return "account.address"

@@ -23,16 +23,16 @@ from speedtrack.web.pages.alerting.bisection import asked_for
 class Command(PlainCommand):
     help = "Find by pairs at which commit between two some benchmarks changed; or end such a bisection."
     quoted = ("range", "machine", "benchmarks", "metric", "end")
-    whole = True
+    is_atomic = True
 
     def change(self, options: dict[str, Any]) -> str:
         return "bisection.begin" if options["end"] is None else "bisection.stop"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")
-        what = parser.add_mutually_exclusive_group(required=True)
-        what.add_argument("range", nargs="?", help="A..B: commit ids, tags or branches, the older one first")
-        what.add_argument("--end", type=int, metavar="NUMBER", help="end this one, and cancel what waits for it")
+        target = parser.add_mutually_exclusive_group(required=True)
+        target.add_argument("range", nargs="?", help="A..B: commit ids, tags or branches, the older one first")
+        target.add_argument("--end", type=int, metavar="NUMBER", help="end this one, and cancel what waits for it")
         parser.add_argument("--machine", help="on this machine, else on the first one of the project")
         parser.add_argument("--benchmarks", nargs="+", default=[], metavar="NAME", help="else the usual ones, up to 8")
         parser.add_argument("--metric", default="", help=f"of these, else {HEADLINE}")
@@ -50,17 +50,17 @@ class Command(PlainCommand):
 def begin(project: Project, options: dict[str, Any]) -> str:
     before, _, commit = options["range"].partition("..")
     machine = options["machine"] or byhand.machines_to_measure(project, None)[0].name
-    asked = asked_for(project, [before, commit], machine, options["benchmarks"], options["metric"])
-    made = asked.begin(None)
-    return bisecting.bisection_in_words(made) + (
-        "" if options["dry_run"] else f"\n{settings.URL}/bisections/{made.pk}/"
+    request = asked_for(project, [before, commit], machine, options["benchmarks"], options["metric"])
+    bisection = request.begin(None)
+    return bisecting.bisection_in_words(bisection) + (
+        "" if options["dry_run"] else f"\n{settings.URL}/bisections/{bisection.pk}/"
     )
 
 
 def end(project: Project, number: int) -> str:
-    found = project.bisections.filter(pk=number).first()
-    if found is None:
+    bisection = project.bisections.filter(pk=number).first()
+    if bisection is None:
         raise NoSuchThing(f"{project} has no bisection {number}")
-    if found.ended_at is not None:
+    if bisection.ended_at is not None:
         raise NoSuchThing(f"bisection {number} has ended already")
-    return bisecting.stop(found, "stopped by a command")
+    return bisecting.stop(bisection, "stopped by a command")

@@ -13,8 +13,8 @@ from speedtrack.accounts import audit, sessions
 class Command(changepassword.Command):
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> str | None:
-        done = super().handle(*args, **options)
+        output = super().handle(*args, **options)
         user = User.objects.get(username=options["username"] or getpass.getuser())
         sessions.end_all(user)
         audit.note(None, "account.password", user)
-        return done
+        return output

@@ -13,9 +13,9 @@ from speedtrack.accounts import audit, people
 class Command(createsuperuser.Command):
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
-        known = set(User.objects.values_list("pk", flat=True))
+        former_ids = set(User.objects.values_list("pk", flat=True))
         super().handle(*args, **options)
-        for user in User.objects.exclude(pk__in=known):
+        for user in User.objects.exclude(pk__in=former_ids):
             if user.email and people.owner_of(user.email) not in (None, user):
                 raise CommandError(f"another account has the address {user.email}")
             if user.email:

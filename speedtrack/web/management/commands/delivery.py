@@ -50,8 +50,10 @@ class Command(PlainCommand):
 
 def list_lines(project: Project, options: dict[str, Any]) -> Iterator[str]:
     for row in deliveries.list_calls(project, options["status"])[: options["last"] or LISTED]:
-        words = ": ".join(filter(None, [row.summary or row.event, row.outcome]))
-        yield LINE.format(row.pk, f"{row.received_at:%Y-%m-%d %H:%M:%S}", row.provider, row.status, row.size, words)
+        description = ": ".join(filter(None, [row.summary or row.event, row.outcome]))
+        yield LINE.format(
+            row.pk, f"{row.received_at:%Y-%m-%d %H:%M:%S}", row.provider, row.status, row.size, description
+        )
     for refusal in project.refusals.order_by("-hour", "reason")[:5]:
         yield f"refused   {refusal.hour:%Y-%m-%d %H:00}     {refusal}"
 
@@ -77,5 +79,5 @@ def selected(project: Project, options: dict[str, Any]) -> "QuerySet[Delivery]":
 def purge(project: Project, options: dict[str, Any]) -> Iterator[str]:
     if options["older_than"] is None:
         raise CommandError("say what is old: --older-than DAYS")
-    counted = deliveries.purge(project, options["older_than"], options["status"], only_count=options["dry_run"])
-    yield f"{counted} {'would be' if options['dry_run'] else 'are'} deleted"
+    count = deliveries.purge(project, options["older_than"], options["status"], only_count=options["dry_run"])
+    yield f"{count} {'would be' if options['dry_run'] else 'are'} deleted"

@@ -34,8 +34,8 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         project = Project.objects.filter(slug=options["replay"]).first()
         if project is None:
-            known = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)) or "none"
-            raise CommandError(f"there is no project {options['replay']!r}; tracked are: {known}")
+            slugs = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)) or "none"
+            raise CommandError(f"there is no project {options['replay']!r}; tracked are: {slugs}")
         entries = replay.replay(project, options["since"])
         for entry in entries:
             self.write_entry(entry)
@@ -48,10 +48,10 @@ class Command(PlainCommand):
 
     def write_entry(self, entry: ReplayEntry) -> None:
         metric = METRICS[entry.series.metric].title
-        what = "suspected" if entry.suspected else "not suspected"
+        verdict = "suspected" if entry.suspected else "not suspected"
         where = f"{entry.series.benchmark.name}, {metric} on {entry.series.machine}"
         self.stdout.write(
-            f"{entry.seen.commit.committed_at:%Y-%m-%d} {entry.seen.commit.short} {what}: {where} "
+            f"{entry.seen.commit.committed_at:%Y-%m-%d} {entry.seen.commit.short} {verdict}: {where} "
             f"at {entry.place.commit.short} {entry.place.commit.subject}"
         )
         for line in (entry.judgement, *entry.steps):

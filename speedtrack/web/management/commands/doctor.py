@@ -21,11 +21,11 @@ class Command(PlainCommand):
         parser.add_argument("--json", action="store_true", help="print a JSON document")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = []
+        findings = []
         for finding in doctor.examine(options["only"] or doctor.usual_checks()):
-            found.append(finding)
+            findings.append(finding)
             if not options["json"]:
                 self.stdout.write(f"{MARKS[finding.state]}  {finding.name:10} {finding.words}")
         if options["json"]:
-            self.stdout.write(json.dumps([asdict(finding) for finding in found]))
-        sys.exit(any(finding.state == "bad" for finding in found))
+            self.stdout.write(json.dumps([asdict(finding) for finding in findings]))
+        sys.exit(any(finding.state == "bad" for finding in findings))

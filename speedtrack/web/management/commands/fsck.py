@@ -32,6 +32,6 @@ class Command(PlainCommand):
                 self.stdout.write(f"BAD   {name:10}  {fault}")
         if faults > fsck.MOST:
             self.stdout.write(f"BAD   {name:10}  and {faults - fsck.MOST:,} more")
-        seen = f"{check.seen:,} {check.what}, {time.monotonic() - begin:.1f} s"
-        self.stdout.write(f"{'BAD ' if faults else 'ok  '}  {name:10}  {seen}")
+        summary = f"{check.seen:,} {check.what}, {time.monotonic() - begin:.1f} s"
+        self.stdout.write(f"{'BAD ' if faults else 'ok  '}  {name:10}  {summary}")
         return faults

@@ -22,29 +22,29 @@ Options = dict[str, Any]
 def show(project: Project, options: Options) -> str:
     last = project.deliveries.order_by("-pk").values_list("received_at", flat=True).first()
     until = project.former_hook_secret_until if hooks.former_is_valid(project) else None
-    used = project.deliveries.filter(with_former=True).order_by("-pk").values_list("received_at", flat=True).first()
+    last_use = project.deliveries.filter(with_former=True).order_by("-pk").values_list("received_at", flat=True).first()
     lines = [f"address    {tracking.hook_url(project)}", f"last call  {last or 'never'}"]
     if until:
-        lines.append(f"former     secret valid until {until:%Y-%m-%d %H:%M} UTC, last used {used or 'never'}")
+        lines.append(f"former     secret valid until {until:%Y-%m-%d %H:%M} UTC, last used {last_use or 'never'}")
     if project.renamed_to:
         lines.append(f"renamed    the forge says that the repository is now called {project.renamed_to}")
     return "\n".join(lines)
 
 
 def rotate(project: Project, options: Options) -> str:
-    given = sys.stdin.readline().strip() if options["given"] else ""
-    if options["given"] and not given:
+    secret = sys.stdin.readline().strip() if options["given"] else ""
+    if options["given"] and not secret:
         raise CommandError("nothing was read: write the secret to the standard input")
     days = options["days"]
     former = f"the former one is valid for {days} days" if days else "the former one is refused"
-    made: list[str] = []
+    secrets: list[str] = []
 
     def replace() -> str:
-        made.append(hooks.rotate(project, days, given))
+        secrets.append(hooks.rotate(project, days, secret))
         return f"{project.slug} has a new secret, {former}"
 
-    done = result_in_words(replace, options["dry_run"])
-    return done if given or options["dry_run"] else f"{done}; it is not shown again:\n{made[0]}"
+    message = result_in_words(replace, options["dry_run"])
+    return message if secret or options["dry_run"] else f"{message}; it is not shown again:\n{secrets[0]}"
 
 
 def end(project: Project, options: Options) -> str:
@@ -62,7 +62,7 @@ ACTIONS: dict[str, Callable[[Project, Options], str]] = {"show": show, "rotate":
 class Command(PlainCommand):
     help = "Show a project's webhook, give it a new secret (shown once), or end the former one."
     quoted = ("project", "days")
-    whole = True
+    is_atomic = True
 
     def change(self, options: dict[str, Any]) -> str:
         return "" if options["action"] == "show" else f"hook.{options['action']}"

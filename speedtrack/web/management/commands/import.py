@@ -62,31 +62,34 @@ class Command(PlainCommand):
             return self.restore(files, options)
         try:
             project = naming.project_named(options["project"])
-            said = options_of(options)
+            import_options = options_of(options)
             # All are read before any is stored: a misspelt name leaves nothing half done.
-            read = {Path(name): importing.contents_of(Path(name), options["format"], said) for name in options["files"]}
+            contents_by_path = {
+                Path(name): importing.contents_of(Path(name), options["format"], import_options)
+                for name in options["files"]
+            }
         except (NoSuchThing, Unreadable) as e:
             raise CommandError(str(e), returncode=UNREADABLE) from e
         try:
-            outcomes = store_all(project, read, options["all_or_nothing"])
+            outcomes = store_all(project, contents_by_path, options["all_or_nothing"])
         except Unfinished as e:
             raise CommandError(unfinished_in_words(e, options["all_or_nothing"]), returncode=BROKEN_OFF) from e
         for path, outcome in outcomes.items():
-            self.say(path, outcome, read[path].left_out)
-        refused = sum(len(outcome.refused) for outcome in outcomes.values())
-        if refused:
-            raise CommandError(f"{refused} results were not stored", returncode=SOME_REFUSED)
+            self.say(path, outcome, contents_by_path[path].left_out)
+        refusal_count = sum(len(outcome.refused) for outcome in outcomes.values())
+        if refusal_count:
+            raise CommandError(f"{refusal_count} results were not stored", returncode=SOME_REFUSED)
 
     def restore(self, files: list[Path], options: dict[str, Any]) -> None:
         """A project from its archive, under a name that is not taken."""
         if len(files) > 1:
             raise CommandError("an archive is a whole project: import it by itself", returncode=UNREADABLE)
-        chosen = {name: options[name] for name in ("same_machines", "machine_prefix", "match_people")}
+        choices = {name: options[name] for name in ("same_machines", "machine_prefix", "match_people")}
         try:
             with Console(stderr=True).status("reading") as status:
                 restored = reading.restore(
                     files[0],
-                    reading.Choices(options["project"], **chosen),
+                    reading.Choices(options["project"], **choices),
                     lambda table, rows: status.update(f"{table}: {rows:,} rows"),
                 )
         except ArchiveError as e:
@@ -98,34 +101,40 @@ class Command(PlainCommand):
     def say(self, path: Path, outcome: ImportOutcome, left_out: list[str]) -> None:
         counts = [f"{outcome.taken} taken", f"{outcome.unchanged} unchanged", f"{len(outcome.refused)} refused"]
         self.stdout.write(f"{path.name}: {', '.join(counts)}{f', {len(left_out)} left out' if left_out else ''}")
-        reasons = [*outcome.refused, *(f"left out: {words}" for words in left_out)]
-        for words in reasons[:LISTED]:
-            self.stdout.write(f"  {words}")
+        reasons = [*outcome.refused, *(f"left out: {reason}" for reason in left_out)]
+        for reason in reasons[:LISTED]:
+            self.stdout.write(f"  {reason}")
         if len(reasons) > LISTED:
             self.stdout.write(f"  and {len(reasons) - LISTED} more")
 
 
 def unfinished_in_words(error: Unfinished, all_or_nothing: bool) -> str:
     """What was stored before the import broke off, and how to go on."""
-    taken = {path: one.taken + one.unchanged for path, one in error.outcomes.items() if one.taken or one.unchanged}
-    if all_or_nothing or not taken:
+    counts = {
+        path: outcome.taken + outcome.unchanged
+        for path, outcome in error.outcomes.items()
+        if outcome.taken or outcome.unchanged
+    }
+    if all_or_nothing or not counts:
         return f"the import broke off ({error}): nothing was stored. Mend the cause and repeat the command"
-    stored = ", ".join(f"{count} of {path.name}" for path, count in taken.items())
+    summary = ", ".join(f"{count} of {path.name}" for path, count in counts.items())
     return (
-        f"the import broke off ({error}): {stored} are stored. Mend the cause and repeat the command: results that are "
-        "stored already change nothing"
+        f"the import broke off ({error}): {summary} are stored. Mend the cause and repeat the command: results that "
+        "are stored already change nothing"
     )
 
 
-def store_all(project: Project, read: dict[Path, Contents], all_or_nothing: bool) -> dict[Path, ImportOutcome]:
+def store_all(
+    project: Project, contents_by_path: dict[Path, Contents], all_or_nothing: bool
+) -> dict[Path, ImportOutcome]:
     """Store the results of each file, with a bar on a terminal."""
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        total = sum(len(parcel.batch.results) for contents in read.values() for parcel in contents.parcels)
+        total = sum(len(parcel.batch.results) for contents in contents_by_path.values() for parcel in contents.parcels)
         bar = progress.add_task("storing results", total=total)
         store = importing.store_all_or_nothing if all_or_nothing else importing.store
-        return store(project, read, getpass.getuser(), lambda count: progress.advance(bar, count))
+        return store(project, contents_by_path, getpass.getuser(), lambda count: progress.advance(bar, count))
 
 
 def options_of(options: dict[str, Any]) -> Options:
@@ -147,7 +156,7 @@ def pair(text: str) -> tuple[str, str]:
 
 def date(text: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise ArgumentTypeError(f"{text!r} is no date: give such as 2026-01-31T12:00") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

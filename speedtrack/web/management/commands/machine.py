@@ -64,13 +64,13 @@ def set_windows(name: str, options: Options) -> str:
 
 def set_shares(name: str, options: Options) -> str:
     """Shares such as `backfill=20`; none: as the settings say."""
-    given = {}
+    shares = {}
     for text in options["values"]:
         kind, _, percent = text.partition("=")
         if not percent.isascii() or not percent.isdigit() or len(percent) > 3:
             raise CommandError(f"{text!r} is no share: give such as backfill=20, which is per cent of its time")
-        given[kind] = int(percent)
-    return rules.set_shares(naming.machine_with_runner(name), given)
+        shares[kind] = int(percent)
+    return rules.set_shares(naming.machine_with_runner(name), shares)
 
 
 def make_code(name: str, options: Options) -> str:
@@ -106,8 +106,8 @@ def rotate_token(name: str, options: Options) -> str:
 
 
 def revoke_tokens(name: str, options: Options) -> str:
-    ended = machines.revoke(naming.machine_named(name))
-    return f"{ended} tokens of machine {name} are refused from now on; its run is queued again"
+    count = machines.revoke(naming.machine_named(name))
+    return f"{count} tokens of machine {name} are refused from now on; its run is queued again"
 
 
 def put_into_pool(name: str, options: Options) -> str:
@@ -149,7 +149,7 @@ class Command(PlainCommand):
         "(windows) and what its time is for (shares), or list all machines."
     )
     quoted = ("name", "values", "pool", "project", "commit", "benchmark")
-    whole = True
+    is_atomic = True
 
     def change(self, options: dict[str, Any]) -> str:
         if options["action"] == "list":

@@ -15,7 +15,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 class Command(PlainCommand):
     help = "List the members of a project, make somebody one (or give another role), or remove somebody."
-    whole = True
+    is_atomic = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=["list", "add", "remove"])
@@ -40,8 +40,8 @@ class Command(PlainCommand):
 
     def list_members(self, project: Project) -> None:
         self.stdout.write(f"{project} is {'public' if project.is_public else 'private'}")
-        for one in project.memberships.select_related("user").order_by("user__username"):
-            self.stdout.write(f"{one.user.username:30} {one.role:12} since {one.created:%Y-%m-%d}")
+        for membership in project.memberships.select_related("user").order_by("user__username"):
+            self.stdout.write(f"{membership.user.username:30} {membership.role:12} since {membership.created:%Y-%m-%d}")
 
     def add(self, project: Project, name: str, role: Role) -> None:
         user = members.user_named(name)

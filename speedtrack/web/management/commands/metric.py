@@ -15,7 +15,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 class Command(PlainCommand):
     help = "List a project's metrics from outside, or set the smallest change of one that matters."
-    whole = True
+    is_atomic = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")
@@ -29,19 +29,20 @@ class Command(PlainCommand):
             project = naming.project_named(options["project"])
         except NoSuchThing as e:
             raise CommandError(str(e)) from e
-        found = OutsideMetric.objects.filter(project=project).order_by("name")
+        metrics = OutsideMetric.objects.filter(project=project).order_by("name")
         if options["name"] is not None:
-            found = found.filter(name=options["name"])
-            if not found:
+            metrics = metrics.filter(name=options["name"])
+            if not metrics:
                 raise CommandError(f"{project} has no metric {options['name']!r} from outside")
         if (effect := options["smallest_effect"]) is not None:
             if options["name"] is None:
                 raise CommandError("name the metric")
-            self.set_effect(found.get(), effect)
-        for one in found.all():
-            effect = one.smallest_effect or OUTSIDE_EFFECT
-            words = f"{one.metric.unit or 'no unit'}, {one.metric.better} is better, changes from {100 * effect:g}% on"
-            self.stdout.write(f"{one.name}: {words}")
+            self.set_effect(metrics.get(), effect)
+        for metric in metrics.all():
+            effect = metric.smallest_effect or OUTSIDE_EFFECT
+            unit = metric.metric.unit or "no unit"
+            description = f"{unit}, {metric.metric.better} is better, changes from {100 * effect:g}% on"
+            self.stdout.write(f"{metric.name}: {description}")
 
     def set_effect(self, metric: OutsideMetric, effect: float) -> None:
         before, metric.smallest_effect = metric.smallest_effect, effect

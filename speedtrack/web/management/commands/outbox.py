@@ -13,7 +13,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 class Command(PlainCommand):
     help = "List what was given up or is being retried, or send some of it again."
     quoted = ("rows",)
-    whole = True
+    is_atomic = True
 
     def change(self, options: dict[str, Any]) -> str:
         return "" if options["action"] == "list" else "outbox.again"

@@ -23,7 +23,7 @@ CHANGING = ("every", "most_waiting", "fills_gaps", "ignored_paths", "suite", "ma
 class Command(PlainCommand):
     help = "List a project's planning policies, or make, change or remove the one of a pattern of branches."
     quoted = ("branches", "remove", *CHANGING)
-    whole = True
+    is_atomic = True
 
     def change(self, options: dict[str, Any]) -> str:
         if options["remove"]:
@@ -49,11 +49,11 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             project = naming.project_named(options["project"])
-            given = {name: options[name] for name in CHANGING if options[name] is not None}
-            if not given and not options["remove"]:
+            changes = {name: options[name] for name in CHANGING if options[name] is not None}
+            if not changes and not options["remove"]:
                 self.list_policies(project)
                 return
-            self.stdout.write(result_in_words(lambda: change(project, options, given), options["dry_run"]))
+            self.stdout.write(result_in_words(lambda: change(project, options, changes), options["dry_run"]))
         except (NoSuchThing, BadPolicy, DefinitionError) as e:
             raise CommandError(str(e)) from e
 
@@ -64,16 +64,16 @@ class Command(PlainCommand):
             self.stdout.write("policy of all other branches: every commit")
 
 
-def change(project: Project, options: dict[str, Any], given: dict[str, Any]) -> Saved:
+def change(project: Project, options: dict[str, Any], changes: dict[str, Any]) -> Saved:
     """Do what the options say; what they leave out stays as it was."""
     branches = options["branches"]
     if options["remove"]:
         return rules.remove_policy(project, branches)
-    if "most_waiting" in given:
-        given["most_waiting"] = given["most_waiting"] or None
-    if "extended_at" in given:
-        given["extended_at"] = hour_of(given["extended_at"])
-    return rules.save_policy(project, replace(rules.wanted_now(project, branches), **given))
+    if "most_waiting" in changes:
+        changes["most_waiting"] = changes["most_waiting"] or None
+    if "extended_at" in changes:
+        changes["extended_at"] = hour_of(changes["extended_at"])
+    return rules.save_policy(project, replace(rules.wanted_now(project, branches), **changes))
 
 
 def hour_of(text: str) -> time | None:

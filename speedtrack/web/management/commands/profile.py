@@ -20,9 +20,9 @@ class Command(PlainCommand):
         return "run.profile"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        what = parser.add_mutually_exclusive_group(required=True)
-        what.add_argument("--alert", type=int, metavar="NUMBER")
-        what.add_argument("--run", type=int, metavar="NUMBER")
+        target = parser.add_mutually_exclusive_group(required=True)
+        target.add_argument("--alert", type=int, metavar="NUMBER")
+        target.add_argument("--run", type=int, metavar="NUMBER")
 
     def handle(self, *args: Any, **options: Any) -> None:
         run = plan_for_alert(options["alert"]) if options["alert"] is not None else plan_for_run(options["run"])

@@ -13,7 +13,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 class Command(PlainCommand):
     help = "Show a project to its members only (private), or to everybody (public)."
-    whole = True
+    is_atomic = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("to", choices=["private", "public"])
@@ -30,5 +30,5 @@ class Command(PlainCommand):
             return
         audit.note(None, "project.visibility", project, project, {"is_public": (not everybody, everybody)})
         count = project.memberships.count()
-        more = "" if everybody else f": {count} member{'' if count == 1 else 's'} and the operators see it"
-        self.stdout.write(f"{project} is {options['to']} now{more}")
+        readers = "" if everybody else f": {count} member{'' if count == 1 else 's'} and the operators see it"
+        self.stdout.write(f"{project} is {options['to']} now{readers}")

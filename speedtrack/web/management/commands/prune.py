@@ -36,20 +36,20 @@ class Command(PlainCommand):
                 self.print_forecasts(policies, options["again"])
                 return
             with pruning.one_at_a_time():
-                refused = [policy.name for policy in policies if not self.apply(policy, **options)]
+                unconfirmed = [policy.name for policy in policies if not self.apply(policy, **options)]
         except (pruning.PruningUnderWay, pruning.PruningFailed) as e:
             raise CommandError(str(e)) from e
-        if refused:
-            raise CommandError(f"nothing was deleted of {', '.join(refused)}: confirm it, or give --yes")
+        if unconfirmed:
+            raise CommandError(f"nothing was deleted of {', '.join(unconfirmed)}: confirm it, or give --yes")
 
     def print_forecasts(self, policies: list[Policy], again: bool) -> None:
         self.stdout.write(ROW.format("policy", "setting", "rows", "bytes", "what would go"))
         for policy in policies:
-            found = pruning.forecast(policy, again)
+            forecast = pruning.forecast(policy, again)
             days = f"{policy.setting}={policy.days}" if policy.days else f"{policy.setting}=0 (for ever)"
-            size = filesizeformat(found.bytes).replace("\xa0", " ")
-            self.stdout.write(ROW.format(policy.name, days, f"{found.rows:,}", size, policy.what))
-            for doubt in found.doubts:
+            size = filesizeformat(forecast.bytes).replace("\xa0", " ")
+            self.stdout.write(ROW.format(policy.name, days, f"{forecast.rows:,}", size, policy.what))
+            for doubt in forecast.doubts:
                 self.stdout.write(f"{'':13}asks twice: {doubt.words}")
 
     def apply(self, policy: Policy, *, again: bool, yes: bool, **options: Any) -> bool:
@@ -63,18 +63,18 @@ class Command(PlainCommand):
         self.stdout.write(f"{policy.name}: {deleted:,} rows older than {policy.days} days deleted")
         return True
 
-    def is_confirmed(self, policy: Policy, found: Forecast) -> bool:
+    def is_confirmed(self, policy: Policy, forecast: Forecast) -> bool:
         """Ask twice about what looks like a mistake; nobody can answer who is not at a terminal."""
-        if not found.doubts:
+        if not forecast.doubts:
             return True
-        for doubt in found.doubts:
+        for doubt in forecast.doubts:
             self.stderr.write(f"{policy.name}: {doubt.words}")
         questions = {
-            f"Delete {found.rows:,} rows for good? Then answer yes: ": "yes",
+            f"Delete {forecast.rows:,} rows for good? Then answer yes: ": "yes",
             f"Nothing brings them back but a backup. Then answer {policy.name}: ": policy.name,
         }
         try:
-            return sys.stdin.isatty() and all(input(asked) == answer for asked, answer in questions.items())
+            return sys.stdin.isatty() and all(input(question) == answer for question, answer in questions.items())
         except EOFError:
             return False
 

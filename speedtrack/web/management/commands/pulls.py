@@ -55,7 +55,7 @@ def approved(approval: Approval) -> str:
 
 
 def pull_numbered(project: Project, number: int) -> PullRequest:
-    found = project.pull_requests.filter(number=number).first()
-    if found is None:
+    pull = project.pull_requests.filter(number=number).first()
+    if pull is None:
         raise NoSuchThing(f"{project} has no pull request {number}: without a number, they are listed")
-    return found
+    return pull

@@ -35,11 +35,11 @@ class Command(PlainCommand):
         for number in options["runs"]:
             try:
                 with transaction.atomic():
-                    done = result_in_words(partial(act, number), options["dry_run"])
+                    message = result_in_words(partial(act, number), options["dry_run"])
                     if not options["dry_run"]:
                         run = Run.objects.select_related("project").get(pk=number)
                         audit.note(None, f"run.{options['action']}", f"run {number}", run.project)
-                self.stdout.write(done)
+                self.stdout.write(message)
             except NoSuchThing as e:
                 raise CommandError(str(e)) from e
 
@@ -50,5 +50,5 @@ def state_of(number: int) -> str:
     if run is None:
         raise CommandError(f"there is no run {number}")
     expected = estimates.expected_times(run)
-    words = (expected.why or expected.late) if expected else run.error.partition("\n")[0]
-    return f"run {number}: {run.status} on {run.machine}" + (f". {words}" if words else "")
+    reason = (expected.why or expected.late) if expected else run.error.partition("\n")[0]
+    return f"run {number}: {run.status} on {run.machine}" + (f". {reason}" if reason else "")

@@ -15,7 +15,7 @@ from speedtrack.web.management.tried import add_dry_run, result_in_words
 class Command(PlainCommand):
     help = "Look at a project's repository no more and cancel its waiting runs. What was measured stays."
     quoted = ("project",)
-    whole = True
+    is_atomic = True
 
     def change(self, options: dict[str, Any]) -> str:
         return "project.untrack"

@@ -86,7 +86,7 @@ class Command(PlainCommand):
         " (remove), make it an operator of this installation (operator; with --revoke no longer), or take the second"
         " step away from somebody who has lost it (drop-second-step)."
     )
-    whole = True
+    is_atomic = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=[*ACTIONS, "list"])
@@ -104,10 +104,10 @@ class Command(PlainCommand):
         if not name:
             raise CommandError(f"name the account: manage.py user {action} NAME")
         try:
-            said = ACTIONS[action](name, options)
+            message = ACTIONS[action](name, options)
         except people.NotPossible as e:
             raise CommandError(str(e)) from e
-        self.stdout.write(said)
+        self.stdout.write(message)
 
     def list_users(self) -> None:
         valid = Count("tokens", filter=Q(tokens__revoked_at=None), distinct=True)

@@ -12,20 +12,20 @@ Status = Alert.Status
 
 def certainty(points: Sequence[ChangePoint], ends: Verdict | None, steps: int) -> list[str]:
     """Sentences on how certain an alert is. ``steps``: how many commits were measured to narrow the range."""
-    found = []
+    sentences = []
     if ends:
         p = f" (p = {ends.p:.2g})" if ends.p is not None else ""
-        found.append(f"{ends.pairs} pairs, measured again and interleaved, differ{p}.")
+        sentences.append(f"{ends.pairs} pairs, measured again and interleaved, differ{p}.")
     elif points:
-        found.append("No pairs of both sides have confirmed it.")
+        sentences.append("No pairs of both sides have confirmed it.")
     confirmed = [cp for cp in points if cp.status == ChangePoint.Status.CONFIRMED]
     machines = {cp.series.machine_id for cp in confirmed}
     if len(points) > 1:
         on = f" on {len(machines)} machines" if len(machines) > 1 else ""
-        found.append(f"{len(confirmed)} of {len(points)} series confirmed{on}.")
+        sentences.append(f"{len(confirmed)} of {len(points)} series confirmed{on}.")
     if steps > 2:
-        found.append(f"The range was narrowed by measuring {steps - 2} commits in between.")
-    return found
+        sentences.append(f"The range was narrowed by measuring {steps - 2} commits in between.")
+    return sentences
 
 
 def what_to_do(
@@ -35,8 +35,8 @@ def what_to_do(
     if alert.status == Status.FIXED:
         missing = f"Bring the fix to {', '.join(not_fixed_on)}." if not_fixed_on else ""
         return [missing or "Nothing: a later commit restored the speed."]
-    if found := restoration_in_words(events):
-        return [f"{found[0].upper()}{found[1:]}.", whose_turn(alert)]
+    if restoration := restoration_in_words(events):
+        return [f"{restoration[0].upper()}{restoration[1:]}.", whose_turn(alert)]
     if alert.status in (Status.EXPECTED, Status.INVALID):
         return [closing_words(alert, events)]
     if alert.status == Status.SUSPECTED and by_history_alone(alert):
@@ -59,22 +59,22 @@ def closing_words(alert: Alert, events: Sequence[AlertEvent]) -> str:
     decision = next((event for event in reversed(events) if event.after == alert.status), None)
     if decision is None:
         return f"Nothing: it was closed as {alert.status}."
-    who = decision.who.username if decision.who else "SpeedTrack"
-    return f"Nothing: {who} closed it as {alert.status}{': ' + decision.note if decision.note else '.'}"
+    decider = decision.who.username if decision.who else "SpeedTrack"
+    return f"Nothing: {decider} closed it as {alert.status}{': ' + decision.note if decision.note else '.'}"
 
 
 def where_to_look(alert: Alert, tables: Sequence[FunctionTable]) -> list[str]:
     if alert.reverted_by:
         return ["A commit says that it reverts the cause: the next measurements will show whether it is fixed."]
-    found = []
+    sentences = []
     if alert.width > 1 and not alert.drift:
-        found.append(f"Find out which of the {alert.width} commits it was, and say so.")
-    dearest = next(((table, one) for table in tables for one in table.functions if one.growth > 0), None)
+        sentences.append(f"Find out which of the {alert.width} commits it was, and say so.")
+    dearest = next(((table, function) for table in tables for function in table.functions if function.growth > 0), None)
     if dearest:
-        table, one = dearest
-        begin = f"Begin with the function {one.name}: {numbers.signed(one.growth)} instructions per request."
-        found.append(table.remark or begin)
-    return found
+        table, function = dearest
+        begin = f"Begin with the function {function.name}: {numbers.signed(function.growth)} instructions per request."
+        sentences.append(table.remark or begin)
+    return sentences
 
 
 def whose_turn(alert: Alert) -> str:

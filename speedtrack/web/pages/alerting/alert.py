@@ -108,16 +108,16 @@ class AlertPage:
 
     @property
     def summaries(self) -> list[DirectionSummary]:
-        return summaries_of([one.change_point for one in self.evidence])
+        return summaries_of([evidence.change_point for evidence in self.evidence])
 
     @property
     def headline(self) -> str:
-        return headline([one.change_point for one in self.evidence])
+        return headline([evidence.change_point for evidence in self.evidence])
 
     @property
     def certainty(self) -> list[str]:
         steps = self.narrowing.asked if self.narrowing else 0
-        points = [one.change_point for one in self.evidence]
+        points = [evidence.change_point for evidence in self.evidence]
         return advice.certainty(points, self.worst.ends if self.worst else None, steps)
 
     @property
@@ -131,8 +131,8 @@ def known_alerts() -> QuerySet[Alert]:
     related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
     mutes = Mute.objects.in_force().filter(project=OuterRef("project"))
     profiled = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
-    found = Alert.objects.with_range().annotate(has_mutes=Exists(mutes), has_profiles=Exists(profiled))
-    return found.select_related(*related)
+    alerts = Alert.objects.with_range().annotate(has_mutes=Exists(mutes), has_profiles=Exists(profiled))
+    return alerts.select_related(*related)
 
 
 def alert_or_404(pk: int) -> Alert:
@@ -151,13 +151,13 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
     """
     near = list(changes.change_points().filter(Q(alert=alert) | Q(commit=alert.commit)).order_by("id"))
     points = sorted((cp for cp in near if cp.alert_id == alert.pk), key=lambda cp: cp.rank)
-    shown = len(points) if all_pairs else MOST_PAIRS
+    shown_count = len(points) if all_pairs else MOST_PAIRS
     runs = Run.objects.select_related("commit", "base").only("reason", "status", "commit__sha", "base__sha")
-    prefetch_related_objects(points[:shown], Prefetch("runs", runs))
+    prefetch_related_objects(points[:shown_count], Prefetch("runs", runs))
     forest = Forest.of([(cp.ratio, cp.low, cp.high) for cp in points])
     benchmarks = headline_series(alert, points[0]) if points else {}
     line = points_around(alert, {*benchmarks, *(cp.series_id for cp in points[:MOST_EXCERPTS])})
-    evidence = evidence_of(alert, points, forest, shown, excerpts_of(alert, points[:MOST_EXCERPTS], line))
+    evidence = evidence_of(alert, points, forest, shown_count, excerpts_of(alert, points[:MOST_EXCERPTS], line))
     fixed_on, not_fixed_on = alert.branches_fixed() if alert.fixed_by_id else ([], [])
     worst = evidence[0] if evidence else None
     path = narrowing.path_of(alert, worst.ends if worst else None)
@@ -166,7 +166,7 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
         candidates=candidates_of(alert, path),
         branches=alert.branch_names(),
         evidence=evidence,
-        pairs=evidence[:shown],
+        pairs=evidence[:shown_count],
         forest=forest,
         others=[cp for cp in near if cp.alert_id != alert.pk],
         events=list(alert.events.select_related("who").order_by("pk")),
@@ -207,7 +207,7 @@ def candidates_of(alert: Alert, path: Sequence[PathRow]) -> Sequence[Commit | Pa
     if alert.width == 1:
         return [alert.commit]
     first, last = alert.ends
-    inside = [one for one in path if first < one.number <= last]
+    inside = [row for row in path if first < row.number <= last]
     if len(inside) == alert.width:
         return inside[::-1][:MOST_CANDIDATES]
     return list(alert.candidates().reverse()[:MOST_CANDIDATES])  # a person chose commits outside of the bracket
@@ -219,31 +219,31 @@ def merge_targets_of(alert: Alert) -> list[Alert]:
 
 
 def evidence_of(
-    alert: Alert, points: list[ChangePoint], forest: Forest, shown: int, excerpts: dict[int, Excerpt]
+    alert: Alert, points: list[ChangePoint], forest: Forest, shown_count: int, excerpts: dict[int, Excerpt]
 ) -> list[Evidence]:
-    """The evidence of all change points, the first ``shown`` with their verdicts, runs and pairs.
+    """The evidence of all change points, the first ``shown_count`` with their verdicts, runs and pairs.
 
     The number of queries does not depend on how many there are.
     """
-    runs = {run.pk: run for cp in points[:shown] for run in cp.runs.all()}
+    runs = {run.pk: run for cp in points[:shown_count] for run in cp.runs.all()}
     verdicts: dict[int, list[Verdict]] = defaultdict(list)
-    answers = Verdict.objects.filter(change_point__in=points[:shown]).select_related("base", "commit")
+    answers = Verdict.objects.filter(change_point__in=points[:shown_count]).select_related("base", "commit")
     for verdict in answers.order_by("id"):
         verdicts[verdict.change_point_id].append(verdict)
     sides = pairing.samples_by_side(runs)
-    known = spreads.newest_floors(cp.series_id for cp in points[:shown])
+    floors = spreads.newest_floors(cp.series_id for cp in points[:shown_count])
     mutes = muting.mutes_of(points) if getattr(alert, "has_mutes", True) else {}
-    found = []
-    for place, (cp, whisker) in enumerate(zip(points, forest.rows, strict=True)):
+    evidence = []
+    for index, (cp, whisker) in enumerate(zip(points, forest.rows, strict=True)):
         steps = verdicts[cp.pk]
         ends = next((step for step in steps if step.answer == Verdict.Answer.DIFFERENT), None)
-        measured = sorted(cp.runs.all(), key=lambda r: r.pk) if place < shown else []
-        showing = [r for r in measured if ends and (r.base_id, r.commit_id) == (ends.base_id, ends.commit_id)]
+        own_runs = sorted(cp.runs.all(), key=lambda r: r.pk) if index < shown_count else []
+        showing = [r for r in own_runs if ends and (r.base_id, r.commit_id) == (ends.base_id, ends.commit_id)]
         pairs = [pair for run in showing for pair in pairing.pairs_of(sides, run.pk, cp.series)]
         strips = SideStrips.of(pairs, cp.metric) if pairs else None
-        of_series = known.get(cp.series_id), mutes.get(cp.pk), excerpts.get(cp.pk)
-        found.append(Evidence(cp, whisker, ends, steps, pairs, measured, strips, *of_series))
-    return found
+        of_series = floors.get(cp.series_id), mutes.get(cp.pk), excerpts.get(cp.pk)
+        evidence.append(Evidence(cp, whisker, ends, steps, pairs, own_runs, strips, *of_series))
+    return evidence
 
 
 def alert_document(pk: int) -> dict[str, Any]:

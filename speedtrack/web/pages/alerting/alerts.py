@@ -93,9 +93,9 @@ class AlertListQuery:
             raise Http404(f"There is no metric {metric!r}: there are {', '.join(METRICS)}.")
         if order not in ORDERS:
             raise Http404(f"Alerts cannot be ordered by {order!r}: say {', '.join(ORDERS)}.")
-        words = {name: query.get(name, "") for name in ("project", "assignee", "after")}
+        texts = {name: query.get(name, "") for name in ("project", "assignee", "after")}
         text = query.get("q", "").strip()[:LONGEST_TEXT]
-        return cls(query.get("status") or "open", metric=metric, order=order, text=text, **words)
+        return cls(query.get("status") or "open", metric=metric, order=order, text=text, **texts)
 
     @property
     def active(self) -> bool:
@@ -122,10 +122,10 @@ class AlertsPage:
 
 
 def load(project: Project | None, filters: AlertListQuery, access: Access) -> AlertsPage:
-    chosen = filtered_alerts(standing_alerts(project, access), filters, access.caller.user)
-    by_status = count_by_status(chosen)
+    selection = filtered_alerts(standing_alerts(project, access), filters, access.caller.user)
+    by_status = count_by_status(selection)
     counts = [(name, by_status.get(name, 0)) for name in (*Alert.Status.values, "improvements")]
-    alerts, following = page_of(of_status(chosen, filters.status), filters)
+    alerts, following = page_of(of_status(selection, filters.status), filters)
     people = User.objects.filter(is_active=True).order_by("username").values_list("username", flat=True)
     return AlertsPage(
         alerts=alerts,
@@ -142,37 +142,37 @@ def load(project: Project | None, filters: AlertListQuery, access: Access) -> Al
 
 
 def standing_alerts(project: Project | None, access: Access) -> AlertQuerySet:
-    found: AlertQuerySet = Alert.objects.standing()
-    return access.among(found) if project is None else found.filter(project=project)
+    alerts: AlertQuerySet = Alert.objects.standing()
+    return access.among(alerts) if project is None else alerts.filter(project=project)
 
 
-def filtered_alerts(found: AlertQuerySet, filters: AlertListQuery, reader: User | None) -> AlertQuerySet:
+def filtered_alerts(alerts: AlertQuerySet, filters: AlertListQuery, reader: User | None) -> AlertQuerySet:
     """The alerts that pass all filters except the status."""
     changes = ChangePoint.objects.filter(alert=OuterRef("pk"))
     if filters.project:
-        found = found.filter(project__slug=filters.project)
+        alerts = alerts.filter(project__slug=filters.project)
     if filters.assignee == "none":
-        found = found.filter(assignee=None)
+        alerts = alerts.filter(assignee=None)
     elif filters.assignee == "me":
-        found = found.filter(assignee=reader) if reader else found.none()
+        alerts = alerts.filter(assignee=reader) if reader else alerts.none()
     elif filters.assignee:
-        found = found.filter(assignee__username=filters.assignee)
+        alerts = alerts.filter(assignee__username=filters.assignee)
     if filters.metric:
-        found = found.filter(Exists(changes.filter(series__metric=filters.metric)))
+        alerts = alerts.filter(Exists(changes.filter(series__metric=filters.metric)))
     if text := filters.text:
         commit = Q(commit__subject__icontains=text) | Q(commit__author_name__icontains=text)
         benchmark = Exists(changes.filter(series__benchmark__name__icontains=text))
-        found = found.filter(commit | Q(commit__sha__startswith=text.lower()) | benchmark)
-    return found
+        alerts = alerts.filter(commit | Q(commit__sha__startswith=text.lower()) | benchmark)
+    return alerts
 
 
-def of_status(found: AlertQuerySet, status: str) -> AlertQuerySet:
+def of_status(alerts: AlertQuerySet, status: str) -> AlertQuerySet:
     """Open alerts, improvements, all, or the slowdowns of one status."""
     if status == "open":
-        return found.filter(status__in=Alert.OPEN, improvement=False)
+        return alerts.filter(status__in=Alert.OPEN, improvement=False)
     if status == "improvements":
-        return found.filter(improvement=True)
-    return found.filter(status=status, improvement=False) if status in Alert.Status.values else found
+        return alerts.filter(improvement=True)
+    return alerts.filter(status=status, improvement=False) if status in Alert.Status.values else alerts
 
 
 def list_alerts(project: Project | None, status: str, access: Access) -> list[ListedAlert]:
@@ -180,11 +180,11 @@ def list_alerts(project: Project | None, status: str, access: Access) -> list[Li
     return page_of(of_status(standing_alerts(project, access), status), AlertListQuery(status=status), NEWEST)[0]
 
 
-def page_of(found: AlertQuerySet, filters: AlertListQuery, most: int = PAGE) -> tuple[list[ListedAlert], str]:
+def page_of(selection: AlertQuerySet, filters: AlertListQuery, most: int = PAGE) -> tuple[list[ListedAlert], str]:
     """One page of alerts, and where the next one begins."""
-    ordered = ordered_from(found, filters)
-    listed = ordered.with_range().select_related("project", "branch", "before", "commit", "assignee")
-    alerts = list(listed.only(*ALERT_COLUMNS)[: most + 1])
+    ordered = ordered_from(selection, filters)
+    rows = ordered.with_range().select_related("project", "branch", "before", "commit", "assignee")
+    alerts = list(rows.only(*ALERT_COLUMNS)[: most + 1])
     following = ""
     if len(alerts) > most:
         last = alerts[most - 1]
@@ -192,7 +192,7 @@ def page_of(found: AlertQuerySet, filters: AlertListQuery, most: int = PAGE) -> 
     return with_changes(alerts[:most]), following
 
 
-def ordered_from(found: AlertQuerySet, filters: AlertListQuery) -> AlertQuerySet:
+def ordered_from(alerts: AlertQuerySet, filters: AlertListQuery) -> AlertQuerySet:
     """The alerts in the requested order, from the cursor on.
 
     Raises Http404 for a cursor that no page has given.
@@ -204,12 +204,12 @@ def ordered_from(found: AlertQuerySet, filters: AlertListQuery) -> AlertQuerySet
         raise Http404(f"There is no page of alerts after {filters.after!r}: begin with the first one.") from None
     pk = min(pk, 2**63 - 1)
     if filters.order == "size":
-        sized = found.annotate(size=worst_size())
+        by_size = alerts.annotate(size=worst_size())
         at = Q(size__lt=size) | Q(size=size, pk__lt=pk)
-        return (sized.filter(at) if filters.after else sized).order_by("-size", "-pk")
+        return (by_size.filter(at) if filters.after else by_size).order_by("-size", "-pk")
     if filters.order == "oldest":
-        return (found.filter(pk__gt=pk) if filters.after else found).order_by("pk")
-    return (found.filter(pk__lt=pk) if filters.after else found).order_by("-pk")
+        return (alerts.filter(pk__gt=pk) if filters.after else alerts).order_by("pk")
+    return (alerts.filter(pk__lt=pk) if filters.after else alerts).order_by("-pk")
 
 
 def worst_size() -> Coalesce:
@@ -240,35 +240,37 @@ def alerts_document(page: AlertsPage) -> dict[str, Any]:
 
 def alert_documents(page: AlertsPage) -> list[AlertDocument]:
     """The alerts of the page, in its order, as the API has them."""
-    known = known_alerts().in_bulk([row.alert.pk for row in page.alerts])
-    return [AlertDocument.of(known[row.alert.pk]) for row in page.alerts]
+    by_pk = known_alerts().in_bulk([row.alert.pk for row in page.alerts])
+    return [AlertDocument.of(by_pk[row.alert.pk]) for row in page.alerts]
 
 
 def strip_of(changes: Sequence[ListedChange]) -> ChangeStrip | None:
-    shown = [(one.metric, one.ratio, one.low, one.high) for one in changes[:SHOWN_CHANGES]]
-    return ChangeStrip.of(shown) if shown else None
+    effects = [(change.metric, change.ratio, change.low, change.high) for change in changes[:SHOWN_CHANGES]]
+    return ChangeStrip.of(effects) if effects else None
 
 
 def ranked_changes(alerts: Iterable[Alert]) -> dict[int, list[ListedChange]]:
     """By alert: its changes, the worst first. As columns, because an alert may have hundreds."""
-    found: dict[int, list[ListedChange]] = defaultdict(list)
+    by_alert: dict[int, list[ListedChange]] = defaultdict(list)
     rows = ChangePoint.objects.filter(alert__in=alerts).order_by("pk")
     columns = ("alert_id", "series__benchmark__name", "series__metric", "ratio", "low", "high")
     for alert_id, benchmark, metric, *interval in rows.values_list(*columns):
-        found[alert_id].append(ListedChange(benchmark, METRICS[metric], *interval))
-    for changes in found.values():
+        by_alert[alert_id].append(ListedChange(benchmark, METRICS[metric], *interval))
+    for changes in by_alert.values():
         changes.sort(key=rank_of)
-    return found
+    return by_alert
 
 
 def count_alerts(project: Project | None, access: Access) -> dict[str, int]:
     return count_by_status(standing_alerts(project, access))
 
 
-def count_by_status(found: QuerySet[Alert]) -> dict[str, int]:
+def count_by_status(alerts: QuerySet[Alert]) -> dict[str, int]:
     """How many slowdowns there are by status, and how many improvements."""
     by_status: dict[str, int] = defaultdict(int)
-    for status, improvement, count in found.values_list("status", "improvement").annotate(count=Count("pk")).order_by():
+    for status, improvement, count in (
+        alerts.values_list("status", "improvement").annotate(count=Count("pk")).order_by()
+    ):
         by_status["improvements" if improvement else status] += count
     return by_status
 

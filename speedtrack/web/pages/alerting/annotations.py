@@ -43,10 +43,10 @@ def of_commit(commit: Commit) -> list[Annotation]:
 
 
 def annotation_or_404(pk: int) -> Annotation:
-    found: Annotation | None = listed().filter(pk=pk).first()
-    if found is None:
+    annotation: Annotation | None = listed().filter(pk=pk).first()
+    if annotation is None:
         raise Http404(f"There is no annotation {pk}: it may have been deleted.")
-    return found
+    return annotation
 
 
 class AnnotationForm(forms.Form):
@@ -75,17 +75,17 @@ class AnnotationForm(forms.Form):
             del self.fields["everywhere"]  # what concerns all projects is for operators to say
         if project is None:
             del self.fields["everywhere"]
-            place = self.fields["place"]
-            place.label, place.help_text = "Date and time in UTC", "such as 2026-05-01 or 2026-05-01 14:30"
+            place_field = self.fields["place"]
+            place_field.label, place_field.help_text = "Date and time in UTC", "such as 2026-05-01 or 2026-05-01 14:30"
 
     def clean(self) -> dict[str, Any]:
-        given = self.cleaned_data
-        if "place" in given:
-            given["moment"] = moment_of(given["place"])
-            given["commit"] = None if given["moment"] else self.commit_named(given["place"])
-            if given["commit"] and given.get("everywhere"):
+        fields = self.cleaned_data
+        if "place" in fields:
+            fields["moment"] = moment_of(fields["place"])
+            fields["commit"] = None if fields["moment"] else self.commit_named(fields["place"])
+            if fields["commit"] and fields.get("everywhere"):
                 self.add_error("everywhere", "A commit belongs to one project: give a date, or leave this out.")
-        return given
+        return fields
 
     def commit_named(self, name: str) -> Commit | None:
         fault = "This is neither a date such as 2026-05-01 or 2026-05-01 14:30 nor a commit"
@@ -96,19 +96,19 @@ class AnnotationForm(forms.Form):
         if len(begin) < SHORTEST_SHA or not set(begin) <= set("0123456789abcdef"):
             self.add_error("place", f"{fault} id of {SHORTEST_SHA} digits or more.")
             return None
-        found = list(Commit.objects.filter(project=self.project, sha__startswith=begin)[:2])
-        if len(found) != 1:
+        commits = list(Commit.objects.filter(project=self.project, sha__startswith=begin)[:2])
+        if len(commits) != 1:
             several = f"Several commits of {self.project.slug} begin with {begin}: give more digits."
-            self.add_error("place", several if found else f"{self.project.slug} has no commit {begin}.")
+            self.add_error("place", several if commits else f"{self.project.slug} has no commit {begin}.")
             return None
-        return found[0]
+        return commits[0]
 
     def save(self, annotation: Annotation, author: User) -> Annotation:
         """Store what was entered in a new or an existing annotation."""
-        given = self.cleaned_data
-        everywhere = self.project is None or given.get("everywhere")
+        fields = self.cleaned_data
+        everywhere = self.project is None or fields.get("everywhere")
         annotation.project = None if everywhere else self.project
-        annotation.commit, annotation.moment, annotation.text = given["commit"], given["moment"], given["text"]
+        annotation.commit, annotation.moment, annotation.text = fields["commit"], fields["moment"], fields["text"]
         if annotation.pk is None:
             annotation.author = author
         annotation.changed = Now()

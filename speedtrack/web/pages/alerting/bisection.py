@@ -61,8 +61,10 @@ def load(slug: str, query: QueryDict) -> BisectPage:
     project = project_or_404(slug)
     related = project.bisections.select_related("before", "commit", "machine", "benchmark_set", "asked_by")
     # Of each set one run is looked for: with all its runs, PostgreSQL would walk over the whole history.
-    measured = BenchmarkSet.objects.filter(Exists(Run.objects.filter(benchmark_set=OuterRef("pk"))), project=project)
-    benchmarks = Benchmark.objects.filter(sets__in=measured).order_by("name")
+    benchmark_sets = BenchmarkSet.objects.filter(
+        Exists(Run.objects.filter(benchmark_set=OuterRef("pk"))), project=project
+    )
+    benchmarks = Benchmark.objects.filter(sets__in=benchmark_sets).order_by("name")
     preset = {key: query.get(key, "").strip() for key in ("before", "commit", "machine", "metric")}
     preset["metric"] = preset["metric"] or HEADLINE
     return BisectPage(
@@ -113,11 +115,11 @@ def asked_for(project: Project, ends: list[str], machine: str, names: list[str],
     if not all(ends):
         raise NotMeasurable("name both commits, the older one first")
     commits = []
-    for name, place in zip(ends, places_of((project, name) for name in ends), strict=True):
-        if place is None:
+    for name, position in zip(ends, places_of((project, name) for name in ends), strict=True):
+        if position is None:
             raise NotMeasurable(f"{project.name} has no commit, branch or tag {name!r}")
-        commits.append(Commit.objects.get(pk=place.commit_id))
-    machines = {one.name: one for one in machines_of(project) if one.retired_at is None}
+        commits.append(Commit.objects.get(pk=position.commit_id))
+    machines = {candidate.name: candidate for candidate in machines_of(project) if candidate.retired_at is None}
     if machine not in machines:
         raise NotMeasurable(f"no machine {machine!r} measures {project.name}")
     before, commit = commits
@@ -163,7 +165,7 @@ class SearchShown:
 
     @property
     def legend(self) -> list[tuple[str, str, str]]:
-        looks = {one.look for one in self.commits}
+        looks = {commit.look for commit in self.commits}
         return [(look, MARKS[look], MEANINGS[look]) for look in MARKS if look in looks]
 
 
@@ -190,47 +192,65 @@ def load_one(pk: int) -> BisectionPage:
     if bisection is None:
         raise Http404(f"There is no bisection {pk}.")
     searches = stored_searches(bisection)
-    places = shown_places(bisection, searches)
-    commits = Commit.objects.in_bulk([bisection.path[place - 1] for place in places if place])
+    positions = shown_places(bisection, searches)
+    commits = Commit.objects.in_bulk([bisection.path[position - 1] for position in positions if position])
     commits[bisection.before_id] = bisection.before
     return BisectionPage(
         bisection,
-        [search_shown(bisection, one, places, commits) for one in searches],
+        [search_shown(bisection, search, positions, commits) for search in searches],
         remaining_time(bisection, searches),
         list(bisection.runs.all()),
-        1 + len(bisection.path) - len(places),
+        1 + len(bisection.path) - len(positions),
     )
 
 
 def shown_places(bisection: Bisection, searches: list[Search]) -> list[int]:
     """The indices of the path's commits that are shown: the ends, measured ones, and their nearest neighbours."""
     length = 1 + len(bisection.path)
-    places = {commit: place for place, commit in enumerate(bisection.path, start=1)}
-    known = {0, length - 1} | {places[commit] for one in searches for commit in one.answers if commit in places}
-    known |= {place for one in searches if (left := one.range_left(bisection)) for place in left}
-    near = sorted(range(length), key=lambda place: min(abs(place - one) for one in known)) if length > MOST else []
+    positions = {commit: position for position, commit in enumerate(bisection.path, start=1)}
+    indices = {0, length - 1} | {
+        positions[commit] for search in searches for commit in search.answers if commit in positions
+    }
+    indices |= {position for search in searches if (interval := search.range_left(bisection)) for position in interval}
+    near = (
+        sorted(range(length), key=lambda position: min(abs(position - index) for index in indices))
+        if length > MOST
+        else []
+    )
     return sorted(near[:MOST]) if near else list(range(length))
 
 
-def search_shown(bisection: Bisection, search: Search, places: list[int], commits: dict[int, Commit]) -> SearchShown:
+def search_shown(bisection: Bisection, search: Search, positions: list[int], commits: dict[int, Commit]) -> SearchShown:
     end = search.answers.get(bisection.commit_id)
     metric = bisection.metric
     worse = bool(end and end.ratio and (end.ratio > 1) == (metric.better == "lower"))
-    left = search.range_left(bisection)
+    interval = search.range_left(bisection)
     ids = [bisection.before_id, *bisection.path]
-    shown = [path_commit(commits[ids[place]], place, search, left, worse) for place in places]
-    between = [commits[ids[place]] for place in places if left and left.first < place <= left.last]
-    rows = [
-        AnswerRow(commits[ids[place]], search.answers[ids[place]]) for place in places if ids[place] in search.answers
+    path_commits = [path_commit(commits[ids[position]], position, search, interval, worse) for position in positions]
+    between = [
+        commits[ids[position]] for position in positions if interval and interval.first < position <= interval.last
     ]
-    return SearchShown(search.benchmark.name, end, worse, between, left.last - left.first if left else 0, shown, rows)
+    rows = [
+        AnswerRow(commits[ids[position]], search.answers[ids[position]])
+        for position in positions
+        if ids[position] in search.answers
+    ]
+    return SearchShown(
+        search.benchmark.name,
+        end,
+        worse,
+        between,
+        interval.last - interval.first if interval else 0,
+        path_commits,
+        rows,
+    )
 
 
-def path_commit(commit: Commit, place: int, search: Search, left: CommitRange | None, worse: bool) -> PathCommit:
+def path_commit(commit: Commit, position: int, search: Search, interval: CommitRange | None, worse: bool) -> PathCommit:
     answer = search.answers.get(commit.pk)
-    look = "unmeasured" if place else "old"
+    look = "unmeasured" if position else "old"
     if answer is not None:
         after = "new" if worse else "better"
         look = LOOKS.get(Answer(answer.answer), after if answer.answer in (Answer.NEW, Answer.DIFFERENT) else "old")
-    row = PathRow(commit.pk, place, commit.sha, commit.subject, commit.author_name)
-    return PathCommit(row, look, bool(left and left.first < place <= left.last))
+    row = PathRow(commit.pk, position, commit.sha, commit.subject, commit.author_name)
+    return PathCommit(row, look, bool(interval and interval.first < position <= interval.last))

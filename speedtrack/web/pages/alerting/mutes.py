@@ -33,12 +33,12 @@ class MutesPage:
 
 def load(project: Project, query: QueryDict) -> MutesPage:
     now = list(muting.mutes_in_force(project))
-    ended = project.mutes.exclude(pk__in=[mute.pk for mute in now]).select_related("machine", "who", "ended_by")
+    ended_mutes = project.mutes.exclude(pk__in=[mute.pk for mute in now]).select_related("machine", "who", "ended_by")
     benchmark, metric, machine = (query.get(key, "") for key in ("benchmark", "metric", "machine"))
     return MutesPage(
         project,
         now,
-        list(ended.order_by("-id")[:ENDED]),
+        list(ended_mutes.order_by("-id")[:ENDED]),
         sorted(set(Benchmark.objects.filter(project=project).values_list("name", flat=True))),
         watched_metrics(project),
         machines_of(project),

@@ -65,24 +65,24 @@ class Narrowing:
 
     @property
     def asked(self) -> int:
-        return sum(one.look not in ("unmeasured",) for one in self.commits)
+        return sum(commit.look not in ("unmeasured",) for commit in self.commits)
 
     @property
     def legend(self) -> list[tuple[str, str, str]]:
-        looks = {one.look for one in self.commits}
+        looks = {commit.look for commit in self.commits}
         return [(look, MARKS[look], MEANINGS[look]) for look in MARKS if look in looks]
 
 
 def path_of(alert: Alert, ends: Verdict | None) -> list[PathRow]:
     """The commits from one end of the bracket, or of the alert's range, to the other; at most the newest MOST + 1."""
     before, commit = (ends.base_id, ends.commit_id) if ends else (alert.before_id, alert.commit_id)
-    places = Position.objects.filter(branch=alert.branch_id)
-    found = places.filter(
-        number__gte=Subquery(places.filter(commit=before).values("number")),
-        number__lte=Subquery(places.filter(commit=commit).values("number")),
+    positions = Position.objects.filter(branch=alert.branch_id)
+    bracket = positions.filter(
+        number__gte=Subquery(positions.filter(commit=before).values("number")),
+        number__lte=Subquery(positions.filter(commit=commit).values("number")),
     )
     columns = ("commit_id", "number", "commit__sha", "commit__subject", "commit__author_name")
-    rows = found.order_by("-number").values_list(*columns)[: MOST + 1]
+    rows = bracket.order_by("-number").values_list(*columns)[: MOST + 1]
     return [PathRow._make(row) for row in reversed(rows)]
 
 
@@ -103,6 +103,6 @@ def narrowing_of(
         elif step.answer in (Answer.OLD, Answer.NEW, Answer.UNKNOWN):
             looks[step.commit_id] = after if step.answer == Answer.NEW else str(step.answer)
     first, last = alert.ends if len(alert.ends) == 2 else (0, 0)
-    shown = path[-MOST:]
-    commits = [PathCommit(one, looks.get(one.pk, "unmeasured"), first < one.number <= last) for one in shown]
-    return Narrowing(commits, len(path) - len(shown))
+    rows = path[-MOST:]
+    commits = [PathCommit(row, looks.get(row.pk, "unmeasured"), first < row.number <= last) for row in rows]
+    return Narrowing(commits, len(path) - len(rows))

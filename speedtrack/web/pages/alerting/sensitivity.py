@@ -36,19 +36,19 @@ class SensitivityPage:
 def load(project: Project) -> SensitivityPage:
     branch = sensitivity.default_branch(project.pk)
     rows = shown_rows(branch, current_series(project)) if branch else []
-    rows.sort(key=lambda one: (-((one.found.smallest or 0) / one.found.limit), one.benchmark, one.metric.name))
-    noisy = [one for one in rows if one.found.too_noisy]
-    return SensitivityPage(project, branch, noisy, [one for one in rows if not one.found.too_noisy])
+    rows.sort(key=lambda row: (-((row.found.smallest or 0) / row.found.limit), row.benchmark, row.metric.name))
+    noisy = [row for row in rows if row.found.too_noisy]
+    return SensitivityPage(project, branch, noisy, [row for row in rows if not row.found.too_noisy])
 
 
 def shown_rows(branch: Branch, series: QuerySet[Series]) -> list[ShownSensitivity]:
     columns = Series.objects.filter(pk__in=series.values("pk"))
-    names = {pk: rest for pk, *rest in columns.values_list("pk", "benchmark__name", "metric", "machine__name")}
-    found = []
-    for one in sensitivity.newest(branch, series):
-        benchmark, metric, machine = names[one.series_id]
-        found.append(ShownSensitivity(benchmark, METRICS[metric], machine, one))
-    return found
+    names = {pk: values for pk, *values in columns.values_list("pk", "benchmark__name", "metric", "machine__name")}
+    rows = []
+    for estimate in sensitivity.newest(branch, series):
+        benchmark, metric, machine = names[estimate.series_id]
+        rows.append(ShownSensitivity(benchmark, METRICS[metric], machine, estimate))
+    return rows
 
 
 def current_series(project: Project) -> QuerySet[Series]:
@@ -64,31 +64,39 @@ def sensitivity_document(page: SensitivityPage) -> dict[str, Any]:
         "schema": "speedtrack.sensitivity/1",
         "project": page.project.slug,
         "branch": page.branch.name if page.branch else None,
-        "series": [series_document(one) for one in (*page.noisy, *page.others)],
+        "series": [series_document(row) for row in (*page.noisy, *page.others)],
     }
 
 
-def series_document(one: ShownSensitivity) -> dict[str, Any]:
-    found = one.found
-    known = found.between is not None
+def series_document(row: ShownSensitivity) -> dict[str, Any]:
+    estimate = row.found
+    has_noise = estimate.between is not None
     return {
-        "benchmark": one.benchmark,
-        "metric": one.metric.name,
-        "machine": one.machine,
-        "points": found.points,
-        "noise": {"between": found.between, "within": found.within, "modes": found.modes} if known else None,
-        "smallest": found.smallest,
-        "smallest_effect": found.smallest_effect,
-        "within_commits": found.visible_within,
-        "aa": {"runs": found.aa_runs, "different": found.aa_different},
-        "too_noisy": found.too_noisy,
-        "causes": [{"what": what, "remedy": remedy} for what, remedy in found.causes],
+        "benchmark": row.benchmark,
+        "metric": row.metric.name,
+        "machine": row.machine,
+        "points": estimate.points,
+        "noise": {"between": estimate.between, "within": estimate.within, "modes": estimate.modes}
+        if has_noise
+        else None,
+        "smallest": estimate.smallest,
+        "smallest_effect": estimate.smallest_effect,
+        "within_commits": estimate.visible_within,
+        "aa": {"runs": estimate.aa_runs, "different": estimate.aa_different},
+        "too_noisy": estimate.too_noisy,
+        "causes": [{"what": cause, "remedy": remedy} for cause, remedy in estimate.causes],
     }
 
 
 def csv_rows(page: SensitivityPage) -> Iterator[list[Any]]:
     yield ["benchmark", "metric", "machine", "points", "smallest", "smallest_effect", "within_commits", "too_noisy"]
-    for one in (*page.noisy, *page.others):
-        found = one.found
-        noise = (found.points, found.smallest, found.smallest_effect, found.visible_within, found.too_noisy)
-        yield [one.benchmark, one.metric.name, one.machine, *noise]
+    for row in (*page.noisy, *page.others):
+        estimate = row.found
+        noise = (
+            estimate.points,
+            estimate.smallest,
+            estimate.smallest_effect,
+            estimate.visible_within,
+            estimate.too_noisy,
+        )
+        yield [row.benchmark, row.metric.name, row.machine, *noise]

@@ -28,28 +28,40 @@ class BuildWithLog:
     @property
     def sizes(self) -> list[tuple[str, int]]:
         """(name, bytes) of each program."""
-        return [(name, one["bytes"]) for name, one in self.build.artifacts.items() if one.get("bytes")]
+        return [(name, program["bytes"]) for name, program in self.build.artifacts.items() if program.get("bytes")]
 
 
-def builds_of(commit: Commit, others: Sequence[str]) -> list[BuildWithLog]:
-    """The builds, newest first; the newest has the end of its log. ``others``: commits whose programs may be equal."""
-    near = Commit.objects.filter(project=commit.project_id, sha__in=[commit.sha, *others])
+def builds_of(commit: Commit, other_shas: Sequence[str]) -> list[BuildWithLog]:
+    """The builds, newest first; the newest has the end of its log.
+
+    ``other_shas``: of commits whose programs may be equal.
+    """
+    near = Commit.objects.filter(project=commit.project_id, sha__in=[commit.sha, *other_shas])
     newest = Build.objects.filter(commit=commit).order_by("-pk").values("pk")[:1]
     chunks = LogChunk.objects.filter(attempt=OuterRef("attempt"), phase=f"build {commit.sha}").order_by("-seq")
     rows = Build.objects.filter(commit__in=near.values("pk")).select_related("commit", "attempt__run__machine")
     rows = rows.annotate(log=Case(When(pk=Subquery(newest), then=ArraySubquery(chunks.values("text")[:4]))))
-    found = sorted(rows.defer("attempt__run__machine__facts"), key=lambda build: -build.pk)
-    builds = [build for build in found if build.commit_id == commit.pk][:10]
-    return [BuildWithLog(one, one.attempt.run, log_tail(one.log or []), same_programs(one, found)) for one in builds]
+    all_builds = sorted(rows.defer("attempt__run__machine__facts"), key=lambda build: -build.pk)
+    builds = [build for build in all_builds if build.commit_id == commit.pk][:10]
+    return [
+        BuildWithLog(build, build.attempt.run, log_tail(build.log or []), same_programs(build, all_builds))
+        for build in builds
+    ]
 
 
-def same_programs(build: Build, found: Iterable[Build]) -> list[Commit]:
+def same_programs(build: Build, builds: Iterable[Build]) -> list[Commit]:
     """Other commits of which the same machine has built the same program, bit for bit."""
     if not build.succeeded or not build.artifacts:
         return []
     machine = build.attempt.run.machine_id
-    same = (one for one in found if one.artifacts == build.artifacts and one.attempt.run.machine_id == machine)
-    return list({one.commit_id: one.commit for one in same if one.commit_id != build.commit_id}.values())
+    same = (
+        candidate
+        for candidate in builds
+        if candidate.artifacts == build.artifacts and candidate.attempt.run.machine_id == machine
+    )
+    return list(
+        {candidate.commit_id: candidate.commit for candidate in same if candidate.commit_id != build.commit_id}.values()
+    )
 
 
 def log_tail(chunks: Sequence[str]) -> str:

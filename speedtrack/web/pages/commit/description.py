@@ -23,7 +23,7 @@ def known_description(slug: str, sha: str) -> Description:
 
     Raises Undescribed if git cannot describe it; that is not cached.
     """
-    found = git.describe(slug, sha) if git.has_mirror(slug) else None
-    if found is None:
+    description = git.describe(slug, sha) if git.has_mirror(slug) else None
+    if description is None:
         raise Undescribed(sha)
-    return found
+    return description

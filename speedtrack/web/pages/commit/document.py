@@ -29,21 +29,27 @@ def commit_document(page: CommitPage) -> dict[str, Any]:
         "last_release": page.release.tag if page.release else None,
         "machines": page.machines,
         "machine": page.results.machine if page.results else None,
-        "results": [result_document(one) for one in page.measured],
+        "results": [result_document(result) for result in page.measured],
         "runs": [
             {"id": run.pk, "status": run.status, "reason": run.reason, "machine": run.machine.name}
             | ({"why_waiting": page.waiting[run.pk]} if run.pk in page.waiting else {})
             for run in page.runs
         ],
-        "alerts": [{"id": one.alert.pk, "status": one.alert.status, "roles": one.roles} for one in page.alerts],
+        "alerts": [
+            {"id": mention.alert.pk, "status": mention.alert.status, "roles": mention.roles} for mention in page.alerts
+        ],
     }
 
 
-def result_document(one: SeriesResult) -> dict[str, Any]:
-    point, found = one.point, one.comparison
-    against = (found.distance, found.old, found.ratio, found.low, found.high) if found else [None] * 5
-    values = (point.value, point.low, point.high, point.n, point.flags, *against, one.answer)
-    return dict(zip(RESULT_COLUMNS, (one.benchmark, one.metric.name, one.metric.unit, *values), strict=True))
+def result_document(result: SeriesResult) -> dict[str, Any]:
+    point, comparison = result.point, result.comparison
+    against = (
+        (comparison.distance, comparison.old, comparison.ratio, comparison.low, comparison.high)
+        if comparison
+        else [None] * 5
+    )
+    values = (point.value, point.low, point.high, point.n, point.flags, *against, result.answer)
+    return dict(zip(RESULT_COLUMNS, (result.benchmark, result.metric.name, result.metric.unit, *values), strict=True))
 
 
 def csv_rows(page: CommitPage) -> Iterator[list[Any]]:

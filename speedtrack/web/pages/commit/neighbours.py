@@ -22,24 +22,24 @@ class LastRelease(NamedTuple):
 
 
 def commits_around(
-    commit: Commit, place: BranchPlace | None, results: list[SeriesResult]
+    commit: Commit, branch_place: BranchPlace | None, results: list[SeriesResult]
 ) -> tuple[list[Commit | str], dict[int, Commit]]:
     """The parents, and other commits that the page names by their distance.
 
     A parent that is not stored is given as its hash. The second value: distance -> commit; positive distances are
     before this commit on its branch, negative ones after it.
     """
-    known = Commit.objects.filter(project=commit.project, sha__in=commit.parents)
-    found = known.annotate(number=Value(PARENT, IntegerField()))
-    if place:
-        distances = {1, -1, *(one.comparison.distance for one in results if one.comparison)}
-        numbers = [place.number - distance for distance in distances]
-        near = Commit.objects.filter(positions__branch=place.branch, positions__number__in=numbers)
-        found = found.union(near.annotate(number=F("positions__number")), all=True)
-    rows: list[tuple[Commit, int]] = [(row, row.number) for row in found]
+    parent_rows = Commit.objects.filter(project=commit.project, sha__in=commit.parents)
+    commits = parent_rows.annotate(number=Value(PARENT, IntegerField()))
+    if branch_place:
+        distances = {1, -1, *(result.comparison.distance for result in results if result.comparison)}
+        numbers = [branch_place.number - distance for distance in distances]
+        near = Commit.objects.filter(positions__branch=branch_place.branch, positions__number__in=numbers)
+        commits = commits.union(near.annotate(number=F("positions__number")), all=True)
+    rows: list[tuple[Commit, int]] = [(row, row.number) for row in commits]
     parents = {row.sha: row for row, number in rows if number == PARENT}
-    named = {place.number - number: row for row, number in rows if place and number != PARENT}
-    return [parents.get(sha, sha) for sha in commit.parents], named
+    by_distance = {branch_place.number - number: row for row, number in rows if branch_place and number != PARENT}
+    return [parents.get(sha, sha) for sha in commit.parents], by_distance
 
 
 #: Of a commit: the tags of its project in the order of their names, each with its commit and that one's time.
@@ -59,9 +59,9 @@ def tags_around(commit: Commit, tags: list[dict[str, Any]]) -> tuple[list[str], 
     Releases are ordered by date, since many are made on branches of their own.
     """
     releases = [
-        (one["at"], version, one["name"], one["sha"])
-        for one in tags
-        if one["at"] and one["at"] < commit.committed_at.timestamp() and (version := version_of(one["name"]))
+        (tag["at"], version, tag["name"], tag["sha"])
+        for tag in tags
+        if tag["at"] and tag["at"] < commit.committed_at.timestamp() and (version := version_of(tag["name"]))
     ]
     last = max(releases, default=None)
-    return [one["name"] for one in tags if one["sha"] == commit.sha], LastRelease(*last[2:]) if last else None
+    return [tag["name"] for tag in tags if tag["sha"] == commit.sha], LastRelease(*last[2:]) if last else None

@@ -87,7 +87,7 @@ class CommitPage:
         """The changed files, with their pages at the forge."""
         files = self.description.files[:MOST_FILES] if self.description else []
         forge, sha = self.forge, self.commit.sha
-        return [FileLink(one, forge.file(sha, one.path) if forge else "") for one in files]
+        return [FileLink(file, forge.file(sha, file.path) if forge else "") for file in files]
 
     @property
     def is_annotated(self) -> bool:
@@ -137,11 +137,11 @@ def commit_or_404(slug: str, sha: str) -> Commit:
     """
     commits = Commit.objects.filter(project__slug=slug, sha__startswith=sha.lower()).select_related("project")
     annotated = Exists(Annotation.objects.filter(commit=OuterRef("pk")))
-    found = list(commits.annotate(is_annotated=annotated, tags=TAGS)[:2]) if len(sha) >= 7 else []
-    if len(found) != 1:
+    matches = list(commits.annotate(is_annotated=annotated, tags=TAGS)[:2]) if len(sha) >= 7 else []
+    if len(matches) != 1:
         project_or_404(slug)
-        raise Http404(f"{slug} has {'more than one' if found else 'no'} commit {sha!r}.")
-    return found[0]
+        raise Http404(f"{slug} has {'more than one' if matches else 'no'} commit {sha!r}.")
+    return matches[0]
 
 
 @dataclass(frozen=True)
@@ -153,39 +153,41 @@ class CommitPageQuery:
     metric: str | None = None
 
 
-def load(slug: str, sha: str, asked: CommitPageQuery) -> CommitPage:
+def load(slug: str, sha: str, page_query: CommitPageQuery) -> CommitPage:
     commit = commit_or_404(slug, sha)
     project = commit.project
-    places = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
-    branch = named_or_default("branch", asked.branch, places, project.default_branch)
-    place = (
-        BranchPlace(commit, branch, places[branch], list(change_points_around(branch, places[branch])))
+    positions = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
+    branch = named_or_default("branch", page_query.branch, positions, project.default_branch)
+    branch_place = (
+        BranchPlace(commit, branch, positions[branch], list(change_points_around(branch, positions[branch])))
         if branch
         else None
     )
     machines, ladders = measured_by(commit)
-    machine = named_or_default("machine", asked.machine, machines, "")
-    results = results_on(machine, place) if place and machine else []
-    parents, named = commits_around(commit, place, results)
+    machine = named_or_default("machine", page_query.machine, machines, "")
+    results = results_on(machine, branch_place) if branch_place and machine else []
+    parents, by_distance = commits_around(commit, branch_place, results)
     runs = runs_of(commit)
     tags, release = tags_around(commit, getattr(commit, "tags"))  # noqa: B009 (an annotation)
     return CommitPage(
         project=project,
         commit=commit,
         branch=branch,
-        branches=list(places),
+        branches=list(positions),
         tags=tags,
         release=release,
         description=described(project.slug, commit.sha),
         forge=forges.forge_of(project.url),
         parents=parents,
-        named=named,
-        machines=[one.name for one in machines],
-        results=machine_results(machine.name, results, asked.metric) if machine and results else None,
+        named=by_distance,
+        machines=[machine.name for machine in machines],
+        results=machine_results(machine.name, results, page_query.metric) if machine and results else None,
         measured=results,
         builds=builds_of(commit, [*commit.parents, *([release.sha] if release else [])]),
         runs=runs,
-        changes=changes.groups_of(cp for cp in place.points if cp.status in changes.VISIBLE) if place else [],
+        changes=changes.groups_of(cp for cp in branch_place.points if cp.status in changes.VISIBLE)
+        if branch_place
+        else [],
         alerts=alerts_of(commit),
         ladders=ladders,
         deferrals=[] if results else deferrals_of(commit),
@@ -207,15 +209,15 @@ def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:
 def runs_of(commit: Commit) -> list[Run]:
     """The newest runs of a commit, newest first, each with ``total``: how many there are."""
     related = ("machine", "base", "linked__commit")
-    found = Run.objects.filter(project=commit.project, commit=commit).select_related(*related)
-    return list(found.annotate(total=Window(Count("pk"))).defer("machine__facts").order_by("-id")[:MOST_RUNS])
+    runs = Run.objects.filter(project=commit.project, commit=commit).select_related(*related)
+    return list(runs.annotate(total=Window(Count("pk"))).defer("machine__facts").order_by("-id")[:MOST_RUNS])
 
 
 def alerts_of(commit: Commit) -> list[CommitAlert]:
     """The alerts that name a commit, newest first, each with the commit's roles in it."""
-    named = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
-    found = Alert.objects.standing().filter(named, project=commit.project)
+    condition = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
+    alerts = Alert.objects.standing().filter(condition, project=commit.project)
     return [
-        CommitAlert(one, [words for field, words in ROLES.items() if getattr(one, field) == commit.pk])
-        for one in found.select_related("commit", "before").with_range().order_by("-pk")
+        CommitAlert(alert, [role for field, role in ROLES.items() if getattr(alert, field) == commit.pk])
+        for alert in alerts.select_related("commit", "before").with_range().order_by("-pk")
     ]

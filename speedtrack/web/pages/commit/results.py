@@ -45,16 +45,16 @@ class SeriesResult(NamedTuple):
 
     @property
     def look(self) -> str:
-        found = self.comparison
-        return look_of(found.answer, found.ratio, self.metric.name) if found else "same"
+        comparison = self.comparison
+        return look_of(comparison.answer, comparison.ratio, self.metric.name) if comparison else "same"
 
     @property
     def answer(self) -> str:
         """The result of the comparison in a word or two."""
         if self.comparison is None:
             return "first measurement" if self.is_first else "not compared yet"
-        settled = UNSETTLED_ANSWERS.get(CommitComparison.Answer(self.comparison.answer))
-        return settled or numbers.effect(self.metric, self.look == "worse")
+        fixed_answer = UNSETTLED_ANSWERS.get(CommitComparison.Answer(self.comparison.answer))
+        return fixed_answer or numbers.effect(self.metric, self.look == "worse")
 
 
 @dataclass(frozen=True)
@@ -102,45 +102,49 @@ class MeasuringMachine(NamedTuple):
 
 def measured_by(commit: Commit) -> tuple[list[MeasuringMachine], list[str]]:
     """The machines with results of a commit, and the names of the ladders that were measured for it."""
-    measured = lines.point_measurements().filter(commit=commit).values("series")
-    rows = Series.objects.filter(pk__in=measured).values_list("machine", "machine__name", "benchmark__ladder")
-    found = list(rows.distinct())
-    machines = {pk: MeasuringMachine(pk, name) for pk, name, _ in found}
-    return sorted(machines.values(), key=lambda one: one.name), sorted({ladder for *_, ladder in found if ladder})
+    series_ids = lines.point_measurements().filter(commit=commit).values("series")
+    rows = Series.objects.filter(pk__in=series_ids).values_list("machine", "machine__name", "benchmark__ladder")
+    triples = list(rows.distinct())
+    machines = {pk: MeasuringMachine(pk, name) for pk, name, _ in triples}
+    return sorted(machines.values(), key=lambda machine: machine.name), sorted(
+        {ladder for *_, ladder in triples if ladder}
+    )
 
 
-def results_on(machine: MeasuringMachine, place: BranchPlace) -> list[SeriesResult]:
+def results_on(machine: MeasuringMachine, branch_place: BranchPlace) -> list[SeriesResult]:
     """The results of one machine."""
-    measured = lines.point_measurements().filter(commit=place.commit).values("series")
-    series = Series.objects.filter(pk__in=measured, machine=machine.pk)
-    stored = FilteredRelation("comparisons", condition=Q(comparisons__commit=place.commit))
+    series_ids = lines.point_measurements().filter(commit=branch_place.commit).values("series")
+    series = Series.objects.filter(pk__in=series_ids, machine=machine.pk)
+    relation = FilteredRelation("comparisons", condition=Q(comparisons__commit=branch_place.commit))
     columns = ["pk", "benchmark__name", "metric", "undetected_since"]
     columns += [f"stored__{field}" for field in StoredComparison._fields]
-    rows = list(series.annotate(stored=stored).values_list(*columns))
+    rows = list(series.annotate(stored=relation).values_list(*columns))
     ids = [pk for pk, *_ in rows]
-    here = {p.series_id: p for p in lines.points(ids, place.branch, place.number, place.number)}
-    marks = {cp.series_id: cp for cp in place.points if cp.commit_id == place.commit.pk}
+    here = {p.series_id: p for p in lines.points(ids, branch_place.branch, branch_place.number, branch_place.number)}
+    marks = {cp.series_id: cp for cp in branch_place.points if cp.commit_id == branch_place.commit.pk}
     return [
-        SeriesResult(pk, name, METRICS[metric], here[pk], compared_by(found), since is None, marks.get(pk))
-        for pk, name, metric, since, *found in rows
+        SeriesResult(pk, name, METRICS[metric], here[pk], compared_by(fields), since is None, marks.get(pk))
+        for pk, name, metric, since, *fields in rows
         if pk in here
     ]
 
 
-def compared_by(found: list[Any]) -> StoredComparison | None:
+def compared_by(columns: list[Any]) -> StoredComparison | None:
     """The comparison with these columns; None where there is none, so that all are null."""
-    return None if found[0] is None else StoredComparison(*found)
+    return None if columns[0] is None else StoredComparison(*columns)
 
 
-def machine_results(machine: str, results: list[SeriesResult], asked: str | None) -> MachineResults:
+def machine_results(machine: str, results: list[SeriesResult], metric_name: str | None) -> MachineResults:
     """The results of a machine in the metrics' order.
 
     If environments differ, the table has the results of the newest one.
     """
     results = sorted(results, key=lambda r: (r.benchmark, r.series_id))
-    by_metric = {metric.name: MetricResults(metric, []) for metric in METRICS.among(one.metric.name for one in results)}
-    for one in results:
-        by_metric[one.metric.name].results.append(one)
+    by_metric = {
+        metric.name: MetricResults(metric, []) for metric in METRICS.among(result.metric.name for result in results)
+    }
+    for result in results:
+        by_metric[result.metric.name].results.append(result)
     groups = [group for group in by_metric.values() if group.results]
     newest = {(r.benchmark, r.metric.name): r for r in results}
     names = dict.fromkeys(r.benchmark for r in results)
@@ -148,7 +152,7 @@ def machine_results(machine: str, results: list[SeriesResult], asked: str | None
     rows = [(name, [newest.get((name, g.metric.name)) for g in columns]) for name in names if name != BUILD]
     if len(results) <= FEW_RESULTS:
         return MachineResults(machine, groups, columns, rows, [], [], len(results))
-    shown = next((group for group in groups if group.metric.name == asked), groups[0])
-    moved = [r for r in results if r.look != "same" or r.change]
-    others = [group.metric for group in groups if group is not shown]
-    return MachineResults(machine, [shown], columns, rows, moved, others, len(results))
+    selection = next((group for group in groups if group.metric.name == metric_name), groups[0])
+    notable = [r for r in results if r.look != "same" or r.change]
+    other_metrics = [group.metric for group in groups if group is not selection]
+    return MachineResults(machine, [selection], columns, rows, notable, other_metrics, len(results))

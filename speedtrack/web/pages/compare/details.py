@@ -54,45 +54,45 @@ class Documents:
 
 def differences(sides: BothSides, rows: Sequence[ComparedRow]) -> list[Difference]:
     """Projects, machines, environments and definitions that differ; empty if both sides are alike."""
-    found = []
+    entries = []
     if sides.base.project != sides.head.project:
-        found.append(of_projects(sides, rows))
+        entries.append(of_projects(sides, rows))
     if sides.base.machine != sides.head.machine:
         text = f"{sides.base.machine} measured the base, {sides.head.machine} the head."
-        found.append(Difference(text, "Two machines differ by more than most commits do."))
+        entries.append(Difference(text, "Two machines differ by more than most commits do."))
     if facts := changed_facts(rows):
-        words = "The environment is not the same: " + counted_rows(rows, Caveat.ENVIRONMENT, Caveat.MACHINE)
+        sentence = "The environment is not the same: " + counted_rows(rows, Caveat.ENVIRONMENT, Caveat.MACHINE)
         meaning = "What differs below may come from the environment as well as from the code."
-        found.append(Difference(words, meaning, facts[:MOST_FACTS]))
+        entries.append(Difference(sentence, meaning, facts[:MOST_FACTS]))
     names = sorted({row.benchmark for row in rows if Caveat.DEFINITION in row.doubts})
     if names and sides.base.project == sides.head.project:
         meaning = "They measured something else under the same name."
-        found.append(Difference(f"The definition has changed of {listed(names)}.", meaning))
-    return found
+        entries.append(Difference(f"The definition has changed of {listed(names)}.", meaning))
+    return entries
 
 
 def of_projects(sides: BothSides, rows: Sequence[ComparedRow]) -> Difference:
     """The difference of two projects, with the benchmarks that have one name but different workloads."""
     ids = {(row.benchmark, row.base.benchmark_id, row.head.benchmark_id) for row in rows}
-    found = Benchmark.objects.filter(pk__in={pk for _, *both in ids for pk in both})
-    workloads = dict(found.values_list("pk", "definition__workload"))
-    other = sorted({name for name, base, head in ids if workloads[base] != workloads[head]})
+    benchmarks = Benchmark.objects.filter(pk__in={pk for _, *both in ids for pk in both})
+    workloads = dict(benchmarks.values_list("pk", "definition__workload"))
+    differing = sorted({name for name, base, head in ids if workloads[base] != workloads[head]})
     title = f"Two projects: {sides.base.project.name} is the base, {sides.head.project.name} the head."
     if not ids:
         return Difference(title, "No benchmark has the same name in both.")
-    if not other:
+    if not differing:
         return Difference(title, "Benchmarks of the same name have the same workload in both.")
-    return Difference(title, f"The workload is not the same of {listed(other)}.")
+    return Difference(title, f"The workload is not the same of {listed(differing)}.")
 
 
 def listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMES])
-    return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
+    text = ", ".join(names[:MOST_NAMES])
+    return f"{text} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else text
 
 
 def counted_rows(rows: Sequence[ComparedRow], *doubts: Caveat) -> str:
-    some = sum(any(doubt in row.doubts for doubt in doubts) for row in rows)
-    return f"this affects {'all' if some == len(rows) else f'{some} of'} {len(rows)} rows."
+    count = sum(any(doubt in row.doubts for doubt in doubts) for row in rows)
+    return f"this affects {'all' if count == len(rows) else f'{count} of'} {len(rows)} rows."
 
 
 def changed_facts(rows: Iterable[ComparedRow]) -> list[ChangedFact]:
@@ -101,19 +101,19 @@ def changed_facts(rows: Iterable[ComparedRow]) -> list[ChangedFact]:
     apart = {(base, head) for base, head in apart if base != head}
     if not apart:
         return []
-    known = Environment.objects.in_bulk({pk for pair in apart for pk in pair})
-    facts = (fact for base, head in sorted(apart) for fact in environments.changed_facts(known[base], known[head]))
+    by_pk = Environment.objects.in_bulk({pk for pair in apart for pk in pair})
+    facts = (fact for base, head in sorted(apart) for fact in environments.changed_facts(by_pk[base], by_pk[head]))
     return list(dict.fromkeys(facts)) or [ChangedFact("facts", "not known", "not known")]
 
 
-def chosen_benchmark(rows: Sequence[ComparedRow], asked: str) -> BenchmarkOfSides | None:
+def chosen_benchmark(rows: Sequence[ComparedRow], name: str) -> BenchmarkOfSides | None:
     """The requested benchmark; by default that of the first row, or of the first row with latencies if there is one.
 
     Raises Http404 for a benchmark without a row.
     """
-    of_name = [row for row in rows if row.benchmark == asked]
-    if asked and not of_name:
-        raise Http404(f"Both sides have no benchmark {asked[:80]!r} in common.")
+    of_name = [row for row in rows if row.benchmark == name]
+    if name and not of_name:
+        raise Http404(f"Both sides have no benchmark {name[:80]!r} in common.")
     loads = of_name or [row for row in rows if row.benchmark != BUILD]
     first = next((row for row in loads if row.metric.name == LATENCY), next(iter(loads), None))
     if first is None:
@@ -122,11 +122,11 @@ def chosen_benchmark(rows: Sequence[ComparedRow], asked: str) -> BenchmarkOfSide
     return BenchmarkOfSides(first.benchmark, old.benchmark_id, new.benchmark_id, old.attempts, new.attempts)
 
 
-def documents_of(benchmark: BenchmarkOfSides | None, found: Between) -> Documents:
+def documents_of(benchmark: BenchmarkOfSides | None, comparison: Between) -> Documents:
     """The documents of trials of this benchmark, by one query."""
     if benchmark is None:
         return Documents()
-    counting = [run.pk for run in found.runs if run.status == Status.SUCCEEDED and set(COUNTED) & set(run.metrics)]
+    counting = [run.pk for run in comparison.runs if run.status == Status.SUCCEEDED and set(COUNTED) & set(run.metrics)]
     own = [*benchmark.base_attempts, *benchmark.head_attempts]
     results = Result.objects.filter(
         Q(attempt__in=own) | Q(attempt__run__in=counting, attempt__outcome=Status.SUCCEEDED),
@@ -134,23 +134,23 @@ def documents_of(benchmark: BenchmarkOfSides | None, found: Between) -> Document
         documents__isnull=False,
     )
     rows = list(results.select_related("attempt__run").order_by("pk"))
-    base = [one for one in rows if one.attempt_id in benchmark.base_attempts]
-    head = [one for one in rows if one.attempt_id in benchmark.head_attempts]
-    return Documents(base, head, [one for one in rows if one.attempt_id not in own])
+    base = [result for result in rows if result.attempt_id in benchmark.base_attempts]
+    head = [result for result in rows if result.attempt_id in benchmark.head_attempts]
+    return Documents(base, head, [result for result in rows if result.attempt_id not in own])
 
 
 def latency_of(benchmark: BenchmarkOfSides | None, documents: Documents, sides: BothSides) -> LatencyCurves | None:
     if benchmark is None:
         return None
-    base, head = (latencies.of_results(some) for some in (documents.base, documents.head))
+    base, head = (latencies.of_results(results) for results in (documents.base, documents.head))
     return curves_of(benchmark.name, (sides.labels[0], base), (sides.labels[1], head))
 
 
 def ladders_of(rows: Iterable[ComparedRow]) -> list[str]:
     """The ladders whose rungs are among the rows, by name."""
     benchmarks = {row.head.benchmark_id for row in rows}
-    found = Benchmark.objects.filter(pk__in=benchmarks).exclude(ladder="")
-    return list(found.order_by("ladder").values_list("ladder", flat=True).distinct())
+    rungs = Benchmark.objects.filter(pk__in=benchmarks).exclude(ladder="")
+    return list(rungs.order_by("ladder").values_list("ladder", flat=True).distinct())
 
 
 def functions_of(benchmark: BenchmarkOfSides | None, documents: Documents, sides: BothSides) -> list[FunctionTable]:
@@ -164,8 +164,8 @@ def functions_of(benchmark: BenchmarkOfSides | None, documents: Documents, sides
         costs[commit == sides.head.commit.pk] += counts.costs_of(result)
     if not (costs[False] and costs[True]):
         costs = {
-            False: [one for result in documents.base for one in counts.costs_of(result)],
-            True: [one for result in documents.head for one in counts.costs_of(result)],
+            False: [cost for result in documents.base for cost in counts.costs_of(result)],
+            True: [cost for result in documents.head for cost in counts.costs_of(result)],
         }
     table = counts.table_of(benchmark.name, costs[False], costs[True])
     return [table] if table else []

@@ -17,7 +17,10 @@ def compare_document(page: ComparePage) -> dict[str, Any]:
         "base": side_document(sides.base) if sides else None,
         "head": side_document(sides.head) if sides else None,
         "notes": sides.notes if sides else [],
-        "differences": [{"what": one.title, "facts": [list(fact) for fact in one.facts]} for one in page.differences],
+        "differences": [
+            {"what": difference.title, "facts": [list(fact) for fact in difference.facts]}
+            for difference in page.differences
+        ],
         "totals": [total_document(total) for total in page.totals],
         "rows": [row_document(row) for row in page.rows],
         "only_base": page.found.only_base,

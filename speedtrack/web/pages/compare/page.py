@@ -46,7 +46,7 @@ class RowFilters:
             (not self.differs or row.look != "same")
             and (not self.verdict or row.verdict == self.verdict)
             and (not self.metric or row.metric.name == self.metric)
-            and all(word in row.benchmark.lower() for word in self.text.lower().split())
+            and all(term in row.benchmark.lower() for term in self.text.lower().split())
         )
 
     @property
@@ -141,15 +141,15 @@ class ComparePage:
         if self.sides is None:
             return "?"
         base, head = self.sides.head, self.sides.base
-        asked = {"base": base.name, "head": head.name}
+        parameters = {"base": base.name, "head": head.name}
         if head.machine and len(head.machines) > 1:
-            asked["machine"] = head.machine.name
+            parameters["machine"] = head.machine.name
         if base.machine and base.machine != head.machine:
-            asked["base_machine"] = base.machine.name
+            parameters["base_machine"] = base.machine.name
         if base.project != head.project:
-            asked["base_project"] = base.project.slug
-        kept = self.without("base", "head", "machine", "base_machine", "base_project", "verdict")
-        return f"{reverse('compare', args=[head.project.slug])}?{urlencode([*asked.items(), *kept])}"
+            parameters["base_project"] = base.project.slug
+        remaining = self.without("base", "head", "machine", "base_machine", "base_project", "verdict")
+        return f"{reverse('compare', args=[head.project.slug])}?{urlencode([*parameters.items(), *remaining])}"
 
     @property
     def kept_for_filters(self) -> list[tuple[str, str]]:
@@ -165,7 +165,7 @@ class ComparePage:
 
     @property
     def chosen_count(self) -> int:
-        return sum(one.chosen for one in self.choices)
+        return sum(choice.chosen for choice in self.choices)
 
     @property
     def doubtful(self) -> int:
@@ -187,8 +187,8 @@ class ComparePage:
         differing = {row.benchmark for row in ranked if row.verdict != "same"}
         names = dict.fromkeys(row.benchmark for row in ranked)
         return [
-            PairedChoice(name, place < MOST_BENCHMARKS and (name in differing or not differing))
-            for place, name in enumerate(names)
+            PairedChoice(name, index < MOST_BENCHMARKS and (name in differing or not differing))
+            for index, name in enumerate(names)
         ]
 
     @property
@@ -215,26 +215,26 @@ def load(slug: str, query: QueryDict, access: Access, most_rows: int = SHOWN) ->
     if sides is None or not sides.are_measured:
         project = sides.head.project if sides else Project.objects.get(slug=slug)
         return ComparePage(project, query, sides, filters)
-    found = between_sides(sides)
-    rows = [row for row in found.rows if filters.fits(row)]
-    shown = rows if filters.all_rows else rows[:most_rows]
-    benchmark = details.chosen_benchmark(found.rows, query.get("benchmark", ""))
-    documents = details.documents_of(benchmark, found)
+    comparison = between_sides(sides)
+    rows = [row for row in comparison.rows if filters.fits(row)]
+    shown_rows = rows if filters.all_rows else rows[:most_rows]
+    benchmark = details.chosen_benchmark(comparison.rows, query.get("benchmark", ""))
+    documents = details.documents_of(benchmark, comparison)
     return ComparePage(
         project=sides.head.project,
         query=query,
         sides=sides,
         filters=filters,
-        found=found,
+        found=comparison,
         rows=rows,
-        shown=shown,
-        forest=Forest.of([(row.ratio, row.low, row.high) for row in shown], clipped=True),
-        totals=totals_of(found.rows),
-        differences=details.differences(sides, found.rows),
+        shown=shown_rows,
+        forest=Forest.of([(row.ratio, row.low, row.high) for row in shown_rows], clipped=True),
+        totals=totals_of(comparison.rows),
+        differences=details.differences(sides, comparison.rows),
         latency=details.latency_of(benchmark, documents, sides),
         functions=details.functions_of(benchmark, documents, sides),
         shared=shared_machine(sides),
-        ladders=details.ladders_of(found.rows),
+        ladders=details.ladders_of(comparison.rows),
     )
 
 
@@ -244,12 +244,12 @@ def without_former_base(query: QueryDict) -> QueryDict:
     ``base_of`` is the project in which base and base machine were named: if another project was selected since, these
     names are dropped, since they mean nothing there.
     """
-    kept = query.copy()
-    (shown,) = kept.pop("base_of")[-1:]
-    if query.get("base_project") not in (None, shown):
+    parameters = query.copy()
+    (former_slug,) = parameters.pop("base_of")[-1:]
+    if query.get("base_project") not in (None, former_slug):
         for name in ("base", "base_machine"):
-            kept.pop(name, None)
-    return kept
+            parameters.pop(name, None)
+    return parameters
 
 
 def sides_asked(slug: str, query: QueryDict, access: Access) -> BothSides | None:
@@ -263,8 +263,10 @@ def shared_machine(sides: BothSides) -> Machine | None:
         return None
     both = Machine.objects.filter(outside=False, projects=sides.base.project).filter(projects=sides.head.project)
     machines = list(both.defer("facts").order_by("name"))
-    shown = sides.head.machine
-    return next((one for one in machines if shown and one.pk == shown.pk), next(iter(machines), None))
+    preferred = sides.head.machine
+    return next(
+        (machine for machine in machines if preferred and machine.pk == preferred.pk), next(iter(machines), None)
+    )
 
 
 def between_sides(sides: BothSides) -> Between:
@@ -285,9 +287,9 @@ def filters_of(query: QueryDict) -> RowFilters:
     return RowFilters(text, metric, verdict, bool(query.get("differs")), query.get("rows") == "all")
 
 
-def require(kind: str, name: str, known: Iterable[str]) -> None:
-    if name and name not in known:
-        raise Http404(f"There is no {kind} {name[:80]!r}: there are {', '.join(known)}.")
+def require(kind: str, name: str, names: Iterable[str]) -> None:
+    if name and name not in names:
+        raise Http404(f"There is no {kind} {name[:80]!r}: there are {', '.join(names)}.")
 
 
 def totals_of(rows: Iterable[ComparedRow]) -> list[MetricTotal]:
@@ -298,12 +300,12 @@ def totals_of(rows: Iterable[ComparedRow]) -> list[MetricTotal]:
     groups: dict[str, list[ComparedRow]] = defaultdict(list)
     for row in rows:
         groups[row.metric.name].append(row)
-    found = []
+    totals = []
     for metric in METRICS.among(groups):
         own = groups[metric.name]
         sound = [row for row in own if not row.doubts] or own
         usable = [row for row in sound if not row.flags] or sound
         mean = mean_ratio([(row.ratio, row.low, row.high) for row in usable])
         doubtful = sum(bool(row.doubts) for row in own)
-        found.append(MetricTotal(metric, Counter(row.verdict for row in own), mean, doubtful))
-    return found
+        totals.append(MetricTotal(metric, Counter(row.verdict for row in own), mean, doubtful))
+    return totals

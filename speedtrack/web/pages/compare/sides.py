@@ -154,45 +154,45 @@ def names_of(project: Project, projects: list[Project]) -> Names:
     return Names(projects, branches, ordered[::-1])
 
 
-def places_of(asked: Iterable[tuple[Project, str]]) -> list[SidePlace | None]:
+def places_of(requests: Iterable[tuple[Project, str]]) -> list[SidePlace | None]:
     """The commit of each of these names; None for a name that means no commit or several."""
-    wanted = list(asked)
-    hashes = [name.lower() if HASH.fullmatch(name.lower()) else "" for _, name in wanted]
+    request_list = list(requests)
+    hashes = [name.lower() if HASH.fullmatch(name.lower()) else "" for _, name in request_list]
     parameters: dict[str, Any] = {
-        "projects": [project.pk for project, _ in wanted],
-        "names": [name for _, name in wanted],
+        "projects": [project.pk for project, _ in request_list],
+        "names": [name for _, name in request_list],
         "hashes": hashes,
     }
-    found: dict[int, list[tuple[int, SidePlace]]] = {}
+    candidates: dict[int, list[tuple[int, SidePlace]]] = {}
     with connection.cursor() as cursor:
         cursor.execute(NAMED, parameters)
-        for place, kind, commit, behind in cursor:
-            found.setdefault(place, []).append((kind, SidePlace(commit, behind)))
-    return [single(found.get(i, [])) for i in range(1, len(wanted) + 1)]
+        for number, kind, commit, behind in cursor:
+            candidates.setdefault(number, []).append((kind, SidePlace(commit, behind)))
+    return [single(candidates.get(i, [])) for i in range(1, len(request_list) + 1)]
 
 
 def single(candidates: list[tuple[int, SidePlace]]) -> SidePlace | None:
-    best = [place for kind, place in candidates if kind == candidates[0][0]]
+    best = [side_place for kind, side_place in candidates if kind == candidates[0][0]]
     return best[0] if len(best) == 1 else None
 
 
 def measured_by(commits: Iterable[int]) -> Counts:
-    found: Counts = {}
+    counts: Counts = {}
     with connection.cursor() as cursor:
         cursor.execute(MEASURED_BY, {"commits": list(commits)})
         for commit, pk, name, count in cursor:
-            found.setdefault(commit, {})[MachineChoice(pk, name)] = count
-    return found
+            counts.setdefault(commit, {})[MachineChoice(pk, name)] = count
+    return counts
 
 
 def nearest_to(commits: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
     """By commit id: the measured commits around it, each with its distance in commits."""
-    found: dict[int, list[tuple[int, int]]] = {}
+    neighbours: dict[int, list[tuple[int, int]]] = {}
     with connection.cursor() as cursor:
         cursor.execute(NEAREST, {"commits": list(commits)})
         for commit, near, apart in cursor:
-            found.setdefault(commit, []).append((near, apart))
-    return found
+            neighbours.setdefault(commit, []).append((near, apart))
+    return neighbours
 
 
 @dataclass(frozen=True)
@@ -228,51 +228,51 @@ class BothSides:
         return self.base.is_measured and self.head.is_measured
 
 
-def sides_of(asked: AskedSides, access: Access) -> BothSides | None:
+def sides_of(selection: AskedSides, access: Access) -> BothSides | None:
     """Both sides.
 
     None if the project has no measured history. Raises Http404 for a name that does not exist.
     """
-    projects, head_project, base_project = projects_of(asked.slug, asked.base_slug or asked.slug, access)
+    projects, head_project, base_project = projects_of(selection.slug, selection.base_slug or selection.slug, access)
     names = names_of(head_project, projects)
-    head_name = asked.head or head_project.default_branch
-    if asked.base:
-        base_names = [asked.base]
+    head_name = selection.head or head_project.default_branch
+    if selection.base:
+        base_names = [selection.base]
     elif base_project != head_project:
         base_names = [base_project.default_branch]
     else:
         base_names = names.releases[:TRIED_RELEASES]
     head, *bases = places_of([(head_project, head_name), *((base_project, name) for name in base_names)])
-    if head is None and not asked.head:
+    if head is None and not selection.head:
         return None
     require(head, head_project, head_name)
     assert head
-    if asked.base:
-        require(bases[0], base_project, asked.base)
-    counts = measured_by({head.commit_id, *(place.commit_id for place in bases if place)})
-    candidates = [(name, place) for name, place in zip(base_names, bases, strict=True) if place]
-    base_name, base = candidates[0] if asked.base else usual_base(candidates, head, counts) or ("", None)
+    if selection.base:
+        require(bases[0], base_project, selection.base)
+    counts = measured_by({head.commit_id, *(side_place.commit_id for side_place in bases if side_place)})
+    candidates = [(name, side_place) for name, side_place in zip(base_names, bases, strict=True) if side_place]
+    base_name, base = candidates[0] if selection.base else usual_base(candidates, head, counts) or ("", None)
     if base is None:
         base = earlier_than(head)
         counts |= measured_by([base.commit_id]) if base else {}
     if base is None:
         return None
-    found = {"base": (base_project, base_name, base), "head": (head_project, head_name, head)}
-    return with_machines(names, found, counts, asked)
+    named_sides = {"base": (base_project, base_name, base), "head": (head_project, head_name, head)}
+    return with_machines(names, named_sides, counts, selection)
 
 
 def projects_of(slug: str, base_slug: str, access: Access) -> tuple[list[Project], Project, Project]:
     """All projects, that of the head, and that of the base."""
     every = list(access.among(Project.objects.order_by("name", "pk"), "pk"))
-    found = {one.slug: one for one in every}
+    by_slug = {project.slug: project for project in every}
     for name in (slug, base_slug):
-        if name not in found:
+        if name not in by_slug:
             raise Http404(f"There is no project {shortened(name)!r}.")
-    return every, found[slug], found[base_slug]
+    return every, by_slug[slug], by_slug[base_slug]
 
 
-def require(place: SidePlace | None, project: Project, name: str) -> None:
-    if place is None:
+def require(side_place: SidePlace | None, project: Project, name: str) -> None:
+    if side_place is None:
         raise Http404(
             f"{project.slug} has no commit, branch or tag {shortened(name)!r} here, or more than one commit that "
             "begins so: give at least seven digits of its id. "
@@ -288,68 +288,74 @@ def usual_base(
     candidates: Sequence[tuple[str, SidePlace]], head: SidePlace, counts: Counts
 ) -> tuple[str, SidePlace] | None:
     """The first candidate other than the head, if possible a measured one; None if there is none."""
-    others = [one for one in candidates if one[1].commit_id != head.commit_id]
-    measured = [one for one in others if one[1].commit_id in counts]
-    return next(iter(measured or others), None)
+    remaining = [candidate for candidate in candidates if candidate[1].commit_id != head.commit_id]
+    with_results = [candidate for candidate in remaining if candidate[1].commit_id in counts]
+    return next(iter(with_results or remaining), None)
 
 
 def earlier_than(head: SidePlace) -> SidePlace | None:
     """The last measured commit before another one."""
-    found = [near for near, apart in nearest_to([head.commit_id]).get(head.commit_id, []) if apart < 0]
-    return SidePlace(found[0], 0) if found else None
+    earlier = [near for near, apart in nearest_to([head.commit_id]).get(head.commit_id, []) if apart < 0]
+    return SidePlace(earlier[0], 0) if earlier else None
 
 
 def with_machines(
     names: Names,
-    found: Mapping[str, tuple[Project, str, SidePlace]],
+    named_sides: Mapping[str, tuple[Project, str, SidePlace]],
     counts: Counts,
-    asked: AskedSides,
+    selection: AskedSides,
 ) -> BothSides:
     """Both sides on the requested machines, otherwise on the one that has measured most of both."""
-    places = {side: place for side, (_, _, place) in found.items()}
-    unmeasured = [place.commit_id for place in places.values() if place.commit_id not in counts]
+    side_places = {side: side_place for side, (_, _, side_place) in named_sides.items()}
+    unmeasured = [side_place.commit_id for side_place in side_places.values() if side_place.commit_id not in counts]
     near = nearest_to(unmeasured) if unmeasured else {}
-    ids = {place.commit_id for place in places.values()} | {n for ones in near.values() for n, _ in ones}
+    ids = {side_place.commit_id for side_place in side_places.values()} | {n for ones in near.values() for n, _ in ones}
     commits = Commit.objects.select_related("project").in_bulk(ids)
-    by_side = {side: counts.get(place.commit_id, {}) for side, place in places.items()}
-    head = machine_of(by_side["head"], by_side["base"], asked.machine)
-    preferred = asked.base_machine or (head.name if head in by_side["base"] else "") if head else asked.base_machine
+    by_side = {side: counts.get(side_place.commit_id, {}) for side, side_place in side_places.items()}
+    head = machine_of(by_side["head"], by_side["base"], selection.machine)
+    preferred = (
+        selection.base_machine or (head.name if head in by_side["base"] else "") if head else selection.base_machine
+    )
     base = machine_of(by_side["base"], by_side["head"], preferred)
-    wanted = (("base", asked.base_machine, base), ("head", asked.machine, head))
+    machine_choices = (("base", selection.base_machine, base), ("head", selection.machine, head))
     notes = [
-        note for side, name, shown in wanted if shown and (note := other_machine(side, found[side][0], name, shown))
+        note
+        for side, name, choice in machine_choices
+        if choice and (note := other_machine(side, named_sides[side][0], name, choice))
     ]
     sides = {
         side: ComparedSide(
             project=project,
-            name=name or commits[place.commit_id].short,
-            commit=commits[place.commit_id],
-            behind=place.behind,
-            machines=sorted(by_side[side], key=lambda one: one.name),
+            name=name or commits[side_place.commit_id].short,
+            commit=commits[side_place.commit_id],
+            behind=side_place.behind,
+            machines=sorted(by_side[side], key=lambda candidate: candidate.name),
             machine=machine,
-            nearest=[NearCommit(commits[pk], apart) for pk, apart in near.get(place.commit_id, [])],
+            nearest=[NearCommit(commits[pk], apart) for pk, apart in near.get(side_place.commit_id, [])],
         )
-        for (side, (project, name, place)), machine in zip(found.items(), (base, head), strict=True)
+        for (side, (project, name, side_place)), machine in zip(named_sides.items(), (base, head), strict=True)
     }
     return BothSides(names, sides["base"], sides["head"], notes)
 
 
 def machine_of(
-    own: Mapping[MachineChoice, int], other: Mapping[MachineChoice, int], asked: str
+    own: Mapping[MachineChoice, int], opposite: Mapping[MachineChoice, int], name: str
 ) -> MachineChoice | None:
     """The requested machine, otherwise the one that has measured most of both sides, or most of this one."""
     if not own:
         return None
-    best = min(own, key=lambda one: (-min(own[one], other.get(one, 0)), -own[one], one.name))
-    return next((one for one in own if one.name == asked), best)
+    best = min(
+        own, key=lambda candidate: (-min(own[candidate], opposite.get(candidate, 0)), -own[candidate], candidate.name)
+    )
+    return next((candidate for candidate in own if candidate.name == name), best)
 
 
-def other_machine(side: str, project: Project, asked: str, shown: MachineChoice) -> str:
+def other_machine(side: str, project: Project, name: str, machine: MachineChoice) -> str:
     """A sentence if another machine is shown than was requested; otherwise empty.
 
     Raises Http404 for a machine that does not measure the project.
     """
-    if not asked or asked == shown.name:
+    if not name or name == machine.name:
         return ""
-    named_or_default(f"{side} machine", asked, machines_of(project), "")
-    return f"{asked} has not measured the {side}: what {shown} measured is shown."
+    named_or_default(f"{side} machine", name, machines_of(project), "")
+    return f"{name} has not measured the {side}: what {machine} measured is shown."

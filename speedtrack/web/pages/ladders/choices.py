@@ -37,7 +37,7 @@ class LineChoice:
 
 
 def choices_of(
-    points: QuerySet[Measurement], asked: list[str], slug: str | None, access: Access
+    points: QuerySet[Measurement], names: list[str], slug: str | None, access: Access
 ) -> tuple[list[LineChoice], list[str]]:
     """The measured commits, each with whether it is shown; and the requested lines that are not among them.
 
@@ -46,49 +46,49 @@ def choices_of(
     exist.
     """
     on_default = Position.objects.filter(commit=OuterRef("pk"), branch__name=OuterRef("project__default_branch"))
-    measured = measured_commits(points)
-    tags = list(Tag.objects.filter(project__in=measured).values_list("project", "sha", "name"))
-    commits = Commit.objects.select_related("project").filter(choosable(measured, tags, asked))
+    by_project = measured_commits(points)
+    tags = list(Tag.objects.filter(project__in=by_project).values_list("project", "sha", "name"))
+    commits = Commit.objects.select_related("project").filter(choosable(by_project, tags, names))
     commits = commits.order_by("project__name", "project", Exists(on_default).desc(), "-committed_at", "-pk")
     releases = {(project, sha): name for project, sha, name in tags if version_of(name)}
-    known = {pk for own in measured.values() for pk in own}
+    measured_ids = {pk for own in by_project.values() for pk in own}
     choices = [
         LineChoice(commit, releases.get((commit.project_id, commit.sha), ""))
         for commit in commits
-        if commit.pk in known
+        if commit.pk in measured_ids
     ]
-    found = {name: choice_named(choices, name) for name in asked}
-    absent = [name for name, choice in found.items() if choice is None]
+    by_name = {name: choice_named(choices, name) for name in names}
+    absent = [name for name, choice in by_name.items() if choice is None]
     require_known(absent, access)
-    chosen = [one for one in choices if one in found.values()] or usual_choices(choices, slug)
-    return [replace(one, shown=one in chosen[:MOST_LINES]) for one in choices], absent
+    selection = [choice for choice in choices if choice in by_name.values()] or usual_choices(choices, slug)
+    return [replace(choice, shown=choice in selection[:MOST_LINES]) for choice in choices], absent
 
 
 def measured_commits(points: QuerySet[Measurement]) -> dict[int, list[int]]:
     """By project: the ids of its measured commits, the one measured last first."""
     latest = points.values("commit").annotate(latest=Max("pk")).order_by("-latest")
-    measured: dict[int, list[int]] = defaultdict(list)
+    by_project: dict[int, list[int]] = defaultdict(list)
     for project, commit in latest.values_list("commit__project", "commit"):
-        measured[project].append(commit)
-    return measured
+        by_project[project].append(commit)
+    return by_project
 
 
-def choosable(measured: dict[int, list[int]], tags: list[tuple[int, str, str]], asked: list[str]) -> Q:
+def choosable(by_project: dict[int, list[int]], tags: list[tuple[int, str, str]], names: list[str]) -> Q:
     """The condition for commits that can be selected as lines, if they are measured."""
-    chosen = Q(pk__in=[commit for own in measured.values() for commit in own[:LISTED]])
-    chosen |= Q(project__in=measured, sha__in={sha for _, sha, _ in tags})
-    for slug, _, revision in (name.partition("@") for name in asked):
+    condition = Q(pk__in=[commit for own in by_project.values() for commit in own[:LISTED]])
+    condition |= Q(project__in=by_project, sha__in={sha for _, sha, _ in tags})
+    for slug, _, revision in (name.partition("@") for name in names):
         if len(revision) >= SHORTEST:
-            chosen |= Q(project__slug=slug, sha__startswith=revision)
-    return chosen
+            condition |= Q(project__slug=slug, sha__startswith=revision)
+    return condition
 
 
 def choice_named(choices: list[LineChoice], name: str) -> LineChoice | None:
     """The one with this name: ``project@commit``, ``project@release``, or ``project`` for its newest one."""
     slug, _, revision = name.partition("@")
-    for one in choices:
-        if one.commit.project.slug == slug and (not revision or one.is_at(revision)):
-            return one
+    for choice in choices:
+        if choice.commit.project.slug == slug and (not revision or choice.is_at(revision)):
+            return choice
     return None
 
 
@@ -106,8 +106,8 @@ def require_known(names: list[str], access: Access) -> None:
 
 def usual_choices(choices: list[LineChoice], slug: str | None) -> list[LineChoice]:
     """Those shown by default: the newest commit of each project; if there is one project, also its releases."""
-    own = [one for one in choices if one.commit.project.slug == slug]
+    own = [choice for choice in choices if choice.commit.project.slug == slug]
     if own:
-        return [own[0], *(one for one in own[1:] if one.release)]
-    newest = {one.commit.project_id: one for one in reversed(choices)}
-    return [one for one in choices if one in newest.values()]
+        return [own[0], *(choice for choice in own[1:] if choice.release)]
+    newest = {choice.commit.project_id: choice for choice in reversed(choices)}
+    return [choice for choice in choices if choice in newest.values()]

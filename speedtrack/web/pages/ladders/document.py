@@ -16,13 +16,13 @@ def ladders_document(page: LaddersPage) -> dict[str, Any]:
         "axis": page.ladder.axis if page.ladder else None,
         "machine": page.machine.name if page.machine else None,
         "metric": page.metric.name,
-        "lines": [line_document(line, cells_of(page, place)) for place, line in enumerate(page.lines)],
+        "lines": [line_document(line, cells_of(page, number)) for number, line in enumerate(page.lines)],
     }
 
 
-def cells_of(page: LaddersPage, place: int) -> list[tuple[float, LadderCell]]:
+def cells_of(page: LaddersPage, number: int) -> list[tuple[float, LadderCell]]:
     """The cells of one line, each with its value of the axis."""
-    return [(row.value, row.cells[place]) for row in page.rows]
+    return [(row.value, row.cells[number]) for row in page.rows]
 
 
 def line_document(line: LadderLine, cells: list[tuple[float, LadderCell]]) -> dict[str, Any]:
@@ -33,9 +33,15 @@ def line_document(line: LadderLine, cells: list[tuple[float, LadderCell]]) -> di
         "ladder": line.ladder,
         "environment": environment_of(line) or None,
         "points": [
-            {"value": value, "median": one.value, "low": one.low, "high": one.high, "flags": one.flags}
+            {
+                "value": value,
+                "median": measurement.value,
+                "low": measurement.low,
+                "high": measurement.high,
+                "flags": measurement.flags,
+            }
             for value, cell in cells
-            if (one := cell.measured)
+            if (measurement := cell.measured)
         ],
         "out_of_reach": [{"value": value, "reason": cell.out_of_reach} for value, cell in cells if cell.out_of_reach],
         "elsewhere": [{"value": value, "reason": cell.elsewhere} for value, cell in cells if cell.elsewhere],
@@ -50,9 +56,9 @@ def csv_rows(page: LaddersPage) -> Iterator[list[str]]:
     """A header, then one row per line and value."""
     axis = page.ladder.axis if page.ladder else "value"
     yield ["project", "commit", "release", "ladder", axis, page.metric.name, "low", "high", "n", "flags", "environment"]
-    for place, line in enumerate(page.lines):
-        for value, cell in cells_of(page, place):
-            if one := cell.measured:
+    for number, line in enumerate(page.lines):
+        for value, cell in cells_of(page, number):
+            if measurement := cell.measured:
                 start = [line.commit.project.slug, line.commit.sha, line.release, line.ladder, f"{value:g}"]
-                numbers = [str(v) for v in (one.value, one.low, one.high, one.n)]
-                yield [*start, *numbers, " ".join(one.flags), environment_of(line)]
+                numbers = [str(v) for v in (measurement.value, measurement.low, measurement.high, measurement.n)]
+                yield [*start, *numbers, " ".join(measurement.flags), environment_of(line)]

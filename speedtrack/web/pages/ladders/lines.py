@@ -55,12 +55,14 @@ class Apart:
 
 def measured_rungs(points: QuerySet[Measurement], choices: list[LineChoice]) -> list[MeasuredRung]:
     """The measurements of the selected commits, oldest first."""
-    found = points.filter(commit__in=[one.commit.pk for one in choices if one.shown]).order_by("pk")
-    found = found.select_related("series__benchmark").defer("series__benchmark__definition", "series__benchmark__why")
+    measurements = points.filter(commit__in=[choice.commit.pk for choice in choices if choice.shown]).order_by("pk")
+    measurements = measurements.select_related("series__benchmark").defer(
+        "series__benchmark__definition", "series__benchmark__why"
+    )
     return [
-        MeasuredRung((one.commit_id, rung.ladder), rung.rung, one.series.environment_id, one)
-        for one in found
-        if (rung := one.series.benchmark).rung is not None
+        MeasuredRung((measurement.commit_id, rung.ladder), rung.rung, measurement.series.environment_id, measurement)
+        for measurement in measurements
+        if (rung := measurement.series.benchmark).rung is not None
     ]
 
 
@@ -68,9 +70,9 @@ def environments_of(rungs: list[MeasuredRung]) -> Environments:
     return Environment.objects.in_bulk({rung.environment for rung in rungs})
 
 
-def environments_at(place: Place, rungs: list[MeasuredRung]) -> list[int]:
+def environments_at(key: Place, rungs: list[MeasuredRung]) -> list[int]:
     """The ids of those that measured a commit on a ladder, the newest measurement's first."""
-    return list(dict.fromkeys(rung.environment for rung in reversed(rungs) if rung.place == place))
+    return list(dict.fromkeys(rung.environment for rung in reversed(rungs) if rung.place == key))
 
 
 def lines_of(
@@ -88,35 +90,35 @@ def lines_of(
     lines = []
     for choice in choices:
         for ladder in ladders if choice.shown else ():
-            known = environments_at((choice.commit.pk, ladder.name), rungs)
-            for number, pk in enumerate((known if each else known[:1]) or [0]):
-                words = [choice.label, ladder.name if len(ladders) > 1 else "", names.get(pk, "")]
-                label, here = ", ".join(filter(None, words)), environments.get(pk)
+            environment_ids = environments_at((choice.commit.pk, ladder.name), rungs)
+            for number, pk in enumerate((environment_ids if each else environment_ids[:1]) or [0]):
+                labels = [choice.label, ladder.name if len(ladders) > 1 else "", names.get(pk, "")]
+                label, here = ", ".join(filter(None, labels)), environments.get(pk)
                 lines.append(LadderLine(choice.commit, choice.release, ladder.name, here, number == 0, label))
     return lines[:MOST_LINES]
 
 
 def environment_names(environments: Environments) -> dict[int, str]:
     """By id: the facts that tell these environments from each other, first the placement, and no more than it takes."""
-    facts = {pk: dict(flat_facts(one.facts.get("series", {}))) for pk, one in environments.items()}
+    facts = {pk: dict(flat_facts(environment.facts.get("series", {}))) for pk, environment in environments.items()}
     names: dict[int, tuple[str, ...]] = dict.fromkeys(facts, ())
     for fact in (*PLACEMENT, *sorted({fact for own in facts.values() for fact in own}.difference(PLACEMENT))):
         values = {pk: str(own.get(fact, "none")) for pk, own in facts.items()}
         alike = len(set(values.values())) == 1
         if alike or (fact not in PLACEMENT and len(set(names.values())) == len(names)):
             continue
-        names = {pk: (*words, f"{fact} {shorten(values[pk])}") for pk, words in names.items()}
-    return {pk: ", ".join(words) for pk, words in names.items()}
+        names = {pk: (*texts, f"{fact} {shorten(values[pk])}") for pk, texts in names.items()}
+    return {pk: ", ".join(texts) for pk, texts in names.items()}
 
 
 def lines_apart(lines: list[LadderLine], environments: Environments) -> list[Apart]:
     """The lines of other environments than the first line, by environment."""
-    measured = [(line, line.environment) for line in lines if line.environment]
-    if not measured:
+    pairs = [(line, line.environment) for line in lines if line.environment]
+    if not pairs:
         return []
-    first, here = measured[0]
+    first, here = pairs[0]
     labels: dict[int, list[str]] = {}
-    for line, there in measured:
+    for line, there in pairs:
         if there != here:
             labels.setdefault(there.pk, []).append(line.label)
     return [Apart(own, first.label, changed_facts(environments[pk], here)) for pk, own in labels.items()]

@@ -34,8 +34,8 @@ def ladder_names(slug: str | None, access: Access) -> list[LadderName]:
 
     Of ladders that have one name but different axes, only the first is included.
     """
-    found = access.among(Benchmark.objects.exclude(ladder="")).values_list("ladder", "axis", "project__slug").distinct()
-    own_first = sorted(found, key=lambda row: (row[2] != slug, row[:2]))
+    rows = access.among(Benchmark.objects.exclude(ladder="")).values_list("ladder", "axis", "project__slug").distinct()
+    own_first = sorted(rows, key=lambda row: (row[2] != slug, row[:2]))
     ladders: dict[str, LadderName] = {}
     for name, axis, _ in own_first:
         ladders.setdefault(name, LadderName(name, axis))
@@ -47,11 +47,13 @@ def transports_of(ladder: LadderName | None, access: Access) -> list[LadderName]
     if ladder is None:
         return []
     path = Value(["workload", "transport"], output_field=ArrayField(TextField()))
-    rest = Func(F("definition"), path, template="(%(expressions)s)", arg_joiner=" #- ", output_field=JSONField())
-    own = rungs_of([ladder]).annotate(rest=rest).filter(rest=OuterRef("rest"), project=OuterRef("project"))
-    others = access.among(Benchmark.objects.filter(axis=ladder.axis).exclude(ladder__in=["", ladder.name]))
-    found = others.annotate(rest=rest).filter(Exists(own)).order_by("ladder").values_list("ladder", flat=True)
-    return [LadderName(name, ladder.axis) for name in found.distinct()]
+    remainder = Func(F("definition"), path, template="(%(expressions)s)", arg_joiner=" #- ", output_field=JSONField())
+    own = rungs_of([ladder]).annotate(rest=remainder).filter(rest=OuterRef("rest"), project=OuterRef("project"))
+    candidates = access.among(Benchmark.objects.filter(axis=ladder.axis).exclude(ladder__in=["", ladder.name]))
+    matches = (
+        candidates.annotate(rest=remainder).filter(Exists(own)).order_by("ladder").values_list("ladder", flat=True)
+    )
+    return [LadderName(name, ladder.axis) for name in matches.distinct()]
 
 
 def rungs_of(ladders: list[LadderName]) -> QuerySet[Benchmark]:

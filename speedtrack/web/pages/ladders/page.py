@@ -43,7 +43,7 @@ class Selection:
     @property
     def shown(self) -> list[LadderName]:
         """The ladder, and the one shown beside it, if any."""
-        return [one for one in (self.ladder, self.beside) if one]
+        return [ladder for ladder in (self.ladder, self.beside) if ladder]
 
     @property
     def axis_title(self) -> str:
@@ -80,14 +80,14 @@ def load(query: QueryDict, access: Access) -> LaddersPage:
     rungs = measured_rungs(points, choices)
     environments = environments_of(rungs)
     lines = lines_of(choices, ladders, rungs, environments, selected.each)
-    asked, reasons = values_asked(ladders, machine, lines), reasons_of(ladders, machine, lines)
-    rows = rows_of(lines, rungs, environments, asked, reasons)
+    planned_values, reasons = values_asked(ladders, machine, lines), reasons_of(ladders, machine, lines)
+    rows = rows_of(lines, rungs, environments, planned_values, reasons)
     return LaddersPage(
         **vars(selected),
         choices=choices,
         absent=absent,
         lines=lines,
-        several=any(len(environments_at(place, rungs)) > 1 for place in {rung.place for rung in rungs}),
+        several=any(len(environments_at(key, rungs)) > 1 for key in {rung.place for rung in rungs}),
         apart=lines_apart(lines, environments),
         rows=rows,
         failed=failed_runs(ladders, machine, lines, rows),
@@ -98,35 +98,37 @@ def load(query: QueryDict, access: Access) -> LaddersPage:
 def selection_of(query: QueryDict, access: Access) -> Selection:
     ladders = ladder_names(query.get("project"), access)
     ladder = named_or_default("ladder", query.get("ladder"), ladders, "")
-    others = transports_of(ladder, access)
+    transports = transports_of(ladder, access)
     asked_beside = query.get("beside")
-    beside = named_or_default("ladder", asked_beside, others, "") if asked_beside else None
-    rungs = series_of([one for one in (ladder, beside) if one], access)
+    beside = named_or_default("ladder", asked_beside, transports, "") if asked_beside else None
+    rungs = series_of([name for name in (ladder, beside) if name], access)
     machines = list(Machine.objects.filter(series__in=rungs).distinct().order_by("name"))
     machine = named_or_default("machine", query.get("machine"), machines, "")
     metrics = list(METRICS.values())
     metric = named_or_default("metric", query.get("metric"), metrics, USUAL_METRIC)
     assert metric
     scale, each = query.get("scale", ""), each_environment(query.get("environments"))
-    return Selection(ladders, ladder, others, beside, machines, machine, metrics, metric, scale, each)
+    return Selection(ladders, ladder, transports, beside, machines, machine, metrics, metric, scale, each)
 
 
-def each_environment(asked: str | None) -> bool:
+def each_environment(choice: str | None) -> bool:
     """Return whether each environment is a line. Raises Http404 for another word than ``each``."""
-    if asked and asked != "each":
-        raise Http404(f"There is no environments={asked!r}: there is `each`, or none for the newest of each line.")
-    return asked == "each"
+    if choice and choice != "each":
+        raise Http404(f"There is no environments={choice!r}: there is `each`, or none for the newest of each line.")
+    return choice == "each"
 
 
 def chart_of(selected: Selection, lines: list[LadderLine], rows: list[LadderRow]) -> LineChart | None:
     """The lines, with gaps where a rung was to be measured and was not."""
-    drawn = []
-    for place, line in enumerate(lines):
-        cells = [(row.value, row.cells[place]) for row in rows]
-        own = [(value, one.measured) for value, one in cells if one.measured or one.asked or one.elsewhere]
-        drawn.append((line.label, [value_of(selected.metric, line, value, one) for value, one in own]))
-    return chart_over_numbers(drawn, selected.metric, selected.axis_title, selected.scale)
+    chart_lines = []
+    for number, line in enumerate(lines):
+        cells = [(row.value, row.cells[number]) for row in rows]
+        own = [(value, cell.measured) for value, cell in cells if cell.measured or cell.asked or cell.elsewhere]
+        chart_lines.append(
+            (line.label, [value_of(selected.metric, line, value, measurement) for value, measurement in own])
+        )
+    return chart_over_numbers(chart_lines, selected.metric, selected.axis_title, selected.scale)
 
 
-def value_of(metric: Metric, line: LadderLine, value: float, one: Measurement | None) -> LineValue | None:
-    return measured_value(metric, f"{line.label}, {value:g}", value, one) if one else None
+def value_of(metric: Metric, line: LadderLine, value: float, measurement: Measurement | None) -> LineValue | None:
+    return measured_value(metric, f"{line.label}, {value:g}", value, measurement) if measurement else None

@@ -43,21 +43,21 @@ def rows_of(
     lines: list[LadderLine],
     rungs: list[MeasuredRung],
     environments: Environments,
-    asked: set[tuple[Place, float]],
+    planned_values: set[tuple[Place, float]],
     reasons: Mapping[tuple[Place, float], str],
 ) -> list[LadderRow]:
     """The newest measurement of each line at each value; values that were only asked for are included."""
-    places = {line.place for line in lines}
-    values = {value for _, value in asked} | {rung.value for rung in rungs if rung.place in places}
+    keys = {line.place for line in lines}
+    values = {value for _, value in planned_values} | {rung.value for rung in rungs if rung.place in keys}
     own = {(rung.place, rung.value, rung.environment): rung.measurement for rung in rungs}
     newest = {(rung.place, rung.value): rung for rung in rungs}
 
     def cell_at(line: LadderLine, value: float) -> LadderCell:
         at = line.place, value
-        measured = own.get((*at, line.environment.pk)) if line.environment else None
-        other = None if measured else newest.get(at)
-        elsewhere = why_elsewhere(environments[other.environment], line.environment) if other else ""
-        return LadderCell(measured, reasons.get(at, "") if line.newest else "", elsewhere, at in asked)
+        measurement = own.get((*at, line.environment.pk)) if line.environment else None
+        newest_rung = None if measurement else newest.get(at)
+        elsewhere = why_elsewhere(environments[newest_rung.environment], line.environment) if newest_rung else ""
+        return LadderCell(measurement, reasons.get(at, "") if line.newest else "", elsewhere, at in planned_values)
 
     return [LadderRow(value, [cell_at(line, value) for line in lines]) for value in sorted(values)]
 
@@ -65,8 +65,8 @@ def rows_of(
 def why_elsewhere(there: Environment, here: Environment | None) -> str:
     """A rung that the environment of its line did not measure, but another one did."""
     facts = changed_facts(there, here) if here else []
-    words = ", ".join(f"{one.fact} {one.before} there, {one.after} here" for one in facts)
-    return f"measured in another environment: {words or 'nothing that is known differs'}"
+    differences = ", ".join(f"{fact.fact} {fact.before} there, {fact.after} here" for fact in facts)
+    return f"measured in another environment: {differences or 'nothing that is known differs'}"
 
 
 def values_asked(
@@ -76,8 +76,8 @@ def values_asked(
     commits = [line.commit.pk for line in lines]
     runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs_of(ladders))
     rung = "benchmark_set__benchmarks__"
-    found = runs.values_list("commit", f"{rung}ladder", f"{rung}rung").distinct()
-    return {((commit, ladder), value) for commit, ladder, value in found if value is not None}
+    rows = runs.values_list("commit", f"{rung}ladder", f"{rung}rung").distinct()
+    return {((commit, ladder), value) for commit, ladder, value in rows if value is not None}
 
 
 def reasons_of(
@@ -86,15 +86,15 @@ def reasons_of(
     """By (line, value): why the machine could not reach it, as the newest attempt reported."""
     commits = [line.commit.pk for line in lines]
     attempts = Attempt.objects.filter(run__commit__in=commits, run__machine=machine).exclude(out_of_reach={})
-    found = list(attempts.order_by("pk").values_list("run__commit", "out_of_reach"))
-    names = {name for _, reasons in found for name in reasons}
+    rows = list(attempts.order_by("pk").values_list("run__commit", "out_of_reach"))
+    names = {name for _, reasons in rows for name in reasons}
     if not names:
         return {}
     rungs = rungs_of(ladders).filter(name__in=names).values_list("name", "ladder", "rung")
     rung = {name: (ladder, value) for name, ladder, value in rungs if value is not None}
     return {
         ((commit, rung[name][0]), rung[name][1]): why
-        for commit, reasons in found
+        for commit, reasons in rows
         for name, why in reasons.items()
         if name in rung
     }
@@ -105,10 +105,10 @@ def failed_runs(
 ) -> list[tuple[LadderLine, Run]]:
     """For each commit that lacks a value without a reason, its newest run of the ladder, if that run failed."""
     lacking = [
-        line for place, line in enumerate(lines) if line.newest and any(row.cells[place].is_lacking for row in rows)
+        line for number, line in enumerate(lines) if line.newest and any(row.cells[number].is_lacking for row in rows)
     ]
     commits = [line.commit.pk for line in lacking]
     runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs_of(ladders))
     newest = {run.commit_id: run for run in runs.distinct().order_by("pk")}
-    found = [(line, newest.get(line.commit.pk)) for line in lacking]
-    return [(line, run) for line, run in found if run and run.status == Status.FAILED]
+    pairs = [(line, newest.get(line.commit.pk)) for line in lacking]
+    return [(line, run) for line, run in pairs if run and run.status == Status.FAILED]

@@ -52,9 +52,9 @@ def columns_before(branch: Branch | None, before: str, count: int) -> list[GridC
     """
     if branch is None:
         return []
-    asked: dict[str, Any] = {"project": branch.project_id, "branch": branch.pk, "count": count, "before": before}
+    parameters: dict[str, Any] = {"project": branch.project_id, "branch": branch.pk, "count": count, "before": before}
     with connection.cursor() as cursor:
-        cursor.execute(COMMITS.replace("END", PLACE_OF if before else str(LAST)), asked)
+        cursor.execute(COMMITS.replace("END", PLACE_OF if before else str(LAST)), parameters)
         rows = cursor.fetchall()
     if before and not rows:
         raise Http404(f"There is no commit before {before!r} on branch {branch}.")
@@ -72,10 +72,10 @@ def end_on(branch: Branch | None, before: str) -> str:
     if len(before) < SHORTEST_SHA or not before.isalnum():
         raise Http404(f"before={before}: give at least {SHORTEST_SHA} characters of a commit's sha.")
     here = Exists(Position.objects.filter(branch=branch, commit=OuterRef("pk")))
-    named = Commit.objects.filter(project=branch.project_id, sha__startswith=before).values_list(here, flat=True)
-    if not (found := list(named)):
+    matches = Commit.objects.filter(project=branch.project_id, sha__startswith=before).values_list(here, flat=True)
+    if not (on_branch := list(matches)):
         raise Http404(f"There is no commit {before!r}.")
-    return before if any(found) else ""
+    return before if any(on_branch) else ""
 
 
 def column_of(project_id: int, number: int, tags: list[str] | None, committed_at: float, *columns: Any) -> GridColumn:

@@ -27,7 +27,7 @@ class GridFilters:
 
     def admits(self, benchmark: str, group: str) -> bool:
         # frontend/src/filter.ts does the same.
-        by_text = all(word in benchmark.lower() for word in self.text.lower().split())
+        by_text = all(term in benchmark.lower() for term in self.text.lower().split())
         return by_text and (not self.tag or self.tag == group or self.tag in words_of(benchmark))
 
 
@@ -40,8 +40,8 @@ class TagChoices:
 
     @classmethod
     def of(cls, groups: dict[str, str], benchmarks: Iterable[str]) -> "TagChoices":
-        found = list(benchmarks)
-        named = list(dict.fromkeys(groups[name] for name in found))
-        counted = Counter(word for name in found for word in words_of(name))
-        shared = {word for word, count in counted.items() if 1 < count < len(found)}
-        return cls(named, sorted(shared - set(named)))
+        names = list(benchmarks)
+        group_names = list(dict.fromkeys(groups[name] for name in names))
+        counts = Counter(term for name in names for term in words_of(name))
+        shared = {term for term, count in counts.items() if 1 < count < len(names)}
+        return cls(group_names, sorted(shared - set(group_names)))

@@ -139,14 +139,16 @@ def load(scope: Scope, suite: Suite | None, filters: GridFilters, before: str) -
     """The grid of a scope, without ladders; it has no rows where nothing was measured yet."""
     before = end_on(scope.branch, before)
     path = columns_before(scope.branch, before, WINDOW)
-    known = shown_series(scope)
-    names = list(dict.fromkeys(one.benchmark for one in known.values()))
+    all_series = shown_series(scope)
+    names = list(dict.fromkeys(series.benchmark for series in all_series.values()))
     groups, smallest = suite_settings(scope, suite)
     groups |= {name: group_by_name(name) for name in names if name not in groups}
     choices = TagChoices.of(groups, [name for name in groups if name in names])
-    shown = {pk: one for pk, one in known.items() if filters.admits(one.benchmark, groups[one.benchmark])}
-    by_name = lines_by_benchmark(scope, shown, path)
-    newest = {name: newest_line(found) for name, found in by_name.items()}
+    series_by_id = {
+        pk: series for pk, series in all_series.items() if filters.admits(series.benchmark, groups[series.benchmark])
+    }
+    by_name = lines_by_benchmark(scope, series_by_id, path)
+    newest = {name: newest_line(lines) for name, lines in by_name.items()}
     releases = [] if before else measured_releases(scope, by_name)
     release = release_of(newest.values(), releases)
     commits = path[len(releases[:RELEASES]) - SHOWN :]
@@ -154,30 +156,30 @@ def load(scope: Scope, suite: Suite | None, filters: GridFilters, before: str) -
     marks = marks_by_benchmark(scope, commits) if by_name else {}
     headed: dict[str, list[BenchmarkRow]] = defaultdict(list)
     for name in [name for name in groups if name in by_name]:
-        detectable = max(smallest, *(shown[line.series_id].smallest for line in by_name[name]))
+        detectable = max(smallest, *(series_by_id[line.series_id].smallest for line in by_name[name]))
         scale = numbers.unit_scale(scope.metric.unit, float(newest[name].value[-1]))
         context = RowContext(scope, path, commits, releases, release, gaps, detectable, marks.get(name, {}), scale)
-        why = shown[newest[name].series_id].why
+        why = series_by_id[newest[name].series_id].why
         headed[groups[name]].append(benchmark_row(context, name, why, by_name[name]))
     return Grid(
         commits,
         list(headed.items()),
         gaps,
         measured=measured_commits(path, by_name),
-        breaks=breaks_of(shown, path, by_name),
+        breaks=breaks_of(series_by_id, path, by_name),
         release=release,
         releases=releases[:RELEASES][::-1],
         filters=filters,
         choices=choices,
-        hidden=len(names) - len({one.benchmark for one in shown.values()}),
+        hidden=len(names) - len({series.benchmark for series in series_by_id.values()}),
         before=before,
         older=commits[0].commit.sha[:12] if commits and len(path) > len(commits) else "",
     )
 
 
 def shown_series(scope: Scope) -> dict[int, ShownSeries]:
-    found = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
-    rows = found.filter(benchmark__ladder="").order_by("pk")
+    series = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
+    rows = series.filter(benchmark__ladder="").order_by("pk")
     columns = ("benchmark__name", "benchmark__why", "environment_id", "sensitivity__visible", "sensitivity__paired")
     return {
         pk: ShownSeries(pk, name, why, environment, max(visible or 0, paired or 0))
@@ -195,18 +197,18 @@ def suite_settings(scope: Scope, suite: Suite | None) -> tuple[dict[str, str], f
 
 
 def lines_by_benchmark(
-    scope: Scope, shown: Mapping[int, ShownSeries], path: Sequence[GridColumn]
+    scope: Scope, series_by_id: Mapping[int, ShownSeries], path: Sequence[GridColumn]
 ) -> dict[str, list[LineColumns]]:
     """The lines of each benchmark, one per environment and definition."""
-    found: dict[str, list[LineColumns]] = defaultdict(list)
-    if path and scope.branch and shown:
-        for line in linecolumns.columns(shown, scope.branch, path[0].number, path[-1].number):
-            found[shown[line.series_id].benchmark].append(line)
-    return found
+    lines_by_name: dict[str, list[LineColumns]] = defaultdict(list)
+    if path and scope.branch and series_by_id:
+        for line in linecolumns.columns(series_by_id, scope.branch, path[0].number, path[-1].number):
+            lines_by_name[series_by_id[line.series_id].benchmark].append(line)
+    return lines_by_name
 
 
-def newest_line(found: Sequence[LineColumns]) -> LineColumns:
-    return max(found, key=lambda line: (line.at[-1], line.series_id))
+def newest_line(lines: Sequence[LineColumns]) -> LineColumns:
+    return max(lines, key=lambda line: (line.at[-1], line.series_id))
 
 
 def measured_releases(scope: Scope, by_name: Mapping[str, list[LineColumns]]) -> list[MeasuredRelease]:
@@ -215,57 +217,57 @@ def measured_releases(scope: Scope, by_name: Mapping[str, list[LineColumns]]) ->
         return []
     branch = releasepoints.branch_of_releases(scope.branch, scope.project.default_branch)
     project = scope.project.pk
-    series = {project: [line.series_id for found in by_name.values() for line in found]}
+    series = {project: [line.series_id for lines in by_name.values() for line in lines]}
     return releasepoints.newest_releases(series, {project: branch})[project]
 
 
-def release_of(found: Iterable[LineColumns], releases: Iterable[MeasuredRelease]) -> MeasuredRelease | None:
+def release_of(lines: Iterable[LineColumns], releases: Iterable[MeasuredRelease]) -> MeasuredRelease | None:
     """The newest release that was measured with one of these lines."""
-    series = {line.series_id for line in found}
-    return next((one for one in releases if not series.isdisjoint(one.points)), None)
+    series = {line.series_id for line in lines}
+    return next((release for release in releases if not series.isdisjoint(release.points)), None)
 
 
 def measured_commits(path: Sequence[GridColumn], by_name: Mapping[str, list[LineColumns]]) -> frozenset[int]:
-    places = {at for found in by_name.values() for line in found for at in line.at.tolist()}
-    return frozenset(path[at].pk for at in places)
+    positions = {at for lines in by_name.values() for line in lines for at in line.at.tolist()}
+    return frozenset(path[at].pk for at in positions)
 
 
 def breaks_of(
-    shown: Mapping[int, ShownSeries], path: Sequence[GridColumn], by_name: Mapping[str, list[LineColumns]]
+    series_by_id: Mapping[int, ShownSeries], path: Sequence[GridColumn], by_name: Mapping[str, list[LineColumns]]
 ) -> frozenset[int]:
     """The commits at which the machine's environment differs from that at the measured commit before."""
     newest: dict[int, int] = {}
-    for line in (line for found in by_name.values() for line in found):
-        environment = shown[line.series_id].environment_id
+    for line in (line for lines in by_name.values() for line in lines):
+        environment = series_by_id[line.series_id].environment_id
         for at in line.at.tolist():
             newest[at] = max(environment, newest.get(at, 0))
-    places = sorted(newest)
-    return frozenset(path[at].pk for last, at in pairwise(places) if newest[at] != newest[last])
+    positions = sorted(newest)
+    return frozenset(path[at].pk for last, at in pairwise(positions) if newest[at] != newest[last])
 
 
 def marks_by_benchmark(scope: Scope, commits: Sequence[GridColumn]) -> dict[str, dict[int, Mark]]:
     """The change points of the shown commits: benchmark name -> commit id -> mark."""
-    found = changes.change_points().filter(
+    points = changes.change_points().filter(
         commit__in=[p.pk for p in commits],
         series__machine=scope.machine,
         series__metric=scope.metric.name,
         status__in=changes.VISIBLE,
     )
     marks: dict[str, dict[int, Mark]] = defaultdict(dict)
-    for benchmark, commit, *columns in found.values_list("series__benchmark__name", "commit", *Mark._fields):
+    for benchmark, commit, *columns in points.values_list("series__benchmark__name", "commit", *Mark._fields):
         marks[benchmark][commit] = Mark._make(columns)
     return marks
 
 
-def benchmark_row(context: RowContext, name: str, why: str, found: list[LineColumns]) -> BenchmarkRow:
+def benchmark_row(context: RowContext, name: str, why: str, lines: list[LineColumns]) -> BenchmarkRow:
     """The row of a benchmark with these lines; its trend is that of the newest line."""
-    newest = newest_line(found)
+    newest = newest_line(lines)
     by_place = dict(zip(newest.at.tolist(), newest.value.tolist(), strict=True))
     clean = {at: value for at, value in by_place.items() if at not in newest.flags}
     url = timeline_path(context.scope.project.slug, name, context.scope.metric.name)
-    points = [point for line in found for point in grid_points(context, line)]
+    points = [point for line in lines for point in grid_points(context, line)]
     noise = noise_of_values([*clean.values()])
-    cells = release_cells(context, noise, found), cells_of(context, noise, points)
+    cells = release_cells(context, noise, lines), cells_of(context, noise, points)
     spark = [clean.get(at) for at in range(len(context.path))]
     since = since_release(context, newest)
     flags = newest.flags.get(int(newest.at[-1]), [])
@@ -274,7 +276,7 @@ def benchmark_row(context: RowContext, name: str, why: str, found: list[LineColu
 
 def since_release(context: RowContext, newest: LineColumns) -> Ratio | None:
     """The newest clean value of a line against that of the release; None if the release has none."""
-    clean = [place for place, at in enumerate(newest.at.tolist()) if at not in newest.flags]
+    clean = [index for index, at in enumerate(newest.at.tolist()) if at not in newest.flags]
     release = context.release
     if release is None or not clean or newest.series_id not in release.points:
         return None
@@ -287,31 +289,31 @@ def grid_points(context: RowContext, line: LineColumns) -> list[LinePoint]:
     """The points of a line in the grid, and the last clean point before them, which the first one is compared with."""
     begin = int(np.searchsorted(line.at, len(context.path) - len(context.commits)))
     before = [i for i in range(begin) if int(line.at[i]) not in line.flags][-1:]
-    shown = line.chosen([*before, *range(begin, len(line.at))])
-    columns = (column.tolist() for column in (shown.at, shown.value, shown.low, shown.high, shown.n))
+    stretch = line.chosen([*before, *range(begin, len(line.at))])
+    columns = (column.tolist() for column in (stretch.at, stretch.value, stretch.low, stretch.high, stretch.n))
     return [
         LinePoint(line.series_id, at, context.path[at].pk, 0, value, low, high, n, line.flags.get(at, []))
         for at, value, low, high, n in zip(*columns, strict=True)
     ]
 
 
-def release_cells(context: RowContext, noise: float, found: list[LineColumns]) -> list[Cell]:
+def release_cells(context: RowContext, noise: float, lines: list[LineColumns]) -> list[Cell]:
     """The cells of the releases; the first is compared with the release before it, which has no column."""
     releases = context.releases[: RELEASES + 1][::-1]
-    series = sorted(line.series_id for line in found)
+    series = sorted(line.series_id for line in lines)
     points = [
-        LinePoint(pk, at, at, 0, *one.points[pk], 0, [])
-        for at, one in enumerate(releases)
+        LinePoint(pk, at, at, 0, *release.points[pk], 0, [])
+        for at, release in enumerate(releases)
         for pk in series
-        if pk in one.points
+        if pk in release.points
     ]
     by_place = {point.commit_id: point for point in points}
     grades = grades_of(context, noise, points)
     cells = [
-        measured_cell(context, one.tag, by_place[at], grades.get(at), None)
+        measured_cell(context, release.tag, by_place[at], grades.get(at), None)
         if at in by_place
-        else Cell("unmeasured", "", f"{one.tag}: no reliable value")
-        for at, one in enumerate(releases)
+        else Cell("unmeasured", "", f"{release.tag}: no reliable value")
+        for at, release in enumerate(releases)
     ]
     return cells[-RELEASES:]
 
@@ -332,16 +334,16 @@ def cells_of(context: RowContext, noise: float, points: list[LinePoint]) -> list
 
 def grades_of(context: RowContext, noise: float, points: list[LinePoint]) -> dict[int, Grade]:
     """By commit id: its point compared with the clean point before it in the same series."""
-    found: dict[int, Grade] = {}
+    grades: dict[int, Grade] = {}
     before: dict[int, Level | None] = {}
     for point in points:
         level = level_of(point)
         last = before.get(point.series_id)
         if last and (g := grade(last, level, noise, context.scope.metric, context.detectable)):
-            found[point.commit_id] = g
+            grades[point.commit_id] = g
         if not point.flags:
             before[point.series_id] = level
-    return found
+    return grades
 
 
 def measured_cell(context: RowContext, name: str, point: LinePoint, graded: Grade | None, mark: Mark | None) -> Cell:

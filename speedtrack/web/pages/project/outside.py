@@ -22,16 +22,16 @@ class Snippet(NamedTuple):
 def snippets(scope: Scope, grid: Grid) -> list[Snippet]:
     """Badges as Markdown, and the first chart of the grid as a frame."""
     project = scope.project
-    made = [Snippet(f"Badge: {kind}", badge_markdown(project, kind)) for kind in badges.KINDS]
+    entries = [Snippet(f"Badge: {kind}", badge_markdown(project, kind)) for kind in badges.KINDS]
     address = f"{settings.URL}{reverse('badge', args=[project.slug, 'json'])}"
-    made.append(Snippet("The same drawn by shields.io (?show= as above)", f"{SHIELDS}{quote(address, safe='')}"))
+    entries.append(Snippet("The same drawn by shields.io (?show= as above)", f"{SHIELDS}{quote(address, safe='')}"))
     first = next((row.benchmark for _, rows in grid.groups for row in rows), None)
     if first:
         path = reverse("embed", args=[project.slug, first, scope.metric.name])
         size = f'width="100%" height="{embeds.HEIGHT}"'
         frame = f'<iframe src="{settings.URL}{path}" {size} loading="lazy" title="{project.slug}: {first}"></iframe>'
-        made.append(Snippet("Chart (any address of a timeline, with /embed before it)", frame))
-    return made
+        entries.append(Snippet("Chart (any address of a timeline, with /embed before it)", frame))
+    return entries
 
 
 def badge_markdown(project: Project, kind: str) -> str:

@@ -70,29 +70,35 @@ def load(slug: str, query: QueryDict) -> ProjectPage:
     suite = suite_of(suite_id) if suite_id else None
     table = grid.load(scope, suite, GridFilters.of(query), query.get("before", ""))
     branches = [scope.branch.pk] if scope.branch else []
-    found = [group for groups in changes.newest_groups(branches, LISTED_CHANGES).values() for group in groups]
+    change_groups = [group for groups in changes.newest_groups(branches, LISTED_CHANGES).values() for group in groups]
     ladders = getattr(scope.branch, "has_ladders", False)
     return ProjectPage(
-        scope, table, found, commit_rows(table, found), open_alerts(scope.project), ladders, snippets(scope, table)
+        scope,
+        table,
+        change_groups,
+        commit_rows(table, change_groups),
+        open_alerts(scope.project),
+        ladders,
+        snippets(scope, table),
     )
 
 
-def commit_rows(table: Grid, found: list[ChangeGroup]) -> list[CommitRow]:
+def commit_rows(table: Grid, change_groups: list[ChangeGroup]) -> list[CommitRow]:
     """The newest commits of the grid, the newest first."""
     rows = []
     for placed in reversed(table.commits[-LISTED_COMMITS:]):
         gap = table.states.get(placed.commit.pk, UNMEASURED)
         is_measured = placed.commit.pk in table.measured
         state, reason = ("measured", "") if is_measured else (gap.state, gap.reason)
-        own_changes = [c for c in found if c.commit.pk == placed.commit.pk]
+        own_changes = [c for c in change_groups if c.commit.pk == placed.commit.pk]
         rows.append(CommitRow(placed, state, reason, gap.run_id, own_changes))
     return rows
 
 
 def open_alerts(project: Project) -> list[Alert]:
     """The newest of the project's open alerts, newest first, each with ``total``: how many are open."""
-    found = Alert.objects.work().filter(project=project).annotate(total=Window(Count("pk")))
-    return list(found.select_related("commit", "branch").order_by("-id")[:LISTED_ALERTS])
+    alerts = Alert.objects.work().filter(project=project).annotate(total=Window(Count("pk")))
+    return list(alerts.select_related("commit", "branch").order_by("-id")[:LISTED_ALERTS])
 
 
 def project_document(page: ProjectPage) -> dict[str, Any]:
@@ -106,10 +112,10 @@ def project_document(page: ProjectPage) -> dict[str, Any]:
         "metric": scope.metric.name,
         "unit": scope.metric.unit,
         "release": grid.release.tag if grid.release else None,
-        "releases": [{"tag": one.tag, "sha": one.sha} for one in grid.releases],
+        "releases": [{"tag": release.tag, "sha": release.sha} for release in grid.releases],
         "commits": [
-            {"sha": one.commit.sha, "tags": list(one.tags), "new_environment": one.pk in grid.breaks}
-            for one in grid.commits
+            {"sha": column.commit.sha, "tags": list(column.tags), "new_environment": column.pk in grid.breaks}
+            for column in grid.commits
         ],
         "benchmarks": [
             {

@@ -24,14 +24,17 @@ class FactGroups:
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> "FactGroups":
-        known = sorted(name for name, value in facts.items() if value != UNKNOWN)
-        groups = {topic: {name: facts[name] for name in known if topic_of(name) == topic} for topic in FACT_TOPICS}
-        return cls({topic: group for topic, group in groups.items() if group}, sorted(facts.keys() - set(known)))
+        names = sorted(name for name, value in facts.items() if value != UNKNOWN)
+        groups = {topic: {name: facts[name] for name in names if topic_of(name) == topic} for topic in FACT_TOPICS}
+        return cls({topic: group for topic, group in groups.items() if group}, sorted(facts.keys() - set(names)))
 
 
 def topic_of(fact: str) -> str:
     """The topic with the longest prefix of the fact's name, else the kernel."""
     prefixes = {
-        prefix: topic for topic, known in FACT_TOPICS.items() for prefix in known.split() if fact.startswith(prefix)
+        prefix: topic
+        for topic, beginnings in FACT_TOPICS.items()
+        for prefix in beginnings.split()
+        if fact.startswith(prefix)
     }
     return prefixes[max(prefixes, key=len)] if prefixes else "Kernel"

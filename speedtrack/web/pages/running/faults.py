@@ -41,15 +41,15 @@ def faults_of(run: Run, trials: Sequence[TrialRow], flags: Iterable[str]) -> lis
 
     ``flags``: of the measurements.
     """
-    found = []
+    faults = []
     if run.error:
         again = " It waits for another attempt." if run.status == Status.QUEUED else ""
         title = "failed" if run.status == Status.FAILED else "an attempt was lost"
-        found.append(Fault(title, "", "", remedy_of(run.error) + again))  # the page has the error itself
-    counted = Counter(flag for trial in trials for flag in set(trial.flags))
-    for flag in dict.fromkeys([*(flag for flag, _ in counted.most_common()), *flags]):
-        found.append(flag_fault(flag, counted[flag], len(trials)))
-    return found
+        faults.append(Fault(title, "", "", remedy_of(run.error) + again))  # the page has the error itself
+    counts = Counter(flag for trial in trials for flag in set(trial.flags))
+    for flag in dict.fromkeys([*(flag for flag, _ in counts.most_common()), *flags]):
+        faults.append(flag_fault(flag, counts[flag], len(trials)))
+    return faults
 
 
 def out_of_reach(attempt: Attempt | None) -> list[Fault]:

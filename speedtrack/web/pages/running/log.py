@@ -80,7 +80,7 @@ class LogPageQuery:
     def window(self, index: LogIndex) -> tuple[int, int]:
         """The first line to show, and the line after the last one."""
         if self.first is None and (
-            phase := next((one for one in index.stretches[::-1] if one.phase == self.phase), None)
+            phase := next((stretch for stretch in index.stretches[::-1] if stretch.phase == self.phase), None)
         ):
             return max(index.start_before(phase.last + 1), phase.first), phase.last + 1
         if self.first is not None and self.before is None:
@@ -98,18 +98,18 @@ def number_of(text: str | None) -> int | None:
 
 
 def load(pk: int, query: QueryDict, access: Access) -> LogPage:
-    run, asked = run_or_404(pk), LogPageQuery.of(query)
+    run, page_query = run_or_404(pk), LogPageQuery.of(query)
     index = logs.index_of(pk)
-    first, end = asked.window(index)
-    matches, go_on = logs.search(index, asked.needle, asked.first or 1) if asked.needle else ([], None)
+    first, end = page_query.window(index)
+    matches, go_on = logs.search(index, page_query.needle, page_query.first or 1) if page_query.needle else ([], None)
     return LogPage(
         run=run,
         total=index.total,
-        attempts=len({one.number for one in index.stretches}),
-        stretches=[] if asked.needle else by_stretch(index, logs.read(index, first, end)),
+        attempts=len({stretch.number for stretch in index.stretches}),
+        stretches=[] if page_query.needle else by_stretch(index, logs.read(index, first, end)),
         left_out=max(0, len(index.stretches) - PHASES),
         end=end,
-        needle=asked.needle,
+        needle=page_query.needle,
         matches=matches,
         go_on=go_on,
         stream="" if run.done else stream_of_run(run, access),
@@ -119,12 +119,14 @@ def load(pk: int, query: QueryDict, access: Access) -> LogPage:
 
 def by_stretch(index: LogIndex, lines: list[Line]) -> list[ShownStretch]:
     """The newest phases, and those whose lines are shown."""
-    found = []
-    for place, one in enumerate(index.stretches):
-        begin, end = (bisect_left(lines, number, key=lambda line: line.number) for number in (one.first, one.last + 1))
-        if begin < end or place >= len(index.stretches) - PHASES:
-            found.append(ShownStretch(one, lines[begin:end]))
-    return found
+    shown_stretches = []
+    for position, stretch in enumerate(index.stretches):
+        begin, end = (
+            bisect_left(lines, number, key=lambda line: line.number) for number in (stretch.first, stretch.last + 1)
+        )
+        if begin < end or position >= len(index.stretches) - PHASES:
+            shown_stretches.append(ShownStretch(stretch, lines[begin:end]))
+    return shown_stretches
 
 
 def log_document(pk: int, query: QueryDict) -> dict[str, Any]:

@@ -132,9 +132,9 @@ def machine_or_404(name: str) -> Machine:
     requeued = Run.objects.own().filter(
         machine=OuterRef("pk"), status=Status.QUEUED, round__gt=0, created__gte=OuterRef("quarantined_at")
     )
-    counted = Subquery(requeued.order_by().values("machine").annotate(count=Count("pk")).values("count"))
+    requeued_count = Subquery(requeued.order_by().values("machine").annotate(count=Count("pk")).values("count"))
     machines = Machine.objects.annotate(
-        queued=queue.waiting_count(), requeued=Case(When(quarantined_at__isnull=False, then=counted))
+        queued=queue.waiting_count(), requeued=Case(When(quarantined_at__isnull=False, then=requeued_count))
     )
     machine = standing.with_work(machines).filter(name=name).first()
     if machine is None:
@@ -148,12 +148,12 @@ def load(name: str, access: Access) -> MachinePage:
     work.queued = getattr(machine, "queued")  # noqa: B009 (an annotation)
     queue.keep_secret([machine], access)
     canaries = list(machine.canaries.select_related("project", "commit").order_by("-pk"))
-    is_secret = not all(access.sees(one.project_id) for one in canaries)
-    canary = None if is_secret else next((one for one in canaries if one.retired_at is None), None)
+    is_secret = not all(access.sees(canary.project_id) for canary in canaries)
+    canary = None if is_secret else next((each for each in canaries if each.retired_at is None), None)
     history = list(Environment.objects.filter(machine=machine).order_by("pk"))
-    checks = checks_of(canary, {one.pk: one for one in history}) if canary else []
-    done = Run.objects.filter(machine=machine, canary=None, status__in=(Status.SUCCEEDED, Status.FAILED))
-    done = done.filter(ended_at__isnull=False)  # as the index of ended runs has it
+    checks = checks_of(canary, {environment.pk: environment for environment in history}) if canary else []
+    ended_runs = Run.objects.filter(machine=machine, canary=None, status__in=(Status.SUCCEEDED, Status.FAILED))
+    ended_runs = ended_runs.filter(ended_at__isnull=False)  # as the index of ended runs has it
     shifts = ChangePoint.objects.filter(series__machine=machine, status=ChangePoint.Status.MACHINE)
     shifts = access.among(shifts, "series__project")
     events = list(machine.events.select_related("who").order_by("-pk")[:EVENTS])
@@ -163,12 +163,12 @@ def load(name: str, access: Access) -> MachinePage:
         measured_facts=history[-1].facts.get("series", {}) if history else machine.facts,
         recorded=history[-1].facts.get("recorded", {}) if history else {},
         canary=canary,
-        benchmarks=[one.name for one in members_of(canary.benchmark_set_id)] if canary else [],
+        benchmarks=[benchmark.name for benchmark in members_of(canary.benchmark_set_id)] if canary else [],
         checks=list(reversed(checks)),
-        plot=CanaryPlot.of([canary_dot(one) for one in checks]) if checks else None,
+        plot=CanaryPlot.of([canary_dot(check) for check in checks]) if checks else None,
         eras=environment_eras(history),
-        events=[without_words(one) for one in events] if access.hidden else events,
-        listed_runs=[run if access.sees(run.project_id) else None for run in newest_of(done)],
+        events=[without_words(event) for event in events] if access.hidden else events,
+        listed_runs=[run if access.sees(run.project_id) else None for run in newest_of(ended_runs)],
         shifts=list(shifts.select_related("series__project", "series__benchmark", "commit").order_by("-pk")[:SHIFTS]),
         shares=shares_of(machine),
         opens_at=work.standing.opens_at,
@@ -182,8 +182,8 @@ def load(name: str, access: Access) -> MachinePage:
     )
 
 
-def newest_of(done: QuerySet[Run]) -> QuerySet[Run]:
-    return done.select_related("project", "commit", "base").order_by("-ended_at")[:LISTED_RUNS]
+def newest_of(runs: QuerySet[Run]) -> QuerySet[Run]:
+    return runs.select_related("project", "commit", "base").order_by("-ended_at")[:LISTED_RUNS]
 
 
 def without_words(event: MachineEvent) -> MachineEvent:
@@ -196,17 +196,17 @@ def without_words(event: MachineEvent) -> MachineEvent:
 def shares_of(machine: Machine) -> list[TimeShare]:
     """The kinds of work, with the share of each and the time that it had lately."""
     weights, spent = order.weights_of(machine), order.spent_lately(machine, LATELY)
-    whole = sum(spent.values())
+    total = sum(spent.values())
     return [
         TimeShare(
             kind,
-            words,
+            label,
             str(machine.shares.get(kind, "")),
             weights.get(kind),
             spent[kind],
-            100 * spent[kind] / whole if whole else 0.0,
+            100 * spent[kind] / total if total else 0.0,
         )
-        for kind, words in order.IN_WORDS.items()
+        for kind, label in order.IN_WORDS.items()
     ]
 
 
@@ -221,13 +221,13 @@ def assignments_of(machine: Machine, access: Access) -> list[Assignment]:
 
 def checks_of(canary: Canary, history: dict[int, Environment]) -> list[CheckResult]:
     """The newest checks, oldest first."""
-    found = canary.checks.select_related("run", "series__benchmark").order_by("-pk")[:CHECKS]
+    checks = canary.checks.select_related("run", "series__benchmark").order_by("-pk")[:CHECKS]
     results: list[CheckResult] = []
     last: Environment | None = None
-    for check in reversed(found):
+    for check in reversed(checks):
         now = history.get(check.series.environment_id) if check.series else last
-        changed = environments.changed_facts(last, now) if last and now and last != now else []
-        results.append(CheckResult(check, changed))
+        changes = environments.changed_facts(last, now) if last and now and last != now else []
+        results.append(CheckResult(check, changes))
         last = now or last
     return results
 
@@ -246,9 +246,9 @@ def canary_dot(result: CheckResult) -> CanaryDot:
 
 def environment_eras(history: list[Environment]) -> list[EnvironmentEra]:
     """The machine's environments, newest first."""
-    found = [EnvironmentEra(history[0], [])] if history else []
-    found += [EnvironmentEra(after, environments.changed_facts(before, after)) for before, after in pairwise(history)]
-    return list(reversed(found))
+    eras = [EnvironmentEra(history[0], [])] if history else []
+    eras += [EnvironmentEra(after, environments.changed_facts(before, after)) for before, after in pairwise(history)]
+    return list(reversed(eras))
 
 
 def machine_document(page: MachinePage) -> dict[str, Any]:
@@ -264,10 +264,11 @@ def machine_document(page: MachinePage) -> dict[str, Any]:
         "last_seen_at": machine.last_seen_at,
         "windows": machine.windows,
         "zone": machine.zone,
-        "shares": [{"kind": one.kind, "percent": one.percent, "seconds": one.seconds} for one in page.shares],
+        "shares": [{"kind": share.kind, "percent": share.percent, "seconds": share.seconds} for share in page.shares],
         "pool": machine.pool,
         "alarms": [
-            {"kind": one.kind, "why": one.why, "began": one.began, "ended_at": one.ended_at} for one in page.alarms
+            {"kind": alarm.kind, "why": alarm.why, "began": alarm.began, "ended_at": alarm.ended_at}
+            for alarm in page.alarms
         ],
         "facts": {"series": page.measured_facts, "recorded": page.recorded},
         "canary": canary
@@ -280,21 +281,21 @@ def machine_document(page: MachinePage) -> dict[str, Any]:
         },
         "checks": [
             {
-                "run": one.check.run_id,
-                "at": one.check.at,
-                "answer": one.check.answer,
-                "benchmark": one.benchmark,
-                "metric": one.check.series.metric if one.check.series else "",
-                "ratio": one.check.ratio,
-                "limit": one.check.limit,
+                "run": result.check.run_id,
+                "at": result.check.at,
+                "answer": result.check.answer,
+                "benchmark": result.benchmark,
+                "metric": result.check.series.metric if result.check.series else "",
+                "ratio": result.check.ratio,
+                "limit": result.check.limit,
             }
-            for one in page.checks
+            for result in page.checks
         ],
         "environments": [
             {
                 "digest": era.environment.digest,
                 "since": era.environment.created,
-                "changed": [changed._asdict() for changed in era.changed],
+                "changed": [fact._asdict() for fact in era.changed],
             }
             for era in page.eras
         ],
@@ -317,5 +318,5 @@ def csv_rows(page: MachinePage) -> Iterator[list[Any]]:
     """The checks by the canary."""
     columns = ("run", "at", "answer", "benchmark", "metric", "ratio", "limit")
     yield list(columns)
-    for one in machine_document(page)["checks"]:
-        yield [one[name] for name in columns]
+    for row in machine_document(page)["checks"]:
+        yield [row[name] for name in columns]

@@ -47,12 +47,12 @@ class Health:
 def health(access: Access) -> Health:
     machines = list(standing.with_work(Machine.objects.filter(IN_SERVICE).defer("facts").order_by("name")))
     keep_secret(machines, access)
-    states = Counter(one.state for one in standing.of_machines(machines).values())
+    states = Counter(machine_standing.state for machine_standing in standing.of_machines(machines).values())
     quarantined: list[Machine] = [machine for machine in machines if machine.quarantined_at]
     return Health(states.most_common(), quarantined, open_alarms(access))
 
 
 def open_alarms(access: Access) -> list[Alarm]:
     """The open alarms, the oldest first."""
-    found = access.among(Alarm.objects.open(), "branch__project").select_related("machine", "branch__project")
-    return said_alarms(found.defer("machine__facts").order_by("began"), access)
+    alarms = access.among(Alarm.objects.open(), "branch__project").select_related("machine", "branch__project")
+    return said_alarms(alarms.defer("machine__facts").order_by("began"), access)

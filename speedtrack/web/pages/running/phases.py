@@ -70,7 +70,7 @@ class Phases:
 
     @property
     def seconds(self) -> float:
-        return sum(part.seconds for part in self.parts)
+        return sum(phase.seconds for phase in self.parts)
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,10 @@ class TrialChart:
 
 def trials_of(results: Sequence[Result]) -> list[TrialRow]:
     """All trials in the order of measuring."""
-    places = {"benchmark": "result__benchmark__name", "side": "result__side"}
-    columns = [places.get(name, name) for name in TrialRow._fields]
-    found = Trial.objects.filter(result__in=results).order_by("order", "result", "number")
-    return [TrialRow._make(row) for row in found.values_list(*columns)]
+    sources = {"benchmark": "result__benchmark__name", "side": "result__side"}
+    columns = [sources.get(name, name) for name in TrialRow._fields]
+    trials = Trial.objects.filter(result__in=results).order_by("order", "result", "number")
+    return [TrialRow._make(row) for row in trials.values_list(*columns)]
 
 
 def phases_of(
@@ -110,28 +110,28 @@ def phases_of(
     """
     if attempt is None:
         return None
-    whole = ((attempt.ended_at or timezone.now()) - attempt.started_at).total_seconds()
-    building = [Phase(build_name(run, one), "build", one.seconds) for one in builds]
+    total = ((attempt.ended_at or timezone.now()) - attempt.started_at).total_seconds()
+    building = [Phase(build_name(run, build), "build", build.seconds) for build in builds]
     measuring = measuring_phases(trials)
-    left = max(0.0, whole - sum(one.seconds for one in [*building, *measuring]))
+    remaining = max(0.0, total - sum(phase.seconds for phase in [*building, *measuring]))
     reporting = reporting_seconds(attempt, trials)
     if reporting is None:
         name = "setting up and reporting" if trials or not results else "measuring and reporting"
         name = name if attempt.ended_at else "what lasts now, and setting up"
-        parts = [*building, *measuring, Phase(name, "rest", left)]
+        phases = [*building, *measuring, Phase(name, "rest", remaining)]
     else:
-        after = min(left, reporting)
-        setting_up = Phase("setting up", "rest", left - after)
-        parts = [*building, setting_up, *measuring, Phase("reporting", "rest", after)]
-    return Phases(placed([one for one in parts if one.seconds > 0]), waited(run, attempt))
+        after = min(remaining, reporting)
+        setting_up = Phase("setting up", "rest", remaining - after)
+        phases = [*building, setting_up, *measuring, Phase("reporting", "rest", after)]
+    return Phases(placed([phase for phase in phases if phase.seconds > 0]), waited(run, attempt))
 
 
 def reporting_seconds(attempt: Attempt, trials: Sequence[TrialRow]) -> float | None:
     """Seconds from the last trial to the end of the attempt; None while it lasts, or if the clocks disagree."""
     if not trials or attempt.ended_at is None:
         return None
-    first = min(one.started_at for one in trials)
-    last = max(one.started_at + timedelta(seconds=one.seconds) for one in trials)
+    first = min(trial.started_at for trial in trials)
+    last = max(trial.started_at + timedelta(seconds=trial.seconds) for trial in trials)
     agree = attempt.started_at - SKEW <= first and last <= attempt.ended_at + SKEW
     return max(0.0, (attempt.ended_at - last).total_seconds()) if agree else None
 
@@ -150,55 +150,55 @@ def measuring_phases(trials: Sequence[TrialRow]) -> list[Phase]:
     if not trials:
         return []
     blocks: dict[tuple[str, int], float] = {}
-    for one in trials:
-        block = (one.benchmark, one.number)
-        blocks[block] = max(blocks.get(block, 0.0), one.seconds)
+    for trial in trials:
+        block = (trial.benchmark, trial.number)
+        blocks[block] = max(blocks.get(block, 0.0), trial.seconds)
     spent: dict[str, float] = defaultdict(float)
     for (benchmark, _), seconds in blocks.items():
         spent[benchmark] += seconds
     longest = sorted(spent, key=lambda name: (-spent[name], name))
-    found = [Phase(name, "measure", spent[name]) for name in longest[:MOST_BENCHMARKS]]
-    if others := longest[MOST_BENCHMARKS:]:
-        found.append(Phase(f"{len(others)} more benchmarks", "measure", sum(spent[name] for name in others)))
-    first = min(one.started_at for one in trials)
-    last = max(one.started_at + timedelta(seconds=one.seconds) for one in trials)
+    phases = [Phase(name, "measure", spent[name]) for name in longest[:MOST_BENCHMARKS]]
+    if remaining := longest[MOST_BENCHMARKS:]:
+        phases.append(Phase(f"{len(remaining)} more benchmarks", "measure", sum(spent[name] for name in remaining)))
+    first = min(trial.started_at for trial in trials)
+    last = max(trial.started_at + timedelta(seconds=trial.seconds) for trial in trials)
     between = (last - first).total_seconds() - sum(spent.values())
-    return [*found, Phase("between the trials", "rest", max(0.0, between))]
+    return [*phases, Phase("between the trials", "rest", max(0.0, between))]
 
 
-def placed(parts: Sequence[Phase]) -> list[Phase]:
-    whole = sum(part.seconds for part in parts) or 1.0
-    found, left = [], 0.0
-    for part in parts:
-        share = 100 * part.seconds / whole
-        found.append(Phase(part.name, part.look, part.seconds, f"{left:.3f}%", f"{share:.3f}%"))
-        left += share
-    return found
+def placed(phases: Sequence[Phase]) -> list[Phase]:
+    total = sum(phase.seconds for phase in phases) or 1.0
+    bars, offset = [], 0.0
+    for phase in phases:
+        share = 100 * phase.seconds / total
+        bars.append(Phase(phase.name, phase.look, phase.seconds, f"{offset:.3f}%", f"{share:.3f}%"))
+        offset += share
+    return bars
 
 
 def trial_chart(
-    run: Run, results: Sequence[Result], trials: Sequence[TrialRow], measured: Sequence[MeasurementRow]
+    run: Run, results: Sequence[Result], trials: Sequence[TrialRow], measurements: Sequence[MeasurementRow]
 ) -> TrialChart | None:
     """The trials as dots, by the metric that the run is for. None without trials, or with too many for a drawing."""
     if not trials or len(trials) > DRAWN:
         return None
     first, last = trials[0].order, trials[-1].order
-    values = values_of(run, measured)
+    values = values_of(run, measurements)
     marks: dict[tuple[str, str], list[TrialMark]] = defaultdict(list)
-    for one in trials:
-        _, by_trial = values.get((one.benchmark, one.side), (METRICS[HEADLINE], {}))
-        marks[one.benchmark, one.side].append(TrialMark(one.order, by_trial.get(one.number), one.flags))
+    for trial in trials:
+        _, by_trial = values.get((trial.benchmark, trial.side), (METRICS[HEADLINE], {}))
+        marks[trial.benchmark, trial.side].append(TrialMark(trial.order, by_trial.get(trial.number), trial.flags))
     rows = []
     for result in results:
-        place = (result.benchmark.name, result.side)
-        metric, _ = values.get(place, (METRICS[HEADLINE], {}))
-        strip = TrialStrip.of(marks[place], metric, first, last)
-        rows.append(TrialsOfBenchmark(*place, metric, strip, stop_text(result.stopping) if result.stopping else ""))
-    missing = sorted(set(range(first, last + 1)) - {one.order for one in trials}) if last - first <= DRAWN else []
-    thrown_out = sum(one.stopping["thrown_out"] for one in results if one.stopping)
-    known = len(missing) <= thrown_out  # else others are missing: of benchmarks that were not sent
-    discarded = [order_place(order, first, last) for order in missing] if known else []
-    return TrialChart(rows, discarded, any(one.flags for one in trials))
+        key = (result.benchmark.name, result.side)
+        metric, _ = values.get(key, (METRICS[HEADLINE], {}))
+        strip = TrialStrip.of(marks[key], metric, first, last)
+        rows.append(TrialsOfBenchmark(*key, metric, strip, stop_text(result.stopping) if result.stopping else ""))
+    missing = sorted(set(range(first, last + 1)) - {trial.order for trial in trials}) if last - first <= DRAWN else []
+    thrown_out = sum(trial.stopping["thrown_out"] for trial in results if trial.stopping)
+    is_complete = len(missing) <= thrown_out  # else others are missing: of benchmarks that were not sent
+    discarded = [order_place(order, first, last) for order in missing] if is_complete else []
+    return TrialChart(rows, discarded, any(trial.flags for trial in trials))
 
 
 def drawn_metrics(run: Run) -> list[str]:
@@ -206,14 +206,19 @@ def drawn_metrics(run: Run) -> list[str]:
     return [*run.metrics, HEADLINE, "throughput_rps"]
 
 
-def values_of(run: Run, measured: Sequence[MeasurementRow]) -> dict[tuple[str, str], tuple[Metric, dict[int, float]]]:
+def values_of(
+    run: Run, measurements: Sequence[MeasurementRow]
+) -> dict[tuple[str, str], tuple[Metric, dict[int, float]]]:
     """By (benchmark name, side): the metric that is drawn, and its values by trial number."""
-    places = {name: place for place, name in reversed([*enumerate(drawn_metrics(run))])}
-    found: dict[tuple[str, str], tuple[Metric, dict[int, float]]] = {}
-    for row in sorted((one for one in measured if one.values), key=lambda one: -places[one.metric.name]):
+    ranks = {name: rank for rank, name in reversed([*enumerate(drawn_metrics(run))])}
+    values: dict[tuple[str, str], tuple[Metric, dict[int, float]]] = {}
+    for row in sorted(
+        (measurement for measurement in measurements if measurement.values),
+        key=lambda measurement: -ranks[measurement.metric.name],
+    ):
         by_trial = {number: value for number, value in enumerate(row.values or ()) if value is not None}
-        found[row.benchmark, row.side] = (row.metric, by_trial)
-    return found
+        values[row.benchmark, row.side] = (row.metric, by_trial)
+    return values
 
 
 def stop_text(how: dict[str, Any]) -> str:

@@ -85,9 +85,9 @@ def placement_of(facts: Mapping[str, Any]) -> ShownPlacement | None:
 
 def cpus_of(text: object) -> frozenset[int]:
     """The numbers in a list such as ``0-3,8``; empty if it cannot be read."""
-    found: set[int] = set()
-    for word in str(text or "").split(","):
-        if match := RANGE.fullmatch(word.strip()):
+    cpus: set[int] = set()
+    for span in str(text or "").split(","):
+        if match := RANGE.fullmatch(span.strip()):
             first = int(match[1])
-            found |= set(range(first, min(int(match[2] or first), MOST_CPUS) + 1))
-    return frozenset(number for number in found if number < MOST_CPUS)
+            cpus |= set(range(first, min(int(match[2] or first), MOST_CPUS) + 1))
+    return frozenset(number for number in cpus if number < MOST_CPUS)

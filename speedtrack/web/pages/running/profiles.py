@@ -64,16 +64,16 @@ def section_of_run(run: Run, zoom: str) -> ProfileSection | None:
 def section_of_runs(runs: QuerySet[Run], zoom: str) -> ProfileSection:
     """``zoom``: the key of a graph, a colon and the number of a frame."""
     rounds = list(runs.order_by("-id").select_related("machine", "base", "commit").defer("machine__facts"))
-    done = next((run for run in rounds if run.status == Status.SUCCEEDED), None)
+    last_success = next((run for run in rounds if run.status == Status.SUCCEEDED), None)
     newest = rounds[0] if rounds else None
-    found = profiles.profiles_of([done]) if done else []
-    deletions = policies.deletions(done.ended_at) if done and not found else {}
-    return ProfileSection(newest, by_benchmark(found, zoom), deletions.get("profiles", ""))
+    stored_profiles = profiles.profiles_of([last_success]) if last_success else []
+    deletions = policies.deletions(last_success.ended_at) if last_success and not stored_profiles else {}
+    return ProfileSection(newest, by_benchmark(stored_profiles, zoom), deletions.get("profiles", ""))
 
 
-def by_benchmark(found: list[Profile], zoom: str) -> list[BenchmarkProfiles]:
-    sides = {(profile.benchmark.name, profile.kind, profile.side): profile for profile in found}
-    graphs = dict.fromkeys((profile.benchmark.name, profile.kind) for profile in found)
+def by_benchmark(stored_profiles: list[Profile], zoom: str) -> list[BenchmarkProfiles]:
+    sides = {(profile.benchmark.name, profile.kind, profile.side): profile for profile in stored_profiles}
+    graphs = dict.fromkeys((profile.benchmark.name, profile.kind) for profile in stored_profiles)
     return [
         benchmark_profiles(sides[*graph, Side.BASE], sides[*graph, Side.HEAD], zoom)
         for graph in graphs
@@ -82,15 +82,15 @@ def by_benchmark(found: list[Profile], zoom: str) -> list[BenchmarkProfiles]:
 
 
 def benchmark_profiles(base: Profile, head: Profile, zoom: str) -> BenchmarkProfiles:
-    name, counted = head.benchmark.name, head.kind == Profile.Kind.INSTRUCTIONS
+    name, by_instructions = head.benchmark.name, head.kind == Profile.Kind.INSTRUCTIONS
     key = f"{name}:{head.kind}"
     why_not = head.unavailable or base.unavailable
     if why_not:
-        return BenchmarkProfiles(key, name, counted, base, head, None, why_not)
+        return BenchmarkProfiles(key, name, by_instructions, base, head, None, why_not)
     which, _, number = zoom.rpartition(":")
-    asked = int(number) if which == key and number.isdecimal() and len(number) < 10 else 0
-    flame = Flame.of(stacks_of(base), stacks_of(head), asked, INSTRUCTIONS if counted else TIME)
-    return BenchmarkProfiles(key, name, counted, base, head, flame, "")
+    frame_number = int(number) if which == key and number.isdecimal() and len(number) < 10 else 0
+    flame = Flame.of(stacks_of(base), stacks_of(head), frame_number, INSTRUCTIONS if by_instructions else TIME)
+    return BenchmarkProfiles(key, name, by_instructions, base, head, flame, "")
 
 
 def stacks_of(profile: Profile) -> Stacks:

@@ -111,9 +111,9 @@ def load(access: Access) -> QueuePage:
     newest = states.newest_ids()  # first: what changes meanwhile makes the page load it again
     active, machines = list(active_runs()), shown_machines(access)
     version = states.queue_version(active, machines, newest)
-    in_service = [one for one in machines if not one.retired_at and not one.outside]
-    waiting = waiting_runs([machine.pk for machine in in_service])
-    works = expected_works(in_service, active, waiting, access)
+    in_service = [machine for machine in machines if not machine.retired_at and not machine.outside]
+    next_runs = waiting_runs([machine.pk for machine in in_service])
+    works = expected_works(in_service, active, next_runs, access)
     return QueuePage(works, failed_or_lost(access), stream_of_queue(), version)
 
 
@@ -132,8 +132,8 @@ def work_of_all(access: Access) -> list[MachineWork]:
 
 def waiting_count() -> Coalesce:
     """How many runs wait for a machine: one count for each, so that PostgreSQL takes its part of their index."""
-    queued = Run.objects.filter(machine=OuterRef("pk"), status=Status.QUEUED).values("machine")
-    return Coalesce(Subquery(queued.annotate(count=Count("pk")).values("count")), 0)
+    runs = Run.objects.filter(machine=OuterRef("pk"), status=Status.QUEUED).values("machine")
+    return Coalesce(Subquery(runs.annotate(count=Count("pk")).values("count")), 0)
 
 
 def counted_work(access: Access) -> list[MachineWork]:
@@ -141,35 +141,38 @@ def counted_work(access: Access) -> list[MachineWork]:
     running = {run.machine_id: run for run in active_runs()}
     machines = standing.with_work(Machine.objects.defer("facts")).annotate(queued=waiting_count()).order_by("name")
     standings = standing.of_machines(machines)
-    found = [MachineWork(one, None, standings[one.pk], running.get(one.pk), queued=one.queued) for one in machines]
-    for work in found:
+    works = [
+        MachineWork(machine, None, standings[machine.pk], running.get(machine.pk), queued=machine.queued)
+        for machine in machines
+    ]
+    for work in works:
         work.hide(access)
-    return found
+    return works
 
 
 def expected_works(
-    machines: list[Machine], active: Iterable[Run], waiting: Mapping[int, list[WaitingRun]], access: Access
+    machines: list[Machine], active: Iterable[Run], next_runs: Mapping[int, list[WaitingRun]], access: Access
 ) -> list[MachineWork]:
     """The work of these machines, and when it is expected to begin and to end."""
     running = {run.machine_id: run for run in active}
     learned = estimates.learn([machine.pk for machine in machines])
-    listed = [*(run.pk for run in running.values()), *(run.pk for runs in waiting.values() for run in runs)]
-    works = estimates.works_of(Run.objects.filter(pk__in=listed))
+    run_ids = [*(run.pk for run in running.values()), *(run.pk for runs in next_runs.values() for run in runs)]
+    works = estimates.works_of(Run.objects.filter(pk__in=run_ids))
     expected = {pk: learned.estimate(work) for pk, work in works.items()}
     progress = progress_of(list(running.values()), expected)
     totals = estimates.totals(learned, Run.objects.filter(status=Status.QUEUED))
-    standings, made = standing.of_machines(machines), []
+    standings, machine_works = standing.of_machines(machines), []
     for machine in machines:
         total = totals.get(machine.pk, Total(0, None))
         since = getattr(machine, "since")  # noqa: B009 (an annotation)
         work = MachineWork(machine, since, standings[machine.pk], running.get(machine.pk), queued=total.runs)
         work.progress = progress.get(work.running.pk) if work.running else None
         starts_at = estimate_ends(work, expected, total.seconds)
-        for run, one in expected_runs(waiting.get(machine.pk, []), expected, starts_at):
-            work.waiting.append((run if access.sees(run.project_id) else None, one))
+        for run, expectation in expected_runs(next_runs.get(machine.pk, []), expected, starts_at):
+            work.waiting.append((run if access.sees(run.project_id) else None, expectation))
         work.hide(access)
-        made.append(work)
-    return made
+        machine_works.append(work)
+    return machine_works
 
 
 def work_of(machine: Machine, access: Access) -> MachineWork:
@@ -185,12 +188,12 @@ def active_runs() -> QuerySet[Run]:
 
 def waiting_runs(machine_ids: list[int]) -> dict[int, list[WaitingRun]]:
     """By machine id: the runs that it takes next, in that order."""
-    found: dict[int, list[WaitingRun]] = defaultdict(list)
+    runs_by_machine: dict[int, list[WaitingRun]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(NEXT_WAITING, [machine_ids, WAITING])
         for machine_id, *columns in cursor:
-            found[machine_id].append(WaitingRun._make(columns))
-    return found
+            runs_by_machine[machine_id].append(WaitingRun._make(columns))
+    return runs_by_machine
 
 
 def estimate_ends(
@@ -208,8 +211,8 @@ def estimate_ends(
     if work.running:
         phases = expected.get(work.running.pk)
         work.late_s = estimates.late_s(work.running, phases, now) if phases else 0.0
-        known = phases if not work.late_s else None
-        at = now + timedelta(seconds=estimates.left_s(work.running, known, now)) if known else None
+        usable_phases = phases if not work.late_s else None
+        at = now + timedelta(seconds=estimates.left_s(work.running, usable_phases, now)) if usable_phases else None
         work.ends_at = at
     if stands.opens_at and at:  # but for what people asked for
         at = max(at, stands.opens_at)
@@ -218,29 +221,29 @@ def estimate_ends(
 
 
 def expected_runs(
-    waiting: Iterable[WaitingRun], expected: Mapping[int, DurationEstimate | None], at: datetime | None
+    runs: Iterable[WaitingRun], expected: Mapping[int, DurationEstimate | None], at: datetime | None
 ) -> Iterator[tuple[WaitingRun, ExpectedRun | None]]:
     """The waiting runs of a machine with their times, if the first one starts ``at`` this moment."""
-    for run in waiting:
+    for run in runs:
         phases = expected.get(run.pk)
-        one = ExpectedRun(at, at + timedelta(seconds=phases.seconds), phases) if at and phases else None
-        at = one.ends_at if one else None
-        yield run, one
+        expectation = ExpectedRun(at, at + timedelta(seconds=phases.seconds), phases) if at and phases else None
+        at = expectation.ends_at if expectation else None
+        yield run, expectation
 
 
 def keep_secret(machines: Iterable[Machine], access: Access) -> None:
     """Hide why a machine is in quarantine from a caller who may not see the project of its canary."""
     if access.hidden and (quarantined := [machine for machine in machines if machine.quarantined_at]):
         canaries = access.among(Canary.objects.filter(machine__in=quarantined, retired_at=None))
-        seen = set(canaries.values_list("machine", flat=True))
+        visible_ids = set(canaries.values_list("machine", flat=True))
         for machine in quarantined:
-            if machine.pk not in seen:
+            if machine.pk not in visible_ids:
                 machine.quarantined_why = "its canary moved"
 
 
-def said_alarms(found: Iterable[Alarm], access: Access) -> list[Alarm]:
+def said_alarms(rows: Iterable[Alarm], access: Access) -> list[Alarm]:
     """The alarms, without words that may name a project which the caller does not see."""
-    alarms = list(found)
+    alarms = list(rows)
     for alarm in alarms:
         if access.hidden and alarm.kind == Alarm.Kind.STALLED:
             alarm.why, alarm.ended_why = "a run of it does not go on", ""
@@ -250,5 +253,5 @@ def said_alarms(found: Iterable[Alarm], access: Access) -> list[Alarm]:
 def failed_or_lost(access: Access) -> list[Run]:
     """The newest runs that failed, or that were lost and wait for another attempt."""
     lost = Q(status=Status.QUEUED, attempt__gt=0)
-    found = access.among(Run.objects.filter(Q(status=Status.FAILED) | lost)).select_related(*RELATED).defer(*HEAVY)
-    return list(found.order_by(F("started_at").desc(nulls_last=True))[:FAILURES])
+    runs = access.among(Run.objects.filter(Q(status=Status.FAILED) | lost)).select_related(*RELATED).defer(*HEAVY)
+    return list(runs.order_by(F("started_at").desc(nulls_last=True))[:FAILURES])

@@ -86,9 +86,9 @@ class ShownOrigin:
         when = f"on {self.first:%Y-%m-%d %H:%M} UTC" if self.first else ""
         if self.first and self.last and self.last != self.first:
             when = f"from {self.first:%Y-%m-%d %H:%M} to {self.last:%Y-%m-%d %H:%M} UTC"
-        measured = " ".join(filter(None, ("Measured elsewhere", imported.tool and f"by {imported.tool}", when)))
-        who, door = imported.name or "somebody without a token", imported.get_door_display().replace("`", "")
-        return f"{measured}, sent by {who} through {door}" + (f" from {imported.source}" if imported.source else "")
+        opening = " ".join(filter(None, ("Measured elsewhere", imported.tool and f"by {imported.tool}", when)))
+        sender, door = imported.name or "somebody without a token", imported.get_door_display().replace("`", "")
+        return f"{opening}, sent by {sender} through {door}" + (f" from {imported.source}" if imported.source else "")
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def load(pk: int, access: Access) -> RunPage:
     events, trials = list(run.events.order_by("pk")), trials_of(results)
     scripts = reproduce_scripts(run, attempt, results)
     builds = list(attempt.builds.select_related("commit").order_by("pk")) if attempt else []
-    measured, environment = measurement_rows(run, attempt), environment_of(attempt)
+    measurements, environment = measurement_rows(run, attempt), environment_of(attempt)
     expected = estimates.expected_times(run)
     of_machine = environment is None and run.status == Status.FAILED and run.imported is None
     if of_machine and attempt:
@@ -158,7 +158,7 @@ def load(pk: int, access: Access) -> RunPage:
     lacking = {
         "logs": not log,
         "samples": bool(results) and not trials,
-        "documents": any(one.repeatable for one in results) and not scripts,
+        "documents": any(result.repeatable for result in results) and not scripts,
         "events": not events,
     }
     return RunPage(
@@ -173,17 +173,17 @@ def load(pk: int, access: Access) -> RunPage:
         version=states.version_of(run),
         builds=builds,
         events=events,
-        measured=measured,
+        measured=measurements,
         trials=trials[:TRIALS],
         trial_count=len(trials),
-        chart=trial_chart(run, results, trials, measured),
+        chart=trial_chart(run, results, trials, measurements),
         phases=phases_of(run, attempt, builds, results, trials),
         placement=placement,
         facts=FactGroups.of(environment.facts.get("series", {})) if environment else None,
         of_machine=of_machine,
         faults=[
             *out_of_reach(attempt),
-            *faults_of(run, trials, (flag for row in measured for flag in row.flags)),
+            *faults_of(run, trials, (flag for row in measurements for flag in row.flags)),
         ],
         scripts=scripts,
         deleted=deletions_in_words(run, [name for name, is_so in lacking.items() if is_so]),
@@ -198,8 +198,8 @@ def origin_of(run: Run, attempt: Attempt | None) -> ShownOrigin | None:
     times = sorted(at for at, *_ in rows if at)
     urls = dict.fromkeys(url for url in (run.imported.url, *(url for _, url, _ in rows)) if url)
     tags: dict[str, dict[str, None]] = {}
-    for _, _, said in rows:
-        for name, value in (said or {}).items():
+    for _, _, row_tags in rows:
+        for name, value in (row_tags or {}).items():
             tags.setdefault(name, {})[value] = None
     return ShownOrigin(
         run.imported,
@@ -223,9 +223,9 @@ def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
     samples = Samples.objects.filter(measurement=OuterRef("pk")).values("values")
     values = Case(When(series__metric__in=drawn_metrics(run), then=Subquery(samples)))
     columns = ("series__benchmark__name", "series__metric", *MeasurementRow._fields[2:-1])
-    found = Measurement.objects.filter(attempt=attempt).values_list(*columns, values)
-    rows = [MeasurementRow(benchmark, METRICS[metric], *rest) for benchmark, metric, *rest in found]
-    order = {metric.name: place for place, metric in enumerate(METRICS.among(row.metric.name for row in rows))}
+    stored_values = Measurement.objects.filter(attempt=attempt).values_list(*columns, values)
+    rows = [MeasurementRow(benchmark, METRICS[metric], *remaining) for benchmark, metric, *remaining in stored_values]
+    order = {metric.name: index for index, metric in enumerate(METRICS.among(row.metric.name for row in rows))}
     return sorted(rows, key=lambda r: (r.benchmark, order[r.metric.name], r.side))
 
 
@@ -233,35 +233,37 @@ def results_of(attempt: Attempt | None) -> list[Result]:
     """The results of an attempt by benchmark and side, without their documents."""
     if attempt is None:
         return []
-    found = Result.objects.filter(attempt=attempt).select_related("benchmark").order_by("benchmark__name", "side")
+    results = Result.objects.filter(attempt=attempt).select_related("benchmark").order_by("benchmark__name", "side")
     documented = ExpressionWrapper(Q(documents__isnull=False), BooleanField())
-    return list(found.annotate(documented=documented).defer("documents", "benchmark__definition", "benchmark__why"))
+    return list(results.annotate(documented=documented).defer("documents", "benchmark__definition", "benchmark__why"))
 
 
 def repeatable_results(attempt: Attempt | None) -> QuerySet[Result]:
     """The results whose first trials have recipes."""
-    found = Result.objects.filter(attempt=attempt, repeatable=True, documents__isnull=False)
-    return found.select_related("benchmark").defer("benchmark__definition").order_by("benchmark__name", "side")
+    results = Result.objects.filter(attempt=attempt, repeatable=True, documents__isnull=False)
+    return results.select_related("benchmark").defer("benchmark__definition").order_by("benchmark__name", "side")
 
 
 def reproduce_scripts(run: Run, attempt: Attempt | None, results: Sequence[Result]) -> list[ReproduceScript]:
     """A script for each benchmark and side; if there are many, only the places of the scripts."""
-    again = [one for one in results if one.repeatable and getattr(one, "documented", False)]
+    again = [result for result in results if result.repeatable and getattr(result, "documented", False)]
     if len(again) > MOST_SCRIPTS:
-        return [ReproduceScript(one.benchmark.name, one.side, "") for one in again]
+        return [ReproduceScript(result.benchmark.name, result.side, "") for result in again]
     texts = reproduce.scripts_of(run, repeatable_results(attempt)) if again else []
-    return [ReproduceScript(one.benchmark.name, one.side, text) for one, text in zip(again, texts, strict=True)]
+    return [
+        ReproduceScript(result.benchmark.name, result.side, text) for result, text in zip(again, texts, strict=True)
+    ]
 
 
 def named_script(pk: int, benchmark: str | None, side: str | None) -> str:
     """The script of this benchmark and side; None stands for any."""
     run = run_or_404(pk)
-    found = repeatable_results(run.attempts.order_by("pk").last())
+    results = repeatable_results(run.attempts.order_by("pk").last())
     if benchmark is not None:
-        found = found.filter(benchmark__name=benchmark)
+        results = results.filter(benchmark__name=benchmark)
     if side is not None:
-        found = found.filter(side=side)
-    for text in reproduce.scripts_of(run, found[:1]):
+        results = results.filter(side=side)
+    for text in reproduce.scripts_of(run, results[:1]):
         return text
     raise Http404(
         f"Run {pk} has no script for this measurement: no such benchmark and side, or stored without the recipe. "
@@ -312,8 +314,8 @@ def run_document(page: RunPage) -> dict[str, Any]:
 
 
 def measurement_document(row: MeasurementRow) -> dict[str, Any]:
-    benchmark, metric, *rest, _ = row
-    return dict(zip(MEASUREMENT_COLUMNS, (benchmark, metric.name, metric.unit, *rest), strict=True))
+    benchmark, metric, *remaining, _ = row
+    return dict(zip(MEASUREMENT_COLUMNS, (benchmark, metric.name, metric.unit, *remaining), strict=True))
 
 
 def csv_rows(page: RunPage) -> Iterator[list[Any]]:

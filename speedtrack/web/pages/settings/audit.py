@@ -56,26 +56,26 @@ def load(project: Project | None, query: QueryDict) -> AuditPage:
 
 def filtered_entries(project: Project | None, filters: AuditFilters) -> QuerySet[AuditEntry]:
     """The entries of a project, or all, the newest first. Raises Http404 for an invalid date."""
-    found = AuditEntry.objects.select_related("project", "token").order_by("-pk")
+    entries = AuditEntry.objects.select_related("project", "token").order_by("-pk")
     if project:
-        found = found.filter(project=project)
+        entries = entries.filter(project=project)
     if filters.project:
-        found = found.filter(project__slug=filters.project)
+        entries = entries.filter(project__slug=filters.project)
     if filters.person:
-        found = found.filter(name=filters.person)
+        entries = entries.filter(name=filters.person)
     if filters.action:
-        found = found.filter(action__startswith=filters.action)
+        entries = entries.filter(action__startswith=filters.action)
     if filters.since:
-        found = found.filter(at__gte=midnight(filters.since))
+        entries = entries.filter(at__gte=midnight(filters.since))
     if filters.until:
-        found = found.filter(at__lt=midnight(filters.until) + timedelta(days=1))
-    return found.filter(pk__lt=filters.before) if filters.before else found
+        entries = entries.filter(at__lt=midnight(filters.until) + timedelta(days=1))
+    return entries.filter(pk__lt=filters.before) if filters.before else entries
 
 
 def midnight(text: str) -> datetime:
     try:
-        found = datetime.combine(date.fromisoformat(text), time(), UTC)
-        return found if found.year < 9000 else datetime(9000, 1, 1, tzinfo=UTC)
+        moment = datetime.combine(date.fromisoformat(text), time(), UTC)
+        return moment if moment.year < 9000 else datetime(9000, 1, 1, tzinfo=UTC)
     except ValueError:
         raise Http404(f"There is no date {text[:20]!r}: give one such as 2026-05-01.") from None
 
@@ -113,8 +113,8 @@ def csv_rows(project: Project | None, query: QueryDict) -> Iterator[list[Any]]:
     yield ["id", "at", "who", "door", "token", "project", "action", "target", "changes"]
     for entry in filtered_entries(project, AuditFilters.of(query))[:MOST_VALUES]:
         row = entry_of(entry)
-        words = "; ".join(f"{field}: {before} -> {after}" for field, (before, after) in entry.changes.items())
-        yield [*map(harmless, list(row.values())[:-1]), harmless(words)]
+        changes = "; ".join(f"{field}: {before} -> {after}" for field, (before, after) in entry.changes.items())
+        yield [*map(harmless, list(row.values())[:-1]), harmless(changes)]
 
 
 def harmless(value: Any) -> Any:

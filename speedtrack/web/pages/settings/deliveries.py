@@ -46,16 +46,16 @@ def load(project: Project, query: QueryDict) -> DeliveriesPage:
     status, before = query.get("status", ""), number_or_404(query.get("before", ""))
     if status and status not in STATUSES:
         raise Http404(f"There is no status {status!r}: there are {', '.join(STATUSES)}.")
-    found = deliveries.list_calls(project, status)
-    rows = list((found.filter(pk__lt=before) if before else found)[: PER_PAGE + 1])
-    refused = project.refusals.filter(last_at__gte=timezone.now() - RECENT).aggregate(all=Sum("count"))["all"]
+    calls = deliveries.list_calls(project, status)
+    rows = list((calls.filter(pk__lt=before) if before else calls)[: PER_PAGE + 1])
+    refusal_count = project.refusals.filter(last_at__gte=timezone.now() - RECENT).aggregate(all=Sum("count"))["all"]
     return DeliveriesPage(
         rows=[named(row) for row in rows[:PER_PAGE]],
         status=status,
         before=before,
         following=rows[PER_PAGE - 1].pk if len(rows) > PER_PAGE else 0,
         refusals=list(project.refusals.order_by("-hour", "reason")[:REFUSALS]),
-        refused=refused or 0,
+        refused=refusal_count or 0,
     )
 
 
@@ -74,14 +74,14 @@ def named(row: Delivery) -> Delivery:
 
 
 def load_one(project: Project, pk: int) -> DeliveryPage:
-    found: Delivery | None = project.deliveries.filter(pk=pk).first()
-    if found is None:
+    delivery: Delivery | None = project.deliveries.filter(pk=pk).first()
+    if delivery is None:
         raise Http404(f"The project {project.slug!r} has no delivery {pk}.")
-    begin = found.beginning(SHOWN)
+    begin = delivery.beginning(SHOWN)
     text = begin.decode(errors="replace")
-    if len(begin) == found.size:
+    if len(begin) == delivery.size:
         text = indented(text)
-    return DeliveryPage(named(found), sorted(found.headers.items()), text, max(0, found.size - len(begin)))
+    return DeliveryPage(named(delivery), sorted(delivery.headers.items()), text, max(0, delivery.size - len(begin)))
 
 
 def indented(text: str) -> str:

@@ -29,7 +29,7 @@ class Setting:
 def load() -> dict[str, list[Setting]]:
     """The settings by topic."""
     return {
-        topic: [Setting(name, shown(value_of(name)), source_of(name), what) for name, what in rows.items()]
+        topic: [Setting(name, shown(value_of(name)), source_of(name), meaning) for name, meaning in rows.items()]
         for topic, rows in TOPICS.items()
     }
 
@@ -54,11 +54,11 @@ def shown(value: Any) -> str:
 
 def database(alias: str) -> str:
     """Where a database is, without its password."""
-    found = settings.DATABASES.get(alias)
-    if found is None:
+    entry = settings.DATABASES.get(alias)
+    if entry is None:
         return ""
-    user, host, port = found["USER"], found["HOST"], found["PORT"]
-    return f"{user}{'@' if user else ''}{host or 'this machine'}{':' if port else ''}{port}/{found['NAME']}"
+    user, host, port = entry["USER"], entry["HOST"], entry["PORT"]
+    return f"{user}{'@' if user else ''}{host or 'this machine'}{':' if port else ''}{port}/{entry['NAME']}"
 
 
 def broker() -> str:

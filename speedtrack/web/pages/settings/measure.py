@@ -60,13 +60,13 @@ class MeasureForm(forms.Form):
         self.fields["machine"].choices = choices  # type: ignore[attr-defined]
 
     def asked(self) -> AskedRange:
-        given = self.cleaned_data
+        fields = self.cleaned_data
         return AskedRange(
             slug=self.project.slug,
-            expression=given["range"],
-            releases=given["releases"],
-            benchmarks=given["benchmarks"].replace(",", " ").split(),
-            machine=given["machine"] or None,
-            extended=given["extended"],
-            thinning=Thinning(given["every"], halves=given["order"] == "halves"),
+            expression=fields["range"],
+            releases=fields["releases"],
+            benchmarks=fields["benchmarks"].replace(",", " ").split(),
+            machine=fields["machine"] or None,
+            extended=fields["extended"],
+            thinning=Thinning(fields["every"], halves=fields["order"] == "halves"),
         )

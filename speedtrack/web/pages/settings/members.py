@@ -20,16 +20,16 @@ class MembersPage:
 
 
 def load(project: Project) -> MembersPage:
-    found = project.memberships.select_related("user").order_by("user__username")
-    ranked = sorted(found, key=lambda one: list(Role).index(Role(one.role)), reverse=True)
+    memberships = project.memberships.select_related("user").order_by("user__username")
+    ranked = sorted(memberships, key=lambda membership: list(Role).index(Role(membership.role)), reverse=True)
     return MembersPage(ranked, open_ones(project))
 
 
 def membership_or_404(project: Project, number: int) -> Membership:
-    found: Membership | None = project.memberships.filter(pk=number).select_related("user", "project").first()
-    if found is None:
+    membership: Membership | None = project.memberships.filter(pk=number).select_related("user", "project").first()
+    if membership is None:
         raise Http404(f"{project.slug} has no such member: the list may have changed.")
-    return found
+    return membership
 
 
 def role_of(form: QueryDict) -> Role:

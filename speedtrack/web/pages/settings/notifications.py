@@ -40,15 +40,15 @@ class PersonForm(forms.ModelForm):  # type: ignore[type-arg]
         return zone
 
     def clean(self) -> dict[str, Any]:
-        given = self.cleaned_data
-        begin, end = given.get("quiet_from"), given.get("quiet_until")
+        fields = self.cleaned_data
+        begin, end = fields.get("quiet_from"), fields.get("quiet_until")
         if (begin is None) != (end is None) or (begin is not None and begin == end):
             raise ValidationError("Quiet hours need a beginning and a different end: give both, or neither.")
-        if (given.get("digest_hour") or 0) > 23:
+        if (fields.get("digest_hour") or 0) > 23:
             raise ValidationError("The hour of a digest is a number from 0 to 23.")
-        if given.get("most_per_day") == 0:
+        if fields.get("most_per_day") == 0:
             raise ValidationError("The limit is at least one mail a day: unsubscribe if you want none.")
-        return given
+        return fields
 
 
 class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -68,23 +68,23 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
             "skip_same_instructions",
         ]
 
-    def __init__(self, given: QueryDict, instance: Subscription) -> None:
-        super().__init__(given, instance=instance)
+    def __init__(self, form_data: QueryDict, instance: Subscription) -> None:
+        super().__init__(form_data, instance=instance)
         self.fields["project"].queryset = projects_of(instance.subscriber)  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
-        given = self.cleaned_data
+        fields = self.cleaned_data
         for field in ("branches", "benchmarks"):
-            given[field] = " ".join((given.get(field) or "").split()) or "*"
-        if not 0 <= given.get("smallest_percent", 0) <= 1000:
+            fields[field] = " ".join((fields.get(field) or "").split()) or "*"
+        if not 0 <= fields.get("smallest_percent", 0) <= 1000:
             raise ValidationError("The smallest change is a number from 0 to 1000 percent.")
-        others = self.instance.subscriber.subscriptions.exclude(pk=self.instance.pk)
-        same = {field: given.get(field) for field in ("project", "branches", "benchmarks", "direction")}
-        if others.filter(**{**same, "project": same["project"]}).exists():
+        siblings = self.instance.subscriber.subscriptions.exclude(pk=self.instance.pk)
+        same = {field: fields.get(field) for field in ("project", "branches", "benchmarks", "direction")}
+        if siblings.filter(**{**same, "project": same["project"]}).exists():
             raise ValidationError("The same subscription exists already: change that one.")
-        if not self.instance.pk and others.count() >= MOST_SUBSCRIPTIONS:
+        if not self.instance.pk and siblings.count() >= MOST_SUBSCRIPTIONS:
             raise ValidationError(f"There are {MOST_SUBSCRIPTIONS} subscriptions already: remove one first.")
-        return given
+        return fields
 
 
 def projects_of(subscriber: Subscriber) -> QuerySet[Project]:
@@ -98,32 +98,36 @@ def subscriptions_of(subscriber: Subscriber) -> list[Subscription]:
     return list(subscriber.subscriptions.exclude(project__in=hidden).select_related("project").order_by("pk"))
 
 
-def save_person(subscriber: Subscriber, given: QueryDict) -> None:
+def save_person(subscriber: Subscriber, form_data: QueryDict) -> None:
     """Save the hours and limits. Raises ValidationError, whose messages say what to change."""
-    save_valid(PersonForm(given, instance=Subscriber.objects.get(pk=subscriber.pk)))
+    save_valid(PersonForm(form_data, instance=Subscriber.objects.get(pk=subscriber.pk)))
 
 
-def save_subscription(subscriber: Subscriber, given: QueryDict) -> None:
+def save_subscription(subscriber: Subscriber, form_data: QueryDict) -> None:
     """Change the subscription that ``number`` names, or add one. Raises ValidationError."""
     save_valid(
-        SubscriptionForm(given, instance=subscription_named(subscriber, given) or Subscription(subscriber=subscriber))
+        SubscriptionForm(
+            form_data, instance=subscription_named(subscriber, form_data) or Subscription(subscriber=subscriber)
+        )
     )
 
 
-def remove_subscription(subscriber: Subscriber, given: QueryDict) -> None:
-    if found := subscription_named(subscriber, given):
-        found.delete()
+def remove_subscription(subscriber: Subscriber, form_data: QueryDict) -> None:
+    if subscription := subscription_named(subscriber, form_data):
+        subscription.delete()
 
 
-def subscription_named(subscriber: Subscriber, given: QueryDict) -> Subscription | None:
+def subscription_named(subscriber: Subscriber, form_data: QueryDict) -> Subscription | None:
     """The subscriber's subscription with this number. Raises ValidationError if it is gone."""
-    number = given.get("number", "")
+    number = form_data.get("number", "")
     if not number:
         return None
-    found = subscriber.subscriptions.filter(pk=int(number)).first() if number.isdecimal() and len(number) < 18 else None
-    if found is None:
+    subscription = (
+        subscriber.subscriptions.filter(pk=int(number)).first() if number.isdecimal() and len(number) < 18 else None
+    )
+    if subscription is None:
         raise ValidationError("That subscription does not exist any more.")
-    return found
+    return subscription
 
 
 def save_valid(form: PersonForm | SubscriptionForm) -> None:

@@ -50,11 +50,11 @@ class PolicyForm(forms.Form):
     )
     zone = forms.CharField(max_length=64, initial="UTC", label="Time zone", widget=forms.TextInput(PLAIN))
 
-    def __init__(self, project: Project, entered: QueryDict | None, wanted: WantedPolicy) -> None:
-        stored = {name: getattr(wanted, name) for name in self.base_fields}
-        super().__init__(entered, initial=stored | {"ignored_paths": "\n".join(wanted.ignored_paths)}, label_suffix="")
+    def __init__(self, project: Project, entered: QueryDict | None, policy: WantedPolicy) -> None:
+        initial = {name: getattr(policy, name) for name in self.base_fields}
+        super().__init__(entered, initial=initial | {"ignored_paths": "\n".join(policy.ignored_paths)}, label_suffix="")
         names = project.machines.order_by("name").values_list("name", flat=True)
-        suites = sorted({*suite_names(), *filter(None, [wanted.suite])})
+        suites = sorted({*suite_names(), *filter(None, [policy.suite])})
         choices = {
             "suite": [("", f"the project's: {project.suite}"), *((name, name) for name in suites)],
             "machines": [(name, name) for name in names],
@@ -64,8 +64,8 @@ class PolicyForm(forms.Form):
             self.fields[name].choices = among  # type: ignore[attr-defined]
 
     def wanted(self) -> WantedPolicy:
-        given = self.cleaned_data
-        return WantedPolicy(**given | {"ignored_paths": given["ignored_paths"].splitlines()})
+        fields = self.cleaned_data
+        return WantedPolicy(**fields | {"ignored_paths": fields["ignored_paths"].splitlines()})
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,14 @@ class PoliciesPage:
 
 
 def load(project: Project) -> PoliciesPage:
-    stored = list(project.policies.order_by("-branches"))
-    found = project.deferrals.select_related("commit", "branch").order_by("-commit_id")
+    stored_policies = list(project.policies.order_by("-branches"))
+    deferrals = project.deferrals.select_related("commit", "branch").order_by("-commit_id")
     return PoliciesPage(
-        rows=[PolicyRow(one.branches, rules.in_words(one), policies.branches_of(one)) for one in stored],
+        rows=[
+            PolicyRow(policy.branches, rules.in_words(policy), policies.branches_of(policy))
+            for policy in stored_policies
+        ],
         deferred=project.deferrals.count(),
         put_off=project.deferrals.put_off().count(),
-        newest=list(found[:SHOWN]),
+        newest=list(deferrals[:SHOWN]),
     )

@@ -60,8 +60,8 @@ class AccessForm(forms.Form):
         """
         if not self.is_valid():
             return None
-        given = self.cleaned_data
-        entry = CredentialEntry(given["token"], given["user"], given["deploy_key"], given["known_hosts"])
+        fields = self.cleaned_data
+        entry = CredentialEntry(fields["token"], fields["user"], fields["deploy_key"], fields["known_hosts"])
         try:
             return credential_for(url, entry)
         except Unfit as e:

@@ -68,22 +68,22 @@ class TrackForm(forms.Form):
             raise ValidationError(str(e)) from e
 
     def clean(self) -> dict[str, Any]:
-        given = self.cleaned_data
-        if "url" in given and "name" in given:
+        fields = self.cleaned_data
+        if "url" in fields and "name" in fields:
             try:
-                valid_slug(given["name"] or name_in_url(given["url"]))
+                valid_slug(fields["name"] or name_in_url(fields["url"]))
             except RepositoryError as e:
                 self.add_error("name", f"{str(e).partition(':')[0]}: enter another name.")
-        return given
+        return fields
 
     def request(self, credential: Credential | None) -> TrackingRequest:
-        given = self.cleaned_data
+        fields = self.cleaned_data
         return TrackingRequest(
-            given["url"],
-            given["suite"],
-            given["branch"] or None,
-            last=given["last"],
-            name=given["name"] or None,
+            fields["url"],
+            fields["suite"],
+            fields["branch"] or None,
+            last=fields["last"],
+            name=fields["name"] or None,
             credential=credential,
         )
 
@@ -128,8 +128,8 @@ class ProjectForm(forms.Form):
     )
 
     def __init__(self, project: Project, entered: QueryDict | None) -> None:
-        stored = {name: getattr(project, name) for name in self.base_fields}
-        super().__init__(entered, initial=stored, label_suffix="")
+        initial = {name: getattr(project, name) for name in self.base_fields}
+        super().__init__(entered, initial=initial, label_suffix="")
         self.project = project
         if entered and entered.get("url", "").strip() != project.url:
             self.fields[UNRELATED] = forms.BooleanField(
@@ -164,17 +164,17 @@ class ProjectForm(forms.Form):
 
     def save(self) -> str:
         """Save what was changed. Return it in words. Raises RepositoryError for an address that does not answer."""
-        changed = [name for name in self.base_fields if self.cleaned_data[name] != self.initial[name]]
-        if "url" in changed:
+        changes = [name for name in self.base_fields if self.cleaned_data[name] != self.initial[name]]
+        if "url" in changes:
             unrelated = self.cleaned_data.get(UNRELATED, False)
             self.cleaned_data["url"] = changing.address_for(self.project, self.cleaned_data["url"], unrelated)
             self.project.renamed_to = ""
-        for name in changed:
+        for name in changes:
             setattr(self.project, name, self.cleaned_data[name])
-        if changed:
+        if changes:
             self.project.polled_at = None  # so that it is looked at soon
-            self.project.save(update_fields=[*changed, "polled_at", "renamed_to"])
-        return ", ".join(f"{name.replace('_', ' ')} was {self.initial[name] or 'empty'}" for name in changed)
+            self.project.save(update_fields=[*changes, "polled_at", "renamed_to"])
+        return ", ".join(f"{name.replace('_', ' ')} was {self.initial[name] or 'empty'}" for name in changes)
 
 
 @dataclass(frozen=True)
@@ -200,14 +200,14 @@ class SettingsPage:
 
 
 def load(project: Project) -> SettingsPage:
-    waiting = Run.objects.filter(project=project, status=Status.QUEUED, canary=None)
+    queued_runs = Run.objects.filter(project=project, status=Status.QUEUED, canary=None)
     calls = project.deliveries.order_by("-pk").values_list("received_at", flat=True)
     former_until = project.former_hook_secret_until if hooks.former_is_valid(project) else None
     return SettingsPage(
         branches=list(project.branches.select_related("head").order_by("-tracked", "deleted_at", "name")),
         channels=project.channels.count(),
         annotations=project.annotations.count(),
-        waiting=waiting.count(),
+        waiting=queued_runs.count(),
         hook_url=tracking.hook_url(project),
         last_call=calls.first(),
         credential=Credential.objects.filter(project=project).first(),
@@ -232,5 +232,5 @@ class ListedProject:
 def load_list(access: Access) -> list[ListedProject]:
     """The projects that somebody sees, those that are tracked first."""
     branches = Count("branches", filter=Q(branches__tracked=True, branches__deleted_at=None))
-    found = access.among(Project.objects.annotate(tracked_branches=branches), "pk").order_by("-untracked_at", "name")
-    return [ListedProject(project, access.role(project.pk)) for project in found]
+    projects = access.among(Project.objects.annotate(tracked_branches=branches), "pk").order_by("-untracked_at", "name")
+    return [ListedProject(project, access.role(project.pk)) for project in projects]

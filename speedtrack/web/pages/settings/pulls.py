@@ -26,7 +26,7 @@ class PullRow:
 
     @property
     def differing(self) -> list[PairedAnswer]:
-        return [one for one in self.answers if one.answer == "different"]
+        return [answer for answer in self.answers if answer.answer == "different"]
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class PullsPage:
 
 
 def pull_or_404(project: Project, number: int) -> PullRequest:
-    found = project.pull_requests.filter(number=number).first()
-    if found is None:
+    pull = project.pull_requests.filter(number=number).first()
+    if pull is None:
         raise Http404(f"{project} has no pull request {number}.")
-    return found
+    return pull
 
 
 def load(project: Project) -> PullsPage:
     newest = project.pull_requests.select_related("project").order_by("-number")
     is_open = newest.filter(state=PullRequest.State.OPEN)
-    ended = newest.exclude(state=PullRequest.State.OPEN).filter(approvals__planned_at__isnull=False).distinct()
-    return PullsPage([row_of(pull) for pull in is_open[:SHOWN]], [row_of(pull) for pull in ended[:ENDED]])
+    closed_pulls = newest.exclude(state=PullRequest.State.OPEN).filter(approvals__planned_at__isnull=False).distinct()
+    return PullsPage([row_of(pull) for pull in is_open[:SHOWN]], [row_of(pull) for pull in closed_pulls[:ENDED]])
 
 
 def row_of(pull: PullRequest) -> PullRow:

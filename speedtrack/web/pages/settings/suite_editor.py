@@ -51,12 +51,12 @@ class SuiteCheck:
     @property
     def ended_by_themselves(self) -> list[suiteedits.BenchmarkChange]:
         """Those of ``ended`` whose own section has changes."""
-        return [one for one in self.ended if one.changed or one.fate != Fate.ANEW]
+        return [change for change in self.ended if change.changed or change.fate != Fate.ANEW]
 
     @property
     def ended_together(self) -> list[str]:
         """The names of the others: their lines end because of a change that concerns all benchmarks."""
-        return [one.name for one in self.ended if not one.changed and one.fate == Fate.ANEW]
+        return [change.name for change in self.ended if not change.changed and change.fate == Fate.ANEW]
 
     @property
     def continued(self) -> list[suiteedits.BenchmarkChange]:
@@ -103,20 +103,20 @@ def newest_edits() -> list[SuiteEdit]:
     return list(SuiteEdit.objects.order_by("name", "-number").distinct("name").select_related("author"))
 
 
-def load(name: str, entered: str | None = None, seen: str | None = None) -> SuitePage:
-    """The page of a suite. ``entered``: a text that is not saved, of somebody who edits version ``seen``."""
+def load(name: str, entered: str | None = None, base_version: str | None = None) -> SuitePage:
+    """The page of a suite. ``entered``: a text that is not saved, of somebody who edits ``base_version``."""
     try:
-        stored = text_of(name)
+        saved_text = text_of(name)
     except DefinitionError as e:
-        stored, entered = "", entered or f"# {e}\n"
-    if stored is None:
+        saved_text, entered = "", entered or f"# {e}\n"
+    if saved_text is None:
         raise Http404(f"There is no suite {name!r}: there are {', '.join(suite_names()) or 'none'}.")
-    text = stored if entered is None else entered
+    text = saved_text if entered is None else entered
     edit = newest_edit(name)
     return SuitePage(
         name=name,
         text=text,
-        seen=seen or suiteedits.version_of(name),
+        seen=base_version or suiteedits.version_of(name),
         check=check(name, text),
         edit=edit,
         has_file=name in file_names(),
@@ -137,12 +137,12 @@ def check(name: str, text: str) -> SuiteCheck:
     try:
         definition = suiteedits.check_text(name, text)
     except DefinitionError as e:
-        return SuiteCheck(sorted(e.mistakes, key=lambda one: one.line or 0), None, "", not name)
+        return SuiteCheck(sorted(e.mistakes, key=lambda mistake: mistake.line or 0), None, "", not name)
     if not name and definition.name in suite_names():
-        taken = f"name: there is a suite {definition.name!r} already: choose another name, or edit that one"
-        return SuiteCheck([Mistake(suiteedits.line_of_name(text), taken)], None, "", True)
-    known = suiteedits.known_benchmarks(name) if name else set()
-    comparison = suiteedits.compare(definition_in_force(name), definition, known)
+        message = f"name: there is a suite {definition.name!r} already: choose another name, or edit that one"
+        return SuiteCheck([Mistake(suiteedits.line_of_name(text), message)], None, "", True)
+    benchmarks = suiteedits.known_benchmarks(name) if name else set()
+    comparison = suiteedits.compare(definition_in_force(name), definition, benchmarks)
     return SuiteCheck([], comparison, json_digest(definition.model_dump()), not name)
 
 

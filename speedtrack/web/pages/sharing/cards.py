@@ -38,39 +38,39 @@ class CardLine:
         return next((value for value in reversed(self.values) if value is not None), None)
 
 
-def stretch_of(series: Sequence[int], branch: Branch, first: int, last: int, found: Iterable[ChangePoint]) -> CardLine:
+def stretch_of(series: Sequence[int], branch: Branch, first: int, last: int, points: Iterable[ChangePoint]) -> CardLine:
     """The clean values at each commit of a stretch; if several of these series have one, that of the newest series."""
     values: list[float | None] = [None] * (last - first + 1)
     for line in sorted(linecolumns.columns(series, branch, first, last), key=lambda line: line.series_id):
         for at, value in zip(line.at.tolist(), line.value.tolist(), strict=True):
             if at not in line.flags and math.isfinite(value):
                 values[at] = value
-    places = ((getattr(cp, "place") - first, cp) for cp in found)  # noqa: B009 (an annotation)
-    marks = {at: "worse" if cp.is_slowdown else "better" for at, cp in places}
+    positions = ((getattr(cp, "place") - first, cp) for cp in points)  # noqa: B009 (an annotation)
+    marks = {at: "worse" if cp.is_slowdown else "better" for at, cp in positions}
     return CardLine(values, sorted(marks.items()))
 
 
 def timeline_card(slug: str, benchmark: str, metric: str, query: QueryDict) -> LinkPicture:
     """The picture of a timeline. Raises Http404 for what does not exist."""
     scope = scope_of(slug, query, metric)
-    found = Series.objects.filter(project=scope.project, benchmark__name=benchmark, metric=metric)
-    series = list(found.filter(machine=scope.machine).values_list("pk", flat=True))
+    all_series = Series.objects.filter(project=scope.project, benchmark__name=benchmark, metric=metric)
+    series = list(all_series.filter(machine=scope.machine).values_list("pk", flat=True))
     if scope.branch is None or not series:
         raise Http404(f"{slug} has no measurement of {benchmark!r}.")
     first = max(0, scope.head - COMMITS + 1)
-    marked = changes.on_branch(scope.branch, first, scope.head).filter(
+    points = changes.on_branch(scope.branch, first, scope.head).filter(
         series__in=series, status=ChangePoint.Status.CONFIRMED
     )
-    shown = stretch_of(series, scope.branch, first, scope.head, marked)
-    subtitle = f"{scope.metric.title} on {scope.machine}, {scope.branch}, newest {len(shown.values)} commits"
+    line = stretch_of(series, scope.branch, first, scope.head, points)
+    subtitle = f"{scope.metric.title} on {scope.machine}, {scope.branch}, newest {len(line.values)} commits"
     title = visible(f"{scope.project.name}: {benchmark}")
     return LinkPicture(
-        SITE, title, subtitle, value_of(shown, scope.metric), "same", shown.values, shown.marks, label_of(scope.metric)
+        SITE, title, subtitle, value_of(line, scope.metric), "same", line.values, line.marks, label_of(scope.metric)
     )
 
 
-def value_of(shown: CardLine, metric: Metric) -> str:
-    return "" if shown.newest is None else numbers.quantity(metric, shown.newest)
+def value_of(line: CardLine, metric: Metric) -> str:
+    return "" if line.newest is None else numbers.quantity(metric, line.newest)
 
 
 def label_of(metric: Metric) -> Callable[[float], str]:
@@ -82,19 +82,19 @@ def alert_card(pk: int) -> LinkPicture:
     alert = alert_page.alert_or_404(pk)
     points = sorted(changes.change_points().filter(alert=alert), key=lambda cp: cp.rank)
     title = visible(f"Alert {alert.pk}: {alert.project.name}")
-    place = Position.objects.filter(branch=alert.branch_id, commit=alert.commit_id).first()
+    position = Position.objects.filter(branch=alert.branch_id, commit=alert.commit_id).first()
     subtitle = visible(f"{alert.commit.short} {alert.commit.subject}")
-    if not points or place is None:
+    if not points or position is None:
         return LinkPicture(SITE, title, subtitle, alert.status, "same", [])
     worst = points[0]
-    first, last = max(0, place.number - AROUND[0]), place.number + AROUND[1]
-    marked = changes.on_branch(alert.branch, first, last).filter(pk=worst.pk)
-    shown = stretch_of([worst.series_id], alert.branch, first, last, marked)
-    values = shown.values[: 1 + max((at for at, value in enumerate(shown.values) if value is not None), default=0)]
+    first, last = max(0, position.number - AROUND[0]), position.number + AROUND[1]
+    worst_changes = changes.on_branch(alert.branch, first, last).filter(pk=worst.pk)
+    line = stretch_of([worst.series_id], alert.branch, first, last, worst_changes)
+    values = line.values[: 1 + max((at for at, value in enumerate(line.values) if value is not None), default=0)]
     metric = METRICS[worst.series.metric]
     fact = f"{numbers.effect(metric, worst.is_slowdown)} {numbers.change(worst.ratio)} {worst.series.benchmark.name}"
     return LinkPicture(
-        SITE, title, subtitle, fact, "worse" if worst.is_slowdown else "better", values, shown.marks, label_of(metric)
+        SITE, title, subtitle, fact, "worse" if worst.is_slowdown else "better", values, line.marks, label_of(metric)
     )
 
 
@@ -111,7 +111,7 @@ def compare_card(slug: str, query: QueryDict, access: Access) -> LinkPicture:
     page = compare_page.load(slug, query, access)
     if page.sides is None or not page.totals:
         return LinkPicture(SITE, visible(page.project.name), "compared", "not measured yet", "same", [])
-    total = next((one for one in page.totals if one.metric.name == HEADLINE), page.totals[0])
+    total = next((candidate for candidate in page.totals if candidate.metric.name == HEADLINE), page.totals[0])
     rows = sorted((row for row in page.found.rows if row.metric == total.metric), key=lambda row: row.ratio)
     base, head = page.sides.labels
     mean = f"{numbers.change(total.mean.ratio)} in the mean, " if total.mean else ""
@@ -122,6 +122,6 @@ def compare_card(slug: str, query: QueryDict, access: Access) -> LinkPicture:
         f"{mean}{total.counts['worse']} worse, {total.counts['better']} better",
         total.look,
         [row.ratio if math.isfinite(row.ratio) else None for row in rows],
-        [(place, row.look) for place, row in enumerate(rows) if row.look != "same"],
+        [(index, row.look) for index, row in enumerate(rows) if row.look != "same"],
         numbers.change,
     )

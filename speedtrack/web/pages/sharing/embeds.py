@@ -27,23 +27,23 @@ class EmbedPage:
 
 def load(view: View, query: QueryDict) -> EmbedPage:
     names = (view.scope.project.slug, view.benchmark, view.scope.metric.name)
-    kept = query.copy()
-    asked = kept.pop("theme", [""])[-1]
-    theme = asked if asked in THEMES else ""
+    parameters = query.copy()
+    requested_theme = parameters.pop("theme", [""])[-1]
+    theme = requested_theme if requested_theme in THEMES else ""
     page = timeline_path(*names)
     picture = reverse("timeline-values", args=[*names, "svg"])
     for key, usual in (("width", WIDTH), ("height", HEIGHT)):
-        kept.setdefault(key, str(usual))
+        parameters.setdefault(key, str(usual))
     return EmbedPage(
         title=f"{view.scope.project.name}: {view.benchmark}, {view.scope.metric.title}",
-        url=f"{settings.URL}{page}?{without_size(kept)}".rstrip("?"),
+        url=f"{settings.URL}{page}?{without_size(parameters)}".rstrip("?"),
         theme=theme,
-        pictures={one: f"{picture}?{kept.urlencode()}&theme={one}" for one in ((theme,) if theme else THEMES)},
+        pictures={name: f"{picture}?{parameters.urlencode()}&theme={name}" for name in ((theme,) if theme else THEMES)},
     )
 
 
 def without_size(query: QueryDict) -> str:
-    left = query.copy()
+    parameters = query.copy()
     for key in ("width", "height"):
-        left.pop(key, None)
-    return left.urlencode()
+        parameters.pop(key, None)
+    return parameters.urlencode()

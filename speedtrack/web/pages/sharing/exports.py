@@ -150,11 +150,11 @@ def moment(query: QueryDict, name: str) -> datetime | None:
     if not (text := query.get(name, "")):
         return None
     with suppress(ValueError, OverflowError):
-        found = parse_datetime(text)
-        if found is None and (day := parse_date(text)):
-            found = datetime.fromisoformat(f"{day}T00:00:00+00:00")
-        if found is not None and found.tzinfo is not None:
-            return found.astimezone(UTC)  # PostgreSQL refuses a time that only its zone keeps within the years
+        instant = parse_datetime(text)
+        if instant is None and (day := parse_date(text)):
+            instant = datetime.fromisoformat(f"{day}T00:00:00+00:00")
+        if instant is not None and instant.tzinfo is not None:
+            return instant.astimezone(UTC)  # PostgreSQL refuses a time that only its zone keeps within the years
     raise Http404(f"{name}={text[:40]}: give a date such as 2026-11-23, or a time such as 2026-11-23T12:00:00Z.")
 
 
@@ -172,7 +172,7 @@ def stretch(filters: ExportFilters, first: int, last: int) -> list[Row]:
     del values["project"], values["after"]
     with connection.cursor() as cursor:
         cursor.execute(ROWS, values)
-        return [Row(*found) for found in cursor.fetchall()]
+        return [Row(*columns) for columns in cursor.fetchall()]
 
 
 def csv_rows(filters: ExportFilters) -> Iterator[list[Any]]:
@@ -185,15 +185,15 @@ def csv_rows(filters: ExportFilters) -> Iterator[list[Any]]:
             metric=csv_cell(row.metric),
         )
         times = {"committed_at": row.committed_at.isoformat(), "measured_at": text_of(row.measured_at)}
-        written = cells._asdict() | times | {"flags": " ".join(row.flags)} | meaning_of(row.metric)
-        samples = " ".join(map(str, written.pop("samples") or ()))
-        yield [*written.values(), *([samples] if filters.samples else [])]
+        fields = cells._asdict() | times | {"flags": " ".join(row.flags)} | meaning_of(row.metric)
+        samples = " ".join(map(str, fields.pop("samples") or ()))
+        yield [*fields.values(), *([samples] if filters.samples else [])]
 
 
 def meaning_of(metric: str) -> dict[str, str]:
     """The properties of a metric without which its values could not be interpreted."""
-    known = METRICS.get(metric)
-    return dict(zip(MEANING, (known.unit, known.better.value) if known else ("", ""), strict=True))
+    definition = METRICS.get(metric)
+    return dict(zip(MEANING, (definition.unit, definition.better.value) if definition else ("", ""), strict=True))
 
 
 def text_of(time: datetime | None) -> str:
@@ -239,10 +239,10 @@ class NewestValues(Collector):
     def collect(self) -> Iterator[Family]:
         with connection.cursor() as cursor:
             cursor.execute(NEWEST, {"project": self.project.pk, "branch": self.branch.pk, "recent": RECENT})
-            found = cursor.fetchall()
+            records = cursor.fetchall()
         labels = ["project", "branch", "benchmark", "machine", "environment", "commit"]
         families: dict[str, GaugeMetricFamily] = {}
-        for benchmark, metric, machine, environment, value, sha in found:
+        for benchmark, metric, machine, environment, value, sha in records:
             short = environment.removeprefix("sha256:")[:12]
             family = families.setdefault(metric, family_of(metric, labels))
             family.add_metric([self.project.slug, self.branch.name, plain(benchmark), machine, short, sha], value)
@@ -250,8 +250,10 @@ class NewestValues(Collector):
 
 
 def family_of(metric: str, labels: list[str]) -> GaugeMetricFamily:
-    known = METRICS.get(metric)
-    title = f"{known.title}, {known.unit or 'a count'}, {known.better} is better" if known else metric
+    definition = METRICS.get(metric)
+    title = (
+        f"{definition.title}, {definition.unit or 'a count'}, {definition.better} is better" if definition else metric
+    )
     return GaugeMetricFamily(f"speedtrack_{metric}", title, labels=labels)
 
 

@@ -23,16 +23,18 @@ class ReleaseEntry(NamedTuple):
 def load(project: Project) -> list[ReleaseEntry]:
     """The newest releases first, by the metric and on the machine of the project's card."""
     card = home.card_of(project)
-    known = Series.objects.filter(project=project, machine__name=card.machine, metric=card.metric.name)
-    series = known.filter(benchmark__ladder="").values_list("pk", flat=True)
+    all_series = Series.objects.filter(project=project, machine__name=card.machine, metric=card.metric.name)
+    series = all_series.filter(benchmark__ladder="").values_list("pk", flat=True)
     releases = releasepoints.newest_releases({project.pk: list(series)}, {})[project.pk]
-    times = dict(project.commits.filter(sha__in=[one.sha for one in releases]).values_list("sha", "committed_at"))
+    times = dict(
+        project.commits.filter(sha__in=[release.sha for release in releases]).values_list("sha", "committed_at")
+    )
     metric = card.metric
     changes = [
-        releasepoints.change_of_first(releases[place:], metric, metric.smallest_effect)
-        for place in range(len(releases))
+        releasepoints.change_of_first(releases[index:], metric, metric.smallest_effect)
+        for index in range(len(releases))
     ]
     return [
-        ReleaseEntry(one.tag, one.sha, times[one.sha], metric, change)
-        for one, change in zip(releases, changes, strict=True)
+        ReleaseEntry(release.tag, release.sha, times[release.sha], metric, change)
+        for release, change in zip(releases, changes, strict=True)
     ]

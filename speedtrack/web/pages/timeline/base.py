@@ -47,17 +47,17 @@ def base_commit(project_ids: set[int], sha: str) -> Commit | None:
     """The commit of one of these projects whose hash begins like this."""
     if len(sha) < 7:
         return None
-    found: Commit | None = Commit.objects.filter(project__in=project_ids, sha__startswith=sha).order_by("pk").first()
-    return found
+    commit: Commit | None = Commit.objects.filter(project__in=project_ids, sha__startswith=sha).order_by("pk").first()
+    return commit
 
 
-def base_values(found: Sequence[NamedLine], commit: Commit) -> dict[int, BaseValue]:
+def base_values(lines: Sequence[NamedLine], commit: Commit) -> dict[int, BaseValue]:
     """By the number of the line; a line without a value in the commits before the base has none."""
-    each = [(number, one, line) for number, line in enumerate(found) for one in line.series]
+    each = [(number, series, line) for number, line in enumerate(lines) for series in line.series]
     rows = rows_of(
         VALUES,
         lines=[number for number, _, _ in each],
-        series=[one.pk for _, one, _ in each],
+        series=[series.pk for _, series, _ in each],
         projects=[line.branch.project_id for _, _, line in each],
         branches=[line.branch.pk for _, _, line in each],
         commit=commit.pk,

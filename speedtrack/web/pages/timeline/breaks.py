@@ -24,27 +24,27 @@ class Break(NamedTuple):
         return environments.changes_in_words(self.changed)
 
 
-def find_breaks(places: Iterable[tuple[int, Series, Iterable[int]]]) -> list[Break]:
+def find_breaks(entries: Iterable[tuple[int, Series, Iterable[int]]]) -> list[Break]:
     """The positions, in commit order, at which a line's points change from one series to another.
 
-    ``places``: of each series the number of its line, and the positions of its points. A commit that both series
+    ``entries``: of each series the number of its line, and the positions of its points. A commit that both series
     measured counts for the earlier one.
     """
     by_line: dict[int, list[tuple[Series, Iterable[int]]]] = defaultdict(list)
-    for line, series, numbers in places:
+    for line, series, numbers in entries:
         by_line[line].append((series, numbers))
-    several = {line: found for line, found in by_line.items() if len(found) > 1}
-    load_facts(series for found in several.values() for series, _ in found)
-    found = [b for line, parts in several.items() for b in breaks_of_line(line, series_by_place(parts))]
-    return sorted(found, key=lambda b: (b.position, b.line))
+    several = {line: pairs for line, pairs in by_line.items() if len(pairs) > 1}
+    load_facts(series for pairs in several.values() for series, _ in pairs)
+    breaks = [b for line, pairs in several.items() for b in breaks_of_line(line, series_by_place(pairs))]
+    return sorted(breaks, key=lambda b: (b.position, b.line))
 
 
-def load_facts(found: Iterable[Series]) -> None:
+def load_facts(batch: Iterable[Series]) -> None:
     """Load the facts of these series' environments, which the view has left out."""
-    series = list(found)
-    environments = Environment.objects.in_bulk({s.environment_id for s in series})
-    for one in series:
-        one.environment = environments[one.environment_id]
+    series_list = list(batch)
+    environments = Environment.objects.in_bulk({s.environment_id for s in series_list})
+    for series in series_list:
+        series.environment = environments[series.environment_id]
 
 
 def series_by_place(lines: Iterable[tuple[Series, Iterable[int]]]) -> dict[int, list[Series]]:

@@ -64,39 +64,41 @@ class PathDocument:
     measured: dict[int, frozenset[int]]  #: by series, the positions of the commits with a value
 
 
-def timeline_document(overlay: Overlay, gaps: Gaps, whole: bool = False, trials: bool = False) -> bytes:
+def timeline_document(overlay: Overlay, gaps: Gaps, all_points: bool = False, trials: bool = False) -> bytes:
     """The chart's data as JSON, in columns; ``at`` counts commits from the first of a path.
 
-    ``gaps``: of the overlay. ``whole``: all points, even where a chart of their outline looks the same. ``trials``: the
+    ``gaps``: of the overlay. ``all_points``: even where a chart of their outline looks the same. ``trials``: the
     samples of each point.
     """
-    changed = shown_changes(overlay)
+    changes = shown_changes(overlay)
     tags, annotations = notes_on(overlay)
-    parts = path_documents(overlay, changed, gaps, tags, whole)
-    points = sum(len(line.at) for part in parts for line in part.columns)
+    documents = path_documents(overlay, changes, gaps, tags, all_points)
+    points = sum(len(line.at) for document in documents for line in document.columns)
     samples, too_many = trials_of(overlay, points) if trials else ({}, [])
-    kept = [None if part.named is None else f"{{{','.join(map(str, part.named))}}}" for part in parts]
-    commits = overlay.fetch(COMMIT_COLUMNS, kept=kept)
-    paths = [path_document(part, plain_json(text)) for part, (text,) in zip(parts, commits, strict=True)]
-    releases = releases_of(overlay)
-    drawn = [
-        line_document(overlay, part, line, samples, releases[part.number, line.series_id])
-        for part in parts
-        for line in part.columns
+    commit_arrays = [
+        None if document.named is None else f"{{{','.join(map(str, document.named))}}}" for document in documents
     ]
-    marks = [change_document(overlay, one) for one in changed]
+    commits = overlay.fetch(COMMIT_COLUMNS, kept=commit_arrays)
+    paths = [path_document(document, plain_json(text)) for document, (text,) in zip(documents, commits, strict=True)]
+    releases = releases_of(overlay)
+    lines = [
+        line_document(overlay, document, line, samples, releases[document.number, line.series_id])
+        for document in documents
+        for line in document.columns
+    ]
+    marks = [change_document(overlay, change) for change in changes]
     content = {
         **heading(overlay),
         "problems": overlay.problems,
         "notes": too_many,
-        "shown": [shown_document(overlay, parts, number) for number in range(len(overlay.shown))],
-        "breaks": break_documents(overlay, parts),
+        "shown": [shown_document(overlay, documents, number) for number in range(len(overlay.shown))],
+        "breaks": break_documents(overlay, documents),
         "annotations": annotations,
     }
     encoded = {
         "changes": json.dumps(marks, separators=(",", ":")),  # no foreign texts
         "paths": f"[{','.join(paths)}]",
-        "lines": f"[{','.join(drawn)}]",
+        "lines": f"[{','.join(lines)}]",
     }
     return json_object(plain_values(content), **encoded).encode()
 
@@ -117,55 +119,57 @@ def heading(overlay: Overlay) -> dict[str, Any]:
 
 
 def path_documents(
-    overlay: Overlay, changed: Sequence[ShownChange], gaps: Gaps, tags: Tags, whole: bool
+    overlay: Overlay, changes: Sequence[ShownChange], gaps: Gaps, tags: Tags, all_points: bool
 ) -> list[PathDocument]:
     columns = overlay.columns()
     many = sum(map(len, columns)) > 2
-    made = []
+    documents = []
     for number, path in enumerate(overlay.paths):
-        own = [one for one in changed if one.path == number]
-        measured = {line.series_id: frozenset(line.at.tolist()) for line in columns[number]}
-        part = PathDocument(number, path, 1, columns[number], None, gaps[number], tags[number], measured)
-        made.append(part if whole or path.commits <= MOST_COMMITS else outlined_path(part, own, many))
-    return made
+        own = [change for change in changes if change.path == number]
+        positions = {line.series_id: frozenset(line.at.tolist()) for line in columns[number]}
+        document = PathDocument(number, path, 1, columns[number], None, gaps[number], tags[number], positions)
+        documents.append(document if all_points or path.commits <= MOST_COMMITS else outlined_path(document, own, many))
+    return documents
 
 
-def outlined_path(part: PathDocument, changed: Sequence[ShownChange], many: bool) -> PathDocument:
+def outlined_path(document: PathDocument, changes: Sequence[ShownChange], many: bool) -> PathDocument:
     """A copy with outlines instead of lines, and only the commits that the chart names.
 
     Points at places that the chart tells about are kept: changes, tags, and of the gaps of one place one of each state.
     """
-    path = part.path
+    path = document.path
     step, mesh = -(-path.commits // (PLACES_OF_MANY if many else PLACES)), -(-path.commits // PLACES)
-    gaps = {at: part.gaps[at] for at in {(at // mesh, gap.state): at for at, gap in part.gaps.items()}.values()}
-    told = [at - path.first for at in gaps]
-    told += [at - path.first for one in changed for at in (one.place - one.width, one.place - 1, one.place)]
-    told += [tag["at"] for tag in part.tags]
-    columns = [outline(line, step, told) for line in part.columns]
+    gaps = {at: document.gaps[at] for at in {(at // mesh, gap.state): at for at, gap in document.gaps.items()}.values()}
+    mentions = [at - path.first for at in gaps]
+    mentions += [
+        at - path.first for change in changes for at in (change.place - change.width, change.place - 1, change.place)
+    ]
+    mentions += [tag["at"] for tag in document.tags]
+    columns = [outline(line, step, mentions) for line in document.columns]
     labels = range(0, path.commits, -(-path.commits // LABELLED))
-    named = {*told, *labels, path.commits - 1}.union(*(line.at.tolist() for line in columns))
-    known = sorted(path.first + at for at in named if 0 <= at < path.commits)
-    return PathDocument(part.number, path, step, columns, known, gaps, part.tags, part.measured)
+    offsets = {*mentions, *labels, path.commits - 1}.union(*(line.at.tolist() for line in columns))
+    commit_numbers = sorted(path.first + at for at in offsets if 0 <= at < path.commits)
+    return PathDocument(document.number, path, step, columns, commit_numbers, gaps, document.tags, document.measured)
 
 
-def path_document(part: PathDocument, commits: str) -> str:
-    path = part.path
-    without_gap = {at for line in part.columns for at in line.at.tolist()}
-    found = sorted((number - path.first, gap) for number, gap in part.gaps.items())
+def path_document(document: PathDocument, commits: str) -> str:
+    path = document.path
+    without_gap = {at for line in document.columns for at in line.at.tolist()}
+    gaps = sorted((number - path.first, gap) for number, gap in document.gaps.items())
     content = {
         "project": path.slug,
         "branch": path.branch.name,
         "first": path.first,
         "count": path.commits,
-        "step": part.step,
+        "step": document.step,
         # Of the other commits without a point, it is merely known that they are not measured.
-        "gaps": [{"at": at, "state": g.state, "reason": g.reason} for at, g in found if at not in without_gap],
-        "tags": part.tags,
+        "gaps": [{"at": at, "state": g.state, "reason": g.reason} for at, g in gaps if at not in without_gap],
+        "tags": document.tags,
     }
     return json_object(plain_values(content), commits=commits)
 
 
-def shown_document(overlay: Overlay, parts: Sequence[PathDocument], number: int) -> dict[str, Any]:
+def shown_document(overlay: Overlay, documents: Sequence[PathDocument], number: int) -> dict[str, Any]:
     """An entry of the legend. ``measured``: the number of commits with a value."""
     line = overlay.shown[number]
     metric, base = line.metric, line.base
@@ -180,43 +184,45 @@ def shown_document(overlay: Overlay, parts: Sequence[PathDocument], number: int)
         "metric": {"name": metric.name, "title": metric.title, "unit": metric.unit, "better": metric.better.value},
         "path": path,
         "right": line.right,
-        "measured": len(frozenset[int]().union(*(parts[path].measured.get(one.pk, ()) for one in line.series))),
-        "base": base and {"sha": base.sha[:12], "value": base_value(line, parts[path])},
+        "measured": len(
+            frozenset[int]().union(*(documents[path].measured.get(series.pk, ()) for series in line.series))
+        ),
+        "base": base and {"sha": base.sha[:12], "value": base_value(line, documents[path])},
     }
 
 
-def base_value(line: ShownLine, part: PathDocument) -> float:
+def base_value(line: ShownLine, document: PathDocument) -> float:
     """The line's value at its base: that of its point, if it is drawn."""
     assert line.base
-    for columns in part.columns:
+    for columns in document.columns:
         if columns.series_id == line.base.series_id:
-            drawn = np.flatnonzero(columns.at == line.base.number - part.path.first)
-            if len(drawn):
-                return float(columns.value[drawn[0]])
+            indices = np.flatnonzero(columns.at == line.base.number - document.path.first)
+            if len(indices):
+                return float(columns.value[indices[0]])
     return line.base.value
 
 
-def break_documents(overlay: Overlay, parts: Sequence[PathDocument]) -> list[dict[str, Any]]:
+def break_documents(overlay: Overlay, documents: Sequence[PathDocument]) -> list[dict[str, Any]]:
     """The breaks. One that several lines of a machine share is listed once."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    places = (
-        (*overlay.along[part.number][line.series_id], (part.path.first + line.at).tolist())
-        for part in parts
-        for line in part.columns
+    breaks: dict[tuple[Any, ...], dict[str, Any]] = {}
+    entries = (
+        (*overlay.along[document.number][line.series_id], (document.path.first + line.at).tolist())
+        for document in documents
+        for line in document.columns
     )
-    for one in find_breaks(places):
-        line = overlay.shown[one.line]
+    for boundary in find_breaks(entries):
+        line = overlay.shown[boundary.line]
         path = overlay.path_of(line)
-        place = {"path": path, "at": one.position - overlay.paths[path].first, "machine": line.name.machine}
-        facts = [changed._asdict() for changed in one.changed]
-        found.setdefault((*place.values(), one.what), {**place, "what": one.what, "facts": facts})
-    return list(found.values())
+        position = {"path": path, "at": boundary.position - overlay.paths[path].first, "machine": line.name.machine}
+        facts = [fact._asdict() for fact in boundary.changed]
+        breaks.setdefault((*position.values(), boundary.what), {**position, "what": boundary.what, "facts": facts})
+    return list(breaks.values())
 
 
 def line_document(
-    overlay: Overlay, part: PathDocument, line: LineColumns, samples: Trials, releases: list[dict[str, Any]]
+    overlay: Overlay, document: PathDocument, line: LineColumns, samples: Trials, releases: list[dict[str, Any]]
 ) -> str:
-    number, series = overlay.along[part.number][line.series_id]
+    number, series = overlay.along[document.number][line.series_id]
     names = {
         "shown": number,
         "environment": short_digest(series.environment.digest),
@@ -227,10 +233,12 @@ def line_document(
         "releases": releases,
     }
     if samples:
-        places = {at: samples.get((part.number, line.series_id, part.path.first + at)) for at in line.at.tolist()}
-        names["runs"] = {at: found.run for at, found in places.items() if found}
-        names["trials"] = {at: found.values for at, found in places.items() if found and found.values}
-        names["void"] = {at: found.void for at, found in places.items() if found and found.void}
+        trials_at = {
+            at: samples.get((document.number, line.series_id, document.path.first + at)) for at in line.at.tolist()
+        }
+        names["runs"] = {at: sample.run for at, sample in trials_at.items() if sample}
+        names["trials"] = {at: sample.values for at, sample in trials_at.items() if sample and sample.values}
+        names["void"] = {at: sample.void for at, sample in trials_at.items() if sample and sample.void}
     return json_object(names, value=numbers(line.value), low=numbers(line.low), high=numbers(line.high))
 
 
@@ -244,24 +252,24 @@ def numbers(values: Array) -> str:
 
 def json_object(values: dict[str, Any], **encoded: str) -> str:
     """One JSON object of plain values and of values that are JSON already."""
-    more = "".join(f',"{name}":{text}' for name, text in encoded.items())
-    return f"{json.dumps(values, separators=(',', ':'))[:-1]}{more}}}"
+    extras = "".join(f',"{name}":{text}' for name, text in encoded.items())
+    return f"{json.dumps(values, separators=(',', ':'))[:-1]}{extras}}}"
 
 
 def short_digest(digest: str) -> str:
     return digest.removeprefix("sha256:")[:12]
 
 
-def change_document(overlay: Overlay, one: ShownChange) -> dict[str, Any]:
+def change_document(overlay: Overlay, change: ShownChange) -> dict[str, Any]:
     return {
-        "shown": overlay.along[one.path][one.series][0],
-        "at": one.place - overlay.paths[one.path].first,
-        "status": one.status,
-        "width": one.width,
-        "worse": one.is_slowdown,
-        "ratio": one.ratio,
-        "low": one.low,
-        "high": one.high,
-        "alert": one.alert_id,
-        "alert_state": one.alert_state,
+        "shown": overlay.along[change.path][change.series][0],
+        "at": change.place - overlay.paths[change.path].first,
+        "status": change.status,
+        "width": change.width,
+        "worse": change.is_slowdown,
+        "ratio": change.ratio,
+        "low": change.low,
+        "high": change.high,
+        "alert": change.alert_id,
+        "alert_state": change.alert_state,
     }

@@ -11,18 +11,18 @@ from speedtrack.web.pages.timeline.view import View, position_of
 
 def floors_of(view: View) -> list[NoiseFloor]:
     """The noise floor of each machine of the view, from the newest A/A run of this benchmark and metric."""
-    found = sorted(spreads.newest_floors(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
-    return list({floor.series.machine_id: floor for floor in found}.values())
+    floors = sorted(spreads.newest_floors(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
+    return list({floor.series.machine_id: floor for floor in floors}.values())
 
 
 def sensitivity_of(view: View) -> list[SeriesSensitivity]:
     """How small a change the newest series of each machine shows."""
     newest = {s.machine_id: s for s in view.series}
-    found = SeriesSensitivity.objects.in_bulk([s.pk for s in newest.values()])
-    for one in newest.values():
-        if one.pk in found:
-            found[one.pk].series = one
-    return list(found.values())
+    by_series = SeriesSensitivity.objects.in_bulk([s.pk for s in newest.values()])
+    for series in newest.values():
+        if series.pk in by_series:
+            by_series[series.pk].series = series
+    return list(by_series.values())
 
 
 @dataclass(frozen=True)
@@ -45,5 +45,5 @@ def why_of(view: View, sha: str) -> list[WhyAtCommit]:
 def mutes_in(view: View) -> list[tuple[str, Mute]]:
     """(machine, mute) for each machine of the view whose series is muted now."""
     mutes = list(muting.mutes_in_force(view.scope.project))
-    found = {s.machine.name: mute for s in view.series for mute in mutes if mute.covers(s)}
-    return sorted(found.items())
+    by_machine = {s.machine.name: mute for s in view.series for mute in mutes if mute.covers(s)}
+    return sorted(by_machine.items())

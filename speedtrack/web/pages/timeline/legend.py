@@ -34,34 +34,34 @@ def legend_of(overlay: Overlay, query: QueryDict) -> list[LegendEntry]:
     entries = []
     for number, (line, title) in enumerate(zip(overlay.shown, overlay.titles, strict=True), start=1):
         side = ("right axis" if line.right else "left axis") if two_axes else ""
-        others = [one for one in overlay.shown if one is not line]
-        without = address_of(others, query) if others else ""
+        remaining = [candidate for candidate in overlay.shown if candidate is not line]
+        without = address_of(remaining, query) if remaining else ""
         entries.append(LegendEntry(number, plain(title), side, str(line.name), without))
     return entries
 
 
-def address_of(shown: list[ShownLine], query: QueryDict) -> str:
+def address_of(lines: list[ShownLine], query: QueryDict) -> str:
     """The address of the timeline of these lines.
 
     The first line becomes the page's own; the other settings of ``query`` are kept.
     """
-    first, *others = (line.name for line in shown)
-    own = [name for name in others if name[:3] == first[:3] and name.branch == first.branch]
-    changed = query.copy()
+    first, *further = (line.name for line in lines)
+    own = [name for name in further if name[:3] == first[:3] and name.branch == first.branch]
+    parameters = query.copy()
     for key in ("why", "part"):
-        changed.pop(key, None)
-    changed["branch"] = first.branch
-    changed.setlist("machine", [name.machine for name in (first, *own)])
-    changed.setlist("line", [short_name(name, first) for name in others if name not in own])
-    return f"{timeline_path(*first[:3])}?{changed.urlencode()}"
+        parameters.pop(key, None)
+    parameters["branch"] = first.branch
+    parameters.setlist("machine", [name.machine for name in (first, *own)])
+    parameters.setlist("line", [short_name(name, first) for name in further if name not in own])
+    return f"{timeline_path(*first[:3])}?{parameters.urlencode()}"
 
 
 def short_name(name: LineName, page: LineName) -> str:
     """The name of a line without the parts that it shares with the page's."""
     if name.project != page.project:
         return str(name)
-    parts = ["", *(mine if mine != its else "" for mine, its in zip(name[1:3], page[1:3], strict=True))]
-    text = "/".join(parts).rstrip("/")
+    pieces = ["", *(mine if mine != its else "" for mine, its in zip(name[1:3], page[1:3], strict=True))]
+    text = "/".join(pieces).rstrip("/")
     if name.machine != page.machine:
         text += f"@{name.machine}"
     return text + (f":{name.branch}" if name.branch != page.branch else "")

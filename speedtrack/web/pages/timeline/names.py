@@ -48,12 +48,12 @@ class NoSuchLine(Exception):
 def lines_of_page(view: View) -> list[NamedLine]:
     """The lines of the page itself: one per machine."""
     scope = view.scope
-    found = []
+    lines = []
     for machine in view.machine_names:
         name = LineName(scope.project.slug, view.benchmark, scope.metric.name, machine, view.branch.name)
-        series = [one for one in view.series if one.machine.name == machine]
-        found.append(NamedLine(name, scope.metric, view.branch, series))
-    return found
+        series = [candidate for candidate in view.series if candidate.machine.name == machine]
+        lines.append(NamedLine(name, scope.metric, view.branch, series))
+    return lines
 
 
 def parse_line(view: View, text: str) -> LineName:
@@ -64,7 +64,7 @@ def parse_line(view: View, text: str) -> LineName:
     match = LINE.fullmatch(text.strip())
     if match is None:
         raise NoSuchLine(f"{text!r} names no line: it has to look like {FORM}.")
-    project, benchmark, metric, machine, branch = (part or "" for part in match.groups())
+    project, benchmark, metric, machine, branch = (piece or "" for piece in match.groups())
     scope = view.scope
     project = project or scope.project.slug
     own_branch = view.branch.name if project == scope.project.slug else ""
@@ -80,22 +80,22 @@ def parse_line(view: View, text: str) -> LineName:
 
 def find_lines(view: View, names: Iterable[LineName], access: Access) -> list[NamedLine | NoSuchLine]:
     """The lines with these names, by two queries; by none if they are of the page's project and benchmark."""
-    asked = list(names)
+    name_list = list(names)
     project = view.scope.project
-    series = [(project.slug, one) for one in view.known]
+    series = [(project.slug, row) for row in view.known]
     branches = {project.slug: sorted(view.scope.branches, key=lambda branch: branch.name)}
-    if others := [name for name in asked if name[:2] != (project.slug, view.benchmark)]:
-        wanted = reduce(operator.or_, (series_filter(name) for name in others))
-        related = access.among(Series.objects.filter(wanted)).select_related(
+    if foreign := [name for name in name_list if name[:2] != (project.slug, view.benchmark)]:
+        condition = reduce(operator.or_, (series_filter(name) for name in foreign))
+        related = access.among(Series.objects.filter(condition)).select_related(
             "machine", "environment", "benchmark", "project"
         )
         lacking = related.defer("machine__facts", "environment__facts", "benchmark__definition", "benchmark__why")
-        series += [(one.project.slug, one) for one in lacking.order_by("pk")]
-        branches |= branches_of({name.project for name in others}, access)
+        series += [(row.project.slug, row) for row in lacking.order_by("pk")]
+        branches |= branches_of({name.project for name in foreign}, access)
     by_name: dict[tuple[str, ...], list[Series]] = defaultdict(list)
-    for slug, one in series:
-        by_name[slug, one.benchmark.name, one.metric, one.machine.name].append(one)
-    return [found_line(name, by_name.get(name[:4], []), branches) for name in asked]
+    for slug, row in series:
+        by_name[slug, row.benchmark.name, row.metric, row.machine.name].append(row)
+    return [found_line(name, by_name.get(name[:4], []), branches) for name in name_list]
 
 
 def series_filter(name: LineName) -> Q:
@@ -109,21 +109,21 @@ def series_filter(name: LineName) -> Q:
 
 def branches_of(slugs: set[str], access: Access) -> dict[str, list[Branch]]:
     rows = access.among(Branch.objects.filter(project__slug__in=slugs)).select_related("project")
-    found: dict[str, list[Branch]] = defaultdict(list)
+    branches: dict[str, list[Branch]] = defaultdict(list)
     for branch in rows.order_by("name"):
-        found[branch.project.slug].append(branch)
-    return found
+        branches[branch.project.slug].append(branch)
+    return branches
 
 
 def found_line(name: LineName, series: list[Series], branches: dict[str, list[Branch]]) -> NamedLine | NoSuchLine:
     here = branches.get(name.project, [])
     if not here:
         return NoSuchLine(f"There is no project {name.project!r} with a branch; {name} is not shown.")
-    wanted = name.branch or here[0].project.default_branch
-    branch = next((b for b in here if b.name == wanted), None)
+    branch_name = name.branch or here[0].project.default_branch
+    branch = next((b for b in here if b.name == branch_name), None)
     if branch is None:
-        known = ", ".join(b.name for b in here[:8])
-        return NoSuchLine(f"{name.project} has no branch {wanted!r}: there are {known}.")
+        branch_names = ", ".join(b.name for b in here[:8])
+        return NoSuchLine(f"{name.project} has no branch {branch_name!r}: there are {branch_names}.")
     if name.metric not in METRICS:
         return NoSuchLine(f"There is no metric {name.metric!r}; {name} is not shown.")
     if not series:
@@ -135,8 +135,9 @@ def found_line(name: LineName, series: list[Series], branches: dict[str, list[Br
 def unmeasured(name: LineName) -> str:
     """Return the message about a line without values: its machine never measured this metric of this benchmark."""
     machines = Series.objects.filter(project__slug=name.project, benchmark__name=name.benchmark, metric=name.metric)
-    known = sorted(set(machines.values_list("machine__name", flat=True)))[:8]
+    machine_names = set(machines.values_list("machine__name", flat=True))
     title = METRICS[name.metric].title
-    if known:
-        return f"{name.project} measured {title} of {name.benchmark} not on {name.machine}, but on {', '.join(known)}."
+    if machine_names:
+        elsewhere = ", ".join(sorted(machine_names)[:8])
+        return f"{name.project} measured {title} of {name.benchmark} not on {name.machine}, but on {elsewhere}."
     return f"{name.project} has no values of {title} for a benchmark {name.benchmark!r}."

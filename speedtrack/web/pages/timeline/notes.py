@@ -63,8 +63,8 @@ Tags = list[list[dict[str, Any]]]
 def notes_on(overlay: Overlay) -> tuple[Tags, list[dict[str, Any]]]:
     """The tags of all paths, and the annotations along the first one; their places count from the first of the path."""
     page = overlay.paths[0]
-    asked = {"project": page.branch.project_id, "branch": page.branch.pk, "first": page.first, "last": page.last}
-    ((tagged, annotated),) = overlay.fetch(NOTES, **asked, most=MOST)
+    parameters = {"project": page.branch.project_id, "branch": page.branch.pk, "first": page.first, "last": page.last}
+    ((tagged, annotated),) = overlay.fetch(NOTES, **parameters, most=MOST)
     tags: Tags = [[] for _ in overlay.paths]
     for path, number, name in tagged:
         tags[path].append({"at": number - overlay.paths[path].first, "name": name})

@@ -77,9 +77,9 @@ class Overlay:
     @property
     def titles(self) -> list[str]:
         """The names of the lines without the parts that all share; if there is one line, its machine."""
-        parts = [(*one.name[:2], one.metric.title, *one.name[3:]) for one in self.shown]
-        differing = [i for i in range(5) if len({part[i] for part in parts}) > 1] or [3]
-        return [", ".join(part[i] for i in differing) for part in parts]
+        names = [(*line.name[:2], line.metric.title, *line.name[3:]) for line in self.shown]
+        differing = [i for i in range(5) if len({name[i] for name in names}) > 1] or [3]
+        return [", ".join(name[i] for i in differing) for name in names]
 
     def newest(self, count: int) -> "Overlay":
         """A copy with only the newest commits of each path."""
@@ -88,10 +88,10 @@ class Overlay:
     @cached_property
     def along(self) -> list[dict[int, tuple[int, Series]]]:
         """For each path its series: series id -> (number of the line, series)."""
-        found: list[dict[int, tuple[int, Series]]] = [{} for _ in self.paths]
+        by_path: list[dict[int, tuple[int, Series]]] = [{} for _ in self.paths]
         for number, line in enumerate(self.shown):
-            found[self.path_of(line)].update({one.pk: (number, one) for one in line.series})
-        return found
+            by_path[self.path_of(line)].update({series.pk: (number, series) for series in line.series})
+        return by_path
 
     def path_of(self, line: ShownLine) -> int:
         """The number of the path that a line runs along."""
@@ -102,8 +102,8 @@ class Overlay:
         each = zip(self.paths, self.along, strict=True)
         return columns_along([PathOfSeries(p.branch, p.first, p.last, list(series)) for p, series in each])
 
-    def fetch(self, query: str, **more: Any) -> list[tuple[Any, ...]]:
-        """The rows of a query about all paths, which may use the parameters below and ``more``."""
+    def fetch(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        """The rows of a query about all paths, which may use the parameters below and these ``parameters``."""
         return rows_of(
             query,
             projects=[path.branch.project_id for path in self.paths],
@@ -111,31 +111,31 @@ class Overlay:
             firsts=[path.first for path in self.paths],
             lasts=[path.last for path in self.paths],
             subject=SUBJECT,
-            **more,
+            **parameters,
         )
 
 
 def overlay_of(view: View, query: QueryDict, access: Access) -> Overlay:
     """The lines that an address names. What is unknown or too much becomes a sentence; the rest is shown."""
     problems: list[str] = []
-    axis, scale = (word_of(query, key, words, problems) for key, words in (("axis", AXES), ("y", SCALES)))
-    found = distinct_lines(
+    axis, scale = (word_of(query, key, choices, problems) for key, choices in (("axis", AXES), ("y", SCALES)))
+    lines = distinct_lines(
         [*lines_of_page(view), *added_lines(view, query.getlist("line"), problems, access)], problems
     )
     base = query.get("base", "").strip()
-    shown = relative_lines(found, base, problems) if base else []
-    if not shown:
-        base, shown = "", lines_of_two_units(found, problems)
-    paths = paths_of(view, shown)
-    return Overlay(view, shown, paths, "time" if len(paths) > 1 else axis, scale, base, problems)
+    shown_lines = relative_lines(lines, base, problems) if base else []
+    if not shown_lines:
+        base, shown_lines = "", lines_of_two_units(lines, problems)
+    paths = paths_of(view, shown_lines)
+    return Overlay(view, shown_lines, paths, "time" if len(paths) > 1 else axis, scale, base, problems)
 
 
-def word_of(query: QueryDict, key: str, words: Sequence[str], problems: list[str]) -> str:
-    """The word that the address gives for ``key``, if it is one of ``words``; otherwise the first of these."""
-    word = query.get(key) or words[0]
-    if word not in words:
-        problems.append(f"There is no {key}={word[:40]!r}: there are {', '.join(words)}.")
-    return word if word in words else words[0]
+def word_of(query: QueryDict, key: str, choices: Sequence[str], problems: list[str]) -> str:
+    """The word that the address gives for ``key``, if it is one of ``choices``; otherwise the first of these."""
+    choice = query.get(key) or choices[0]
+    if choice not in choices:
+        problems.append(f"There is no {key}={choice[:40]!r}: there are {', '.join(choices)}.")
+    return choice if choice in choices else choices[0]
 
 
 def added_lines(view: View, texts: Sequence[str], problems: list[str], access: Access) -> list[NamedLine]:
@@ -145,66 +145,66 @@ def added_lines(view: View, texts: Sequence[str], problems: list[str], access: A
             names.append(parse_line(view, text))
         except NoSuchLine as e:
             problems.append(str(e))
-    found = find_lines(view, names, access)
-    problems += [str(one) for one in found if isinstance(one, NoSuchLine)]
-    return [one for one in found if isinstance(one, NamedLine)]
+    lines = find_lines(view, names, access)
+    problems += [str(line) for line in lines if isinstance(line, NoSuchLine)]
+    return [line for line in lines if isinstance(line, NamedLine)]
 
 
-def distinct_lines(found: Sequence[NamedLine], problems: list[str]) -> list[NamedLine]:
+def distinct_lines(lines: Sequence[NamedLine], problems: list[str]) -> list[NamedLine]:
     """Each line once, and no more than can be told apart."""
-    each = list({line.name: line for line in found}.values())
+    each = list({line.name: line for line in lines}.values())
     if len(each) > MOST_LINES:
         left_out = ", ".join(str(line.name) for line in each[MOST_LINES:])
         problems.append(f"A chart shows at most {MOST_LINES} lines; left out: {left_out}.")
     return each[:MOST_LINES]
 
 
-def lines_of_two_units(found: Sequence[NamedLine], problems: list[str]) -> list[ShownLine]:
+def lines_of_two_units(lines: Sequence[NamedLine], problems: list[str]) -> list[ShownLine]:
     """The lines that have the first two units; those of the second unit use the right axis."""
-    units = list(dict.fromkeys(line.metric.unit for line in found))
-    for line in found:
+    units = list(dict.fromkeys(line.metric.unit for line in lines))
+    for line in lines:
         if line.metric.unit in units[2:]:
             problems.append(
                 f"A chart has two axes, for {units[0]} and {units[1]} here; {line.name} is left out. "
                 "Relative to a base commit, all lines share one axis."
             )
-    kept = [line for line in found if line.metric.unit in units[:2]]
-    return [ShownLine(**vars(line), right=line.metric.unit != units[0]) for line in kept]
+    fitting = [line for line in lines if line.metric.unit in units[:2]]
+    return [ShownLine(**vars(line), right=line.metric.unit != units[0]) for line in fitting]
 
 
-def relative_lines(found: Sequence[NamedLine], base: str, problems: list[str]) -> list[ShownLine]:
+def relative_lines(lines: Sequence[NamedLine], base: str, problems: list[str]) -> list[ShownLine]:
     """The lines relative to their values at the base. Lines without such a value are left out."""
-    commit = base_commit({line.branch.project_id for line in found}, base)
+    commit = base_commit({line.branch.project_id for line in lines}, base)
     if commit is None:
         problems.append(f"None of these projects has a commit {base[:64]!r}: the values are absolute.")
         return []
-    values = base_values(found, commit)
-    shown = []
-    for number, line in enumerate(found):
+    values = base_values(lines, commit)
+    relative = []
+    for number, line in enumerate(lines):
         value = values.get(number)
         if value and value.value > 0:
-            shown.append(ShownLine(**vars(line), base=value))
+            relative.append(ShownLine(**vars(line), base=value))
         else:
             why = "is zero there" if value else "was not measured there, nor in the 200 commits before"
             problems.append(f"{line.name} {why}: it cannot be shown relative to {commit.short}.")
-    return shown
+    return relative
 
 
-def paths_of(view: View, shown: Sequence[ShownLine]) -> list[Path]:
+def paths_of(view: View, lines: Sequence[ShownLine]) -> list[Path]:
     """The page's range of commits, and the commits of other branches at the same time."""
     page = Path(view.scope.project.slug, view.branch, view.first, view.last)
-    others = {line.branch.pk: line for line in shown if line.branch.pk != view.branch.pk}
-    if not others:
+    by_branch = {line.branch.pk: line for line in lines if line.branch.pk != view.branch.pk}
+    if not by_branch:
         return [page]
     rows = rows_of(
         WINDOWS,
         branch=view.branch.pk,
         begin=view.first if view.first > 0 else None,
         end=view.last if view.last < view.scope.head else None,
-        projects=[line.branch.project_id for line in others.values()],
-        branches=list(others),
+        projects=[line.branch.project_id for line in by_branch.values()],
+        branches=list(by_branch),
     )
-    found = [page]
-    for line, (first, last) in zip(others.values(), rows, strict=True):
-        found.append(Path(line.name.project, line.branch, first or 0, -1 if last is None else last))
-    return found
+    paths = [page]
+    for line, (first, last) in zip(by_branch.values(), rows, strict=True):
+        paths.append(Path(line.name.project, line.branch, first or 0, -1 if last is None else last))
+    return paths

@@ -75,15 +75,15 @@ def gaps_in(overlay: Overlay) -> Gaps:
         .values_list("path", "commit__positions__number", *DEFERRAL_COLUMNS)
         for number, path in enumerate(overlay.paths)
     ]
-    found: list[dict[int, Gap]] = [{} for _ in overlay.paths]
+    gaps: list[dict[int, Gap]] = [{} for _ in overlay.paths]
     for path, number, *columns in sorted(all_of(each), key=lambda row: row[2]):
-        found[path][number] = gap_after(found[path].get(number), *columns)
-    return found
+        gaps[path][number] = gap_after(gaps[path].get(number), *columns)
+    return gaps
 
 
 def all_of(each: list[QuerySet[Any, Any]]) -> QuerySet[Any, Any]:
     """The rows of several queries with equal columns, by one query."""
-    return reduce(lambda some, more: some.union(more, all=True), each)
+    return reduce(lambda union, query: union.union(query, all=True), each)
 
 
 class ShownChange(NamedTuple):
@@ -118,18 +118,20 @@ def shown_changes(overlay: Overlay, every: bool = False) -> list[ShownChange]:
     """
     each = []
     for number, path in enumerate(overlay.paths):
-        found: QuerySet[Any, Any] = changes.on_branch(path.branch, path.first, path.last)
-        found = found.filter(series__in=list(overlay.along[number]))
+        points: QuerySet[Any, Any] = changes.on_branch(path.branch, path.first, path.last)
+        points = points.filter(series__in=list(overlay.along[number]))
         if not every:
-            found = found.filter(status__in=changes.VISIBLE)
+            points = points.filter(status__in=changes.VISIBLE)
         begins = Position.objects.filter(branch=path.branch, commit=OuterRef("before")).values("number")
-        marked = found.annotate(
+        annotated = points.annotate(
             path=Value(number, output_field=IntegerField()),
             before_place=Subquery(begins),
             alert_state=F("alert__status"),
         )
         each.append(
-            marked.order_by().values_list("pk", "path", "place", "series", "series__metric", *ShownChange._fields[4:])
+            annotated.order_by().values_list(
+                "pk", "path", "place", "series", "series__metric", *ShownChange._fields[4:]
+            )
         )
     rows = sorted(all_of(each), key=lambda row: (row[1], row[2], row[0]))
     return [ShownChange._make(row[1:]) for row in rows]
@@ -137,5 +139,5 @@ def shown_changes(overlay: Overlay, every: bool = False) -> list[ShownChange]:
 
 def newest_changes(view: View) -> list[ChangePoint]:
     """The newest change points of the page's own lines, newest first."""
-    found: QuerySet[Any] = changes.on_branch(view.branch, view.first, view.last)
-    return list(found.filter(series__in=[s.pk for s in view.series]).order_by("-place", "-pk")[:NEWEST_CHANGES])
+    points: QuerySet[Any] = changes.on_branch(view.branch, view.first, view.last)
+    return list(points.filter(series__in=[s.pk for s in view.series]).order_by("-place", "-pk")[:NEWEST_CHANGES])

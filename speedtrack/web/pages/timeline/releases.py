@@ -38,12 +38,12 @@ Releases = dict[tuple[int, int], list[dict[str, Any]]]
 
 def releases_of(overlay: Overlay) -> Releases:
     """By path and series: its measured releases. If a commit has several measurements or tags, the last one counts."""
-    each = [(series, place) for place, along in enumerate(overlay.along, 1) for series in along]
-    series, places = [one for one, _ in each], [place for _, place in each]
-    rows = overlay.fetch(MEASURED, series=series, places=places, release=f"^{RELEASE.pattern}$")
-    found: Releases = defaultdict(list)
+    each = [(series, number) for number, along in enumerate(overlay.along, 1) for series in along]
+    series, numbers = [series_id for series_id, _ in each], [number for _, number in each]
+    rows = overlay.fetch(MEASURED, series=series, places=numbers, release=f"^{RELEASE.pattern}$")
+    releases: Releases = defaultdict(list)
     for path, pk, name, time, *estimate in rows:
         if all(map(math.isfinite, estimate)):
             value, low, high = estimate
-            found[path, pk].append({"name": name, "time": time, "value": value, "low": low, "high": high})
-    return found
+            releases[path, pk].append({"name": name, "time": time, "value": value, "low": low, "high": high})
+    return releases

@@ -26,9 +26,9 @@ def newest_of(view: View) -> Newest | None:
     """The newest reliable point; if several series measured its commit, that of the last series."""
     lately = view.newest(LATELY)
     ids = [s.pk for s in view.series]
-    measured = lines.clean_measurements().filter(series__in=ids, commit__positions__branch=view.branch)
-    found = measured.filter(commit__positions__number__range=(lately.first, lately.last))
-    newest = found.order_by("-commit__positions__number", "-series", "-attempt")
+    measurements = lines.clean_measurements().filter(series__in=ids, commit__positions__branch=view.branch)
+    recent = measurements.filter(commit__positions__number__range=(lately.first, lately.last))
+    newest = recent.order_by("-commit__positions__number", "-series", "-attempt")
     row = newest.values_list("series", "commit__positions__number", "commit__sha", "commit__committed_at").first()
     if row is None:
         return None
@@ -37,6 +37,6 @@ def newest_of(view: View) -> Newest | None:
     return Newest(point, sha, committed_at, next(s.machine.name for s in view.series if s.pk == series))
 
 
-def last_change(found: list[ChangePoint]) -> ChangePoint | None:
+def last_change(points: list[ChangePoint]) -> ChangePoint | None:
     """The newest visible one of these change points, which are ordered from the newest on."""
-    return next((cp for cp in found if cp.status in changes.VISIBLE), None)
+    return next((cp for cp in points if cp.status in changes.VISIBLE), None)

@@ -73,25 +73,27 @@ def load(overlay: Overlay) -> TimelineTable:
 def table_rows(overlay: Overlay) -> Iterator[TableRow]:
     """A row for each point, and one for each commit without any that says why there is none."""
     columns = overlay.columns()
-    each = [(path, line) for path, found in enumerate(columns) for line in found]
-    places = [
+    each = [(path, line) for path, lines in enumerate(columns) for line in lines]
+    entries = [
         (*overlay.along[path][line.series_id], (overlay.paths[path].first + line.at).tolist()) for path, line in each
     ]
-    changed = {(one.line, one.position): one.what for one in find_breaks(places)}
-    marks = {(one.path, one.place, one.series): one for one in shown_changes(overlay, every=True)}
+    changes = {(boundary.line, boundary.position): boundary.what for boundary in find_breaks(entries)}
+    marks = {(change.path, change.place, change.series): change for change in shown_changes(overlay, every=True)}
     points: dict[tuple[int, int], list[tuple[int, int, RowPoint]]] = defaultdict(list)
     for path, line in each:
-        shown, _ = overlay.along[path][line.series_id]
+        line_number, _ = overlay.along[path][line.series_id]
         for at, point in points_of(line):
-            points[path, overlay.paths[path].first + at].append((shown, line.series_id, point))
+            points[path, overlay.paths[path].first + at].append((line_number, line.series_id, point))
     gaps, titles = gaps_in(overlay), overlay.titles
     for commit in commits_of(overlay):
         along, number = overlay.paths[commit.path], commit.number
-        found = points.get((commit.path, number), [])
-        for shown, series, point in found:
-            what, mark = changed.get((shown, number), ""), marks.get((commit.path, number, series))
-            yield TableRow(along, commit, overlay.shown[shown], titles[shown], point, UNMEASURED, mark, what)
-        if not found:
+        points_here = points.get((commit.path, number), [])
+        for line_number, series, point in points_here:
+            environment, mark = changes.get((line_number, number), ""), marks.get((commit.path, number, series))
+            yield TableRow(
+                along, commit, overlay.shown[line_number], titles[line_number], point, UNMEASURED, mark, environment
+            )
+        if not points_here:
             yield TableRow(along, commit, None, "", None, gaps[commit.path].get(number, UNMEASURED), None)
 
 
@@ -128,13 +130,13 @@ def csv_rows(overlay: Overlay, gaps: Gaps) -> Iterator[list[Any]]:
     """A header, then one row per point or gap, by branch, oldest first. Queries run before the first row is yielded."""
     commits, points = commits_of(overlay), csv_points(overlay)
     gap_lines = [gap_names(overlay, path) for path in range(len(overlay.paths))]
-    found = (
+    rows = (
         [*commit_cells(commit), *cells]
         for commit in commits
         for cells in points.get((commit.path, commit.number))
         or [gap_cells(gaps[commit.path].get(commit.number, UNMEASURED), gap_lines[commit.path])]
     )
-    return chain([HEADER], found)
+    return chain([HEADER], rows)
 
 
 def commit_cells(commit: TimelineCommit) -> list[Any]:
@@ -148,7 +150,7 @@ def line_cells(line: ShownLine) -> list[str]:
 def gap_names(overlay: Overlay, path: int) -> list[str]:
     """The columns that a gap shares with all lines of its path: the unit, and the names in the last columns."""
     own = [[line.metric.unit, *line_cells(line)] for line in overlay.shown if overlay.path_of(line) == path]
-    return [parts[0] if len(set(parts)) == 1 else "" for parts in zip(*own, strict=True)] or [""] * 5
+    return [values[0] if len(set(values)) == 1 else "" for values in zip(*own, strict=True)] or [""] * 5
 
 
 def gap_cells(gap: Gap, names: list[str]) -> list[Any]:
@@ -158,17 +160,20 @@ def gap_cells(gap: Gap, names: list[str]) -> list[Any]:
 
 def csv_points(overlay: Overlay) -> dict[tuple[int, int], list[list[Any]]]:
     """By (path, position): for each point, the columns that follow those of its commit."""
-    marks = {(one.path, one.place, one.series): one.status for one in shown_changes(overlay, every=True)}
-    found: dict[tuple[int, int], list[list[Any]]] = defaultdict(list)
+    marks = {
+        (change_point.path, change_point.place, change_point.series): change_point.status
+        for change_point in shown_changes(overlay, every=True)
+    }
+    rows: dict[tuple[int, int], list[list[Any]]] = defaultdict(list)
     for path, columns in enumerate(overlay.columns()):
         first = overlay.paths[path].first
         for line in columns:
             number, series = overlay.along[path][line.series_id]
-            shown = overlay.shown[number]
+            shown_line = overlay.shown[number]
             names = [series.machine.name, short_digest(series.environment.digest)]
-            unit, last = shown.metric.unit, line_cells(shown)
+            unit, last = shown_line.metric.unit, line_cells(shown_line)
             for at, (value, low, high, n, flags) in points_of(line):
                 change = marks.get((path, first + at, line.series_id), "")
                 cells = [*names, value, low, high, n, unit, " ".join(flags), "measured", change, *last]
-                found[path, first + at].append(cells)
-    return found
+                rows[path, first + at].append(cells)
+    return rows

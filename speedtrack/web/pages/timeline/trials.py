@@ -55,11 +55,11 @@ def trials_of(overlay: Overlay, points: int) -> tuple[Trials, list[str]]:
         firsts=[path.first for _, _, path in each],
         lasts=[path.last for _, _, path in each],
     )
-    found: Trials = {}
+    trials: Trials = {}
     for path, series, number, run, values, flagged in rows:
-        point = found.setdefault((path, series, number), PointTrials(run))
+        point = trials.setdefault((path, series, number), PointTrials(run))
         point.run = run
         for trial, value in enumerate(values or ()):
             if value is not None:
                 (point.void if trial in (flagged or ()) else point.values).append(value)
-    return found, []
+    return trials, []

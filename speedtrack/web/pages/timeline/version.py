@@ -22,12 +22,12 @@ FACTS = """
 """
 
 
-def etag_of(overlay: Overlay, gaps: Gaps, asked: str) -> str:
-    """The version of a timeline in the form that was ``asked`` for. ``gaps``: of the overlay."""
-    facts = overlay.fetch(FACTS, series=[one.pk for line in overlay.shown for one in line.series])
+def etag_of(overlay: Overlay, gaps: Gaps, form: str) -> str:
+    """The version of a timeline in this ``form``. ``gaps``: of the overlay."""
+    facts = overlay.fetch(FACTS, series=[series.pk for line in overlay.shown for series in line.series])
     paths = [(path.branch.pk, path.branch.head_id, path.first, path.last) for path in overlay.paths]
-    shown = [(line.name, line.base) for line in overlay.shown]
-    state = (asked, code_version(), paths, shown, overlay.problems, facts, gaps)
+    lines = [(line.name, line.base) for line in overlay.shown]
+    state = (form, code_version(), paths, lines, overlay.problems, facts, gaps)
     return f'"{hashlib.sha256(repr(state).encode()).hexdigest()[:32]}"'
 
 

@@ -82,16 +82,16 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     ]
     series = Series.objects.filter(project=scope.project, benchmark__name=benchmark)
     related = series.select_related("machine", "environment", "benchmark").order_by("machine__name", "pk")
-    found = list(related.defer("machine__facts", "environment__facts", "benchmark__definition", "benchmark__why"))
-    if scope.branch is None or not (found or definitions_of(scope, benchmark).exists()):
+    all_series = list(related.defer("machine__facts", "environment__facts", "benchmark__definition", "benchmark__why"))
+    if scope.branch is None or not (all_series or definitions_of(scope, benchmark).exists()):
         raise Http404(f"{slug} has no benchmark {benchmark!r}.")
-    names = {metric, *(one.metric for one in found)}
-    metrics = [one for one in scope.metrics if one.name in names]
-    lines = [one for one in found if one.metric == metric and one.machine in machines]
+    names = {metric, *(line.metric for line in all_series)}
+    metrics = [candidate for candidate in scope.metrics if candidate.name in names]
+    lines = [line for line in all_series if line.metric == metric and line.machine in machines]
     first, last = range_of(scope, scope.branch, query)
     if not is_range_asked(query):
         first = first_shown(scope.branch, lines, first)
-    return View(scope, benchmark, scope.branch, metrics, lines, found, first, last)
+    return View(scope, benchmark, scope.branch, metrics, lines, all_series, first, last)
 
 
 def definitions_of(scope: Scope, benchmark: str) -> QuerySet[Benchmark]:

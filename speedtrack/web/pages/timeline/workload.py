@@ -15,13 +15,13 @@ def workload_text(benchmark: Benchmark) -> str:
     if "command" in definition:
         return f"{definition['command']}, {by}"
     if "outside" in definition:
-        words = [f"{name} {value}" for name, value in definition["outside"]["parameters"].items()]
-        return ", ".join(["measured elsewhere", *words])
+        parameters = [f"{name} {value}" for name, value in definition["outside"]["parameters"].items()]
+        return ", ".join(["measured elsewhere", *parameters])
     if "workload" not in definition:  # the benchmark of the build
         return str(definition["build"].get("command") or "by a Dockerfile")
     workload = definition["workload"]
     return ", ".join(
-        part for part in (requests_text(workload), *shape_texts(workload), pace_text(workload), by) if part
+        text for text in (requests_text(workload), *shape_texts(workload), pace_text(workload), by) if text
     )
 
 
@@ -38,8 +38,8 @@ def requests_text(workload: dict[str, Any]) -> str:
 
 def counted_text(item: dict[str, Any], count: int) -> str:
     request = item.get("request") or item.get("test") or ""
-    words = request.split() if isinstance(request, str) else request
-    name = item.get("name") or " ".join(words[:1])
+    arguments = request.split() if isinstance(request, str) else request
+    name = item.get("name") or " ".join(arguments[:1])
     return f"{name} × {count}" if count > 1 else str(name)
 
 
