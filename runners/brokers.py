@@ -131,13 +131,13 @@ class Broker:
         """Celery's setting ``broker_use_ssl``, and kombu's argument ``ssl``: the server's certificate is verified."""
         if not self.is_encrypted:
             return None
-        known = {name.removeprefix("ssl_"): file for name, file in self.options.items() if name in TLS_FILES}
-        found: dict[str, Any] = {**known, "cert_reqs": ssl.CERT_REQUIRED if self.is_verified else ssl.CERT_NONE}
-        if ca_file := known.get("ca_certs") or self.ca_file:
-            found["ca_certs"] = ca_file
+        files = {name.removeprefix("ssl_"): file for name, file in self.options.items() if name in TLS_FILES}
+        settings: dict[str, Any] = {**files, "cert_reqs": ssl.CERT_REQUIRED if self.is_verified else ssl.CERT_NONE}
+        if ca_file := files.get("ca_certs") or self.ca_file:
+            settings["ca_certs"] = ca_file
         if self.scheme == "amqps":  # amqp compares no names without this; kombu fills the host's name in
-            return found | ({"server_hostname": None} if self.is_verified else {})
-        return {f"ssl_{name}": value for name, value in {**found, "check_hostname": self.is_verified}.items()}
+            return settings | ({"server_hostname": None} if self.is_verified else {})
+        return {f"ssl_{name}": value for name, value in {**settings, "check_hostname": self.is_verified}.items()}
 
     @property
     def transport_options(self) -> dict[str, Any]:
@@ -145,11 +145,11 @@ class Broker:
             return dict(AMQP_OPTIONS)
         if SCHEMES[self.scheme][0] != "sentinel":
             return dict(REDIS_OPTIONS)
-        words = {name: self.options.get(f"sentinel_{name}") for name in ("username", "password")}
+        credentials = {name: self.options.get(f"sentinel_{name}") for name in ("username", "password")}
         times = {"socket_timeout": CONNECT_S, "socket_connect_timeout": CONNECT_S}
         encryption = {"ssl": True, **self.tls} if self.tls else {}
-        asked = {**times, **encryption, **{name: word for name, word in words.items() if word}}
-        return {**REDIS_OPTIONS, "master_name": self.options["master_name"], "sentinel_kwargs": asked}
+        sentinel_options = {**times, **encryption, **{name: value for name, value in credentials.items() if value}}
+        return {**REDIS_OPTIONS, "master_name": self.options["master_name"], "sentinel_kwargs": sentinel_options}
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def read(text: str, ca_file: str = "") -> Broker:
 
     ``ca_file``: the certificates by which it is verified, beside those of the system. Raises AddressError.
     """
-    addresses = tuple(_address(part) for part in NEXT_ADDRESS.split(text.strip()))
+    addresses = tuple(_address(piece) for piece in NEXT_ADDRESS.split(text.strip()))
     broker = Broker(addresses, ca_file)
     if len({address.scheme for address in addresses}) > 1:
         raise AddressError("its addresses have different schemes: give each the same")
@@ -196,26 +196,26 @@ def read_environment(environ: Mapping[str, str], url: str) -> Broker:
 
 
 def _address(text: str) -> BrokerAddress:
-    scheme, separator, rest = text.partition("://")
+    scheme, separator, location = text.partition("://")
     if not separator or scheme not in SCHEMES:
         raise AddressError(f"its scheme is not known: begin with {LISTED_SCHEMES}")
     if any(ord(character) < ord(" ") or ord(character) == 127 for character in text):
         raise AddressError("it has a line break or another control character: take it out")
     kind = SOCKET_ADDRESS if SCHEMES[scheme][0] == "redis+socket" else ADDRESS
-    parts = kind.fullmatch(rest)
-    if not parts or (parts["login"] and re.search(rf"[?&]({'|'.join(OPTIONS)})=", parts["login"])):
+    match = kind.fullmatch(location)
+    if not match or (match["login"] and re.search(rf"[?&]({'|'.join(OPTIONS)})=", match["login"])):
         raise AddressError(
             f"it cannot be read: write {_example(scheme)}, and in the password %25 for %, in an option %40 for @"
         )
-    user, _, password = (parts["login"] or "").partition(":")
-    host = _host(parts["host"]) if kind is ADDRESS else ""
-    if parts["port"] and not 0 < int(parts["port"]) < 65536:
+    user, _, password = (match["login"] or "").partition(":")
+    host = _host(match["host"]) if kind is ADDRESS else ""
+    if match["port"] and not 0 < int(match["port"]) < 65536:
         raise AddressError("its port is not between 1 and 65535: correct it")
-    if kind is SOCKET_ADDRESS and not parts["path"]:
+    if kind is SOCKET_ADDRESS and not match["path"]:
         raise AddressError(f"it names no socket: write {_example(scheme)}")
-    path = unquote(parts["path"]) if kind is SOCKET_ADDRESS else (parts["path"] or "").rstrip("/")
+    path = unquote(match["path"]) if kind is SOCKET_ADDRESS else (match["path"] or "").rstrip("/")
     return BrokerAddress(
-        scheme, host, parts["port"] or "", path, unquote(user), unquote(password), _options(parts["options"])
+        scheme, host, match["port"] or "", path, unquote(user), unquote(password), _options(match["options"])
     )
 
 
@@ -242,13 +242,13 @@ def _host_and_port(address: BrokerAddress) -> str:
 
 
 def _options(text: str | None) -> dict[str, str]:
-    found = {}
-    for word in filter(None, (text or "").split("&")):
-        name, _, value = word.partition("=")
+    options = {}
+    for pair in filter(None, (text or "").split("&")):
+        name, _, value = pair.partition("=")
         if name not in OPTIONS:
             raise AddressError(f"it has an option that is not known: use {', '.join(sorted(OPTIONS))}")
-        found[name] = unquote(value)
-    return found
+        options[name] = unquote(value)
+    return options
 
 
 def _check_options(broker: Broker) -> None:

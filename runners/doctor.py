@@ -61,22 +61,22 @@ def examine(names: Iterable[str], environ: Environ) -> Iterator[Finding]:
     """Makes these checks one after another, and yields their findings."""
     for name in names:
         try:
-            state, words = CHECKS[name](environ)
+            state, sentence = CHECKS[name](environ)
         except SettingsError as error:
-            state, words = "bad", str(error)
-        yield Finding(name, state, words)
+            state, sentence = "bad", str(error)
+        yield Finding(name, state, sentence)
 
 
 def show(findings: Iterable[Finding], as_json: bool) -> int:
     """Prints findings, each as soon as it is known, or all as one document; returns the exit code."""
-    found = []
+    entries = []
     for finding in findings:
-        found.append(finding)
+        entries.append(finding)
         if not as_json:
             print(f"{MARKS[finding.state]}  {finding.name:10} {finding.words}", flush=True)
     if as_json:
-        print(json.dumps([asdict(finding) for finding in found]))
-    return int(any(finding.state == "bad" for finding in found))
+        print(json.dumps([asdict(finding) for finding in entries]))
+    return int(any(finding.state == "bad" for finding in entries))
 
 
 def check_settings(environ: Environ) -> Answer:
@@ -99,33 +99,37 @@ def check_server(environ: Environ) -> Answer:
             timeout=ANSWER_S,
         )
     except httpx.HTTPError as error:
-        words = str(error) or type(error).__name__
-        return "bad", f"{settings.url} does not answer ({words}): check SPEEDTRACK_URL and that the server runs"
+        text = str(error) or type(error).__name__
+        return "bad", f"{settings.url} does not answer ({text}): check SPEEDTRACK_URL and that the server runs"
     if answer.status_code == 401:
         return "bad", (
             "the server does not know this token: run `manage.py machine add NAME` (or `machine token NAME`) there and "
             "set SPEEDTRACK_TOKEN to what it prints"
         )
     if answer.status_code != 200:
-        words = f"{settings.url} answers {answer.status_code}"
-        return "bad", f"{words}: check that it is a SpeedTrack server of this release"
+        text = f"{settings.url} answers {answer.status_code}"
+        return "bad", f"{text}: check that it is a SpeedTrack server of this release"
     return about_server(answer, moment + (time.monotonic() - began) / 2)
 
 
 def about_server(answer: httpx.Response, asked_at: float) -> Answer:
     """The finding about a server's answer. `asked_at`: this machine's clock at about the time of the answer."""
     try:
-        said = answer.json()
-        machine, version, ahead_s = str(said["machine"]), str(said["version"]), asked_at - float(said["time"])
+        document = answer.json()
+        machine, version, ahead_s = (
+            str(document["machine"]),
+            str(document["version"]),
+            asked_at - float(document["time"]),
+        )
     except (ValueError, KeyError, TypeError):
         return "bad", "what answers at SPEEDTRACK_URL is no SpeedTrack server"
-    words = f"this is machine {machine} of a server of release {version}"
+    sentence = f"this is machine {machine} of a server of release {version}"
     if version != runners.__version__:
-        return "note", f"{words}, and this runner is {runners.__version__}: install the same release"
+        return "note", f"{sentence}, and this runner is {runners.__version__}: install the same release"
     if abs(ahead_s) > MOST_CLOCK_S:
         # Leases follow the server's clock alone; the times of logs would not fit.
-        return "note", f"{words}; the clock here is {ahead_s:+.0f} s apart: let chrony or systemd-timesyncd set it"
-    return "good", f"{words}; the clocks differ by {abs(ahead_s):.1f} s"
+        return "note", f"{sentence}; the clock here is {ahead_s:+.0f} s apart: let chrony or systemd-timesyncd set it"
+    return "good", f"{sentence}; the clocks differ by {abs(ahead_s):.1f} s"
 
 
 def check_broker(environ: Environ) -> Answer:
@@ -163,9 +167,11 @@ def check_docker(environ: Environ) -> Answer:
     except DockerException:
         return "note", 'no daemon answers: suites with build.kind = "docker" cannot be built on this machine'
     engine = version["Version"]
-    runc = next((one["Version"] for one in version.get("Components") or () if one["Name"] == "runc"), "")
+    runc = next(
+        (component["Version"] for component in version.get("Components") or () if component["Name"] == "runc"), ""
+    )
     if not safe_runc(runc):
-        oldest = " or ".join(".".join(map(str, one)) for one in OLDEST_RUNC)
+        oldest = " or ".join(".".join(map(str, release)) for release in OLDEST_RUNC)
         unsafe = f"Docker {engine} with runc {runc or 'of unknown version'}"
         return "note", f"{unsafe}: builds may escape before {oldest}; update it"
     return "good", f"Docker {engine}, runc {runc}"
@@ -176,16 +182,16 @@ def safe_runc(version: str) -> bool:
 
     Fixes that a distribution has ported to an older release are not recognised.
     """
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    numbers = tuple(int(digits) for digits in re.findall(r"\d+", version)[:3])
     return any(numbers[:2] == oldest[:2] and numbers >= oldest for oldest in OLDEST_RUNC) or numbers[:2] > (1, 3)
 
 
 def check_placement(environ: Environ) -> Answer:
     plan = place()
     cpus = plan.document()
-    words = ", ".join(f"{role} CPU {cpus[role]}" for role in ROLES)
-    words += f", locks in {lock_directory(lock_directory_setting(environ))} ({NOT_COVERED})"
-    return ("note", f"{words} ({cpus['override']})") if cpus["override"] else ("good", words)
+    sentence = ", ".join(f"{role} CPU {cpus[role]}" for role in ROLES)
+    sentence += f", locks in {lock_directory(lock_directory_setting(environ))} ({NOT_COVERED})"
+    return ("note", f"{sentence} ({cpus['override']})") if cpus["override"] else ("good", sentence)
 
 
 def check_kernel(environ: Environ) -> Answer:
@@ -206,12 +212,12 @@ def check_sandbox(environ: Environ) -> Answer:
 def check_disk(environ: Environ) -> Answer:
     home = home_directory(environ)
     free_mb = shutil.disk_usage(home).free // MB
-    words = f"{free_mb} MB are free in {home}"
+    sentence = f"{free_mb} MB are free in {home}"
     if free_mb < LEAST_FREE_MB:
-        return "bad", f"{words}: make room, or set SPEEDTRACK_RUNNER_HOME to a larger disk"
+        return "bad", f"{sentence}: make room, or set SPEEDTRACK_RUNNER_HOME to a larger disk"
     if free_mb < FEW_FREE_MB:
-        return "note", f"{words}: make room, or lower SPEEDTRACK_CACHE_MB"
-    return "good", words
+        return "note", f"{sentence}: make room, or lower SPEEDTRACK_CACHE_MB"
+    return "good", sentence
 
 
 def check_perf(environ: Environ) -> Answer:
@@ -233,23 +239,23 @@ def check_valgrind(environ: Environ) -> Answer:
 
 def check_generators(environ: Environ) -> Answer:
     """The load generators of others that suites may use are installed."""
-    found = []
+    programs = []
     for setting, program in GENERATORS.items():
-        named = environ.get(setting)
-        if named and not (Path(named).is_file() and os.access(named, os.X_OK)):
-            return "bad", f"{setting} is {named}, which is no program: correct it"
-        if path := named or shutil.which(program):
-            found.append(path)
-    return "good", f"{', '.join(found) or 'none'}: benchmarks of suites that use another one cannot be measured"
+        override = environ.get(setting)
+        if override and not (Path(override).is_file() and os.access(override, os.X_OK)):
+            return "bad", f"{setting} is {override}, which is no program: correct it"
+        if path := override or shutil.which(program):
+            programs.append(path)
+    return "good", f"{', '.join(programs) or 'none'}: benchmarks of suites that use another one cannot be measured"
 
 
 def output_of(*command: str) -> str:
     """The output of a program; empty if it cannot be run."""
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return "" if done.returncode else done.stdout.strip()
+    return "" if process.returncode else process.stdout.strip()
 
 
 CHECKS: dict[str, Callable[[Environ], Answer]] = {

@@ -41,7 +41,7 @@ def parse(kind: type[Parsed], content: Any, document: str, path: str = "") -> Pa
         return TypeAdapter(kind).validate_json(json.dumps(content))
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)[:MOST_PROBLEMS]
-        raise Permanent(f"{document}: {'; '.join(_sentence(one, path) for one in problems)}") from error
+        raise Permanent(f"{document}: {'; '.join(_sentence(problem, path) for problem in problems)}") from error
 
 
 def _sentence(problem: Any, path: str) -> str:
@@ -59,9 +59,9 @@ def _sentence(problem: Any, path: str) -> str:
 
 def check_schema(content: Any, schema: str, document: str, remedy: str) -> None:
     """Raises Permanent with the remedy if the document has another schema."""
-    found = parse(_Envelope, content, document).schema
-    if found != schema:
-        raise Permanent(f"{document}: schema is {found!r}, this runner wants {schema!r}: {remedy}")
+    actual = parse(_Envelope, content, document).schema
+    if actual != schema:
+        raise Permanent(f"{document}: schema is {actual!r}, this runner wants {schema!r}: {remedy}")
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -25,9 +25,9 @@ PLACES = (
 
 @dataclass
 class FailPoint:
-    """What happens to this process when it passes a place for the n-th time."""
+    """What happens to this process when it passes a point for the n-th time."""
 
-    place: str
+    point: str
     action: signal.Signals
     passages: int = 1
 
@@ -48,17 +48,17 @@ def arm(environ: Mapping[str, str]) -> None:
 
 
 def parse(text: str) -> FailPoint:
-    place, _, rest = text.partition(":")
-    action, _, passages = rest.partition(":")
-    if place not in PLACES or action not in ACTIONS or not (passages or "1").isdecimal() or passages == "0":
+    point, _, remaining = text.partition(":")
+    action, _, passages = remaining.partition(":")
+    if point not in PLACES or action not in ACTIONS or not (passages or "1").isdecimal() or passages == "0":
         raise SettingsError(
             f"{VARIABLE} is {text!r}: leave it unset, or for a test say PLACE:ACTION or PLACE:ACTION:PASSAGES, with a "
             f"place out of {', '.join(PLACES)}, and an action out of {', '.join(ACTIONS)}"
         )
-    return FailPoint(place, ACTIONS[action], int(passages or 1))
+    return FailPoint(point, ACTIONS[action], int(passages or 1))
 
 
-def reach(place: str) -> None:
-    """Called when this process passes a place."""
-    if armed is not None and armed.place == place:
+def reach(point: str) -> None:
+    """Called when this process passes a point."""
+    if armed is not None and armed.point == point:
         armed.passed()

@@ -65,12 +65,12 @@ def last_lines(file: Path, count: int) -> list[str]:
 
 def read_lines(file: Path, most_bytes: int) -> Iterator[str]:
     """The lines, each cut to LONGEST_LINE bytes. Raises UnusableFile beyond the limit, and as `open_regular`."""
-    left = most_bytes
+    remaining = most_bytes
     with open_regular(file) as stream:
         is_begin = True
         while line := stream.readline(LONGEST_LINE):
-            left -= len(line)
-            if left < 0:
+            remaining -= len(line)
+            if remaining < 0:
                 raise too_long(file, most_bytes)
             if is_begin:
                 yield line.decode(errors="replace")

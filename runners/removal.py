@@ -47,8 +47,8 @@ def remove(path: Path) -> str:
 def empty_directory(path: Path) -> Path:
     """A fresh, empty directory at this path. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if left := remove(path):
-        log.warning("%s", left)
+    if obstacle := remove(path):
+        log.warning("%s", obstacle)
     path.mkdir()
     return path
 

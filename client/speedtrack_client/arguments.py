@@ -24,7 +24,7 @@ environment:
   SSL_CERT_FILE                     certificates of your own authority
   NO_COLOR                          no colours
 """
-Given = argparse.Namespace
+Options = argparse.Namespace
 UNITS = {"s": 1, "m": 60, "h": 3600, "": 1}
 
 
@@ -35,25 +35,27 @@ class Manual(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=26)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        parts = text.strip("\n").split("\n\n")
-        return "\n\n".join(part if "\n  " in f"\n{part}" else textwrap.fill(part, width) for part in parts)
+        paragraphs = text.strip("\n").split("\n\n")
+        return "\n\n".join(
+            paragraph if "\n  " in f"\n{paragraph}" else textwrap.fill(paragraph, width) for paragraph in paragraphs
+        )
 
 
 def percent(text: str) -> float:
     try:
-        found = float(text.removesuffix("%"))
+        number = float(text.removesuffix("%"))
     except ValueError:
-        found = math.nan
-    if not 0 <= found <= 1000:
+        number = math.nan
+    if not 0 <= number <= 1000:
         raise argparse.ArgumentTypeError(f"{text!r} is no percentage: give such as 3%")
-    return found
+    return number
 
 
 def duration(text: str) -> float:
-    found = re.fullmatch(r"(\d{1,7}(?:\.\d+)?)([smh]?)", text)
-    if not found:
+    match = re.fullmatch(r"(\d{1,7}(?:\.\d+)?)([smh]?)", text)
+    if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration: give such as 90m, 2h or 600s")
-    return float(found[1]) * UNITS[found[2]]
+    return float(match[1]) * UNITS[match[2]]
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -123,14 +125,14 @@ def of_measuring() -> Words:
 
 
 def parser() -> Words:
-    whole = Words(
+    root = Words(
         prog="speedtrack",
         description="Ask a SpeedTrack server: measure commits, gate pull requests, send results, read alerts.",
         epilog=CODES + "\n`speedtrack COMMAND --help` describes a command.",
         formatter_class=Manual,
     )
-    whole.add_argument("--version", action="version", version=f"speedtrack {__version__}")
-    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    root.add_argument("--version", action="version", version=f"speedtrack {__version__}")
+    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
     add_account(commands)
     add_track(commands)
     add_measure(commands)
@@ -138,7 +140,7 @@ def parser() -> Words:
     add_reading(commands)
     add_results(commands)
     add_completion(commands)
-    return whole
+    return root
 
 
 def add(commands: Commands, name: str, short: str, text: str, *parents: Words) -> Words:

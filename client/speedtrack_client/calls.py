@@ -38,8 +38,8 @@ class Api:
             raise misused(f"a proxy or certificate of the environment cannot be used: {e}") from None
 
     def get(self, path: str, **parameters: Any) -> Any:
-        given = {name: value for name, value in parameters.items() if value is not None}
-        return self.call("GET", f"/api/v1/{path}", params=given)
+        query = {name: value for name, value in parameters.items() if value is not None}
+        return self.call("GET", f"/api/v1/{path}", params=query)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         return self.call("POST", f"/api/v1/{path}", json=body, headers={"Idempotency-Key": str(uuid4())})
@@ -106,18 +106,18 @@ class Api:
     def refusal_of(self, answer: httpx.Response) -> Failure:
         try:
             problem = answer.json()
-            said = plain(str(problem["detail"]))
+            detail = plain(str(problem["detail"]))
             if str(problem.get("type")).endswith(REFUSED_RESULTS):
-                return NoneTaken(said, [str(one["detail"]) for one in problem["errors"]])
+                return NoneTaken(detail, [str(error["detail"]) for error in problem["errors"]])
         except (ValueError, KeyError, TypeError, AttributeError):
-            said = f"HTTP {answer.status_code}"
+            detail = f"HTTP {answer.status_code}"
         if answer.status_code >= 500 or answer.status_code == 429:
-            return ServerAway(said)
-        if answer.status_code == 405 or (answer.status_code == 404 and "nothing at this address" in said):
+            return ServerAway(detail)
+        if answer.status_code == 405 or (answer.status_code == 404 and "nothing at this address" in detail):
             return self.unknown_operation(answer)
         if answer.status_code == 401 and not self.login.token:
-            said += f" Run `speedtrack login {self.login.url}`."
-        return Failure(said, CODES.get(answer.status_code, Exit.USAGE))
+            detail += f" Run `speedtrack login {self.login.url}`."
+        return Failure(detail, CODES.get(answer.status_code, Exit.USAGE))
 
     def unknown_operation(self, answer: httpx.Response) -> Failure:
         """The Failure for an operation that the server lacks: it is of another release, or not a SpeedTrack at all."""
@@ -138,10 +138,10 @@ class Api:
 
     def installation(self) -> dict[str, Any]:
         """The release of the server, and whose token it was called with. Raises Failure."""
-        found = self.get("")
-        if not isinstance(found, dict) or found.get("name") != "SpeedTrack":
+        document = self.get("")
+        if not isinstance(document, dict) or document.get("name") != "SpeedTrack":
             raise self.not_speedtrack("something else answers")
-        return found
+        return document
 
 
 def proxy_for(url: str) -> tuple[str, str] | None:
@@ -149,13 +149,13 @@ def proxy_for(url: str) -> tuple[str, str] | None:
     parsed, proxies = httpx.URL(url), urllib.request.getproxies_environment()
     if urllib.request.proxy_bypass_environment(parsed.netloc.decode(), proxies):  # type: ignore[attr-defined]
         return None
-    scheme = next((one for one in (parsed.scheme, "all") if proxies.get(one)), None)
+    scheme = next((candidate for candidate in (parsed.scheme, "all") if proxies.get(candidate)), None)
     if scheme is None:
         return None
-    given = proxies[scheme]
-    address = httpx.URL(given if "://" in given else f"http://{given}")
+    proxy = proxies[scheme]
+    address = httpx.URL(proxy if "://" in proxy else f"http://{proxy}")
     names = (f"{scheme}_proxy", f"{scheme}_PROXY".upper())
-    name = next((one for one in names if os.environ.get(one)), names[-1])
+    name = next((candidate for candidate in names if os.environ.get(candidate)), names[-1])
     return name, f"{address.scheme}://{address.netloc.decode()}"
 
 
@@ -170,23 +170,23 @@ def is_of_proxy(error: httpx.HTTPError, proxy: str) -> bool:
     return isinstance(error, (httpx.ProxyError, httpx.ConnectError, httpx.ConnectTimeout))
 
 
-def is_older(version: str, other: str) -> bool:
-    first, second = ([int(number) for number in re.findall(r"\d+", text)[:3]] for text in (version, other))
+def is_older(version: str, reference: str) -> bool:
+    first, second = ([int(number) for number in re.findall(r"\d+", text)[:3]] for text in (version, reference))
     return first < second
 
 
 def reason_of(error: Exception) -> str:
-    known: dict[type[Exception], str] = {
+    reasons: dict[type[Exception], str] = {
         httpx.ConnectTimeout: "no connection within 10 s",
         httpx.ReadTimeout: "it took the request, but did not answer within 60 s",
         httpx.RemoteProtocolError: "it ended the connection",
     }
-    return known.get(type(error)) or plain(str(error)) or type(error).__name__
+    return reasons.get(type(error)) or plain(str(error)) or type(error).__name__
 
 
 def asked_pause_s(answer: httpx.Response) -> float:
-    said = answer.headers.get("Retry-After", "")
-    return min(float(said), LONGEST_PAUSE_S) if said.isascii() and said.isdigit() else 0.0
+    header = answer.headers.get("Retry-After", "")
+    return min(float(header), LONGEST_PAUSE_S) if header.isascii() and header.isdigit() else 0.0
 
 
 def plain(text: str) -> str:

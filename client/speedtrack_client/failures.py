@@ -27,11 +27,11 @@ class Failure(Exception):
 
 
 class NoneTaken(Failure):
-    """The server stored none of the results that were sent. ``refused``: the reasons."""
+    """The server stored none of the results that were sent. ``reasons``: why each was refused."""
 
-    def __init__(self, message: str, refused: list[str]) -> None:
+    def __init__(self, message: str, reasons: list[str]) -> None:
         super().__init__(message, Exit.NOT_DONE)
-        self.refused = refused
+        self.refused = reasons
 
 
 class ServerAway(Failure):

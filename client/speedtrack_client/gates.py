@@ -27,8 +27,8 @@ def gate_of(rows: Sequence[Row], percent: float | None) -> dict[str, Any] | None
     """
     if percent is None:
         return None
-    found = regressions(rows, percent)
-    return {"fail_on_regression_percent": percent, "passed": bool(rows) and not found, "regressions": found}
+    worse_rows = regressions(rows, percent)
+    return {"fail_on_regression_percent": percent, "passed": bool(rows) and not worse_rows, "regressions": worse_rows}
 
 
 def change(ratio: float | None) -> str:
@@ -41,17 +41,17 @@ def interval(row: Row) -> str:
 
 def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
     """The answer in one line."""
-    counts = {word: sum(row["verdict"] == word for row in rows) for word in SIGNS}
-    counted = ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "nothing was measured"
+    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in SIGNS}
+    tally = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "nothing was measured"
     if gate is None:
-        return counted
+        return tally
     if not rows:
         return "nothing was measured, so nothing can be said"
     limit = f"{gate['fail_on_regression_percent']:g}%"
     worse = len(gate["regressions"])
     if not worse:
-        return f"nothing got worse by {limit} or more ({counted})"
-    return f"{worse} result{'s' * (worse > 1)} got worse by {limit} or more ({counted})"
+        return f"nothing got worse by {limit} or more ({tally})"
+    return f"{worse} result{'s' * (worse > 1)} got worse by {limit} or more ({tally})"
 
 
 def summary(document: dict[str, Any], rows: Sequence[Row], gate: dict[str, Any] | None, url: str) -> str:
@@ -79,7 +79,7 @@ def summary(document: dict[str, Any], rows: Sequence[Row], gate: dict[str, Any] 
 def line_of(row: Row) -> str:
     sign = f"{SIGNS.get(row['verdict'], '')} {row['verdict']}"
     cells = (sign, row["benchmark"], row["metric"], row["machine"], change(row["ratio"]), interval(row))
-    return f"| {' | '.join(cell(str(one)) for one in cells)} |"
+    return f"| {' | '.join(cell(str(text)) for text in cells)} |"
 
 
 def cell(text: str) -> str:

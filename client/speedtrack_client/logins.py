@@ -28,20 +28,20 @@ def login_for(url_given: str | None) -> Login:
 
     A stored token is sent only to the server that it was stored for. Raises Failure.
     """
-    stored = load()
-    url = url_given or os.environ.get(URL) or stored["default"]
+    logins = load()
+    url = url_given or os.environ.get(URL) or logins["default"]
     if not url:
         raise misused(f"which server? Run `speedtrack login https://...` once, or set {URL}")
     address = normal(url)
-    return Login(address, clean(os.environ.get(TOKEN, "")) or stored["tokens"].get(address, ""))
+    return Login(address, clean(os.environ.get(TOKEN, "")) or logins["tokens"].get(address, ""))
 
 
 def normal(url: str) -> str:
     """A server's address in the form in which it is stored. Raises Failure."""
     text = url.strip()
-    whole = text if "://" in text else f"https://{text}"
+    address = text if "://" in text else f"https://{text}"
     try:
-        parsed = httpx.URL(whole.rstrip("/").removesuffix("/api/v1") if whole.rpartition("://")[2] else whole)
+        parsed = httpx.URL(address.rstrip("/").removesuffix("/api/v1") if address.rpartition("://")[2] else address)
     except httpx.InvalidURL as e:
         raise misused(f"{text[:200]!r} is no address of a server: {e}") from None
     if parsed.scheme not in ("http", "https") or not HOST.fullmatch(parsed.host):
@@ -74,33 +74,33 @@ def load() -> dict[str, Any]:
     """The stored logins. Raises Failure."""
     empty: dict[str, Any] = {"default": "", "tokens": {}}
     try:
-        found = json.loads(place().read_text())
-        assert isinstance(found["default"], str) and isinstance(found["tokens"], dict)
+        logins = json.loads(place().read_text())
+        assert isinstance(logins["default"], str) and isinstance(logins["tokens"], dict)
     except FileNotFoundError:
         return empty
     except (OSError, ValueError, KeyError, TypeError, AssertionError, RecursionError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is damaged"
         raise misused(f"cannot read {place()}: {why}. Remove it, and run `speedtrack login` again") from None
-    return found if isinstance(found, dict) else empty
+    return logins if isinstance(logins, dict) else empty
 
 
 def store(url: str, token: str) -> None:
     """Store a token, readable by this user alone, and make its server the default one. Raises Failure."""
-    kept = load()
-    kept["default"], kept["tokens"][url] = url, token
-    save(kept)
+    logins = load()
+    logins["default"], logins["tokens"][url] = url, token
+    save(logins)
 
 
 def forget(url: str) -> bool:
     """Delete a server's token. Return whether there was one."""
-    kept = load()
-    was_there = kept["tokens"].pop(url, None) is not None
-    kept["default"] = "" if kept["default"] == url else kept["default"]
-    save(kept)
+    logins = load()
+    was_there = logins["tokens"].pop(url, None) is not None
+    logins["default"] = "" if logins["default"] == url else logins["default"]
+    save(logins)
     return was_there
 
 
-def save(kept: dict[str, Any]) -> None:
+def save(logins: dict[str, Any]) -> None:
     """Write the logins so that the file is never half written, nor readable by others at any moment."""
     path = place()
     new = path.with_name(f".{path.name}.{os.getpid()}")
@@ -108,7 +108,7 @@ def save(kept: dict[str, Any]) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new.unlink(missing_ok=True)
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump(kept, file, indent=2)
+            json.dump(logins, file, indent=2)
         new.replace(path)
     except OSError as e:
         raise misused(f"cannot write {path}: {e.strerror}") from None

@@ -7,19 +7,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from speedtrack_client import arguments
-from speedtrack_client.arguments import Given
+from speedtrack_client.arguments import Options
 from speedtrack_client.calls import plain
 from speedtrack_client.commands import accounts, measuring, projects, results
 from speedtrack_client.failures import Exit, Failure
 from speedtrack_client.printing import OutputLost, Printer, discard_output, replace_closed_streams, written
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run a command. Return its exit code, which is REGRESSION only if the command found one."""
-    words = sys.argv[1:] if words is None else words
+    argv = sys.argv[1:] if argv is None else argv
     replace_closed_streams()
     try:
-        return run(words)
+        return run(argv)
     except OutputLost as e:
         discard_output()
         return tell(f"the output cannot be written: {e}", Exit.NO_OUTPUT)
@@ -29,13 +29,13 @@ def main(words: Sequence[str] | None = None) -> int:
         return tell(unexpected(e), Exit.INTERNAL)
 
 
-def run(words: Sequence[str]) -> int:
+def run(argv: Sequence[str]) -> int:
     """The exit code of a command. Raises OutputLost."""
-    printer = Printer("--json" in words)
+    printer = Printer("--json" in argv)
     try:
-        given = arguments.parser().parse_args(words)
-        printer = Printer(given.json)
-        code: int = COMMANDS[given.command](given, printer)
+        options = arguments.parser().parse_args(argv)
+        printer = Printer(options.json)
+        code: int = COMMANDS[options.command](options, printer)
     except Failure as e:
         code = ended(printer, str(e), e.code)
     except KeyboardInterrupt:
@@ -74,16 +74,16 @@ def tell(message: str, code: Exit) -> int:
 def unexpected(error: Exception) -> str:
     """A sentence about a fault of this program, with the place that a report of it needs."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    what = plain(f"{type(error).__name__}: {error}")[:300]
-    return f"an unexpected error in {Path(frame.filename).name}, line {frame.lineno} ({what}): please report it"
+    summary = plain(f"{type(error).__name__}: {error}")[:300]
+    return f"an unexpected error in {Path(frame.filename).name}, line {frame.lineno} ({summary}): please report it"
 
 
-def completion(given: Given, printer: Printer) -> Exit:
-    words = " ".join(sorted(COMMANDS))
+def completion(options: Options, printer: Printer) -> Exit:
+    commands = " ".join(sorted(COMMANDS))
     printer.line(
         "_speedtrack() {\n"
         '  local word="${COMP_WORDS[COMP_CWORD]}"\n'
-        f'  local words="{words}"\n'
+        f'  local words="{commands}"\n'
         '  [ "$COMP_CWORD" = 1 ] || words="$(git for-each-ref --format="%(refname:short)" 2>/dev/null)"\n'
         '  COMPREPLY=($(compgen -W "$words" -- "$word") $(compgen -f -- "$word"))\n'
         "}\n"
@@ -92,7 +92,7 @@ def completion(given: Given, printer: Printer) -> Exit:
     return Exit.FINE
 
 
-COMMANDS: dict[str, Callable[[Given, Printer], Exit]] = {
+COMMANDS: dict[str, Callable[[Options, Printer], Exit]] = {
     "login": accounts.login,
     "logout": accounts.logout,
     "whoami": accounts.whoami,

@@ -93,20 +93,20 @@ def rich_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     for title in titles:
         table.add_column(title.removeprefix(">"), justify="right" if title.startswith(">") else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(one, COLOURS.get(one, "")) for one in row))
+        table.add_row(*(Text(cell, COLOURS.get(cell, "")) for cell in row))
     return table
 
 
 def columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The table as text. Nothing is cut off, however long it is."""
     lines = [[title.removeprefix(">") for title in titles], *rows]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(titles))]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(titles))]
     numbers = [title.startswith(">") for title in titles]
 
     def shown(line: Sequence[str]) -> str:
         cells = (
-            one.rjust(width) if is_number else one.ljust(width)
-            for one, width, is_number in zip(line, widths, numbers, strict=True)
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(line, widths, numbers, strict=True)
         )
         return "  ".join(cells).rstrip()
 

@@ -11,25 +11,25 @@ FIRST = ("origin", "upstream")
 OWN = ("HEAD", "@")  # names that mean something else, or nothing, in the server's copy
 
 
-def git(*words: str) -> str:
+def git(*arguments: str) -> str:
     """The output of git; empty if it fails or is not installed."""
-    return asked_of_git(*words)[0]
+    return asked_of_git(*arguments)[0]
 
 
-def asked_of_git(*words: str) -> tuple[str, str]:
+def asked_of_git(*arguments: str) -> tuple[str, str]:
     """The output of git, and why there is none: what git says, in English, on one line."""
     english = {**os.environ, "LC_ALL": "C", "LANGUAGE": "C"}
     try:
-        done = subprocess.run(
-            ["git", *words], capture_output=True, text=True, errors="replace", timeout=60, env=english
+        process = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, errors="replace", timeout=60, env=english
         )
     except FileNotFoundError:
         return "", "git is not installed"
     except (OSError, subprocess.TimeoutExpired) as e:
         return "", f"git cannot be run: {e}"
-    if done.returncode == 0:
-        return done.stdout.strip(), ""
-    return "", " ".join(done.stderr.split())[:300] or f"git ended with {done.returncode}"
+    if process.returncode == 0:
+        return process.stdout.strip(), ""
+    return "", " ".join(process.stderr.split())[:300] or f"git ended with {process.returncode}"
 
 
 def why_without_remotes() -> str:
@@ -50,11 +50,11 @@ def why_without_remotes() -> str:
 def remotes() -> list[str]:
     """The addresses of the remotes, `origin` first."""
     lines = git("config", "--get-regexp", r"^remote\..*\.url$").splitlines()
-    found = [
+    named_urls = [
         (name.split(".", 1)[1].removesuffix(".url"), url) for name, _, url in (line.partition(" ") for line in lines)
     ]
-    found.sort(key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
-    return list(dict.fromkeys(normal(url) for _, url in found))
+    named_urls.sort(key=lambda remote: FIRST.index(remote[0]) if remote[0] in FIRST else len(FIRST))
+    return list(dict.fromkeys(normal(url) for _, url in named_urls))
 
 
 def addresses() -> list[str]:
@@ -70,8 +70,8 @@ def normal(url: str) -> str:
     """The host and path of a repository, which are the same in its HTTPS and SSH addresses."""
     text = url.strip().rstrip("/")
     if "://" in text:
-        scheme, _, rest = text.partition("://")
-        authority, _, path = rest.partition("/")
+        scheme, _, location = text.partition("://")
+        authority, _, path = location.partition("/")
         if scheme == "file":
             return local(f"/{path}")
         host = authority.rpartition("@")[2].partition(":")[0]
@@ -89,7 +89,7 @@ def local(path: str) -> str:
 
 def project_of(remote_urls: Iterable[str], projects: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """The project that tracks the first of these remotes that any project tracks."""
-    tracked = {normal(one["repository"]): one for one in projects}
+    tracked = {normal(project["repository"]): project for project in projects}
     return next((tracked[url] for url in remote_urls if url in tracked), None)
 
 

@@ -29,23 +29,23 @@ def content_of(path: Path) -> bytes:
 
 def tar_of(folder: Path) -> bytes:
     """A tar archive of a folder. It has no dates and owners, so that equal files give equal bytes."""
-    whole = io.BytesIO()
-    with tarfile.open(fileobj=whole, mode="w:gz") as archive:
-        for one in sorted(folder.rglob("*")):
-            if one.is_file() and not one.is_symlink():
-                member = tarfile.TarInfo(str(one.relative_to(folder)))
-                member.size = one.stat().st_size
-                with one.open("rb") as content:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                member = tarfile.TarInfo(str(path.relative_to(folder)))
+                member.size = path.stat().st_size
+                with path.open("rb") as content:
                     archive.addfile(member, content)
-    return whole.getvalue()
+    return buffer.getvalue()
 
 
-def send(api: Api, project: str, path: Path, said: dict[str, Any]) -> dict[str, Any]:
+def send(api: Api, project: str, path: Path, fields: dict[str, Any]) -> dict[str, Any]:
     """The server's report on a file. Raises Failure."""
     content = base64.b64encode(content_of(path)).decode()
     name = path.resolve().name
     try:
-        report: dict[str, Any] = api.post(f"projects/{project}/files", {"name": name, "content": content, **said})
+        report: dict[str, Any] = api.post(f"projects/{project}/files", {"name": name, "content": content, **fields})
     except NoneTaken as e:
         report = {"taken": 0, "unchanged": 0, "refused": e.refused, "left_out": []}
     return {"file": str(path), **report}

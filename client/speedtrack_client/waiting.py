@@ -25,16 +25,16 @@ def until(
     deadline, pause_s, away_since = time.monotonic() + most_s, FIRST_S, None
     while True:
         try:
-            found = ask()
+            answer = ask()
         except ServerAway:
             away_since = away_since or time.monotonic()
             if time.monotonic() - away_since > PATIENCE_S:
                 raise
         else:
             away_since = None
-            show(found)
-            if is_ended(found):
-                return found
+            show(answer)
+            if is_ended(answer):
+                return answer
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             raise Failure(f"not finished within the time of --timeout; it goes on, as shows: {again}", Exit.TIMED_OUT)

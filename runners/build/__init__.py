@@ -76,8 +76,8 @@ class Build:
             "cached": self.cached,
             "seconds": round(self.seconds, 3),
             "artifacts": {
-                name: {"digest": one.digest, "bytes": one.size_bytes, "loaded_bytes": one.loaded_bytes}
-                for name, one in self.artifacts.items()
+                name: {"digest": artifact.digest, "bytes": artifact.size_bytes, "loaded_bytes": artifact.loaded_bytes}
+                for name, artifact in self.artifacts.items()
             },
             "ccache": vars(self.ccache) if self.ccache else None,
             "recipe_digest": self.recipe_digest,

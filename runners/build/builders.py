@@ -66,9 +66,9 @@ class CachedBuilder:
         begin = time.monotonic()
         builder = self.builders[recipe.kind]
         try:
-            made = builder.make(source, recipe, toolchain, write, control)
+            output = builder.make(source, recipe, toolchain, write, control)
             seconds = time.monotonic() - begin
-            artifacts = self.store.store(source.sha, digest, made.programs)
+            artifacts = self.store.store(source.sha, digest, output.programs)
             failure = builder.clean()
         except (BuildFailed, UnusableFile) as error:
             failure = "; ".join(filter(None, (str(error), builder.clean())))
@@ -76,7 +76,7 @@ class CachedBuilder:
             write(f"build failed: {failure}\n")
             return Build(side, source.sha, False, time.monotonic() - begin, digest, error=failure)
         write(f"built in {seconds:.1f} s: {artifact_list(artifacts)}\n")
-        return Build(side, source.sha, False, seconds, digest, artifacts, made.ccache)
+        return Build(side, source.sha, False, seconds, digest, artifacts, output.ccache)
 
 
 def recipe_identity(recipe: BuildRecipe) -> dict[str, object]:
@@ -85,4 +85,4 @@ def recipe_identity(recipe: BuildRecipe) -> dict[str, object]:
 
 
 def artifact_list(artifacts: dict[str, Artifact]) -> str:
-    return ", ".join(f"{name} {one.digest} ({one.size_bytes} bytes)" for name, one in artifacts.items())
+    return ", ".join(f"{name} {artifact.digest} ({artifact.size_bytes} bytes)" for name, artifact in artifacts.items())

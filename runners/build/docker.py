@@ -124,16 +124,16 @@ class DockerBuilder:
     processes: Processes
     cpus: frozenset[int]
     bounds: ContainerLimits = field(default_factory=ContainerLimits.of_this_machine)
-    known: dict[str, Toolchain] = field(default_factory=dict)
+    toolchains: dict[str, Toolchain] = field(default_factory=dict)
 
     def toolchain(self, recipe: BuildRecipe, write: WriteLog, control: Control) -> Toolchain:
         with daemon() as api:
             image = self._image(api, recipe, write, control)
             variables = {name: value for name, value in recipe.environment.items() if name in ("CC", "PATH")}
             key = digest_of([image, variables])
-            if key not in self.known:
-                self.known[key] = self._probe(api, image, variables, control)
-            return self.known[key]
+            if key not in self.toolchains:
+                self.toolchains[key] = self._probe(api, image, variables, control)
+            return self.toolchains[key]
 
     def make(
         self, source: CommitSource, recipe: BuildRecipe, toolchain: Toolchain, write: WriteLog, control: Control
@@ -151,10 +151,10 @@ class DockerBuilder:
                 status = self._run(api, spec, out, write, BuildDeadline(recipe.timeout_s, control))
         check_success(command, status)
         tree = self._unpack(packed, recipe.artifacts, BuildDeadline(recipe.timeout_s, control))
-        found = find_artifacts(tree / "source", recipe.artifacts)
-        for name, file in found.items():
+        programs = find_artifacts(tree / "source", recipe.artifacts)
+        for name, file in programs.items():
             check_runs_here(name, file)
-        return BuiltPrograms(found, compiler_cache(tree / STATISTICS))
+        return BuiltPrograms(programs, compiler_cache(tree / STATISTICS))
 
     def clean(self) -> str:
         return removal.remove(self.home / "build")
@@ -248,7 +248,7 @@ class DockerBuilder:
         binds = {spec.ccache: {"bind": "/ccache", "mode": "rw"}} if spec.ccache else {}
         if spec.ccache:
             api.create_volume(spec.ccache, labels={OWNER: self.processes.mark})
-        made = api.create_container(
+        answer = api.create_container(
             spec.image,
             entrypoint=spec.argv,
             command=[],
@@ -260,7 +260,7 @@ class DockerBuilder:
             labels={OWNER: self.processes.mark, ATTEMPT: spec.attempt},
             host_config=api.create_host_config(binds=binds, **self._confinement()),
         )
-        container = str(made["Id"])
+        container = str(answer["Id"])
         if spec.ccache:
             api.put_archive(container, "/ccache", user_directory_tar("store"))
         return container

@@ -88,7 +88,7 @@ class Elf:
 
     def segment(self, kind: int) -> tuple[int, int] | None:
         """Offset and size of the first segment of this kind."""
-        return next(((one[2], one[5]) for one in self.segments() if one[0] == kind), None)
+        return next(((header[2], header[5]) for header in self.segments() if header[0] == kind), None)
 
     def offset_of(self, address: int) -> int:
         """Where in the file the content of an address is."""
@@ -98,13 +98,16 @@ class Elf:
         raise Damaged(f"no segment has the address {address:#x}")
 
 
-def read_elf(file: Path, read: Callable[[Elf], Value], other: Value) -> Value:
-    """What `read` returns of a 64-bit little-endian ELF file, `other` of any other file. Raises Damaged, OSError."""
+def read_elf(file: Path, reader: Callable[[Elf], Value], fallback: Value) -> Value:
+    """What `reader` returns of a 64-bit little-endian ELF file, `fallback` of any other.
+
+    Raises Damaged, OSError.
+    """
     with open_regular(file) as stream:
         if stream.read(len(MAGIC)) != MAGIC:
-            return other
+            return fallback
         try:
-            return read(Elf(stream))
+            return reader(Elf(stream))
         except struct.error as error:
             raise Damaged(f"a table in it is cut off ({error})") from error
 
@@ -116,7 +119,7 @@ def loaded_bytes(file: Path) -> int:
     """
     size = file.stat().st_size
     try:
-        loaded = read_elf(file, lambda elf: sum(one[5] for one in elf.segments() if one[0] == PT_LOAD), 0)
+        loaded = read_elf(file, lambda elf: sum(segment[5] for segment in elf.segments() if segment[0] == PT_LOAD), 0)
     except Damaged:
         return size
     return min(loaded, size) or size
@@ -135,7 +138,7 @@ def function_names(file: Path) -> frozenset[str]:
 
 def _functions(elf: Elf) -> frozenset[str]:
     sections = elf.sections()
-    table = next((one for one in sections if one[1] == SHT_SYMTAB), None)
+    table = next((section for section in sections if section[1] == SHT_SYMTAB), None)
     if table is None or table[6] >= len(sections):
         return frozenset()
     names_at, names_size = sections[table[6]][4:6]
@@ -176,12 +179,12 @@ def _linkage(elf: Elf) -> Linkage:
     if DT_STRTAB not in values:
         return Linkage(elf.machine, loader)
     names_at = elf.offset_of(values[DT_STRTAB])
-    named = {tag: [elf.name(names_at + value) for key, value in entries if key == tag] for tag in (1, 15, 29)}
-    paths = (path for line in named[DT_RUNPATH] or named[DT_RPATH] for path in line.split(":"))
+    names = {tag: [elf.name(names_at + value) for key, value in entries if key == tag] for tag in (1, 15, 29)}
+    paths = (path for line in names[DT_RUNPATH] or names[DT_RPATH] for path in line.split(":"))
     return Linkage(
         elf.machine,
         loader,
-        tuple(named[DT_NEEDED]),
+        tuple(names[DT_NEEDED]),
         tuple(paths),
         tuple(_needed_versions(elf, values, names_at)),
         frozenset(_defined_versions(elf, values, names_at)),
@@ -208,11 +211,11 @@ def _chain(elf: Elf, entry: struct.Struct, offset: int, count: int) -> Iterator[
 def _needed_versions(elf: Elf, values: dict[int, int], names_at: int) -> Iterator[tuple[str, str]]:
     if DT_VERNEED not in values:
         return
-    left = MOST_ENTRIES
+    remaining = MOST_ENTRIES
     for offset, need in _chain(elf, NEED, elf.offset_of(values[DT_VERNEED]), values.get(DT_VERNEEDNUM, 0)):
         library = elf.name(names_at + need[2])
-        left -= need[1] + 1
-        for _, version in _chain(elf, NEEDED_VERSION, offset + need[3], need[1] if left > 0 else MOST_ENTRIES + 1):
+        remaining -= need[1] + 1
+        for _, version in _chain(elf, NEEDED_VERSION, offset + need[3], need[1] if remaining > 0 else MOST_ENTRIES + 1):
             if not version[1] & WEAK:
                 yield library, elf.name(names_at + version[3])
 

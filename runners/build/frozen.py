@@ -25,7 +25,7 @@ def frozen_build(
     built = build()
     if built.succeeded:
         refuse_others(built, frozen or {})
-        store.pin_only(one.digest for one in built.artifacts.values())
+        store.pin_only(artifact.digest for artifact in built.artifacts.values())
     return built
 
 
@@ -34,14 +34,14 @@ def refuse_others(build: Build, frozen: Mapping[str, str]) -> None:
 
     With `frozen` empty, any artifact is allowed.
     """
-    built = {name: one.digest for name, one in build.artifacts.items()}
-    others = [
+    built = {name: artifact.digest for name, artifact in build.artifacts.items()}
+    differences = [
         f"{name} is {built.get(name, 'missing')}, frozen was {frozen.get(name, 'none')}"
         for name in sorted(built.keys() | frozen.keys())
         if built.get(name) != frozen.get(name)
     ]
-    if frozen and others:
+    if frozen and differences:
         raise Permanent(
             f"the canary's server was lost, and building {build.sha[:12]} again gave another one: "
-            f"{'; '.join(others)}. `manage.py machine canary NAME` freezes a new one"
+            f"{'; '.join(differences)}. `manage.py machine canary NAME` freezes a new one"
         )

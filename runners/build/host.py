@@ -89,8 +89,8 @@ class HostBuilder:
 
     def view(self, tree: Path, recipe: BuildRecipe) -> SandboxView:
         """What a build sees in a sandbox: it may write its own directory and the ccache of its trust level."""
-        store, rest = self.home / CACHE / recipe.trust, (self.home / COMPILER_LINKS, self.home / CACHE_SETTINGS)
-        return SandboxView(tree.parent / "tmp", (tree.parent, *([store] if store.exists() else [])), rest)
+        store, readable = self.home / CACHE / recipe.trust, (self.home / COMPILER_LINKS, self.home / CACHE_SETTINGS)
+        return SandboxView(tree.parent / "tmp", (tree.parent, *([store] if store.exists() else [])), readable)
 
     def environment(self, tree: Path, recipe: BuildRecipe) -> dict[str, str]:
         """The variables of the build: none of the runner's own environment, and the same on every machine."""

@@ -59,22 +59,22 @@ def find_library(library: str, built: Linkage) -> Path | None:
 
 def machine_of(path: Path) -> int | None:
     try:
-        found = linkage(path.resolve(strict=True))
+        details = linkage(path.resolve(strict=True))
     except (Damaged, OSError, RuntimeError):
         return None
-    return found.machine if found else None
+    return details.machine if details else None
 
 
 def defined_versions(path: Path) -> frozenset[str]:
-    found = linkage(path.resolve())
-    return found.defined if found else frozenset()
+    details = linkage(path.resolve())
+    return details.defined if details else frozenset()
 
 
 @cache
 def system_libraries() -> dict[str, tuple[Path, ...]]:
     """The libraries of the loader's cache by name (`man 8 ldconfig`); none where there is no such cache."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["ldconfig", "-p"],
             capture_output=True,
             text=True,
@@ -84,10 +84,10 @@ def system_libraries() -> dict[str, tuple[Path, ...]]:
         )
     except (OSError, subprocess.SubprocessError):
         return {}
-    found: dict[str, tuple[Path, ...]] = {}
-    for line in done.stdout.splitlines():
-        words, _, path = line.strip().partition(" => ")
-        if path and words:
-            library = words.split(" (")[0]
-            found[library] = (*found.get(library, ()), Path(path))
-    return found
+    libraries: dict[str, tuple[Path, ...]] = {}
+    for line in process.stdout.splitlines():
+        label, _, path = line.strip().partition(" => ")
+        if path and label:
+            library = label.split(" (")[0]
+            libraries[library] = (*libraries.get(library, ()), Path(path))
+    return libraries

@@ -44,25 +44,25 @@ class ArtifactStore:
         """The artifacts of an earlier build, each checked against its digest; None if not all of them are there."""
         try:
             content = json.loads(self._record(sha, recipe_digest).read_text())
-            found = self.all_of({name: str(digest) for name, digest in content["artifacts"].items()})
+            artifacts = self.all_of({name: str(digest) for name, digest in content["artifacts"].items()})
         except (OSError, ValueError, KeyError, AttributeError):
             return None
         os.utime(self._record(sha, recipe_digest))
-        return found
+        return artifacts
 
     def store(self, sha: str, recipe_digest: str, files: dict[str, Path]) -> dict[str, Artifact]:
         """Copies built programs into the store and records them.
 
         Raises UnusableFile for what is no program of a usual size, OSError when the disk is full.
         """
-        stored = {name: self._add(file) for name, file in files.items()}
+        artifacts = {name: self._add(file) for name, file in files.items()}
         content = {
             "sha": sha,
             "recipe_digest": recipe_digest,
-            "artifacts": {name: one.digest for name, one in stored.items()},
+            "artifacts": {name: artifact.digest for name, artifact in artifacts.items()},
         }
         write_durably(self._record(sha, recipe_digest), json.dumps(content).encode())
-        return stored
+        return artifacts
 
     def artifact(self, digest: str) -> Artifact | None:
         """The artifact of this digest, checked against it; None if it is missing or damaged."""
@@ -75,14 +75,14 @@ class ArtifactStore:
 
     def all_of(self, digests: Mapping[str, str]) -> dict[str, Artifact] | None:
         """The artifacts of these digests (name -> digest), each checked; None if one is missing or damaged."""
-        found = {name: self.artifact(digest) for name, digest in digests.items()}
-        return {name: one for name, one in found.items() if one} if all(found.values()) else None
+        artifacts = {name: self.artifact(digest) for name, digest in digests.items()}
+        return {name: artifact for name, artifact in artifacts.items() if artifact} if all(artifacts.values()) else None
 
     def pin_only(self, digests: Iterable[str]) -> None:
         """Exempts these artifacts from the limits, and no others from now on."""
-        wanted = set(digests)
-        if self.pinned() != wanted:
-            write_durably(self.pins, "\n".join(sorted(wanted)).encode())
+        pins = set(digests)
+        if self.pinned() != pins:
+            write_durably(self.pins, "\n".join(sorted(pins)).encode())
 
     def pinned(self) -> set[str]:
         return set(self.pins.read_text().split()) if self.pins.exists() else set()
@@ -119,8 +119,8 @@ class ArtifactStore:
         return sum(file.stat().st_size for file in self.artifacts.glob("*/*"))
 
     def _drop_unreferenced(self, records: list[Path]) -> None:
-        used = {digest for record in records for digest in json.loads(record.read_text())["artifacts"].values()}
-        needed = {self._path(digest) for digest in used | self.pinned()}
+        digests = {digest for record in records for digest in json.loads(record.read_text())["artifacts"].values()}
+        needed = {self._path(digest) for digest in digests | self.pinned()}
         for file in self.artifacts.glob("*/*"):
             if file not in needed:
                 file.unlink(missing_ok=True)

@@ -42,11 +42,11 @@ def feed(connection: socket.socket, source: Path | None, deadline: BuildDeadline
 
 
 def send(connection: socket.socket, piece: bytes, deadline: BuildDeadline) -> None:
-    left = memoryview(piece)
-    while left:
+    remaining = memoryview(piece)
+    while remaining:
         deadline.check()
         with suppress(TimeoutError):
-            left = left[connection.send(left) :]
+            remaining = remaining[connection.send(remaining) :]
 
 
 def receive(
@@ -66,15 +66,15 @@ def receive(
 
 def frames(connection: socket.socket, deadline: BuildDeadline) -> Iterator[tuple[int, bytes]]:
     """The pieces of the streams as they arrive, each with the number of its stream; a frame may be several pieces."""
-    held, stream, left = b"", 0, 0
+    buffer, stream, remaining = b"", 0, 0
     while received := receive_some(connection, deadline):
-        held += received
-        while held and (left or len(held) >= FRAME.size):
-            if not left:
-                stream, left = FRAME.unpack_from(held)
-                held = held[FRAME.size :]
-            piece, held = held[:left], held[left:]
-            left -= len(piece)
+        buffer += received
+        while buffer and (remaining or len(buffer) >= FRAME.size):
+            if not remaining:
+                stream, remaining = FRAME.unpack_from(buffer)
+                buffer = buffer[FRAME.size :]
+            piece, buffer = buffer[:remaining], buffer[remaining:]
+            remaining -= len(piece)
             if piece:
                 yield stream, piece
 

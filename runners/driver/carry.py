@@ -36,6 +36,6 @@ class CarriedFiles(BuildHookInterface):  # type: ignore[misc]
 
 def platform_tag(driver: Path) -> str:
     """The machines that a program runs on: by the newest symbols of the C library that it asks for (PEP 600)."""
-    asked = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?:\.\d+)?(?=\0)", driver.read_bytes())
-    newest = max([OLDEST, *((int(major), int(minor)) for major, minor in asked)])
+    versions = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?:\.\d+)?(?=\0)", driver.read_bytes())
+    newest = max([OLDEST, *((int(major), int(minor)) for major, minor in versions)])
     return f"manylinux_{newest[0]}_{newest[1]}_{platform.machine()}"

@@ -37,8 +37,8 @@ def command_line(template: str, program: Path, target: Target) -> list[str]:
         "socket": str(target.address.socket_path),
         "output": str(target.directory / REPORT),
     }
-    words = shlex.split(template)[1:]
-    return [str(program), *(_PLACEHOLDER.sub(lambda match: values[match[1]], word) for word in words)]
+    arguments = shlex.split(template)[1:]
+    return [str(program), *(_PLACEHOLDER.sub(lambda match: values[match[1]], argument) for argument in arguments)]
 
 
 def read_command_report(text: str) -> ToolReport:

@@ -160,17 +160,17 @@ def read_duel(document: Any, benchmark: Benchmark) -> list[Outcome]:
     check_schema(document, DUEL_SCHEMA, DOCUMENT, "install driver and runner of one version")
     test = parse(_Tests, document, DOCUMENT).tests[-1]
     duel = parse(_Duel, test, DOCUMENT, "tests[0]")
-    ratios = {one.metric: one for one in duel.ratios if one.metric in _TRIMMED}
+    ratios = {ratio.metric: ratio for ratio in duel.ratios if ratio.metric in _TRIMMED}
     window = duel.slices[0].began_ns / 1e9, (duel.slices[-1].began_ns + duel.slices[-1].ns) / 1e9
     outcomes = []
     for side in ("base", "head"):
         outcome = read_outcome(_document_of_side(document, test, side), benchmark, 1)
-        trimmed = {metric: getattr(one, side) for metric, one in ratios.items() if metric in outcome.metrics}
+        trimmed = {metric: getattr(ratio, side) for metric, ratio in ratios.items() if metric in outcome.metrics}
         pairing = {
             "slice_ms": duel.slice_ms,
             "resting_cpu_share": duel.resting_cpu_share[side],
-            "order": "".join(one.side[0] for one in duel.slices),
-            "slice_ns": [one.ns for one in duel.slices if one.side == side],
+            "order": "".join(piece.side[0] for piece in duel.slices),
+            "slice_ns": [piece.ns for piece in duel.slices if piece.side == side],
         }
         outcomes.append(replace(outcome, metrics=outcome.metrics | trimmed, window=window, pairing=pairing))
     if "server_cpu_ns_per_request" not in ratios:
@@ -219,9 +219,9 @@ def server_metrics(document: Mapping[str, Any]) -> dict[str, float]:
     A short window may have no clock tick of a kind, and a small key space may need no new memory.
     """
     test = document["tests"][-1]
-    used, prefill = test.get("server") or {}, document.get("prefill") or {}
+    usage, prefill = test.get("server") or {}, document.get("prefill") or {}
     metrics = {
-        name: sum(used.get(field) or 0 for field in fields) / test["requests"] for name, fields in _PER_REQUEST.items()
+        name: sum(usage.get(field) or 0 for field in fields) / test["requests"] for name, fields in _PER_REQUEST.items()
     }
     counts = (test.get("server_events") or {}).get("counts", {})
     metrics |= {metric: counts.get(event, 0) / test["requests"] for event, metric in EVENTS.items()}
@@ -232,13 +232,13 @@ def server_metrics(document: Mapping[str, Any]) -> dict[str, float]:
 def server_object(document: Mapping[str, Any], stats: Mapping[str, float]) -> dict[str, Any]:
     """The `server` object of a trial: the server's process as the driver read it, and its own counters."""
     test = document["tests"][-1] if "tests" in document else {}
-    used = test.get("server") or {}
+    usage = test.get("server") or {}
     prefill = document.get("prefill") or {}
     memory = prefill.get("server_memory") or {}
     values = {
-        "cpu_user_ns": used.get("user_ns"),
-        "cpu_system_ns": used.get("system_ns"),
-        **{name: used.get(name) for name in _COUNTS},
+        "cpu_user_ns": usage.get("user_ns"),
+        "cpu_system_ns": usage.get("system_ns"),
+        **{name: usage.get(name) for name in _COUNTS},
         "rss_before_prefill_bytes": memory.get("before_bytes"),
         "rss_after_prefill_bytes": memory.get("after_bytes"),
         "keys": prefill.get("keys_in_server"),

@@ -48,7 +48,7 @@ class LoadGenerator:
     arguments: Callable[[Workload, Target], list[str]]
     fill: Callable[[Workload, Target], list[str]] | None
     report: str
-    read: Callable[[str, Workload], ToolReport]
+    read_report: Callable[[str, Workload], ToolReport]
 
 
 LOAD_GENERATORS = {
@@ -81,7 +81,7 @@ class ExternalLoads:
         if workload["prefill"]:
             self._prefill(tool, program, benchmark, target, seed, control)
         argv, report = [str(program), *tool.arguments(workload, target)], target.directory / tool.report
-        return self._measure(argv, benchmark, target, control, lambda: tool.read(_text(report), workload))
+        return self._measure(argv, benchmark, target, control, lambda: tool.read_report(_text(report), workload))
 
     def steps(self, benchmark: Benchmark, target: Target) -> list[list[str] | Benchmark]:
         """The steps of `run`, as words of a command line; a Benchmark stands for a load of the native driver."""
@@ -101,15 +101,15 @@ class ExternalLoads:
         name = path or (tool.program if tool else shlex.split(benchmark.command)[0])
         program = shutil.which(name)
         if program is None:
-            other = f", or set {tool.setting} to its path" if tool else ""
-            raise BenchmarkFailed(f"{name} is not a program on this machine: install it on the runner's PATH{other}")
+            hint = f", or set {tool.setting} to its path" if tool else ""
+            raise BenchmarkFailed(f"{name} is not a program on this machine: install it on the runner's PATH{hint}")
         return Path(program).absolute()
 
     def facts(self, benchmark: Benchmark) -> dict[str, str]:
         """Facts that replace those of the native driver, since results of another program belong to another series."""
         path = self.program(benchmark)
-        known = benchmark.driver in LOAD_GENERATORS
-        version = version_line([str(path), "--version"], os.environ.get("PATH", "")) if known else UNKNOWN
+        is_known = benchmark.driver in LOAD_GENERATORS
+        version = version_line([str(path), "--version"], os.environ.get("PATH", "")) if is_known else UNKNOWN
         return {"driver": path.name, "driver_version": version, "driver_digest": file_digest(path)}
 
     def _prefill(
@@ -122,7 +122,12 @@ class ExternalLoads:
             self._run(argv, target, _deadline_s(benchmark.workload["keys"]["count"]), control)
 
     def _measure(
-        self, argv: list[str], benchmark: Benchmark, target: Target, control: Control, read: Callable[[], ToolReport]
+        self,
+        argv: list[str],
+        benchmark: Benchmark,
+        target: Target,
+        control: Control,
+        read_report: Callable[[], ToolReport],
     ) -> Outcome:
         timeout_s = _deadline_s(benchmark.workload["requests"]) if benchmark.workload else benchmark.timeout_s
         begin, server_before, tool_before = time.monotonic(), target.cpu_ns(), ended_children_s()
@@ -130,7 +135,7 @@ class ExternalLoads:
         server_ns, tool_s = target.cpu_ns() - server_before, ended_children_s() - tool_before
         wall_s = time.monotonic() - begin
         try:
-            report = read()
+            report = read_report()
         except Permanent as error:  # of this one benchmark: the others of the run can be measured
             raise BenchmarkFailed(str(error)) from error
         if server_ns <= 0:

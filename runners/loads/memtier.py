@@ -70,8 +70,8 @@ def memtier_fill(workload: Workload, target: Target) -> list[str]:
 def memtier_ratio(test: str) -> str:
     """The ratio of memtier's SETs to GETs for a test: `1:9` for `get:9+set:1`."""
     weights = {"set": "0", "get": "0"}
-    for part in test.split("+"):
-        name, _, weight = part.partition(":")
+    for term in test.split("+"):
+        name, _, weight = term.partition(":")
         weights[name] = weight or "1"
     return f"{weights['set']}:{weights['get']}"
 

@@ -14,7 +14,7 @@ _CSV_LINE = re.compile(r'^"(?P<test>.*)"(?P<numbers>(?:,"[^",]*"){7})$')  # comm
 def redis_benchmark_arguments(workload: Workload, target: Target) -> list[str]:
     command = ["-t", workload["test"]] if "test" in workload else _words(workload["commands"][0]["request"])
     options = {"-c": "clients", "-P": "pipeline", "-n": "requests"}
-    counts = [word for option, key in options.items() for word in (option, str(workload[key]))]
+    counts = [argument for option, key in options.items() for argument in (option, str(workload[key]))]
     threads = ["--threads", str(workload["threads"])] if workload.get("threads", 1) > 1 else []
     sizes = ["-r", str(workload["keys"]["count"]), "-d", str(workload["values"]["bytes"])]
     return [*target.options, *counts, *threads, *sizes, "--csv", *command]

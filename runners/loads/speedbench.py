@@ -88,14 +88,14 @@ def workload_document(benchmark: Benchmark, target: Target, cpus: frozenset[int]
 
 def phases(workload: Mapping[str, Any], cpus: int) -> list[dict[str, Any]]:
     """The phases of the driver's input: what sets up the server, if anything, and what is measured."""
-    measured = {"threads": min(cpus, workload["clients"])} | dict(workload)
-    setup = measured.pop("setup", None)
+    phase = {"threads": min(cpus, workload["clients"])} | dict(workload)
+    setup = phase.pop("setup", None)
     if setup is None:
-        return [measured]
+        return [phase]
     command = {"commands": [{"request": setup["request"]}], "requests": setup["times"]}
     return [
         {"name": "setup", "clients": 1, **command, "keys": workload["keys"], "values": workload["values"]},
-        measured,
+        phase,
     ]
 
 

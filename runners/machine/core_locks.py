@@ -69,7 +69,7 @@ class CoreLocks:
     directory: Path
     names: tuple[int, ...]
     holder: Holder
-    show: Callable[[str], None] = lambda what: None  # is called with the core that is waited for; empty: no longer
+    show: Callable[[str], None] = lambda core: None  # is called with the core that is waited for; empty: no longer
 
     def check(self) -> None:
         """Raises Permanent if a lock cannot be used."""
@@ -147,9 +147,9 @@ def lock_directory(setting: Path | None, root: Path = ROOT) -> Path:
         return setting
     for directory in LOCK_DIRECTORIES:
         with contextlib.suppress(OSError):
-            place = root / directory
-            if stat.S_IMODE(place.stat().st_mode) == SHARED and os.access(place, os.W_OK):
-                return place
+            path = root / directory
+            if stat.S_IMODE(path.stat().st_mode) == SHARED and os.access(path, os.W_OK):
+                return path
     raise Permanent(
         f"no place for the locks of cores: none of /{', /'.join(LOCK_DIRECTORIES)} is writable for every user (mode "
         "1777): set SPEEDTRACK_LOCK_DIR to a directory that all runners of this host may write to"
@@ -223,9 +223,9 @@ def holder_of(file: Path) -> Holder:
             content = json.loads(os.pread(descriptor, LONGEST_HOLDER, 0))
         finally:
             os.close(descriptor)
-        found = Holder(**content)
-        texts = {name: printable(getattr(found, name)) for name in ("home", "instance", "machine", "host", "since")}
-        return replace(found, pid=int(found.pid), **texts)
+        holder = Holder(**content)
+        texts = {name: printable(getattr(holder, name)) for name in ("home", "instance", "machine", "host", "since")}
+        return replace(holder, pid=int(holder.pid), **texts)
     except (Permanent, ValueError, TypeError, RecursionError, OverflowError):
         return Holder(0, "", "", "", "")
 

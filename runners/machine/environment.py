@@ -65,10 +65,10 @@ class MachineFacts:
 
     def series(self) -> dict[str, Any]:
         """The facts that start a new series when one of them changes."""
-        machine, measured = self.planner.machine, self.placement.server | self.placement.driver
+        machine, measured_cpus = self.planner.machine, self.placement.server | self.placement.driver
         return {
             **facts.processor(self.root),
-            **facts.clocks(self.root, measured),
+            **facts.clocks(self.root, measured_cpus),
             **facts.caches(self.root, min(self.placement.server)),
             **facts.kernel(self.root),
             **facts.limits(machine.limits),
@@ -92,9 +92,9 @@ class MachineFacts:
 
     def recorded(self) -> dict[str, Any]:
         """The facts that may change without starting a new series."""
-        measured = (self.placement.server | self.placement.driver) - self.placement.housekeeping
+        measured_cpus = (self.placement.server | self.placement.driver) - self.placement.housekeeping
         return {
-            **facts.moment(self.root, measured),
+            **facts.moment(self.root, measured_cpus),
             **facts.from_files(self.root, facts.RECORDED_FILES),
             "hostname_digest": digest_text(platform.node()),
             "boot_id": self.boot_id(),
@@ -119,8 +119,8 @@ def libc() -> str:
 
 def compiler(build_environment: Mapping[str, str]) -> str:
     """The version of the compiler that a build with this environment uses: its CC, else `cc`."""
-    words = [word for word in build_environment.get("CC", "cc").split() if word != "ccache"]
-    return version_line([*words, "--version"], build_environment.get("PATH", BUILD_PATH))
+    command = [argument for argument in build_environment.get("CC", "cc").split() if argument != "ccache"]
+    return version_line([*command, "--version"], build_environment.get("PATH", BUILD_PATH))
 
 
 def version_line(argv: list[str], path: str = BUILD_PATH) -> str:
@@ -130,7 +130,7 @@ def version_line(argv: list[str], path: str = BUILD_PATH) -> str:
         return UNKNOWN
     try:
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            done = subprocess.run(
+            process = subprocess.run(
                 ["/bin/sh", "-c", SHORT, program, *argv[1:]],
                 stdout=output,
                 stderr=errors,
@@ -141,7 +141,7 @@ def version_line(argv: list[str], path: str = BUILD_PATH) -> str:
             lines = first_lines(output) or first_lines(errors)
     except (OSError, subprocess.SubprocessError):
         return UNKNOWN
-    return lines[0].strip() if done.returncode == 0 and lines else UNKNOWN
+    return lines[0].strip() if process.returncode == 0 and lines else UNKNOWN
 
 
 def first_lines(stream: IO[bytes]) -> list[str]:

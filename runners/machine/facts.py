@@ -138,7 +138,7 @@ def clocks(root: Path, cpus: Iterable[int]) -> dict[str, Any]:
     directories = [root / CPUS / f"cpu{cpu}" for cpu in sorted(cpus)]
     latency = latency_us(root)
     return {
-        **{name: _each(read_fact(one / file) for one in directories) for name, file in CLOCK_FILES.items()},
+        **{name: _each(read_fact(directory / file) for directory in directories) for name, file in CLOCK_FILES.items()},
         "turbo": _turbo(root),
         "sleep_states": _each(_sleep_states(directory) for directory in directories),
         "sleep_limit_us": UNKNOWN if latency is None else latency,
@@ -150,26 +150,26 @@ def _each(values: Iterable[str]) -> str:
 
 
 def _turbo(root: Path) -> str:
-    words = {"intel_pstate/no_turbo": {"0": "on", "1": "off"}, "cpufreq/boost": {"0": "off", "1": "on"}}
-    found = (meaning.get(read_fact(root / CPUS / name)) for name, meaning in words.items())
-    return next((word for word in found if word), UNKNOWN)
+    meanings = {"intel_pstate/no_turbo": {"0": "on", "1": "off"}, "cpufreq/boost": {"0": "off", "1": "on"}}
+    states = (meaning.get(read_fact(root / CPUS / name)) for name, meaning in meanings.items())
+    return next((state for state in states if state), UNKNOWN)
 
 
 def _sleep_states(cpu: Path) -> str:
     """The sleep states of a CPU, such as `POLL C1 C6(off)`."""
     states = sorted(cpu.glob("cpuidle/state[0-9]*"))
-    names = [read_fact(one / "name") + ("(off)" if read_fact(one / "disable") == "1" else "") for one in states]
+    names = [read_fact(state / "name") + ("(off)" if read_fact(state / "disable") == "1" else "") for state in states]
     return " ".join(names) or UNKNOWN
 
 
 def caches(root: Path, cpu: int) -> dict[str, Any]:
     """The sizes of the caches of a CPU of the server, as the kernel writes them (`1024K`)."""
-    found = {
+    sizes = {
         (read_fact(index / "level"), read_fact(index / "type")): read_fact(index / "size")
         for index in (root / CPUS / f"cpu{cpu}").glob("cache/index*")
     }
     keys = {"l1d_cache": ("1", "Data"), "l2_cache": ("2", "Unified"), "l3_cache": ("3", "Unified")}
-    return {name: found.get(key, UNKNOWN) for name, key in keys.items()}
+    return {name: sizes.get(key, UNKNOWN) for name, key in keys.items()}
 
 
 def kernel(root: Path) -> dict[str, Any]:
@@ -177,10 +177,10 @@ def kernel(root: Path) -> dict[str, Any]:
     files = sorted((root / CPUS / "vulnerabilities").glob("*"))
     options = read_fact(root / "proc/cmdline").split()
     names = KERNEL_OPTIONS.split()
-    known = " ".join(option for option in options if option.partition("=")[0] in names)
+    relevant = " ".join(option for option in options if option.partition("=")[0] in names)
     return {
         **({f"mitigation_{file.name}": read_fact(file) for file in files} or {"mitigations": UNKNOWN}),
-        "kernel_options": UNKNOWN if options == [UNKNOWN] else known or "none",
+        "kernel_options": UNKNOWN if options == [UNKNOWN] else relevant or "none",
         "kernel_hz": _kernel_hz(root),
         "io_uring": _io_uring(),
         "os": _os(root),
@@ -199,8 +199,8 @@ def _kernel_hz(root: Path) -> int | str:
 def _io_uring() -> str:
     """Says whether the kernel offers io_uring: then a call with wrong arguments fails with another error."""
     ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(_IO_URING_SETUP), 0, None)
-    words = {errno.ENOSYS: "not offered", errno.EPERM: "not permitted"}
-    return words.get(ctypes.get_errno(), "available")
+    answers = {errno.ENOSYS: "not offered", errno.EPERM: "not permitted"}
+    return answers.get(ctypes.get_errno(), "available")
 
 
 def _os(root: Path) -> str:
@@ -211,11 +211,11 @@ def _os(root: Path) -> str:
 def limits(groups: GroupLimits) -> dict[str, Any]:
     """The limits of the control groups and of the process."""
     soft_hard = {name: resource.getrlimit(kind) for name, kind in ULIMITS.items()}
-    words = {name: [str(value) if value >= 0 else "unlimited" for value in pair] for name, pair in soft_hard.items()}
+    texts = {name: [str(value) if value >= 0 else "unlimited" for value in pair] for name, pair in soft_hard.items()}
     return {
         "cpu_quota": groups.quota_cpus or "none",
         "memory_limit_bytes": groups.memory_bytes or "none",
-        **{f"ulimit_{name}": "/".join(pair) for name, pair in words.items()},
+        **{f"ulimit_{name}": "/".join(pair) for name, pair in texts.items()},
     }
 
 
@@ -229,7 +229,7 @@ def _memory_bytes(root: Path, name: str) -> int | str:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), UNKNOWN)
 
 
-def moment(root: Path, measured: frozenset[int]) -> dict[str, Any]:
+def moment(root: Path, measured_cpus: frozenset[int]) -> dict[str, Any]:
     """The present state of the machine: load, memory, temperature and interrupts, and its identity."""
     return {
         "machine_id_digest": _digest_of_file(root / "etc/machine-id"),
@@ -237,14 +237,14 @@ def moment(root: Path, measured: frozenset[int]) -> dict[str, Any]:
         "uptime_s": number(read_fact(root / "proc/uptime")),
         "load_average": number(read_fact(root / "proc/loadavg")),
         "runnable_tasks": _runnable(root),
-        **{f"pressure_{what}_avg10": _pressure(root / "proc/pressure" / what) for what in ("cpu", "memory", "io")},
+        **{f"pressure_{kind}_avg10": _pressure(root / "proc/pressure" / kind) for kind in ("cpu", "memory", "io")},
         "free_memory_bytes": _memory_bytes(root, "MemAvailable"),
         "swap_bytes": _memory_bytes(root, "SwapTotal"),
         "free_swap_bytes": _memory_bytes(root, "SwapFree"),
         "memory_speed_mts": _memory_speed(root),
         "cpu_mhz": number(_cpuinfo(root).get("cpu MHz", UNKNOWN)),
         "temperature_c": _temperature_c(root),
-        "interrupts_on_measured_cpus": _interrupts(root, measured),
+        "interrupts_on_measured_cpus": _interrupts(root, measured_cpus),
         "irqbalance": irqbalance(root),
     }
 
@@ -274,13 +274,13 @@ def _pressure(file: Path) -> float | str:
 def _temperature_c(root: Path) -> float | str:
     patterns = ("sys/class/thermal/thermal_zone*/temp", "sys/class/hwmon/hwmon*/temp*_input")
     values = (number(read_fact(file)) for pattern in patterns for file in root.glob(pattern))
-    known = [value for value in values if isinstance(value, float)]
-    return max(known) / 1000 if known else UNKNOWN
+    readings = [value for value in values if isinstance(value, float)]
+    return max(readings) / 1000 if readings else UNKNOWN
 
 
-def _interrupts(root: Path, measured: frozenset[int]) -> int | str:
+def _interrupts(root: Path, measured_cpus: frozenset[int]) -> int | str:
     lists = [parse_cpu_list(read_fact(file)) for file in root.glob("proc/irq/[0-9]*/smp_affinity_list")]
-    return sum(bool(cpus & measured) for cpus in lists) if lists else UNKNOWN
+    return sum(bool(cpus & measured_cpus) for cpus in lists) if lists else UNKNOWN
 
 
 def _memory_speed(root: Path) -> int | str:

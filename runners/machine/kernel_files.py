@@ -26,8 +26,8 @@ def cpu_list(cpus: Iterable[int]) -> str:
 def parse_cpu_list(text: str) -> frozenset[int]:
     """The CPUs in the kernel's list notation, `0-3,8`. The kernel writes `(null)` for an empty list."""
     cpus: set[int] = set()
-    for part in re.findall(r"[\d-]+", text):
-        first, _, last = part.partition("-")
+    for span in re.findall(r"[\d-]+", text):
+        first, _, last = span.partition("-")
         cpus.update(range(int(first), int(last or first) + 1))
     return frozenset(cpus)
 

@@ -87,7 +87,7 @@ class Planner:
             reasons=(
                 *_reasons(choice, self.machine),
                 ("memory", description),
-                *(("override", f"{one} (recorded with every result)") for one in overrides),
+                *(("override", f"{override} (recorded with every result)") for override in overrides),
             ),
             nodes=bound,
             memory=description,
@@ -145,8 +145,8 @@ def _choose(cores: Sequence[Core], home: Core, servers: int) -> _Choice:
     away = [core for core in cores if core is not home]
     groups = (_best_group(pool, kind, home, servers) for kind in NEARNESS for pool in (away, cores))
     server, driver = _seats(next(group for group in groups if group), home, servers)
-    rest = [core for core in cores if core not in server and core not in driver]
-    return _Choice(server, driver, [core for core in rest if not core.isolated] or rest or driver)
+    remaining = [core for core in cores if core not in server and core not in driver]
+    return _Choice(server, driver, [core for core in remaining if not core.isolated] or remaining or driver)
 
 
 def _best_group(pool: Sequence[Core], kind: Callable[[Core], object], home: Core, servers: int) -> list[Core]:
@@ -159,7 +159,9 @@ def _best_group(pool: Sequence[Core], kind: Callable[[Core], object], home: Core
         groups.setdefault(kind(core), []).append(core)
     fitting = [group for group in groups.values() if len(group) > servers]
     # Of equal groups that without the home core: the kernel's own work uses less of its cache.
-    return max(fitting, key=lambda one: (sum(map(_calm, one)), len(one), kind(one[0]) != kind(home)), default=[])
+    return max(
+        fitting, key=lambda group: (sum(map(_calm, group)), len(group), kind(group[0]) != kind(home)), default=[]
+    )
 
 
 def _calm(core: Core) -> int:
@@ -182,14 +184,16 @@ def _seats(group: list[Core], home: Core, servers: int) -> tuple[list[Core], lis
     order = sorted(group, key=for_server)
     server = order[:servers]
     near = {core.cache for core in server}
-    rest = sorted(order[servers:], key=lambda core: (core is home, -_calm(core), core.cache not in near, core.cpus))
+    remaining = sorted(
+        order[servers:], key=lambda core: (core is home, -_calm(core), core.cache not in near, core.cpus)
+    )
     # With more cores the driver is less often client-bound, but the rest of the machine needs some as well.
-    return server, rest[: max(1, min(servers + 1, len(rest) // 2))]
+    return server, remaining[: max(1, min(servers + 1, len(remaining) // 2))]
 
 
 def _overrides(choice: _Choice, machine: Topology) -> Iterator[str]:
     """The rules that this machine cannot keep."""
-    measured = [*choice.server, *choice.driver]
+    cores = [*choice.server, *choice.driver]
     caches = {core.cache for core in choice.server}
     several = len(choice.server) > 1 and not choice.shared
     quota = machine.limits.quota_cpus or math.inf
@@ -198,11 +202,11 @@ def _overrides(choice: _Choice, machine: Topology) -> Iterator[str]:
         "housekeeping shares the driver's core": not choice.shared and choice.housekeeping == choice.driver,
         "the server's cores have no cache in common": several and len(caches) > 1,
         "server and driver have no cache in common": not any(core.cache in caches for core in choice.driver),
-        "server and driver are on different memory nodes": len({core.node for core in measured}) > 1,
+        "server and driver are on different memory nodes": len({core.node for core in cores}) > 1,
         "the kernel spreads no threads over isolated cores": several and any(core.isolated for core in choice.server),
         f"a quota of {quota:g} CPUs slows what is measured": quota < len(choice.server_cpus | choice.driver_cpus),
-        "hardware threads of the measured cores belong to others": any(core.foreign for core in measured),
-        "which CPUs share a core cannot be read: each is taken for one": not machine.known,
+        "hardware threads of the measured cores belong to others": any(core.foreign for core in cores),
+        "which CPUs share a core cannot be read: each is taken for one": not machine.is_known,
     }
     return (sentence for sentence, is_true in facts.items() if is_true)
 
@@ -223,14 +227,14 @@ def _reasons(choice: _Choice, machine: Topology) -> Iterator[tuple[str, str]]:
 def _seat(cores: Sequence[Core]) -> str:
     """Some cores in words, such as `a physical core of its own, isolated, L3 of CPUs 0-7, memory node 0`."""
     idle = cpu_list(cpu for core in cores for cpu in core.cpus[1:])
-    words = [
+    phrases = [
         "a physical core of its own" if len(cores) == 1 else f"{len(cores)} physical cores of its own",
         "isolated" if all(core.isolated for core in cores) else "",
         f"sibling CPU {idle} left idle" if idle else "",
         " and ".join(sorted({f"cache {core.cache}" for core in cores})),
         "memory node " + cpu_list({core.node for core in cores}),
     ]
-    return ", ".join(word for word in words if word)
+    return ", ".join(phrase for phrase in phrases if phrase)
 
 
 def _count(number: int, noun: str) -> str:

@@ -38,7 +38,7 @@ class GroupLimits:
 
 @dataclass(frozen=True)
 class Topology:
-    """The machine as this process may use it. `known`: sysfs says which hardware threads share a core."""
+    """The machine as this process may use it. `is_known`: sysfs says which hardware threads share a core."""
 
     cores: tuple[Core, ...]
     nodes: frozenset[int]
@@ -47,7 +47,7 @@ class Topology:
     nohz_full: frozenset[int]
     offline: frozenset[int]
     limits: GroupLimits
-    known: bool
+    is_known: bool
 
     @property
     def cpus(self) -> frozenset[int]:
@@ -63,39 +63,39 @@ def allowed_cpus() -> frozenset[int]:
 def read_topology(root: Path = ROOT, affinity: frozenset[int] | None = None) -> Topology:
     """The topology below `root` for a process with this affinity mask (default: its own)."""
     limits = read_limits(root)
-    listed = {name: parse_cpu_list(text(root / CPUS / name)) for name in ("online", "offline", "isolated", "nohz_full")}
-    usable = _usable(listed["online"], listed["isolated"], limits.cpus, affinity or allowed_cpus())
+    lists = {name: parse_cpu_list(text(root / CPUS / name)) for name in ("online", "offline", "isolated", "nohz_full")}
+    usable = _usable(lists["online"], lists["isolated"], limits.cpus, affinity or allowed_cpus())
     topologies = [root / CPUS / f"cpu{cpu}" / "topology" for cpu in usable]
     return Topology(
-        cores=tuple(_cores(root, usable, listed["isolated"], listed["nohz_full"])),
+        cores=tuple(_cores(root, usable, lists["isolated"], lists["nohz_full"])),
         nodes=parse_cpu_list(text(root / "sys/devices/system/node/has_memory")) or frozenset([0]),
         packages=len({text(directory / "physical_package_id") for directory in topologies}),
-        isolated=listed["isolated"] & usable,
-        nohz_full=listed["nohz_full"] & usable,
-        offline=listed["offline"],
+        isolated=lists["isolated"] & usable,
+        nohz_full=lists["nohz_full"] & usable,
+        offline=lists["offline"],
         limits=limits,
-        known=all((directory / "thread_siblings_list").exists() for directory in topologies),
+        is_known=all((directory / "thread_siblings_list").exists() for directory in topologies),
     )
 
 
 def _usable(
-    online: frozenset[int], isolated: frozenset[int], allowed: frozenset[int] | None, affinity: frozenset[int]
+    online: frozenset[int], isolated: frozenset[int], group_cpus: frozenset[int] | None, affinity: frozenset[int]
 ) -> frozenset[int]:
     """The CPUs of the mask; if it was never set, also the isolated ones, which the kernel leaves out by default."""
-    permitted = (online or affinity) if allowed is None else allowed & (online or allowed)
+    permitted = (online or affinity) if group_cpus is None else group_cpus & (online or group_cpus)
     untouched = affinity == permitted - isolated
     return permitted if untouched else (affinity & permitted or affinity)
 
 
 def _cores(root: Path, usable: frozenset[int], isolated: frozenset[int], tickless: frozenset[int]) -> Iterator[Core]:
     """The physical cores that have a usable hardware thread, lowest CPU first."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     for cpu in sorted(usable):
-        if cpu in seen:
+        if cpu in visited:
             continue
         directory = root / CPUS / f"cpu{cpu}"
         siblings = parse_cpu_list(text(directory / "topology/thread_siblings_list")) | {cpu}
-        seen |= siblings
+        visited |= siblings
         own = siblings & usable
         yield Core(
             tuple(sorted(own)),
@@ -128,9 +128,9 @@ def read_limits(root: Path) -> GroupLimits:
     """The narrowest limits of all control groups of this process, versions 1 and 2."""
     groups = list(_groups(root))
     cpus = [_cpuset(directory) for directory in groups]
-    known = [found for found in cpus if found]
+    cpu_sets = [cpu_set for cpu_set in cpus if cpu_set]
     return GroupLimits(
-        frozenset.intersection(*known) if known else None,
+        frozenset.intersection(*cpu_sets) if cpu_sets else None,
         min((quota for group in groups if (quota := _quota_cpus(group)) is not None), default=None),
         min((limit for group in groups if (limit := _memory_bytes(group)) is not None), default=None),
     )

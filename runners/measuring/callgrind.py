@@ -51,7 +51,7 @@ def in_valgrind() -> Iterator[None]:
     try:
         yield
     except BenchmarkFailed as error:
-        remedy = next((f": {words}" for cause, words in REMEDIES if re.search(cause, str(error))), "")
+        remedy = next((f": {text}" for cause, text in REMEDIES if re.search(cause, str(error))), "")
         raise BenchmarkFailed(f"in valgrind: {error}{remedy}") from error
 
 
@@ -68,13 +68,13 @@ def load_alive(runner: TrialRunner, benchmark: Benchmark, target: Target, server
 def count_instructions(runner: TrialRunner, benchmark: Benchmark, side: str) -> dict[str, float]:
     """The metric of counted instructions; empty if it cannot be counted: the log says why. Raises what ends the run."""
     try:
-        fewer = executed_instructions(runner, benchmark, side, REQUESTS)
-        more = executed_instructions(runner, benchmark, side, 2 * REQUESTS)
+        once = executed_instructions(runner, benchmark, side, REQUESTS)
+        twice = executed_instructions(runner, benchmark, side, 2 * REQUESTS)
     except (BenchmarkFailed, Transient) as error:
         runner.check()
         runner.log.line(MEASURE, f"{benchmark.name}: {METRIC} is absent: {error}")
         return {}
-    per_request = (more - fewer) / REQUESTS
+    per_request = (twice - once) / REQUESTS
     runner.log.line(MEASURE, f"{benchmark.name}: {per_request:.1f} instructions per request by callgrind")
     return {METRIC: per_request}
 
@@ -87,7 +87,7 @@ def executed_instructions(runner: TrialRunner, benchmark: Benchmark, side: str, 
     job, tools = runner.job, runner.tools
     command = f"{valgrind} -q --tool=callgrind --callgrind-out-file={{data}}/{REPORT} {job.server.command}"
     recipe = replace(job.server, command=command, ready_timeout_s=SLOWDOWN * job.server.ready_timeout_s)
-    programs = {name: one.path for name, one in runner.builds[side].artifacts.items()}
+    programs = {name: artifact.path for name, artifact in runner.builds[side].artifacts.items()}
     spec = ServerSpec(recipe_for(recipe, benchmark), benchmark.transport, programs)
     with in_valgrind(), tools.launcher.running(spec, Random(SEED), runner.control) as server:
         target = Target(recipe.protocol, server.address, server.pid, server.output.parent)
@@ -105,8 +105,8 @@ def counting_benchmark(benchmark: Benchmark, requests: int) -> Benchmark:
     share of the turn that each of them costs.
     """
     workload = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
-    one = {"clients": 1, "threads": 1, "requests": requests, "warmup_s": 0.0}
-    return replace(benchmark, workload=workload | one)
+    shape = {"clients": 1, "threads": 1, "requests": requests, "warmup_s": 0.0}
+    return replace(benchmark, workload=workload | shape)
 
 
 def total_instructions(report: Path) -> int:

@@ -53,8 +53,8 @@ def stack_costs(lines: Iterable[str], table: StackTable) -> Counter[Stack]:
 
 
 def stack_of(name: str) -> Stack:
-    frames = (one for one in reversed(name.split("'", MOST_FRAMES)[:MOST_FRAMES]) if not one.isdecimal())
-    return tuple(UNKNOWN if _ADDRESS.fullmatch(one) else one for one in frames) or (UNKNOWN,)
+    frames = (frame for frame in reversed(name.split("'", MOST_FRAMES)[:MOST_FRAMES]) if not frame.isdecimal())
+    return tuple(UNKNOWN if _ADDRESS.fullmatch(frame) else frame for frame in frames) or (UNKNOWN,)
 
 
 def function_costs(stacks: Counter[Stack]) -> Counter[str]:
@@ -80,15 +80,15 @@ def parts_of(report: Path) -> list[Path]:
     return [file for _, file in sorted(numbered)] + ([report] if report.is_file() and report.stat().st_size else [])
 
 
-def cost_of_parts(parts: Iterable[Path], table: StackTable) -> Counter[Stack]:
+def cost_of_parts(files: Iterable[Path], table: StackTable) -> Counter[Stack]:
     """The instructions by stack over several parts of a report. Raises BenchmarkFailed."""
     total: Counter[Stack] = Counter()
-    left = PARTS_LIMIT_BYTES
+    remaining = PARTS_LIMIT_BYTES
     try:
-        for part in parts:
-            size = part.lstat().st_size
-            total.update(stack_costs(read_lines(part, max(0, left)), table))
-            left -= size
+        for file in files:
+            size = file.lstat().st_size
+            total.update(stack_costs(read_lines(file, max(0, remaining)), table))
+            remaining -= size
     except OSError as error:
         raise BenchmarkFailed(f"callgrind's report cannot be read: {error}") from error
     return total

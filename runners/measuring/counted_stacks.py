@@ -45,5 +45,5 @@ def frames_inside(inside: str, stack: Stack) -> Stack:
     """The frames of a stack from the function `inside` on."""
     frames = [function_frame(name) for name in stack]
     begin = (inside,) if inside in frames else (inside, DEEPER)
-    rest = frames[frames.index(inside) + 1 :] if inside in frames else frames
-    return (*begin, *rest)[:DEEPEST]
+    inner = frames[frames.index(inside) + 1 :] if inside in frames else frames
+    return (*begin, *inner)[:DEEPEST]

@@ -87,7 +87,7 @@ class CountLoad:
     """A load on a server in callgrind; whether the instructions that it costs are used, and whether it may fail."""
 
     benchmark: Benchmark
-    counted: bool = False
+    is_counted: bool = False
     may_fail: bool = False
 
 
@@ -110,7 +110,7 @@ def measure_counts(runner: TrialRunner, benchmark: Benchmark, number: int) -> di
             "the suite names no functions to count inside: add `instructions`, or measure it as pairs"
         )
     sides = runner.rng.sample(runner.job.sides, len(runner.job.sides))
-    return {one.side: counted_trial(runner, benchmark, one.side, number) for one in sides}
+    return {side.side: counted_trial(runner, benchmark, side.side, number) for side in sides}
 
 
 def counted_trial(runner: TrialRunner, benchmark: Benchmark, side: str, number: int) -> Trial:
@@ -156,14 +156,14 @@ def costs_inside(
     if valgrind is None:
         raise BenchmarkFailed(NO_VALGRIND)
     job, tools = runner.job, runner.tools
-    programs = {name: one.path for name, one in runner.builds[side].artifacts.items()}
+    programs = {name: artifact.path for name, artifact in runner.builds[side].artifacts.items()}
     inside, symbols = counted_symbols(benchmark.inside, programs)
     # --demangle=no: with it, names are compared as they are in the symbol table.
     options = [
         f"--callgrind-out-file={{data}}/{REPORT}",
         "--demangle=no",
-        *(f"--toggle-collect={one}" for one in symbols),
-        *(f"--dump-before={one}" for one in ACCEPTS),
+        *(f"--toggle-collect={symbol}" for symbol in symbols),
+        *(f"--dump-before={function}" for function in ACCEPTS),
         f"--separate-callers={callers}",
     ]
     command = f"{LIMITED} {valgrind} -q --tool=callgrind {' '.join(options)} {job.server.command}"
@@ -185,10 +185,10 @@ def costs_of_loads(
     """The lowest costs by stack of the loads of BATCH requests, and of those of REQUESTS requests. Ends the server."""
     target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
     report = target.directory / "data" / REPORT
-    begun: list[int] = []
+    starts: list[int] = []
     loads = loads_of_count(benchmark, target.protocol)
     for load in loads:
-        begun.append(len(parts_of(report)) + 1)  # the part that ends when this load connects is not its own
+        starts.append(len(parts_of(report)) + 1)  # the part that ends when this load connects is not its own
         try:
             load_alive(runner, load.benchmark, target, server)
         except BenchmarkFailed:
@@ -198,12 +198,12 @@ def costs_of_loads(
     server.child.terminate()
     if server.child.wait(runner.control, END_TIMEOUT_S) is None:
         raise BenchmarkFailed("the server did not end on SIGTERM")
-    parts = parts_of(report)
-    if begun[0] == begun[-1]:
+    report_parts = parts_of(report)
+    if starts[0] == starts[-1]:
         raise BenchmarkFailed("callgrind saw no connection: the server must accept with a function of the C library")
-    ends = [*begun[1:], len(parts)]  # its last part ends when the next load connects
-    spans = zip(loads, begun, ends, strict=True)
-    parts_of_loads = [parts[first:end] for load, first, end in spans if load.counted]
+    ends = [*starts[1:], len(report_parts)]  # its last part ends when the next load connects
+    spans = zip(loads, starts, ends, strict=True)
+    parts_of_loads = [report_parts[first:end] for load, first, end in spans if load.is_counted]
     table = StackTable()
 
     def costs(loads: Iterable[list[Path]]) -> Iterator[Counter[Stack]]:
@@ -228,24 +228,24 @@ def loads_of_count(benchmark: Benchmark, protocol: str) -> list[CountLoad]:
     workload = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
     workload |= {"threads": 1, "pipeline": PIPELINE, "warmup_s": 0.0}
     again = {key: value for key, value in workload.items() if key not in ("prefill", "prefill_request", "setup")}
-    found = [CountLoad(replace(benchmark, workload=workload | {"clients": 1, "requests": settling(workload)}))]
+    loads = [CountLoad(replace(benchmark, workload=workload | {"clients": 1, "requests": settling(workload)}))]
     for number, rng in ((number, Random(number)) for number in range(BATCHES + ROUNDS)):
         shuffle = {"clients": rng.randint(2, 50), "pipeline": rng.randint(1, 16), "requests": rng.randint(300, 1_500)}
-        found.append(CountLoad(replace(benchmark, workload=again | shuffle)))
+        loads.append(CountLoad(replace(benchmark, workload=again | shuffle)))
         if protocol == "resp":
-            found.append(CountLoad(replace(benchmark, workload=long_request(rng.randint(5, 100))), may_fail=True))
-        counted = again | {"clients": 1, "requests": BATCH if number < BATCHES else REQUESTS}
-        found.append(CountLoad(replace(benchmark, workload=counted), counted=True))
-    return found
+            loads.append(CountLoad(replace(benchmark, workload=long_request(rng.randint(5, 100))), may_fail=True))
+        counted_workload = again | {"clients": 1, "requests": BATCH if number < BATCHES else REQUESTS}
+        loads.append(CountLoad(replace(benchmark, workload=counted_workload), is_counted=True))
+    return loads
 
 
-def long_request(words: int) -> dict[str, Any]:
-    """The workload of one request with so many words of each length.
+def long_request(copies: int) -> dict[str, Any]:
+    """The workload of one request with so many copies of a word of each length.
 
     A server that has an object for each word frees them in their order, so the next requests get other objects than
     before. A server that does not know the command has no such objects moved, and is counted all the same.
     """
-    request = " ".join(["EXISTS", *("w" * length for length in WORD_BYTES for _ in range(words))])
+    request = " ".join(["EXISTS", *("w" * length for length in WORD_BYTES for _ in range(copies))])
     return {"commands": [{"request": request}], "clients": 1, "threads": 1, "requests": 1, "warmup_s": 0.0}
 
 
@@ -291,8 +291,8 @@ def count_of(inside: str, costs: Counter[str]) -> Count:
     per_request = {name: cost / COUNTED for name, cost in costs.items() if cost > 0}
     costliest = sorted(per_request, key=lambda name: (-per_request[name], name))
     functions = {name: round(per_request[name], 3) for name in costliest[:MOST_FUNCTIONS]}
-    if rest := round(total - sum(functions.values()), 3):
-        functions[OTHERS] = rest
+    if remainder := round(total - sum(functions.values()), 3):
+        functions[OTHERS] = remainder
     return Count(inside, total, functions)
 
 
@@ -303,8 +303,8 @@ def counted_symbols(inside: Iterable[str], programs: Mapping[str, Path]) -> tupl
     """
     symbols = frozenset[str]().union(*(function_names(file) for file in programs.values()))
     for name in inside:
-        if found := sorted(one for one in symbols if re.fullmatch(re.escape(name) + _CLONE, one)):
-            return name, found
+        if matches := sorted(symbol for symbol in symbols if re.fullmatch(re.escape(name) + _CLONE, symbol)):
+            return name, matches
     files = ", ".join(programs)
     if not symbols:
         raise BenchmarkFailed(f"{files} has no symbol table: build it without -s and without strip")

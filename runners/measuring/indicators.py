@@ -168,7 +168,7 @@ def indicator_values(readings: list[KernelCounters], placement: Placement) -> In
     window_s = max(last.at_s - first.at_s, 1e-9)
     foreign_s = _foreign_s(first, last, placement, placement.server)
     seconds = {
-        "steal": max((one - TICK_S for one in _growth(first.steal_s, last.steal_s).values()), default=None),
+        "steal": max((growth_s - TICK_S for growth_s in _growth(first.steal_s, last.steal_s).values()), default=None),
         "delay": _delay_s(first, last, foreign_s),
         "foreign_server": foreign_s,
         "foreign_driver": _foreign_s(first, last, placement, placement.driver),
@@ -176,7 +176,7 @@ def indicator_values(readings: list[KernelCounters], placement: Placement) -> In
     }
     shares = {name: None if one_s is None else round(max(0.0, one_s) / window_s, 5) for name, one_s in seconds.items()}
     late_s = max((after.at_s - before.at_s - READ_EVERY_S for before, after in pairwise(readings)), default=0.0)
-    frequencies_mhz = [one.frequency_mhz for one in readings if one.frequency_mhz is not None]
+    frequencies_mhz = [reading.frequency_mhz for reading in readings if reading.frequency_mhz is not None]
     counts = {
         "throttled": _difference(first.throttled, last.throttled),
         "frequency_mhz": round(fmean(frequencies_mhz), 1) if frequencies_mhz else None,

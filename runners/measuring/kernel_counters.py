@@ -81,7 +81,7 @@ class CounterReader:
             steal_s={cpu: int(row[_STEAL]) * TICK_S for cpu, row in self._of_cpus(rows).items() if len(row) > _STEAL},
             busy_s=busy_s,
             busy_resolution_s=resolution_s,
-            delay_s={thread: s for one in servers for thread, s in delays(proc / str(one) / "task").items()},
+            delay_s={thread: s for server in servers for thread, s in delays(proc / str(server) / "task").items()},
             pressure_s=self._pressures(next(iter(servers), None)),
             major_faults=_known_sum([_major_faults(proc / str(server) / "stat") for server in servers]),
             swapped_pages=_swapped_pages(proc / "vmstat"),
@@ -147,11 +147,11 @@ def cpu_s(pid: int | None) -> float | None:
 
 def delays(tasks: Path) -> dict[int, float]:
     """How long each thread was ready but not running, in seconds; empty where the kernel does not count it."""
-    found = {}
+    seconds = {}
     for task in tasks.glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):
-            found[int(task.name)] = int((task / "schedstat").read_text().split()[1]) / 1e9
-    return found
+            seconds[int(task.name)] = int((task / "schedstat").read_text().split()[1]) / 1e9
+    return seconds
 
 
 def _text(file: Path) -> str:
@@ -170,7 +170,7 @@ def _rows(file: Path) -> dict[str, list[str]]:
 def _pressure(file: Path) -> dict[str, float]:
     """The seconds by kind, from `some avg10=0.00 avg60=0.00 avg300=0.00 total=77016616`."""
     lines = (line.split() for line in _text(file).splitlines())
-    return {words[0]: int(words[-1].partition("=")[2]) / 1e6 for words in lines if words}
+    return {fields[0]: int(fields[-1].partition("=")[2]) / 1e6 for fields in lines if fields}
 
 
 def _major_faults(stat: Path) -> int | None:
@@ -180,18 +180,18 @@ def _major_faults(stat: Path) -> int | None:
 
 def _swapped_pages(vmstat: Path) -> int | None:
     lines = (line.split() for line in _text(vmstat).splitlines())
-    return _sum([float(words[1]) for words in lines if words[0] in PAGING])
+    return _sum([float(fields[1]) for fields in lines if fields[0] in PAGING])
 
 
 def _known_sum(numbers: Sequence[Number | None]) -> Number | None:
     """The sum; None if there are none, or one is not known."""
-    known = [one for one in numbers if one is not None]
-    return sum(known[1:], known[0]) if known and len(known) == len(numbers) else None
+    values = [number for number in numbers if number is not None]
+    return sum(values[1:], values[0]) if values and len(values) == len(numbers) else None
 
 
 def _sum(numbers: Iterable[float]) -> int | None:
-    known = list(numbers)
-    return int(sum(known)) if known else None
+    values = list(numbers)
+    return int(sum(values)) if values else None
 
 
 def _least_mhz(khz: list[float]) -> float | None:

@@ -107,9 +107,9 @@ class Profiler:
         kernel = copied_kernel_symbols(room)
         script = self._command([perf, *SCRIPT, *kernel, "-i", str(data)], room)
         # It reads the symbols and unwind tables of the build's programs, which may be made to take it over.
-        seen = tuple(file for file in (Path(perf), data, room / KALLSYMS) if file.exists())
+        visible = tuple(file for file in (Path(perf), data, room / KALLSYMS) if file.exists())
         # perf gets a /tmp of its own, because the server is still running and can write to the one in `tmp`.
-        view = SandboxView(room / "perf.tmp", (), (*seen, *process.programs))
+        view = SandboxView(room / "perf.tmp", (), (*visible, *process.programs))
         script = replace(script, view=view, directory=Path("/"))
         with (room / "perf.out").open("wb") as output, (room / "perf.err").open("wb") as errors:
             status = self.processes.run(script, control, SCRIPT_TIMEOUT_S, output, errors)

@@ -22,11 +22,11 @@ CPU = "server_cpu_ns_per_request"
 def run_profiles(runner: TrialRunner, request: ProfileRequest, show: Callable[[RunProgress], None]) -> None:
     """Sends the profiles of each benchmark and side, or the reason why there is none. Raises as a trial does."""
     pairs = list(product(runner.job.benchmarks, runner.job.sides))
-    for done, (benchmark, side) in enumerate(pairs):
+    for count, (benchmark, side) in enumerate(pairs):
         runner.check()
         phase = f"{benchmark.name}, profile"
         limit_s = benchmark.timeout_s + runner.job.server.ready_timeout_s
-        show(RunProgress(done, len(pairs), f"{runner.name(benchmark, side.side)}, profile", phase, limit_s))
+        show(RunProgress(count, len(pairs), f"{runner.name(benchmark, side.side)}, profile", phase, limit_s))
         profile, cpu_ns = profile_server(runner, benchmark, side, request)
         send_profile(runner, benchmark, side, profile, cpu_ns)
         if benchmark.inside and not profile.hardware:
@@ -38,10 +38,10 @@ def send_profile(
     runner: TrialRunner, benchmark: Benchmark, side: Side, profile: Profile, cpu_ns: float | None = None
 ) -> None:
     """Stores a profile and sends it; the log says what it is of. Raises as a trial does."""
-    found = profile.unavailable or f"{profile.samples} samples of {profile.event}"
+    description = profile.unavailable or f"{profile.samples} samples of {profile.event}"
     if profile.kind == INSTRUCTIONS and profile.folded:
-        found = f"{profile.samples / FOLDED_REQUESTS:.2f} instructions per request by stack"
-    runner.log.line(MEASURE, f"{runner.name(benchmark, side.side)}, profile: {found}")
+        description = f"{profile.samples / FOLDED_REQUESTS:.2f} instructions per request by stack"
+    runner.log.line(MEASURE, f"{runner.name(benchmark, side.side)}, profile: {description}")
     document = {
         "token": runner.job.token,
         "side": side.side,
@@ -63,8 +63,8 @@ def profile_server(
         def load() -> None:
             cpu_ns.append(runner.run_load(filled, server, runner.job.seed, "profile").metrics[CPU])
 
-        names = {one.path.name: name for name, one in runner.builds[side.side].artifacts.items()}
-        programs = tuple(one.path for one in runner.builds[side.side].artifacts.values())
+        names = {artifact.path.name: name for name, artifact in runner.builds[side.side].artifacts.items()}
+        programs = tuple(artifact.path for artifact in runner.builds[side.side].artifacts.values())
         process = ProfiledProcess(server.pid, names, server.output.parent, programs)
         profile = runner.tools.profiler.profile(process, request.frequency_hz, load, runner.control)
     return profile, next(iter(cpu_ns), None)

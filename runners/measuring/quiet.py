@@ -65,8 +65,10 @@ class Watch:
     def findings(self) -> Findings:
         """The findings within the window, from the nearest reading before it to the nearest one after it."""
         begin_s, end_s = self.window
-        first = max((at for at, one in enumerate(self.readings) if one.at_s <= begin_s), default=0)
-        last = min((at for at, one in enumerate(self.readings) if one.at_s >= end_s), default=len(self.readings) - 1)
+        first = max((at for at, reading in enumerate(self.readings) if reading.at_s <= begin_s), default=0)
+        last = min(
+            (at for at, reading in enumerate(self.readings) if reading.at_s >= end_s), default=len(self.readings) - 1
+        )
         values = indicator_values(self.readings[first : last + 1], self.placement) | {"slowness": self.slowness}
         return check_limits(values, self.placement)
 
@@ -121,10 +123,10 @@ class QuietGate:
             return self._reader.read(servers, driver_pid())
 
         before_ns = self._spin_ns()
-        watch, ended = Watch(self.placement, [read()]), threading.Event()
+        watch, end = Watch(self.placement, [read()]), threading.Event()
 
         def keep_reading() -> None:
-            while not ended.wait(READ_EVERY_S):
+            while not end.wait(READ_EVERY_S):
                 watch.readings.append(read())
 
         watcher = threading.Thread(target=keep_reading, name="quiet", daemon=True)
@@ -132,7 +134,7 @@ class QuietGate:
         try:
             yield watch
         finally:
-            ended.set()
+            end.set()
             watcher.join()
             watch.readings.append(read())
             # Bursts of a neighbour are shorter than a load: one during a spin says nothing about the load between.

@@ -35,7 +35,7 @@ def recipe(
     server_recipe = with_known_options(recipe_for(job.server, loads[-1][0]), server.artifacts)
     return {
         "server": server_argv(server_recipe, address, Path("{data}"), programs),
-        "loads": [one for benchmark, seed in loads for one in steps(benchmark, seed, target, external)],
+        "loads": [step for benchmark, seed in loads for step in steps(benchmark, seed, target, external)],
         "padding_bytes": server.padding_bytes,
         "server_cpus": cpu_list(launcher.cpus),
         "driver_cpus": cpu_list(driver.cpus),
@@ -49,12 +49,12 @@ def steps(benchmark: Benchmark, seed: int, target: Target, external: ExternalLoa
     if benchmark.driver == "speedbench":
         return [native(benchmark, seed, target, cpus)]
     return [
-        native(one, seed, target, cpus) if isinstance(one, Benchmark) else {"argv": one, "workload": None}
-        for one in external.steps(benchmark, target)
+        native(step, seed, target, cpus) if isinstance(step, Benchmark) else {"argv": step, "workload": None}
+        for step in external.steps(benchmark, target)
     ]
 
 
 def native(benchmark: Benchmark, seed: int, target: Target, cpus: frozenset[int]) -> dict[str, Any]:
-    words = driver_arguments(benchmark, target, seed, cpus)
-    words[words.index("--cpus") + 1] = "{driver_cpus}"
-    return {"argv": ["{speedbench}", *words], "workload": workload_document(benchmark, target, cpus)}
+    arguments = driver_arguments(benchmark, target, seed, cpus)
+    arguments[arguments.index("--cpus") + 1] = "{driver_cpus}"
+    return {"argv": ["{speedbench}", *arguments], "workload": workload_document(benchmark, target, cpus)}

@@ -37,8 +37,8 @@ class StackTable:
     def stack(self, frames: Iterable[str]) -> Stack:
         """The stack of these frames. Raises UnusableFile when the table would be larger than TABLE_BYTES."""
         stack = tuple(self._frame(frame) for frame in frames)
-        if (stored := self._stacks.get(stack)) is not None:
-            return stored
+        if (existing := self._stacks.get(stack)) is not None:
+            return existing
         self._grow(sys.getsizeof(stack) + ENTRY_BYTES + COSTS_BYTES)
         self._stacks[stack] = stack
         return stack

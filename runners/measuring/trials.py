@@ -144,7 +144,7 @@ class TrialRunner:
 
         `beside`: the server whose network it shares.
         """
-        programs = {name: one.path for name, one in self.builds[side].artifacts.items()}
+        programs = {name: artifact.path for name, artifact in self.builds[side].artifacts.items()}
         spec = ServerSpec(capacity.recipe_for(self.job.server, benchmark), benchmark.transport, programs, slot, beside)
         with (
             capacity.open_files(capacity.files_needed(benchmark)),
@@ -169,9 +169,9 @@ class TrialRunner:
         self, servers: Sequence[ServerProcess], name: str, load: Callable[[list[Target]], list[Outcome]]
     ) -> list[LoadResult]:
         protocol = self.job.server.protocol
-        targets = [Target(protocol, one.address, one.pid, one.output.parent) for one in servers]
-        before = [counters.own_counters(one.address, protocol) for one in servers]
-        pids = [one.pid for one in servers]
+        targets = [Target(protocol, server.address, server.pid, server.output.parent) for server in servers]
+        before = [counters.own_counters(server.address, protocol) for server in servers]
+        pids = [server.pid for server in servers]
         try:
             with self.tools.gate.watch(pids, lambda: self.started_after(pids)) as watch:
                 outcomes = load(targets)
@@ -237,5 +237,5 @@ _SUMMARY = {
 def summary_line(trial: Trial) -> str:
     """The line of a trial in the log."""
     flags = f" [{', '.join(trial.flags)}]" if trial.flags else ""
-    parts = [text.format(trial.metrics[metric]) for metric, text in _SUMMARY.items() if metric in trial.metrics]
-    return f"{', '.join(parts)}, in {trial.seconds:.2f} s{flags}"
+    phrases = [text.format(trial.metrics[metric]) for metric, text in _SUMMARY.items() if metric in trial.metrics]
+    return f"{', '.join(phrases)}, in {trial.seconds:.2f} s{flags}"

@@ -26,9 +26,9 @@ def all_threads_on(cpus: frozenset[int]) -> Iterator[None]:
     before: dict[int, Set[int]] = {}
     try:
         # A thread that has not been moved yet may start another one: look again until there is none left to move.
-        while left := {thread: mask for thread, mask in _masks().items() if mask != cpus and thread not in before}:
-            before |= left
-            for thread in left:
+        while unmoved := {thread: mask for thread, mask in _masks().items() if mask != cpus and thread not in before}:
+            before |= unmoved
+            for thread in unmoved:
                 _move(thread, cpus)
         yield
     finally:

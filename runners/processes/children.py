@@ -76,8 +76,8 @@ class Child:
     def wait(self, control: Control, timeout_s: float) -> int | None:
         """The exit status, or None after `timeout_s`. Raises the error of an abort."""
         deadline = boottime() + timeout_s
-        while (status := self.exited()) is None and (left := deadline - boottime()) > 0:
-            control.wait_readable([self.pidfd], left)
+        while (status := self.exited()) is None and (remaining_s := deadline - boottime()) > 0:
+            control.wait_readable([self.pidfd], remaining_s)
         return status
 
     def end(self, grace_s: float = TERM_GRACE_S) -> None:
@@ -159,8 +159,8 @@ class Processes:
 
     def end_strays(self) -> int:
         """Ends what a killed runner of this home left behind; returns how many processes that were."""
-        ended = sum(end_recorded(record) for record in self.directory.glob("*.json"))
-        return ended + end_marked(self.mark)
+        count = sum(end_recorded(record) for record in self.directory.glob("*.json"))
+        return count + end_marked(self.mark)
 
 
 def exit_text(status: int) -> str:

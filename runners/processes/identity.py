@@ -19,16 +19,16 @@ HALF = 16
 def machine_id(root: Path = ROOT) -> str:
     """What distinguishes this machine from its copies, also after a reboot; the host name where there is no id."""
     ids = (text(root / file) for file in MACHINE_IDS)
-    return next((one for one in ids if one and one != "uninitialized"), "") or platform.node()
+    return next((value for value in ids if value and value != "uninitialized"), "") or platform.node()
 
 
 def mark(home: Path, root: Path = ROOT) -> tuple[str, bool]:
     """The mark of this home on this machine, and whether it is new."""
     file = home / "mark"
-    place = hashlib.sha256(f"{machine_id(root)}\0{home.resolve()}".encode(errors="surrogateescape")).hexdigest()[:HALF]
-    stored = text(file)
-    if len(stored) == 2 * HALF and stored.endswith(place):
-        return stored, False
-    created = secrets.token_hex(HALF // 2) + place
+    half = hashlib.sha256(f"{machine_id(root)}\0{home.resolve()}".encode(errors="surrogateescape")).hexdigest()[:HALF]
+    content = text(file)
+    if len(content) == 2 * HALF and content.endswith(half):
+        return content, False
+    created = secrets.token_hex(HALF // 2) + half
     file.write_text(created)
     return created, True

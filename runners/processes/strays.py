@@ -47,9 +47,9 @@ def end_marked(mark: str) -> int:
     total = 0
     # A process that forks while /proc is read may be missed: search again until nothing is found.
     for _ in range(MOST_SEARCHES):
-        ended = sum(_end_if_marked(pid, variable) for pid in _other_processes())
-        total += ended
-        if not ended:
+        count = sum(_end_if_marked(pid, variable) for pid in _other_processes())
+        total += count
+        if not count:
             break
     return total
 

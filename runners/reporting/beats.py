@@ -181,10 +181,10 @@ def state_of(pid: int) -> str:
     return "X"
 
 
-def tell(kind: str, **what: Any) -> None:
+def tell(kind: str, **fields: Any) -> None:
     """Writes a message to the runner. If the runner has ended, this process ends."""
     try:
-        print(json.dumps({"kind": kind, **what}), flush=True)
+        print(json.dumps({"kind": kind, **fields}), flush=True)
     except BrokenPipeError:
         os._exit(0)
 

@@ -99,13 +99,13 @@ class Heartbeat:
             self._show_idle(replace(self._idle, unable=why))
         return is_new
 
-    def wait_for(self, what: str) -> None:
+    def wait_for(self, reason: str) -> None:
         """Shows for what the runner waits before it asks for work, as the end of "waits for ..."; empty: for nothing.
 
         The server hears of a change at once.
         """
-        if what != self._idle.waits:
-            self._show_idle(replace(self._idle, waits=what))
+        if reason != self._idle.waits:
+            self._show_idle(replace(self._idle, waits=reason))
 
     def drain(self) -> None:
         """Shows with each renewal that the runner ends after its run."""
@@ -135,9 +135,9 @@ class Heartbeat:
             with suppress(RunnerError):
                 self.connection.beat(IdleState(ended=why), LAST_CALL_S)
 
-    def _tell(self, kind: str, **what: Any) -> None:
+    def _tell(self, kind: str, **fields: Any) -> None:
         with self._lock:
-            self._last[kind] = {"kind": kind, **what}
+            self._last[kind] = {"kind": kind, **fields}
             self._write(self._last[kind])
 
     def _write(self, message: Message) -> None:

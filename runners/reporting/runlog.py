@@ -69,12 +69,12 @@ class RunLog:
         return sum(len(text) for _, text in self._pending)
 
     def _take(self) -> tuple[str, str]:
-        phase, parts, size = self._pending[0][0], [], 0
+        phase, pieces, size = self._pending[0][0], [], 0
         while self._pending and self._pending[0][0] == phase and size < CHUNK_CHARACTERS:
             text = self._pending.pop(0)[1]
-            head, rest = text[: CHUNK_CHARACTERS - size], text[CHUNK_CHARACTERS - size :]
-            parts.append(head)
+            head, remainder = text[: CHUNK_CHARACTERS - size], text[CHUNK_CHARACTERS - size :]
+            pieces.append(head)
             size += len(head)
-            if rest:
-                self._pending.insert(0, (phase, rest))
-        return phase, "".join(parts)
+            if remainder:
+                self._pending.insert(0, (phase, remainder))
+        return phase, "".join(pieces)

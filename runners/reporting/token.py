@@ -28,10 +28,10 @@ def new_token() -> str:
 
 def check_sum(key: str, secret: str) -> str:
     """The CRC-32 of the other parts, in letters and digits."""
-    left, letters = zlib.crc32(f"{key}_{secret}".encode()), ""
+    number, letters = zlib.crc32(f"{key}_{secret}".encode()), ""
     for _ in range(CHECK_LENGTH):
-        left, place = divmod(left, len(BASE62))
-        letters = BASE62[place] + letters
+        number, digit = divmod(number, len(BASE62))
+        letters = BASE62[digit] + letters
     return letters
 
 
@@ -45,8 +45,8 @@ class TokenFile:
     def successor(self) -> str:
         """A new token, on disk before anybody hears of it. After a crash the same one is returned again."""
         with suppress(OSError, UnicodeDecodeError):
-            if stored := self.next.read_text().strip():
-                return stored
+            if pending_token := self.next.read_text().strip():
+                return pending_token
         token = new_token()
         write_durably(self.next, f"{token}\n".encode(), PRIVATE)
         return token
@@ -69,11 +69,11 @@ def rotate(connection: ServerConnection, file: Path | None) -> bool:
     if file is None:
         log.warning("the token is to be replaced, but is not in a file: set SPEEDTRACK_TOKEN_FILE instead of its text")
         return False
-    stored = TokenFile(file)
+    token_file = TokenFile(file)
     try:
-        successor = stored.successor()
+        successor = token_file.successor()
         connection.succeed(successor)
-        stored.accept()
+        token_file.accept()
     except (OSError, RunnerError) as error:
         log.warning("the token could not be replaced: %s; tried again later", error)
         return False

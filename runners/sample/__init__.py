@@ -182,7 +182,7 @@ def _git(directory: Path, *arguments: str, check: bool = True, date: str | None 
         "gc.auto=0",
         *arguments,
     ]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=directory,
         env=_environment(date),
@@ -191,9 +191,11 @@ def _git(directory: Path, *arguments: str, check: bool = True, date: str | None 
         text=True,
         timeout=_TIMEOUT_SECONDS,
     )
-    if check and done.returncode != 0:
-        raise HistoryError(f"git {arguments[0]} failed in {directory}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout.strip() if done.returncode == 0 else ""
+    if check and process.returncode != 0:
+        raise HistoryError(
+            f"git {arguments[0]} failed in {directory}: {process.stderr.strip() or process.stdout.strip()}"
+        )
+    return process.stdout.strip() if process.returncode == 0 else ""
 
 
 def _environment(date: str | None) -> dict[str, str]:

@@ -60,21 +60,21 @@ class SetupError(OSError):
     """A step of the setup failed; the text names it."""
 
 
-def check_call(what: str, result: int) -> None:
+def check_call(action: str, result: int) -> None:
     """Raises SetupError if a function of the C library failed."""
     if result < 0:
         number = ctypes.get_errno()
-        raise SetupError(number, f"{what}: {os.strerror(number)}")
+        raise SetupError(number, f"{action}: {os.strerror(number)}")
 
 
-def unshare(flags: int, what: str) -> None:
-    check_call(what, _libc.unshare(ctypes.c_int(flags)))
+def unshare(flags: int, action: str) -> None:
+    check_call(action, _libc.unshare(ctypes.c_int(flags)))
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    words = [None if word is None else word.encode() for word in (source, target, kind)]
+    arguments = [None if argument is None else argument.encode() for argument in (source, target, kind)]
     data = None if options is None else options.encode()
-    check_call(f"mount of {target}", _libc.mount(*words, ctypes.c_ulong(flags), data))
+    check_call(f"mount of {target}", _libc.mount(*arguments, ctypes.c_ulong(flags), data))
 
 
 def restrict(target: str, flags: int, recursive: bool = True) -> None:
@@ -170,11 +170,11 @@ def make_network(host_values: dict[Path, str]) -> None:
 
 def sysctls() -> dict[Path, str]:
     """The network settings of this process's namespace, by file."""
-    found = {}
+    values = {}
     for file in (file for pattern in SYSCTLS for file in Path("/proc/sys").glob(pattern)):
         with contextlib.suppress(OSError):
-            found[file] = file.read_text()
-    return found
+            values[file] = file.read_text()
+    return values
 
 
 def raise_loopback() -> None:
@@ -211,9 +211,9 @@ def start_init(spec: dict[str, Any], control: socket.socket, report: int) -> tup
     control.close()
     os.close(report)
     prctl(PR_SET_DUMPABLE, 0)  # so that the program cannot trace it
-    while (ended := os.wait())[0] != program:
+    while (child := os.wait())[0] != program:
         pass
-    os.write(writing, str(ended[1]).encode())
+    os.write(writing, str(child[1]).encode())
     os._exit(0)
 
 
@@ -256,8 +256,8 @@ def answer_request(control: socket.socket) -> bool:
     try:
         if control.recv(len(ASK_SOCKET)) != ASK_SOCKET:
             return False
-        with socket.socket() as one:
-            socket.send_fds(control, [b"1"], [one.fileno()])
+        with socket.socket() as channel:
+            socket.send_fds(control, [b"1"], [channel.fileno()])
     except OSError:
         return False
     return True

@@ -115,7 +115,7 @@ class Sandbox:
         own += [("read", str(view.random.resolve()), device) for device in RANDOM if view.random]
         ordered = {target: (kind, source, target) for kind, source, target in [*visible, *hidden, *own]}
         ordered["/tmp"] = ("write", resolved_place(view.tmp), "/tmp")  # noqa: S108
-        return sorted(ordered.values(), key=lambda one: one[2].count("/"))
+        return sorted(ordered.values(), key=lambda mount: mount[2].count("/"))
 
 
 NONE = Sandbox()
@@ -152,7 +152,7 @@ def sandbox_of_machine(environ: Mapping[str, str], home: Path | None = None) -> 
     choice = environ.get(SETTING) or "auto"
     if choice not in CHOICES:
         raise SettingsError(f"{SETTING} is {choice!r}: set it to one of {', '.join(CHOICES)}")
-    readable = [Path(word) for word in environ.get(READABLE_SETTING, "").split(":") if word]
+    readable = [Path(entry) for entry in environ.get(READABLE_SETTING, "").split(":") if entry]
     if wrong := [path for path in readable if not path.is_absolute() or not path.exists()]:
         raise SettingsError(f"{READABLE_SETTING} names {wrong[0]}, which is no path that exists: correct it")
     if choice == "off":
@@ -168,7 +168,7 @@ def sandbox_of_machine(environ: Mapping[str, str], home: Path | None = None) -> 
 def hidden_paths(environ: Mapping[str, str], home: Path | None) -> tuple[Path, ...]:
     """Paths that are hidden even below a visible path, such as /opt."""
     of_stack = (environ.get(name) for name in ("SPEEDTRACK_HOME", "SPEEDTRACK_TOKEN_FILE", "SPEEDTRACK_RUNNER_HOME"))
-    paths = [user_home(), *(Path(one) for one in of_stack if one), *([home] if home else [])]
+    paths = [user_home(), *(Path(value) for value in of_stack if value), *([home] if home else [])]
     if (CHECKOUT / "manage.py").exists():
         paths.append(CHECKOUT)
     spellings = {spelling for path in paths for spelling in (path.absolute(), path.resolve())}

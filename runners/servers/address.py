@@ -40,8 +40,8 @@ class Address:
         return connection
 
 
-def take_socket(bound: Path, place: Path) -> None:
-    """Gives a server's socket a second name, `place`, in a directory where the server cannot write.
+def take_socket(bound: Path, target: Path) -> None:
+    """Gives a server's socket a second name, `target`, in a directory where the server cannot write.
 
     The server may replace `bound` at any time by a link to a socket that it cannot reach itself, but that the driver
     can, which runs outside of the sandbox. Raises UnusableFile if it is no socket, OSError if it cannot be taken.
@@ -50,11 +50,11 @@ def take_socket(bound: Path, place: Path) -> None:
     try:
         if not stat.S_ISSOCK(os.fstat(handle).st_mode):
             raise UnusableFile(f"{bound} is not a socket")
-        place.unlink(missing_ok=True)
-        directory = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        target.unlink(missing_ok=True)
+        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             # With the descriptor of a directory, linkat(2) follows this path to what was opened; link(2) would not.
-            os.link(f"/proc/self/fd/{handle}", place.name, dst_dir_fd=directory)
+            os.link(f"/proc/self/fd/{handle}", target.name, dst_dir_fd=directory)
         finally:
             os.close(directory)
     finally:

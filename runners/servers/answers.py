@@ -35,16 +35,16 @@ def ask(address: Address, question: Question) -> bytes:
         connection.sendall(question.request)
         while not question.is_whole(answer) and (room := question.most_bytes - len(answer)) > 0:
             connection.settimeout(seconds_until(deadline))
-            part = connection.recv(min(PIECE_BYTES, room))
-            if not part:
+            piece = connection.recv(min(PIECE_BYTES, room))
+            if not piece:
                 break
-            answer += part
+            answer += piece
     return answer
 
 
 def seconds_until(deadline: float) -> float:
     """The seconds that are left. Raises TimeoutError if there are none."""
-    left = deadline - time.monotonic()
-    if left <= 0:
+    remaining_s = deadline - time.monotonic()
+    if remaining_s <= 0:
         raise TimeoutError("timed out")
-    return left
+    return remaining_s

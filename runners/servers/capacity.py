@@ -21,9 +21,9 @@ def files_needed(benchmark: Benchmark) -> int:
 
 def recipe_for(recipe: ServerRecipe, benchmark: Benchmark) -> ServerRecipe:
     """A copy of the recipe with the number of connections that the server has to allow."""
-    allowed = str(max(LEAST_CLIENTS, files_needed(benchmark)))
-    listen = {transport: words.replace(CLIENTS, allowed) for transport, words in recipe.listen.items()}
-    return replace(recipe, command=recipe.command.replace(CLIENTS, allowed), listen=listen)
+    limit = str(max(LEAST_CLIENTS, files_needed(benchmark)))
+    listen = {transport: options.replace(CLIENTS, limit) for transport, options in recipe.listen.items()}
+    return replace(recipe, command=recipe.command.replace(CLIENTS, limit), listen=listen)
 
 
 @contextlib.contextmanager

@@ -23,15 +23,15 @@ def with_known_options(recipe: ServerRecipe, artifacts: Mapping[str, Path]) -> S
     return replace(recipe, command=_KNOWN.sub(fill, recipe.command))
 
 
-def any_contains(files: Iterable[Path], word: bytes) -> bool:
-    return any(contains(file, word) for file in files)
+def any_contains(files: Iterable[Path], option: bytes) -> bool:
+    return any(contains(file, option) for file in files)
 
 
-def contains(file: Path, word: bytes) -> bool:
+def contains(file: Path, option: bytes) -> bool:
     end = b""
     with open_regular(file) as stream:
         for piece in pieces(stream):
-            if word in end + piece:
+            if option in end + piece:
                 return True
-            end = piece[1 - len(word) :]
+            end = piece[1 - len(option) :]
     return False

@@ -156,32 +156,32 @@ class Launcher:
         scratch = self._directory(slot)
         self._clean(slot)
         (scratch / "data").mkdir(parents=True)
-        left = ""
+        obstacle = ""
         try:
             yield scratch
         finally:
-            left = self._clean(slot)
-        if left:
-            raise BenchmarkFailed(f"the server left files that cannot be removed: {left}")
+            obstacle = self._clean(slot)
+        if obstacle:
+            raise BenchmarkFailed(f"the server left files that cannot be removed: {obstacle}")
 
     def clean(self) -> str:
         """Removes the files that a crashed runner left, and those that no earlier run could remove.
 
         Returns why something is left, or an empty text. Raises nothing: no run may keep the runner from starting.
         """
-        left = [remove_left(place) for place in (self.home, *self._own_short_directory())]
+        obstacles = [remove_left(directory) for directory in (self.home, *self._own_short_directory())]
         for slot in range(SLOTS):
             try:
-                left.append(self._clean(slot))
+                obstacles.append(self._clean(slot))
             except OSError as error:
-                left.append(f"{error.filename} cannot be moved aside ({error.strerror}): remove it by hand")
-        return "; ".join(filter(None, left))
+                obstacles.append(f"{error.filename} cannot be moved aside ({error.strerror}): remove it by hand")
+        return "; ".join(filter(None, obstacles))
 
     def _clean(self, slot: int) -> str:
         """Removes the directories of a slot; empty, or why something is left. Raises OSError."""
         directory = self._directory(slot)
-        places = [directory, *(short / directory.name for short in self._own_short_directory())]
-        return "; ".join(filter(None, map(remove, places)))
+        directories = [directory, *(short / directory.name for short in self._own_short_directory())]
+        return "; ".join(filter(None, map(remove, directories)))
 
     def _directory(self, slot: int) -> Path:
         return self.home / f"trial-{slot}"
@@ -252,12 +252,12 @@ def server_argv(recipe: ServerRecipe, address: Address, data: Path, artifacts: M
         return values[match[1]]
 
     try:
-        words = shlex.split(template)
+        arguments = shlex.split(template)
     except ValueError as error:
         raise Permanent(f"the server command cannot be split: {error}: {template}") from error
-    if not words:
+    if not arguments:
         raise Permanent("the server command is empty")
-    return [_PLACEHOLDER.sub(fill, word) for word in words]
+    return [_PLACEHOLDER.sub(fill, argument) for argument in arguments]
 
 
 def await_ready(server: ServerProcess, recipe: ServerRecipe, control: Control, bound: Path) -> None:

@@ -42,7 +42,7 @@ class Journal:
         try:
             content = json.loads(self.file.read_text())
             if content["boot_id"] == self._boot_id():
-                return [SettingChange(**one) for one in content["changes"]]
+                return [SettingChange(**change) for change in content["changes"]]
         except FileNotFoundError:
             return []
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -60,27 +60,29 @@ class Journal:
 
     def undo(self) -> dict[str, str]:
         """Restores what is still as it was set; returns the causes of those that failed, which stay in the journal."""
-        ours = [one for one in self.read() if self._value(one) == one.target]
-        refused = self._set({change.file: change.before for change in reversed(ours)})
-        self._write([change for change in ours if change.file in refused])
-        return refused
+        ours = [change for change in self.read() if self._value(change) == change.target]
+        failures = self._set({change.file: change.before for change in reversed(ours)})
+        self._write([change for change in ours if change.file in failures])
+        return failures
 
     def _value(self, change: SettingChange) -> str:
         normal = next((setting.normal for setting in KERNEL_SETTINGS if setting.name == change.setting), str)
         return normal(text(self.root / change.file))
 
     def _set(self, values: Mapping[str, str]) -> dict[str, str]:
-        refused = {}
+        failures = {}
         for file, value in values.items():
             try:
                 (self.root / file).write_text(value)
             except OSError as error:
-                refused[file] = NO_RIGHT if isinstance(error, PermissionError) and os.geteuid() else str(error.strerror)
-        return refused
+                failures[file] = (
+                    NO_RIGHT if isinstance(error, PermissionError) and os.geteuid() else str(error.strerror)
+                )
+        return failures
 
     def _write(self, changes: Sequence[SettingChange]) -> None:
         if changes:
-            content = {"boot_id": self._boot_id(), "changes": [asdict(one) for one in changes]}
+            content = {"boot_id": self._boot_id(), "changes": [asdict(change) for change in changes]}
             write_durably(self.file, json.dumps(content).encode())
         else:
             self.file.unlink(missing_ok=True)
@@ -100,7 +102,7 @@ def journal_directory(root: Path = ROOT) -> Iterator[Path]:
 
 
 def _state_directory(root: Path) -> Path:
-    parent = next((root / one for one in DIRECTORIES if os.access(root / one, os.W_OK | os.X_OK)), None)
+    parent = next((root / name for name in DIRECTORIES if os.access(root / name, os.W_OK | os.X_OK)), None)
     if parent is None:
         raise SettingsError(f"none of /{', /'.join(DIRECTORIES)} can be written to: no place for the journal of tuning")
     directory = parent / "speedtrack-tune"

@@ -28,8 +28,8 @@ def at_least(number: int) -> TargetValue:
 
 def off_measured_cores(before: str, plan: Placement) -> str:
     """The CPUs of `before` without the measured ones; if none is left, those of housekeeping."""
-    measured = (plan.server | plan.driver) - plan.housekeeping
-    return cpu_list(parse_cpu_list(before) - measured or plan.housekeeping)
+    measured_cpus = (plan.server | plan.driver) - plan.housekeeping
+    return cpu_list(parse_cpu_list(before) - measured_cpus or plan.housekeeping)
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ def tuning_for_runs(enabled: bool, root: Path = ROOT) -> Iterator[Tuning]:
 def apply_tuning(journal: Journal, plan: Placement) -> Iterator[None]:
     """Inside, the machine is tuned for this placement; afterwards, restored. What cannot be set is logged."""
     with _raised_limits(), _latency_limit(journal.root):
-        refused = journal.apply(needed_changes(journal.root, plan))
-        for file, cause in refused.items():
+        failures = journal.apply(needed_changes(journal.root, plan))
+        for file, cause in failures.items():
             log.info("tune: /%s cannot be set: %s", file, cause)
         try:
             yield
@@ -53,9 +53,9 @@ def apply_tuning(journal: Journal, plan: Placement) -> Iterator[None]:
 
 
 def _undo_leftovers(journal: Journal) -> None:
-    left = journal.read()
-    if left:
-        log.warning("tune: restoring %d settings that an earlier runner left behind", len(left))
+    leftovers = journal.read()
+    if leftovers:
+        log.warning("tune: restoring %d settings that an earlier runner left behind", len(leftovers))
         _undo(journal)
 
 
@@ -96,5 +96,5 @@ def _raised_limits() -> Iterator[None]:
 
 def raised_limit(soft: int, hard: int, target: int | None) -> int:
     """The soft limit to set, at most the hard one. A target of None means the hard limit; -1 is unlimited."""
-    allowed = hard if target is None or 0 <= hard < target else target
-    return -1 if -1 in (soft, allowed) else max(soft, allowed)
+    ceiling = hard if target is None or 0 <= hard < target else target
+    return -1 if -1 in (soft, ceiling) else max(soft, ceiling)

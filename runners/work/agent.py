@@ -52,20 +52,20 @@ class Agent:
                 self.stopping.set()
 
     def _work(self) -> int:
-        done = 0
+        count = 0
         while not self.stopping.is_set() and not self.draining.is_set():
             self.client.flush()
             if not self._has_space():
-                return done
+                return count
             with ExitStack() as cores:
                 cores.callback(self._rest)
                 claimed = self.client.retried(lambda: self._claim(cores))
                 if claimed is None:
-                    return done
+                    return count
                 self._take(*claimed)
                 self.after_run()
-            done += 1
-        return done
+            count += 1
+        return count
 
     def _has_space(self) -> bool:
         """Returns whether there is space on the disk. If not, it is logged and reported, and no run is taken."""
@@ -81,8 +81,8 @@ class Agent:
 
     def _claim(self, cores: ExitStack) -> tuple[dict[str, Any], float] | None:
         """A job and the time of its claim; the cores are held until the stack is closed. None: no work."""
-        with ExitStack() as held:
-            if not held.enter_context(self.tools.hold(self.stopping)):
+        with ExitStack() as reservation:
+            if not reservation.enter_context(self.tools.hold(self.stopping)):
                 return None
             self.at_work = True
             claimed_at = boottime()
@@ -90,7 +90,7 @@ class Agent:
             if document is None:
                 return None
             failpoints.reach("claim.received")
-            cores.enter_context(held.pop_all())
+            cores.enter_context(reservation.pop_all())
             return document, claimed_at
 
     def _rest(self) -> None:

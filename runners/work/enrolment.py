@@ -48,27 +48,27 @@ def enroll(url: str, code: str, environ: Mapping[str, str]) -> str:
     The token is on disk before the server hears of it: if its answer is lost, the same command again succeeds.
     """
     url = read_address("the address of the server", url.strip())
-    parts = urlsplit(url)
+    address = urlsplit(url)
     file = settings_file(environ)
-    stored = TokenFile(file.with_name("token"))
+    token_file = TokenFile(file.with_name("token"))
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        connection = ServerConnection(url, stored.successor())
-        machine = introduce(connection, code, stored)
-        stored.accept()
-        write_durably(file, settings_text(url, stored.file).encode(), PRIVATE)
+        connection = ServerConnection(url, token_file.successor())
+        machine = introduce(connection, code, token_file)
+        token_file.accept()
+        write_durably(file, settings_text(url, token_file.file).encode(), PRIVATE)
     except OSError as error:
         raise SettingsError(f"{file} cannot be written ({error}): set {SETTINGS_FILE} to another file") from error
-    warning = "" if parts.scheme == "https" or parts.hostname in LOOPBACK else UNSAFE
+    warning = "" if address.scheme == "https" or address.hostname in LOOPBACK else UNSAFE
     return NEXT.format(machine=machine, url=url, file=file, warning=warning)
 
 
-def introduce(connection: ServerConnection, code: str, stored: TokenFile) -> str:
+def introduce(connection: ServerConnection, code: str, token_file: TokenFile) -> str:
     """The name under which the server knows this machine now."""
     try:
         return connection.enroll(code).machine
     except Permanent as error:
-        stored.discard()
+        token_file.discard()
         raise RunnerError(str(error).rpartition("was refused with ")[2].partition(": ")[2] or str(error)) from error
     finally:
         connection.close()

@@ -66,7 +66,8 @@ class Execution:
         self.runner = TrialRunner(self.job, self.tools, self.control, self.log, Random(self.job.seed))
         sides = [side.side for side in self.job.sides]
         self.states = [
-            BenchmarkState(one, {side: [] for side in sides}, self.job.trials) for one in self.job.benchmarks
+            BenchmarkState(benchmark, {side: [] for side in sides}, self.job.trials)
+            for benchmark in self.job.benchmarks
         ]
 
     def run(self) -> None:
@@ -103,7 +104,7 @@ class Execution:
                 capacity.check_files(state.benchmark)
             except BenchmarkFailed as error:
                 self._fail(state, error)
-        if all(one.failure for one in self.states):
+        if all(state.failure for state in self.states):
             self._raise_failures()
 
     def _fail(self, state: BenchmarkState, error: BenchmarkFailed) -> None:
@@ -117,7 +118,7 @@ class Execution:
             raise NoSpace(lack)
 
     def _raise_failures(self) -> None:
-        failures = [f"{one.benchmark.name}: {one.failure}" for one in self.states if one.failure]
+        failures = [f"{state.benchmark.name}: {state.failure}" for state in self.states if state.failure]
         if len(failures) > len(self.out_of_reach):
             raise Permanent(f"{len(failures)} of {len(self.states)} benchmarks failed: " + "; ".join(failures))
 
@@ -127,8 +128,10 @@ class Execution:
 
         Empty for a paired run.
         """
-        found = {one.benchmark.name: one.failure for one in self.states if one.failure and one.out_of_reach}
-        return found if len(self.job.sides) == 1 and len(found) < len(self.states) else {}
+        failures = {
+            state.benchmark.name: state.failure for state in self.states if state.failure and state.out_of_reach
+        }
+        return failures if len(self.job.sides) == 1 and len(failures) < len(self.states) else {}
 
     def _environment(self) -> Environment:
         """The facts of this machine and of what it builds with."""
@@ -180,16 +183,16 @@ class Execution:
         The latter is an estimate until every benchmark has ended.
         """
         sides = len(self.job.sides)
-        done = sum(one.rounds for one in self.states)
-        total = sum(one.rounds if one.ended else self._expected(one) for one in self.states)
-        self.show(RunProgress(done * sides, total * sides, now, phase, limit_s))
+        rounds = sum(state.rounds for state in self.states)
+        total = sum(state.rounds if state.ended else self._expected(state) for state in self.states)
+        self.show(RunProgress(rounds * sides, total * sides, now, phase, limit_s))
 
     def _expected(self, state: BenchmarkState) -> int:
         return max(stopping.expected_trials(self.job, state.benchmark, trials) for trials in state.trials.values())
 
     def _measure(self, environment: Environment) -> None:
         """Measures in rounds. In a round, every benchmark that has not ended is measured once, in random order."""
-        while going_on := [one for one in self.states if not one.ended]:
+        while going_on := [state for state in self.states if not state.ended]:
             for state in self.runner.rng.sample(going_on, len(going_on)):
                 self._round(state, environment)
 
@@ -203,7 +206,7 @@ class Execution:
                 state.stopped = stopping.FAILED
                 self._send(state, environment)
             return
-        reasons = [stopping.reason_to_stop(self.job, state.benchmark, one) for one in state.trials.values()]
+        reasons = [stopping.reason_to_stop(self.job, state.benchmark, trials) for trials in state.trials.values()]
         if all(reasons):
             state.stopped = reasons[0]
             self._send(state, environment)
@@ -255,10 +258,10 @@ class Execution:
         """Metrics that are measured only once, because they are slow. Pairs have none: other metrics compare them."""
         if len(self.job.sides) > 1:
             return {}
-        found = counting.count_once(self.runner, benchmark, side.side) if benchmark.inside else {}
+        metrics = counting.count_once(self.runner, benchmark, side.side) if benchmark.inside else {}
         if benchmark.instructions == "callgrind":
-            found |= callgrind.count_instructions(self.runner, benchmark, side.side)
-        return found
+            metrics |= callgrind.count_instructions(self.runner, benchmark, side.side)
+        return metrics
 
     def _document(self, state: BenchmarkState, side: Side, environment: Environment) -> dict[str, Any]:
         tool_facts = {} if state.benchmark.driver == "speedbench" else self.tools.external.facts(state.benchmark)
@@ -271,7 +274,7 @@ class Execution:
             "sha": side.sha,
             "benchmark": {"name": state.benchmark.name, "digest": state.benchmark.digest},
             "environment": current.document(),
-            "artifacts": {name: one.digest for name, one in artifacts.items()},
+            "artifacts": {name: artifact.digest for name, artifact in artifacts.items()},
             "stopping": self._decision(state, side).document(),
             "trials": [trial.document() for trial in state.trials[side.side]],
             "once": self._once(state.benchmark, side),

@@ -82,10 +82,10 @@ def _store_limits(environ: Mapping[str, str]) -> StoreLimits:
 
 
 def _number(environ: Mapping[str, str], name: str, usual: int) -> int:
-    word = environ.get(name) or str(usual)
-    if not word.isdecimal() or int(word) < 1:
-        raise SettingsError(f"{name} is {word!r}: set it to a whole number of at least 1")
-    return int(word)
+    text = environ.get(name) or str(usual)
+    if not text.isdecimal() or int(text) < 1:
+        raise SettingsError(f"{name} is {text!r}: set it to a whole number of at least 1")
+    return int(text)
 
 
 def _url(environ: Mapping[str, str]) -> str:

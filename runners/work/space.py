@@ -31,12 +31,12 @@ class Space:
         inodes_left = state.f_favail > 0 or state.f_files == 0  # some file systems do not count them
         if free >= self.least_bytes and inodes_left:
             return ""
-        found = f"{free // MB} MB free" if inodes_left else "no inodes free"
-        left = next(self.home.glob(f"*{ASIDE}*"), None)
+        shortage = f"{free // MB} MB free" if inodes_left else "no inodes free"
+        leftover = next(self.home.glob(f"*{ASIDE}*"), None)
         return (
-            f"the disk of the runner's home {self.home} is full: {found}, {self.least_bytes // MB} MB are needed "
+            f"the disk of the runner's home {self.home} is full: {shortage}, {self.least_bytes // MB} MB are needed "
             "(SPEEDTRACK_LEAST_FREE_MB): free space, lower SPEEDTRACK_CACHE_MB, or move SPEEDTRACK_RUNNER_HOME"
-            + (f"; {left} holds files of a run that could not be removed" if left else "")
+            + (f"; {leftover} holds files of a run that could not be removed" if leftover else "")
         )
 
     def make_room(self) -> None:

@@ -120,8 +120,8 @@ def assemble(settings: Settings, stopping: threading.Event) -> Tools:
     if strays:
         log.warning("ended %d processes and containers that an earlier runner left behind", strays)
     launcher = Launcher(processes, settings.home, plan.server, plan.nodes)
-    if left := launcher.clean():
-        log.warning("files of earlier runs take space: %s", left)
+    if leftovers := launcher.clean():
+        log.warning("files of earlier runs take space: %s", leftovers)
     client = Client(settings.url, settings.token, Spool(settings.home / "spool"), stopping, instance=processes.mark)
     driver = Driver(settings.driver, processes, plan.driver, plan.nodes)
     host = HostBuilder(settings.home, processes, cpus)

@@ -75,13 +75,13 @@ def serve(look: Callable[[], None], source: NudgeSource, machine: str, stopping:
     """
     let_workers_wait()
     app = celery_app(source.broker, source.queue)
-    refused: list[Unauthorized] = []
+    refusals: list[Unauthorized] = []
 
     def look_for_work() -> None:
         try:
             look()
         except Unauthorized as error:
-            refused.append(error)
+            refusals.append(error)
             raise WorkerShutdown(1) from error
         if stopping.is_set():
             raise WorkerShutdown(0)
@@ -110,6 +110,6 @@ def serve(look: Callable[[], None], source: NudgeSource, machine: str, stopping:
         without_heartbeat=True,
     )
     worker.start()
-    if refused:
-        raise refused[0]
+    if refusals:
+        raise refusals[0]
     return int(worker.exitcode or 0)

@@ -77,16 +77,16 @@ def allowed_caller(request: HttpRequest, token: str) -> Caller:
 
 
 def standing_of(request: HttpRequest) -> Standing:
-    found = cast(ApiRequest, request).standing
-    assert found is not None
-    return found
+    standing = cast(ApiRequest, request).standing
+    assert standing is not None
+    return standing
 
 
 def caller_of(request: HttpRequest, token: str) -> Caller:
     """The owner of the token in the address or in the header Authorization. Raises UnknownToken."""
-    given = token or request.GET.get("token", "") or token_in_header(request.headers.get("Authorization", ""))
-    if given and not UNSTORABLE.search(given):
-        return tokens.find(given, client_address(request))
+    secret = token or request.GET.get("token", "") or token_in_header(request.headers.get("Authorization", ""))
+    if secret and not UNSTORABLE.search(secret):
+        return tokens.find(secret, client_address(request))
     if settings.CODESPEED_ANONYMOUS:
         return ANYBODY
     raise UnknownToken("sending results needs a token of yours with the scope `results`: /help/results-from-outside/")
@@ -94,13 +94,13 @@ def caller_of(request: HttpRequest, token: str) -> Caller:
 
 def token_in_header(header: str) -> str:
     """The token of ``Bearer``, or the password of ``Basic`` (or its user, if there is no password)."""
-    kind, _, rest = header.partition(" ")
+    kind, _, credentials = header.partition(" ")
     if kind.lower() == "bearer":
-        return rest.strip()
+        return credentials.strip()
     if kind.lower() != "basic":
         return ""
     try:
-        user, _, password = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
+        user, _, password = base64.b64decode(credentials.strip(), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
         return ""
     return password or user
@@ -123,26 +123,26 @@ def add_json_results(request: HttpRequest, caller: Caller) -> str:
 def add(caller: Caller, items: list[dict[str, Any]]) -> None:
     """Store the valid results of each project. Raises BadResult that says which others are left out, and why."""
     faults: codespeed.Faults = {}
-    kept = 0
+    total = 0
     for project, own in by_project(caller, items, faults):
-        stored, own_faults = take(caller, project, own)
-        kept += stored
+        count, own_faults = take(caller, project, own)
+        total += count
         faults |= own_faults
     if faults:
-        raise BadResult(refusal_of(items, faults, kept))
+        raise BadResult(refusal_of(items, faults, total))
 
 
-def refusal_of(items: Sequence[Mapping[str, Any]], faults: codespeed.Faults, kept: int) -> str:
+def refusal_of(items: Sequence[Mapping[str, Any]], faults: codespeed.Faults, count: int) -> str:
     """The first fault in Codespeed's words; of a list also how many results are stored, and a line for each other."""
-    places = sorted(faults)
-    words = faults[places[0]]
-    if kept:
-        words += f" ({kept} other results of this request are stored)"
+    indexes = sorted(faults)
+    text = faults[indexes[0]]
+    if count:
+        text += f" ({count} other results of this request are stored)"
     if len(items) == 1:
-        return words
-    lines = [f"result {place + 1} of {len(items)} is left out: {faults[place]}" for place in places[:MOST_FAULTS]]
-    more = [f"and {len(places) - MOST_FAULTS} more are left out"] if len(places) > MOST_FAULTS else []
-    return "\n".join([words, *lines, *more])
+        return text
+    lines = [f"result {index + 1} of {len(items)} is left out: {faults[index]}" for index in indexes[:MOST_FAULTS]]
+    ending = [f"and {len(indexes) - MOST_FAULTS} more are left out"] if len(indexes) > MOST_FAULTS else []
+    return "\n".join([text, *lines, *ending])
 
 
 def by_project(
@@ -153,31 +153,31 @@ def by_project(
     Raises Refused, before any result is stored, if the caller may not send to one of the projects.
     """
     groups: dict[str, dict[int, Mapping[str, Any]]] = {}
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         try:
             codespeed.check(item)
         except BadResult as e:
-            faults[place] = str(e)
+            faults[index] = str(e)
         else:
-            groups.setdefault(str(item["project"]), {})[place] = item
-    found = []
+            groups.setdefault(str(item["project"]), {})[index] = item
+    batches = []
     for name, own in groups.items():
         try:
-            found.append((project_named(caller, name), own))
+            batches.append((project_named(caller, name), own))
         except BadResult as e:
             faults |= dict.fromkeys(own, str(e))
-    return found
+    return batches
 
 
 def project_named(caller: Caller, name: str) -> Project:
     """The project with this slug, otherwise with this name. Raises BadResult and Refused."""
     visible = access.visible(caller) if not UNSTORABLE.search(name) else Project.objects.none()
-    found = visible.filter(slug=name).first() or visible.filter(name=name).order_by("pk").first()
-    if found is None:
+    project = visible.filter(slug=name).first() or visible.filter(name=name).order_by("pk").first()
+    if project is None:
         raise BadResult(f"Project {name[:100]} not found: its repository must be tracked here")
     if caller.user is not None:
-        access.require(caller, Role.MAINTAINER, found, Scope.RESULTS)
-    return found
+        access.require(caller, Role.MAINTAINER, project, Scope.RESULTS)
+    return project
 
 
 def take(caller: Caller, project: Project, items: Mapping[int, Mapping[str, Any]]) -> tuple[int, codespeed.Faults]:
@@ -196,8 +196,8 @@ def take(caller: Caller, project: Project, items: Mapping[int, Mapping[str, Any]
         report = taking.store(prepared)
         if report.taken:
             audit.note(caller, "results.import", f"{report.taken} results", project)
-    places = list(rows)
-    faults |= {places[one.index]: words_of(one, items[places[one.index]]) for one in report.refused}
+    indexes = list(rows)
+    faults |= {indexes[refusal.index]: words_of(refusal, items[indexes[refusal.index]]) for refusal in report.refused}
     return report.taken + report.unchanged, faults
 
 
@@ -206,5 +206,5 @@ def words_of(refusal: Refusal, item: Mapping[str, Any]) -> str:
     if refusal.pointer.endswith("/machine") and "there is no machine" in refusal.detail:
         return FOR_FIRST_USE.format(item["environment"])
     field = refusal.pointer.rpartition("/")[2]
-    named = {"commit": "commitid", "value": "result_value", "measured_at": "result_date", "machine": "environment"}
-    return f"{named.get(field, field)}: {refusal.detail}" if field else refusal.detail
+    names = {"commit": "commitid", "value": "result_value", "measured_at": "result_date", "machine": "environment"}
+    return f"{names.get(field, field)}: {refusal.detail}" if field else refusal.detail

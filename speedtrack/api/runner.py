@@ -42,10 +42,10 @@ class TokenInHeader(HttpBearer):
     """Authenticates by ``Authorization: Bearer <machine token>``; the machine becomes ``request.auth``."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Machine:
-        used = MachineToken.of(token)
-        used.note_call(client_address(request))
-        request.used_token = used  # type: ignore[attr-defined]
-        return used.machine
+        token_row = MachineToken.of(token)
+        token_row.note_call(client_address(request))
+        request.used_token = token_row  # type: ignore[attr-defined]
+        return token_row.machine
 
 
 class RunnerAPI(DescribedAPI):
@@ -65,8 +65,8 @@ class MachineRequest(HttpRequest):
 @api.post("hello", response=Known)
 def hello(request: MachineRequest, hello: Hello) -> Answer:
     machine = request.auth
-    said = {"runner_version": hello.version, "runner_protocol": hello.protocol}
-    Machine.objects.filter(pk=machine.pk).update(facts=hello.facts, runner_said=None, **said)
+    release = {"runner_version": hello.version, "runner_protocol": hello.protocol}
+    Machine.objects.filter(pk=machine.pk).update(facts=hello.facts, runner_said=None, **release)
     versions.check(hello.version, hello.protocol)
     return {"machine": machine.name, "queue": machine.queue}
 
@@ -205,14 +205,14 @@ def refuse_no_token(request: HttpRequest, error: AuthenticationError) -> HttpRes
 @api.exception_handler(ValidationError)
 def refuse_wrong_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
     """The answer 422 with the wrong places of the document, and what is expected there."""
-    places = [f"{place_in_document(e['loc'])}: {e['msg']}" for e in error.errors]
-    return JsonResponse({"error": "; ".join(places[:10])}, status=422)
+    problems = [f"{place_in_document(e['loc'])}: {e['msg']}" for e in error.errors]
+    return JsonResponse({"error": "; ".join(problems[:10])}, status=422)
 
 
 def place_in_document(location: tuple[str | int, ...]) -> str:
     """A place in the body or in the address as text. pydantic's location begins with the argument's name."""
-    where, *parts = location
-    return ".".join(str(part) for part in (parts[1:] if where == "body" else parts)) or "document"
+    where, *steps = location
+    return ".".join(str(step) for step in (steps[1:] if where == "body" else steps)) or "document"
 
 
 @api.exception_handler(HttpError)

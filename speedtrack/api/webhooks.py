@@ -35,8 +35,8 @@ def hook(request: HttpRequest, hook_id: str) -> JsonResponse:
         standing = rates.take(f"hook {project.pk}", settings.HOOK_RATE)
         if not standing.is_allowed:
             DELIVERIES.labels(named_provider(request), "limited").inc()
-            said = f"more than {settings.HOOK_RATE} calls a minute: the repository is looked at in any case"
-            return JsonResponse({"error": said}, status=429, headers={"Retry-After": str(standing.wait_s)})
+            detail = f"more than {settings.HOOK_RATE} calls a minute: the repository is looked at in any case"
+            return JsonResponse({"error": detail}, status=429, headers={"Retry-After": str(standing.wait_s)})
     try:
         delivery = intake.receive(project, request.headers, body_of(request))
     except BadSignature as e:

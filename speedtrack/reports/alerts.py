@@ -18,8 +18,8 @@ from speedtrack.reports.common import Document, Order, Sent, Text, Time, Whole
 def known_changes() -> QuerySet[ChangePoint]:
     """Change points with all that their documents show."""
     related = ("branch", "before", "commit", "series__project", "series__benchmark", "series__machine")
-    found: QuerySet[ChangePoint] = ChangePoint.objects.select_related(*related)
-    return found.defer("series__benchmark__definition", "series__benchmark__why", "series__machine__facts")
+    changes: QuerySet[ChangePoint] = ChangePoint.objects.select_related(*related)
+    return changes.defer("series__benchmark__definition", "series__benchmark__why", "series__machine__facts")
 
 
 def known_alerts() -> QuerySet[Alert]:
@@ -55,28 +55,28 @@ class ChangePointDocument(Document):
     alert: int | None = Field(description="the alert that it belongs to")
 
     @staticmethod
-    def of(one: ChangePoint) -> "ChangePointDocument":
-        series = one.series
+    def of(point: ChangePoint) -> "ChangePointDocument":
+        series = point.series
         return ChangePointDocument(
-            id=one.pk,
+            id=point.pk,
             project=series.project.slug,
             series=series.pk,
             benchmark=series.benchmark.name,
             metric=series.metric,
             machine=series.machine.name,
-            branch=one.branch.name,
-            before=one.before.sha,
-            commit=one.commit.sha,
-            kind=one.kind,
-            status=one.status,
-            is_slowdown=one.is_slowdown,
-            ratio=one.ratio,
-            low=one.low,
-            high=one.high,
-            note=one.note,
-            created=one.created,
-            settled_at=one.settled_at,
-            alert=one.alert_id,
+            branch=point.branch.name,
+            before=point.before.sha,
+            commit=point.commit.sha,
+            kind=point.kind,
+            status=point.status,
+            is_slowdown=point.is_slowdown,
+            ratio=point.ratio,
+            low=point.low,
+            high=point.high,
+            note=point.note,
+            created=point.created,
+            settled_at=point.settled_at,
+            alert=point.alert_id,
         )
 
 
@@ -109,35 +109,35 @@ class AlertDocument(Document):
     url: str
 
     @staticmethod
-    def of(one: Alert) -> "AlertDocument":
-        return AlertDocument(**alert_fields(one))
+    def of(alert: Alert) -> "AlertDocument":
+        return AlertDocument(**alert_fields(alert))
 
 
-def alert_fields(one: Alert) -> dict[str, Any]:
-    """The fields of an alert's document. ``one`` is loaded as ``known_alerts`` does."""
-    changes = sorted(one.change_points.all(), key=lambda change: (change.rank, change.pk))
+def alert_fields(alert: Alert) -> dict[str, Any]:
+    """The fields of an alert's document. ``alert`` is loaded as ``known_alerts`` does."""
+    changes = sorted(alert.change_points.all(), key=lambda change: (change.rank, change.pk))
     return {
-        "id": one.pk,
-        "project": one.project.slug,
-        "status": one.status,
-        "is_open": one.status in Alert.OPEN and one.merged_into_id is None,
-        "is_improvement": one.improvement,
-        "is_muted": one.muted,
-        "cause": one.cause,
-        "branch": one.branch.name,
-        "branches": one.containing,
-        "before": one.before.sha,
-        "commit": one.commit.sha,
-        "subject": one.commit.subject,
-        "commits": one.width,
-        "assignee": one.assignee.get_username() if one.assignee else None,
-        "created": one.created,
-        "reverted_by": one.reverted_by.sha if one.reverted_by else None,
-        "fixed_by": one.fixed_by.sha if one.fixed_by else None,
-        "merged_into": one.merged_into_id,
+        "id": alert.pk,
+        "project": alert.project.slug,
+        "status": alert.status,
+        "is_open": alert.status in Alert.OPEN and alert.merged_into_id is None,
+        "is_improvement": alert.improvement,
+        "is_muted": alert.muted,
+        "cause": alert.cause,
+        "branch": alert.branch.name,
+        "branches": alert.containing,
+        "before": alert.before.sha,
+        "commit": alert.commit.sha,
+        "subject": alert.commit.subject,
+        "commits": alert.width,
+        "assignee": alert.assignee.get_username() if alert.assignee else None,
+        "created": alert.created,
+        "reverted_by": alert.reverted_by.sha if alert.reverted_by else None,
+        "fixed_by": alert.fixed_by.sha if alert.fixed_by else None,
+        "merged_into": alert.merged_into_id,
         "summary": headline(changes),
         "changes": [ChangePointDocument.of(change) for change in changes],
-        "url": f"/api/v1/alerts/{one.pk}",
+        "url": f"/api/v1/alerts/{alert.pk}",
     }
 
 
@@ -152,9 +152,11 @@ class AlertEventDocument(Document):
     note: Text
 
     @staticmethod
-    def of(one: AlertEvent) -> "AlertEventDocument":
-        who = one.who.get_username() if one.who else None
-        return AlertEventDocument(kind=one.kind, at=one.at, who=who, before=one.before, after=one.after, note=one.note)
+    def of(event: AlertEvent) -> "AlertEventDocument":
+        name = event.who.get_username() if event.who else None
+        return AlertEventDocument(
+            kind=event.kind, at=event.at, who=name, before=event.before, after=event.after, note=event.note
+        )
 
 
 class FunctionCostDocument(Document):
@@ -197,13 +199,13 @@ class AlertDetails(AlertDocument):
     history: list[AlertEventDocument] = Field(description="oldest first")
 
     @staticmethod
-    def of(one: Alert) -> "AlertDetails":
-        events = list(one.events.select_related("who").order_by("pk"))
-        changes = sorted(one.change_points.all(), key=lambda change: (change.rank, change.pk))
+    def of(alert: Alert) -> "AlertDetails":
+        events = list(alert.events.select_related("who").order_by("pk"))
+        changes = sorted(alert.change_points.all(), key=lambda change: (change.rank, change.pk))
         verdicts = settling_verdicts(changes)
         return AlertDetails(
-            **alert_fields(one) | {"changes": [settled(change, verdicts.get(change.pk)) for change in changes]},
-            fixed_on=one.branches_fixed()[0] if one.fixed_by_id else [],
+            **alert_fields(alert) | {"changes": [settled(change, verdicts.get(change.pk)) for change in changes]},
+            fixed_on=alert.branches_fixed()[0] if alert.fixed_by_id else [],
             which_moved=counts.which_moved(changes),
             function_tables=[FunctionTableDocument(**asdict(table)) for table in counts.function_tables(changes)],
             restoration=restoration_in_words(events),
@@ -250,19 +252,19 @@ class MuteDocument(Document):
     url: str
 
     @staticmethod
-    def of(one: Mute) -> "MuteDocument":
+    def of(mute: Mute) -> "MuteDocument":
         return MuteDocument(
-            id=one.pk,
-            project=one.project.slug,
-            benchmark=one.benchmark,
-            metric=one.metric,
-            machine=one.machine.name if one.machine else None,
-            reason=one.reason,
-            until=one.until,
-            created=one.created,
-            who=one.who.get_username() if one.who else None,
-            ended_at=one.ended_at,
-            url=f"/api/v1/mutes/{one.pk}",
+            id=mute.pk,
+            project=mute.project.slug,
+            benchmark=mute.benchmark,
+            metric=mute.metric,
+            machine=mute.machine.name if mute.machine else None,
+            reason=mute.reason,
+            until=mute.until,
+            created=mute.created,
+            who=mute.who.get_username() if mute.who else None,
+            ended_at=mute.ended_at,
+            url=f"/api/v1/mutes/{mute.pk}",
         )
 
 

@@ -108,19 +108,19 @@ class PairedRow(Document):
     pairs: int
 
     @staticmethod
-    def of(one: PairedAnswer) -> "PairedRow":
-        verdict = {"different": one.look, "unknown": "uncertain"}.get(str(one.answer), str(one.answer))
+    def of(answer: PairedAnswer) -> "PairedRow":
+        verdict = {"different": answer.look, "unknown": "uncertain"}.get(str(answer.answer), str(answer.answer))
         return PairedRow(
-            machine=one.machine,
-            benchmark=one.benchmark,
-            metric=one.metric.name,
-            unit=one.metric.unit,
-            better=one.metric.better.value,
+            machine=answer.machine,
+            benchmark=answer.benchmark,
+            metric=answer.metric.name,
+            unit=answer.metric.unit,
+            better=answer.metric.better.value,
             verdict=verdict,
-            ratio=one.ratio,
-            low=one.low,
-            high=one.high,
-            pairs=one.pairs,
+            ratio=answer.ratio,
+            low=answer.low,
+            high=answer.high,
+            pairs=answer.pairs,
         )
 
 

@@ -27,18 +27,18 @@ class ImportDocument(Document):
     url: str
 
     @staticmethod
-    def of(one: Import, runs: int) -> "ImportDocument":
+    def of(batch: Import, runs: int) -> "ImportDocument":
         return ImportDocument(
-            id=one.pk,
-            project=one.project.slug,
-            at=one.at,
-            door=one.door,
-            by=one.name,
-            tool=one.tool,
-            source=one.source,
-            page=one.url,
+            id=batch.pk,
+            project=batch.project.slug,
+            at=batch.at,
+            door=batch.door,
+            by=batch.name,
+            tool=batch.tool,
+            source=batch.source,
+            page=batch.url,
             runs=runs,
-            url=f"/api/v1/imports/{one.pk}",
+            url=f"/api/v1/imports/{batch.pk}",
         )
 
 
@@ -59,25 +59,25 @@ class BisectionDocument(Document):
     url: str
 
     @staticmethod
-    def of(one: Bisection) -> "BisectionDocument":
-        return BisectionDocument(**bisection_fields(one))
+    def of(bisection: Bisection) -> "BisectionDocument":
+        return BisectionDocument(**bisection_fields(bisection))
 
 
-def bisection_fields(one: Bisection) -> dict[str, Any]:
-    """The fields of a bisection's document. ``one`` has its project, machine, commits and asker loaded."""
+def bisection_fields(bisection: Bisection) -> dict[str, Any]:
+    """The fields of a bisection's document. ``bisection`` has its project, machine, commits and asker loaded."""
     return {
-        "id": one.pk,
-        "project": one.project.slug,
-        "machine": one.machine.name,
-        "metric": one.metric_name,
-        "before": one.before.sha,
-        "commit": one.commit.sha,
-        "commits": len(one.path),
-        "created": one.created,
-        "ended_at": one.ended_at,
-        "note": one.note,
-        "asked_by": one.asked_by.get_username() if one.asked_by else "",
-        "url": f"/api/v1/bisections/{one.pk}",
+        "id": bisection.pk,
+        "project": bisection.project.slug,
+        "machine": bisection.machine.name,
+        "metric": bisection.metric_name,
+        "before": bisection.before.sha,
+        "commit": bisection.commit.sha,
+        "commits": len(bisection.path),
+        "created": bisection.created,
+        "ended_at": bisection.ended_at,
+        "note": bisection.note,
+        "asked_by": bisection.asked_by.get_username() if bisection.asked_by else "",
+        "url": f"/api/v1/bisections/{bisection.pk}",
     }
 
 
@@ -108,15 +108,15 @@ class BisectionAnswerDocument(Document):
     why: Text = Field(description="why it could not be built or measured")
 
     @staticmethod
-    def of(one: BisectionAnswer) -> "BisectionAnswerDocument":
+    def of(answer: BisectionAnswer) -> "BisectionAnswerDocument":
         return BisectionAnswerDocument(
-            sha=one.commit.sha,
-            answer=one.answer,
-            ratio=one.ratio,
-            low=one.low,
-            high=one.high,
-            pairs=one.pairs,
-            why=one.why,
+            sha=answer.commit.sha,
+            answer=answer.answer,
+            ratio=answer.ratio,
+            low=answer.low,
+            high=answer.high,
+            pairs=answer.pairs,
+            why=answer.why,
         )
 
 
@@ -129,14 +129,14 @@ class SearchDocument(Document):
     answers: list[BisectionAnswerDocument]
 
     @staticmethod
-    def of(one: Search, bisection: Bisection, shas: dict[int, str]) -> "SearchDocument":
-        left = one.range_left(bisection)
-        places = [bisection.before_id, *bisection.path]
+    def of(search: Search, bisection: Bisection, shas: dict[int, str]) -> "SearchDocument":
+        span = search.range_left(bisection)
+        commit_ids = [bisection.before_id, *bisection.path]
         return SearchDocument(
-            benchmark=one.benchmark.name,
-            after=shas[places[left.first]] if left else None,
-            until=shas[places[left.last]] if left else None,
-            answers=[BisectionAnswerDocument.of(answer) for answer in one.answers.values()],
+            benchmark=search.benchmark.name,
+            after=shas[commit_ids[span.first]] if span else None,
+            until=shas[commit_ids[span.last]] if span else None,
+            answers=[BisectionAnswerDocument.of(answer) for answer in search.answers.values()],
         )
 
 
@@ -164,18 +164,18 @@ class CanaryCheckDocument(Document):
     limit: float | None = Field(description="how far from 1 the ratio may be; null: while learning")
 
     @staticmethod
-    def of(one: CanaryCheck) -> "CanaryCheckDocument":
+    def of(check: CanaryCheck) -> "CanaryCheckDocument":
         return CanaryCheckDocument(
-            id=one.pk,
-            machine=one.canary.machine.name,
-            project=one.canary.project.slug,
-            run=one.run_id,
-            at=one.at,
-            answer=one.answer,
-            is_good=one.good,
-            series=one.series_id,
-            ratio=one.ratio,
-            limit=one.limit,
+            id=check.pk,
+            machine=check.canary.machine.name,
+            project=check.canary.project.slug,
+            run=check.run_id,
+            at=check.at,
+            answer=check.answer,
+            is_good=check.good,
+            series=check.series_id,
+            ratio=check.ratio,
+            limit=check.limit,
         )
 
 
@@ -196,25 +196,25 @@ class ProfileDocument(Document):
     url: str
 
     @staticmethod
-    def of(one: Profile) -> "ProfileDocument":
-        return ProfileDocument(**profile_fields(one))
+    def of(profile: Profile) -> "ProfileDocument":
+        return ProfileDocument(**profile_fields(profile))
 
 
-def profile_fields(one: Profile) -> dict[str, Any]:
-    """The fields of a profile's document. ``one`` has its attempt and benchmark loaded."""
+def profile_fields(profile: Profile) -> dict[str, Any]:
+    """The fields of a profile's document. ``profile`` has its attempt and benchmark loaded."""
     return {
-        "id": one.pk,
-        "run": one.attempt.run_id,
-        "benchmark": one.benchmark.name,
-        "side": one.side,
-        "kind": one.kind,
-        "event": one.event,
-        "frequency_hz": one.frequency_hz,
-        "samples": one.samples,
-        "cpu_ns_per_request": one.cpu_ns_per_request,
-        "unavailable": one.unavailable,
-        "created": one.created,
-        "url": f"/api/v1/profiles/{one.pk}",
+        "id": profile.pk,
+        "run": profile.attempt.run_id,
+        "benchmark": profile.benchmark.name,
+        "side": profile.side,
+        "kind": profile.kind,
+        "event": profile.event,
+        "frequency_hz": profile.frequency_hz,
+        "samples": profile.samples,
+        "cpu_ns_per_request": profile.cpu_ns_per_request,
+        "unavailable": profile.unavailable,
+        "created": profile.created,
+        "url": f"/api/v1/profiles/{profile.pk}",
     }
 
 
@@ -224,9 +224,9 @@ class ProfileDetails(ProfileDocument):
     stacks: list[Text] = Field(description="folded stacks, the most outer function first, each with its count")
 
     @staticmethod
-    def of(one: Profile) -> "ProfileDetails":
-        folded = zlib.decompress(one.folded).decode("utf-8", "replace")
-        return ProfileDetails(**profile_fields(one), stacks=folded.splitlines())
+    def of(profile: Profile) -> "ProfileDetails":
+        folded = zlib.decompress(profile.folded).decode("utf-8", "replace")
+        return ProfileDetails(**profile_fields(profile), stacks=folded.splitlines())
 
 
 class Quantile(Document):
@@ -272,15 +272,17 @@ class SensitivityDocument(Document):
     causes: list[list[Text]] = Field(description="of too much noise: pairs of a likely reason and a remedy")
 
     @staticmethod
-    def of(one: SeriesSensitivity) -> "SensitivityDocument":
-        """The document of a series. ``one`` has its series, benchmark and machine loaded."""
-        kept = ("position", "points", "between", "within", "modes", "visible", "visible_within", "paired", "smallest")
-        others = ("smallest_effect", "aa_runs", "aa_different", "causes")
+    def of(sensitivity: SeriesSensitivity) -> "SensitivityDocument":
+        """The document of a series. ``sensitivity`` has its series, benchmark and machine loaded."""
+        columns = [
+            *("position", "points", "between", "within", "modes", "visible", "visible_within", "paired", "smallest"),
+            *("smallest_effect", "aa_runs", "aa_different", "causes"),
+        ]
         return SensitivityDocument(
-            series=one.series_id,
-            benchmark=one.series.benchmark.name,
-            metric=METRICS[one.series.metric].name,
-            machine=one.series.machine.name,
-            is_too_noisy=one.too_noisy,
-            **{name: getattr(one, name) for name in (*kept, *others)},
+            series=sensitivity.series_id,
+            benchmark=sensitivity.series.benchmark.name,
+            metric=METRICS[sensitivity.series.metric].name,
+            machine=sensitivity.series.machine.name,
+            is_too_noisy=sensitivity.too_noisy,
+            **{name: getattr(sensitivity, name) for name in columns},
         )

@@ -48,16 +48,16 @@ class BenchmarkDocument(Document):
     rung: float | None = Field(description="its value of that setting")
 
     @staticmethod
-    def of(one: Benchmark) -> "BenchmarkDocument":
+    def of(benchmark: Benchmark) -> "BenchmarkDocument":
         return BenchmarkDocument(
-            id=one.pk,
-            name=one.name,
-            digest=one.digest,
-            definition=one.definition,
-            why=one.why,
-            ladder=one.ladder,
-            axis=one.axis,
-            rung=one.rung,
+            id=benchmark.pk,
+            name=benchmark.name,
+            digest=benchmark.digest,
+            definition=benchmark.definition,
+            why=benchmark.why,
+            ladder=benchmark.ladder,
+            axis=benchmark.axis,
+            rung=benchmark.rung,
         )
 
 
@@ -79,10 +79,10 @@ class MachineDocument(Document):
     url: str
 
     @staticmethod
-    def of_several(some: Iterable[Machine]) -> "list[MachineDocument]":
-        machines = list(some)
+    def of_several(rows: Iterable[Machine]) -> "list[MachineDocument]":
+        machines = list(rows)
         standings = standing.of_machines(machines)
-        return [MachineDocument(**machine_fields(one, standings[one.pk])) for one in machines]
+        return [MachineDocument(**machine_fields(machine, standings[machine.pk])) for machine in machines]
 
 
 class MachineDetails(MachineDocument):
@@ -91,25 +91,25 @@ class MachineDetails(MachineDocument):
     facts: dict[str, Any] = Field(description="processor, kernel, compiler and more, as its runner last told")
 
     @staticmethod
-    def of(one: Machine) -> "MachineDetails":
-        return MachineDetails(**machine_fields(one, standing.of_machine(one)), facts=one.facts)
+    def of(machine: Machine) -> "MachineDetails":
+        return MachineDetails(**machine_fields(machine, standing.of_machine(machine)), facts=machine.facts)
 
 
-def machine_fields(one: Machine, stands: Standing) -> dict[str, Any]:
+def machine_fields(machine: Machine, stands: Standing) -> dict[str, Any]:
     return {
         "state": stands.state,
         "why": stands.sentence,
-        "name": one.name,
-        "pool": one.pool,
-        "is_paused": one.paused,
-        "quarantined_at": one.quarantined_at,
-        "quarantined_why": one.quarantined_why,
-        "retired_at": one.retired_at,
-        "last_seen_at": one.last_seen_at,
-        "runner_version": one.runner_version,
-        "windows": one.windows,
-        "zone": one.zone,
-        "url": f"/api/v1/machines/{one.name}",
+        "name": machine.name,
+        "pool": machine.pool,
+        "is_paused": machine.paused,
+        "quarantined_at": machine.quarantined_at,
+        "quarantined_why": machine.quarantined_why,
+        "retired_at": machine.retired_at,
+        "last_seen_at": machine.last_seen_at,
+        "runner_version": machine.runner_version,
+        "windows": machine.windows,
+        "zone": machine.zone,
+        "url": f"/api/v1/machines/{machine.name}",
     }
 
 
@@ -123,8 +123,14 @@ class EnvironmentDocument(Document):
     created: Time
 
     @staticmethod
-    def of(one: Environment, machine: str) -> "EnvironmentDocument":
-        return EnvironmentDocument(id=one.pk, machine=machine, digest=one.digest, facts=one.facts, created=one.created)
+    def of(environment: Environment, machine: str) -> "EnvironmentDocument":
+        return EnvironmentDocument(
+            id=environment.pk,
+            machine=machine,
+            digest=environment.digest,
+            facts=environment.facts,
+            created=environment.created,
+        )
 
 
 class SeriesDocument(Document):
@@ -144,26 +150,26 @@ class SeriesDocument(Document):
     points_url: str
 
     @staticmethod
-    def of(one: Series) -> "SeriesDocument":
-        return SeriesDocument(**series_fields(one))
+    def of(series: Series) -> "SeriesDocument":
+        return SeriesDocument(**series_fields(series))
 
 
-def series_fields(one: Series) -> dict[str, Any]:
-    """The fields of a series' document. ``one`` has its project, benchmark, machine and environment loaded."""
-    metric = METRICS[one.metric]
+def series_fields(series: Series) -> dict[str, Any]:
+    """The fields of a series' document. ``series`` has its project, benchmark, machine and environment loaded."""
+    metric = METRICS[series.metric]
     return {
-        "id": one.pk,
-        "project": one.project.slug,
-        "benchmark": one.benchmark.name,
-        "benchmark_digest": one.benchmark.digest,
-        "metric": one.metric,
+        "id": series.pk,
+        "project": series.project.slug,
+        "benchmark": series.benchmark.name,
+        "benchmark_digest": series.benchmark.digest,
+        "metric": series.metric,
         "unit": metric.unit,
         "better": metric.better.value,
-        "machine": one.machine.name,
-        "environment": one.environment.digest,
-        "environment_id": one.environment_id,
-        "url": f"/api/v1/series/{one.pk}",
-        "points_url": f"/api/v1/series/{one.pk}/points",
+        "machine": series.machine.name,
+        "environment": series.environment.digest,
+        "environment_id": series.environment_id,
+        "url": f"/api/v1/series/{series.pk}",
+        "points_url": f"/api/v1/series/{series.pk}/points",
     }
 
 
@@ -223,39 +229,40 @@ class MeasurementDocument(Document):
     url: str
 
     @staticmethod
-    def of(one: Measurement) -> "MeasurementDocument":
-        return MeasurementDocument(**measurement_fields(one))
+    def of(measurement: Measurement) -> "MeasurementDocument":
+        return MeasurementDocument(**measurement_fields(measurement))
 
 
-def measurement_fields(one: Measurement) -> dict[str, Any]:
+def measurement_fields(measurement: Measurement) -> dict[str, Any]:
     """The fields of a measurement's document.
 
-    ``one`` has its samples, attempt, commit and series loaded, and the series its project, benchmark and machine.
+    ``measurement`` has its samples, attempt, commit and series loaded; the series has its project, benchmark and
+    machine loaded.
     """
-    samples = getattr(one, "samples", None)
-    series = one.series
+    samples = getattr(measurement, "samples", None)
+    series = measurement.series
     return {
-        "id": one.pk,
+        "id": measurement.pk,
         "project": series.project.slug,
         "series": series.pk,
         "benchmark": series.benchmark.name,
         "metric": series.metric,
         "unit": METRICS[series.metric].unit,
         "machine": series.machine.name,
-        "sha": one.commit.sha,
-        "run": one.attempt.run_id,
-        "attempt": one.attempt.number,
-        "side": one.side,
-        "is_paired": one.paired,
-        "is_accepted": one.accepted,
-        "value": one.value,
-        "low": one.low,
-        "high": one.high,
-        "n": one.n,
-        "flags": one.flags,
+        "sha": measurement.commit.sha,
+        "run": measurement.attempt.run_id,
+        "attempt": measurement.attempt.number,
+        "side": measurement.side,
+        "is_paired": measurement.paired,
+        "is_accepted": measurement.accepted,
+        "value": measurement.value,
+        "low": measurement.low,
+        "high": measurement.high,
+        "n": measurement.n,
+        "flags": measurement.flags,
         "samples": samples.values if samples else None,
         "flagged": (samples.flagged or []) if samples else [],
-        "url": f"/api/v1/measurements/{one.pk}",
+        "url": f"/api/v1/measurements/{measurement.pk}",
     }
 
 
@@ -269,9 +276,13 @@ class TrialDocument(Document):
     flags: list[str]
 
     @staticmethod
-    def of(one: Trial) -> "TrialDocument":
+    def of(trial: Trial) -> "TrialDocument":
         return TrialDocument(
-            number=one.number, order=one.order, started_at=one.started_at, seconds=one.seconds, flags=one.flags
+            number=trial.number,
+            order=trial.order,
+            started_at=trial.started_at,
+            seconds=trial.seconds,
+            flags=trial.flags,
         )
 
 
@@ -285,17 +296,17 @@ class OriginDocument(Document):
     tags: dict[str, Text]
 
     @staticmethod
-    def of(one: Measurement) -> "OriginDocument | None":
+    def of(measurement: Measurement) -> "OriginDocument | None":
         """The document of a measurement with its attempt's run loaded; None if a runner measured it."""
-        found = getattr(one, "origin", None)
-        if found is None:
+        origin = getattr(measurement, "origin", None)
+        if origin is None:
             return None
         return OriginDocument(
-            import_id=one.attempt.run.imported_id,
-            measured_at=found.measured_at,
-            id=found.external_id,
-            page=found.url,
-            tags=found.tags or {},
+            import_id=measurement.attempt.run.imported_id,
+            measured_at=origin.measured_at,
+            id=origin.external_id,
+            page=origin.url,
+            tags=origin.tags or {},
         )
 
 
@@ -306,9 +317,9 @@ class MeasurementDetails(MeasurementDocument):
     origin: OriginDocument | None = Field(description="of one that was measured elsewhere; null: a runner measured it")
 
     @staticmethod
-    def made_of(one: Measurement, trials: Iterable[Trial]) -> "MeasurementDetails":
+    def made_of(measurement: Measurement, trials: Iterable[Trial]) -> "MeasurementDetails":
         return MeasurementDetails(
-            **measurement_fields(one),
+            **measurement_fields(measurement),
             trials=[TrialDocument.of(trial) for trial in trials],
-            origin=OriginDocument.of(one),
+            origin=OriginDocument.of(measurement),
         )

@@ -33,18 +33,18 @@ class Outcome(Document):
     secret: str | None = Field(None, description="a new secret of the webhook; it is not shown again")
 
     @staticmethod
-    def of(found: Outlook) -> "Outcome":
+    def of(outlook: Outlook) -> "Outcome":
         machines = [
             MachineChange(
-                machine=one.machine,
-                queued=one.queued,
-                gone=one.gone,
-                seconds=one.seconds,
-                before_seconds=one.before_s,
+                machine=change.machine,
+                queued=change.queued,
+                gone=change.gone,
+                seconds=change.seconds,
+                before_seconds=change.before_s,
             )
-            for one in found.machines
+            for change in outlook.machines
         ]
-        return Outcome(message=found.said, dry_run=True, machines=machines, commits=len(found.commits))
+        return Outcome(message=outlook.said, dry_run=True, machines=machines, commits=len(outlook.commits))
 
 
 class PauseOrder(Tried):
@@ -131,12 +131,12 @@ class PolicyDocument(Document):
     zone: str
 
     @staticmethod
-    def of(one: PlanningPolicy) -> "PolicyDocument":
+    def of(policy: PlanningPolicy) -> "PolicyDocument":
         columns = ("branches", "every", "most_waiting", "fills_gaps", "suite", "extended_at", "zone")
         return PolicyDocument(
-            **{name: getattr(one, name) for name in columns},
-            ignored_paths=one.patterns,
-            machines=sorted(machine.name for machine in one.machines.all()),
+            **{name: getattr(policy, name) for name in columns},
+            ignored_paths=policy.patterns,
+            machines=sorted(machine.name for machine in policy.machines.all()),
         )
 
 
@@ -154,6 +154,8 @@ class DeliveryDocument(Document):
     copies: int = Field(description="how often it arrived or was replayed")
 
     @staticmethod
-    def of(one: Delivery) -> "DeliveryDocument":
+    def of(delivery: Delivery) -> "DeliveryDocument":
         columns = ("provider", "event", "summary", "received_at", "status", "outcome", "copies")
-        return DeliveryDocument(id=one.pk, bytes=one.size, **{name: getattr(one, name) for name in columns})
+        return DeliveryDocument(
+            id=delivery.pk, bytes=delivery.size, **{name: getattr(delivery, name) for name in columns}
+        )

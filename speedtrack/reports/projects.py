@@ -181,7 +181,7 @@ class PullDocument(Document):
 
     @staticmethod
     def of(pull: PullRequest) -> "PullDocument":
-        approvals = sorted(pull.approvals.all(), key=lambda one: -one.pk)
+        approvals = sorted(pull.approvals.all(), key=lambda approval: -approval.pk)
         return PullDocument(
             number=pull.number,
             title=pull.title,
@@ -191,8 +191,10 @@ class PullDocument(Document):
             state=pull.state,
             updated_at=pull.updated_at,
             approvals=[
-                ApprovalDocument(head=one.head_sha, at=one.at, planned_at=one.planned_at, error=one.error)
-                for one in approvals
+                ApprovalDocument(
+                    head=approval.head_sha, at=approval.at, planned_at=approval.planned_at, error=approval.error
+                )
+                for approval in approvals
             ],
         )
 
@@ -211,17 +213,17 @@ class AnnotationDocument(Document):
     url: str
 
     @staticmethod
-    def of(one: Annotation) -> "AnnotationDocument":
+    def of(annotation: Annotation) -> "AnnotationDocument":
         return AnnotationDocument(
-            id=one.pk,
-            project=one.project.slug if one.project else None,
-            sha=one.commit.sha if one.commit else None,
-            moment=one.moment,
-            text=one.text,
-            author=one.author.get_username() if one.author else None,
-            created=one.created,
-            changed=one.changed,
-            url=f"/api/v1/annotations/{one.pk}",
+            id=annotation.pk,
+            project=annotation.project.slug if annotation.project else None,
+            sha=annotation.commit.sha if annotation.commit else None,
+            moment=annotation.moment,
+            text=annotation.text,
+            author=annotation.author.get_username() if annotation.author else None,
+            created=annotation.created,
+            changed=annotation.changed,
+            url=f"/api/v1/annotations/{annotation.pk}",
         )
 
 
@@ -253,4 +255,4 @@ class AnnotationChange(Order):
 
 
 def projects_of(rows: Iterable[Project]) -> list[ProjectDocument]:
-    return [ProjectDocument.of(one) for one in rows]
+    return [ProjectDocument.of(project) for project in rows]

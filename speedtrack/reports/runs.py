@@ -35,29 +35,29 @@ class RunDocument(Document):
     url: str
 
     @staticmethod
-    def of(one: Run) -> "RunDocument":
-        return RunDocument(**run_fields(one))
+    def of(run: Run) -> "RunDocument":
+        return RunDocument(**run_fields(run))
 
 
-def run_fields(one: Run) -> dict[str, Any]:
-    """The fields of a run's document. ``one`` has its project, commit, base and machine loaded."""
+def run_fields(run: Run) -> dict[str, Any]:
+    """The fields of a run's document. ``run`` has its project, commit, base and machine loaded."""
     return {
-        "id": one.pk,
-        "project": one.project.slug,
-        "sha": one.commit.sha,
-        "base": one.base.sha if one.base else None,
-        "machine": one.machine.name,
-        "reason": one.reason,
-        "status": one.status,
-        "trials": one.trials,
-        "attempt": one.attempt,
-        "priority": one.priority,
-        "created": one.created,
-        "started_at": one.started_at,
-        "ended_at": one.ended_at,
-        "is_cancelling": one.cancel_requested_at is not None and not one.done,
-        "error": one.error,
-        "url": f"/api/v1/runs/{one.pk}",
+        "id": run.pk,
+        "project": run.project.slug,
+        "sha": run.commit.sha,
+        "base": run.base.sha if run.base else None,
+        "machine": run.machine.name,
+        "reason": run.reason,
+        "status": run.status,
+        "trials": run.trials,
+        "attempt": run.attempt,
+        "priority": run.priority,
+        "created": run.created,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "is_cancelling": run.cancel_requested_at is not None and not run.done,
+        "error": run.error,
+        "url": f"/api/v1/runs/{run.pk}",
     }
 
 
@@ -71,8 +71,10 @@ class RunEventDocument(Document):
     why: Text
 
     @staticmethod
-    def of(one: RunEvent) -> "RunEventDocument":
-        return RunEventDocument(at=one.at, attempt=one.attempt, before=one.before, after=one.after, why=one.why)
+    def of(event: RunEvent) -> "RunEventDocument":
+        return RunEventDocument(
+            at=event.at, attempt=event.attempt, before=event.before, after=event.after, why=event.why
+        )
 
 
 class ArtifactDocument(Document):
@@ -97,22 +99,22 @@ class BuildDocument(Document):
     error: Text
 
     @staticmethod
-    def of(one: Build) -> "BuildDocument":
+    def of(build: Build) -> "BuildDocument":
         artifacts = [
             ArtifactDocument(
-                name=name, digest=made["digest"], bytes=made["bytes"], loaded_bytes=made.get("loaded_bytes")
+                name=name, digest=artifact["digest"], bytes=artifact["bytes"], loaded_bytes=artifact.get("loaded_bytes")
             )
-            for name, made in sorted(one.artifacts.items())
+            for name, artifact in sorted(build.artifacts.items())
         ]
         return BuildDocument(
-            attempt=one.attempt.number,
-            sha=one.commit.sha,
-            side=one.side,
-            succeeded=one.succeeded,
-            is_cached=one.cached,
-            seconds=one.seconds,
+            attempt=build.attempt.number,
+            sha=build.commit.sha,
+            side=build.side,
+            succeeded=build.succeeded,
+            is_cached=build.cached,
+            seconds=build.seconds,
             artifacts=artifacts,
-            error=one.error,
+            error=build.error,
         )
 
 
@@ -127,14 +129,14 @@ class AttemptDocument(Document):
     out_of_reach: dict[str, str] = Field(description="benchmarks that the machine cannot measure, and why")
 
     @staticmethod
-    def of(one: Attempt) -> "AttemptDocument":
+    def of(attempt: Attempt) -> "AttemptDocument":
         return AttemptDocument(
-            number=one.number,
-            started_at=one.started_at,
-            ended_at=one.ended_at,
-            outcome=one.outcome,
-            postponed=one.postponed,
-            out_of_reach=one.out_of_reach,
+            number=attempt.number,
+            started_at=attempt.started_at,
+            ended_at=attempt.ended_at,
+            outcome=attempt.outcome,
+            postponed=attempt.postponed,
+            out_of_reach=attempt.out_of_reach,
         )
 
 
@@ -161,27 +163,29 @@ class RunDetails(RunDocument):
     log_url: str
 
     @staticmethod
-    def of(one: Run) -> "RunDetails":
-        expected = estimates.expected_times(one)
-        builds = Build.objects.filter(attempt__run=one).select_related("attempt", "commit").order_by("pk")
+    def of(run: Run) -> "RunDetails":
+        expected = estimates.expected_times(run)
+        builds = Build.objects.filter(attempt__run=run).select_related("attempt", "commit").order_by("pk")
         return RunDetails(
-            **run_fields(one),
-            benchmarks=one.benchmark_set.names,
-            progress=progress_of(one),
+            **run_fields(run),
+            benchmarks=run.benchmark_set.names,
+            progress=progress_of(run),
             why_waiting=expected.why if expected else "",
             late_s=round(expected.late_s, 1) if expected else 0.0,
-            events=[RunEventDocument.of(event) for event in one.events.order_by("pk")],
-            attempts=[AttemptDocument.of(attempt) for attempt in one.attempts.order_by("pk")],
+            events=[RunEventDocument.of(event) for event in run.events.order_by("pk")],
+            attempts=[AttemptDocument.of(attempt) for attempt in run.attempts.order_by("pk")],
             builds=[BuildDocument.of(build) for build in builds],
-            log_url=f"/api/v1/runs/{one.pk}/log",
+            log_url=f"/api/v1/runs/{run.pk}/log",
         )
 
 
-def progress_of(one: Run) -> ProgressDocument | None:
-    found = one.progress
-    if one.done or not found:
+def progress_of(run: Run) -> ProgressDocument | None:
+    progress = run.progress
+    if run.done or not progress:
         return None
-    return ProgressDocument(done=found.get("done", 0), total=found.get("total", 0), now=str(found.get("now", "")))
+    return ProgressDocument(
+        done=progress.get("done", 0), total=progress.get("total", 0), now=str(progress.get("now", ""))
+    )
 
 
 class LogLine(Document):
@@ -278,4 +282,4 @@ class RunAction(Document):
 
 
 def runs_of(rows: Iterable[Run]) -> list[RunDocument]:
-    return [RunDocument.of(one) for one in rows]
+    return [RunDocument.of(run) for run in rows]

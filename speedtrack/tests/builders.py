@@ -95,9 +95,9 @@ class Repository:
             return [self.commit() for _ in range(count)]
         stream = ""
         for self.count in range(1, count + 1):
-            who, text = f"Ada Example <ada@example.org> {self.now}", f"{self.count}\n"
+            person, text = f"Ada Example <ada@example.org> {self.now}", f"{self.count}\n"
             subject = f"Change number {self.count}\n"
-            stream += f"commit refs/heads/main\nauthor {who}\ncommitter {who}\ndata {len(subject)}\n{subject}"
+            stream += f"commit refs/heads/main\nauthor {person}\ncommitter {person}\ndata {len(subject)}\n{subject}"
             stream += f"M 100644 inline file.txt\ndata {len(text)}\n{text}\n"
         self.feed(["fast-import", "--quiet"], stream.encode())
         self.git("reset", "--quiet", "--hard")
@@ -132,13 +132,13 @@ def redis_client(broker_url: str) -> redis.Redis:
     return redis.Redis.from_url(broker_url.replace("redis+socket:", "unix:"))
 
 
-def processes_with(word: str) -> list[str]:
+def processes_with(fragment: str) -> list[str]:
     """The command lines of all running processes that contain this word."""
     lines = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has just ended
             lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return [line for line in lines if word in line]
+    return [line for line in lines if fragment in line]
 
 
 def use_suite(settings: Any, directory: Path, text: str = SUITE, name: str = "tiny") -> None:
@@ -159,9 +159,9 @@ def tracked_machine(settings: Any, folder: Path) -> Machine:
     use_suite(settings, folder / "suites")
     repository = Repository(folder / "repository")
     repository.commits(3)
-    made = machine()
+    new_machine = machine()
     track(repository)
-    return made
+    return new_machine
 
 
 def track(
@@ -197,12 +197,12 @@ def call_hook(
 
 
 def trials(metrics: list[dict[str, float]], flags: list[list[str]] | None = None) -> list[dict[str, Any]]:
-    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
     return [
         {
             "trial": i,
             "order": i,
-            "started_at": (begun + timedelta(seconds=i)).isoformat(),
+            "started_at": (begin + timedelta(seconds=i)).isoformat(),
             "seconds": 1.0,
             "metrics": values,
             "flags": flags[i] if flags else [],
@@ -227,14 +227,14 @@ def environment() -> dict[str, Any]:
 
 def result(run: Run, benchmark: str, commit: Commit, values: list[float], **changes: Any) -> ResultDocument:
     """A result document of one side, with ``values`` as server CPU in ns per request."""
-    found = run.benchmark_set.benchmarks.get(name=benchmark)
+    benchmark_row = run.benchmark_set.benchmarks.get(name=benchmark)
     metrics = [{"server_cpu_ns_per_request": v, "throughput_rps": 1e9 / v} for v in values]
     document: dict[str, Any] = {
         "schema": "speedtrack.result/1",
         "token": run.lease_token,
         "side": side_of(run, commit),
         "sha": commit.sha,
-        "benchmark": {"name": found.name, "digest": found.digest},
+        "benchmark": {"name": benchmark_row.name, "digest": benchmark_row.digest},
         "environment": environment(),
         "artifacts": {"kvd": digest_of_binary(commit.sha)},
         "trials": trials(metrics, changes.pop("flags", None)),
@@ -282,13 +282,13 @@ FOLDED = {
 
 def send_profile(run: Run, benchmark: str, commit: Commit, **changes: Any) -> None:
     """Send a profile of one side: the head has a function that the base does not have."""
-    found = run.benchmark_set.benchmarks.get(name=benchmark)
+    benchmark_row = run.benchmark_set.benchmarks.get(name=benchmark)
     side = side_of(run, commit)
     document = {
         "token": run.lease_token,
         "side": side,
         "sha": commit.sha,
-        "benchmark": {"name": found.name, "digest": found.digest},
+        "benchmark": {"name": benchmark_row.name, "digest": benchmark_row.digest},
         "event": "cpu-clock",
         "frequency_hz": 997,
         "samples": {"base": 1000, "head": 1200}[side],
@@ -310,8 +310,8 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
 
     ``speed(sha, benchmark, trial)`` is the server CPU in ns per request that a trial shows.
     """
-    done: list[Run] = []
-    while len(done) < until and (run := queue.claim(machine)):
+    runs: list[Run] = []
+    while len(runs) < until and (run := queue.claim(machine)):
         for side, commit in sides_of(run):
             send_build(run, commit, side=side)
             for name in measured(run):
@@ -321,8 +321,8 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
                 values = [speed(commit.sha, name, trial) for trial in range(run.trials)]
                 results.accept_result(machine, run.pk, result(run, name, commit, values, side=side))
         queue.complete(machine, run.pk, run.lease_token)
-        done.append(run)
-    return done
+        runs.append(run)
+    return runs
 
 
 def claim(machine: Machine) -> Run:
@@ -351,10 +351,10 @@ def take_time(run: Run, build_s: float, trial_s: float, between_s: float, around
     blocks = list(
         Trial.objects.filter(result__attempt=attempt).values_list("result__benchmark", "number").distinct().order_by()
     )
-    begun = timezone.now() - timedelta(hours=1)
-    for place, (benchmark, number) in enumerate(sorted(blocks)):
-        found = Trial.objects.filter(result__attempt=attempt, result__benchmark=benchmark, number=number)
-        found.update(seconds=trial_s, started_at=begun + timedelta(seconds=place * (trial_s + between_s)))
+    begin = timezone.now() - timedelta(hours=1)
+    for index, (benchmark, number) in enumerate(sorted(blocks)):
+        rows = Trial.objects.filter(result__attempt=attempt, result__benchmark=benchmark, number=number)
+        rows.update(seconds=trial_s, started_at=begin + timedelta(seconds=index * (trial_s + between_s)))
     took = built * build_s + len(blocks) * (trial_s + between_s) - between_s + around_s
     Run.objects.filter(pk=run.pk).update(started_at=Now() - timedelta(seconds=took), ended_at=Now())
     return took

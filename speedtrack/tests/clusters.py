@@ -89,13 +89,13 @@ class Cluster:
     @contextmanager
     def hanging(self) -> Iterator[None]:
         """No process of the server does anything; the kernel still accepts connections for it."""
-        found = self.processes()
-        for process in found:
+        processes = self.processes()
+        for process in processes:
             process.send_signal(signal.SIGSTOP)
         try:
             yield
         finally:
-            for process in found:
+            for process in processes:
                 process.send_signal(signal.SIGCONT)
 
     @property
@@ -104,8 +104,8 @@ class Cluster:
 
     def ask(self, statement: str) -> object:
         with psycopg.connect(self.url, autocommit=True) as link:
-            found = link.execute(statement)
-            return found.fetchone()[0] if found.description else None
+            cursor = link.execute(statement)
+            return cursor.fetchone()[0] if cursor.description else None
 
     def position(self) -> object:
         return self.ask("SELECT pg_current_wal_lsn()::text")
@@ -187,21 +187,21 @@ def pool_before(host: str) -> Iterator[str]:
 def databases(**urls: str) -> Iterator[None]:
     """The connections of this thread are those that the product's settings make of these variables."""
     forget_rows()
-    known, own = dict(connections.settings), connections["default"]
+    former_settings, own = dict(connections.settings), connections["default"]
     with patch.dict(os.environ, urls):
-        made = connections.configure_settings(product_databases.from_environment())
-    connections.settings.update(made)
-    for alias in made:
+        new_settings = connections.configure_settings(product_databases.from_environment())
+    connections.settings.update(new_settings)
+    for alias in new_settings:
         connections[alias] = connections.create_connection(alias)
         connections[alias].alias = "default"  # Django lets a test connect to the databases that it was marked with
     try:
         yield
     finally:
-        for alias in made:
+        for alias in new_settings:
             connections[alias].close()
             del connections[alias]
         connections.settings.clear()
-        connections.settings.update(known)
+        connections.settings.update(former_settings)
         connections["default"] = own
         forget_rows()
 

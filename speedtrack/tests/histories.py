@@ -47,18 +47,18 @@ class History:
     def commits(self, count: int, branch: Branch | None = None, **changes: Any) -> list[Commit]:
         """New commits at the end of a branch."""
         branch = branch or self.branch
-        known = Commit.objects.filter(project=self.project).count()
+        first = Commit.objects.filter(project=self.project).count()
         length = branch.positions.count()
         commits = Commit.objects.bulk_create(
             [
                 Commit(
                     project=self.project,
-                    sha=f"{known + i:040x}",
+                    sha=f"{first + i:040x}",
                     author_name="Ada",
                     author_email="ada@example.org",
-                    authored_at=BEGUN + timedelta(hours=known + i),
-                    committed_at=BEGUN + timedelta(hours=known + i),
-                    subject=f"Change {known + i}",
+                    authored_at=BEGUN + timedelta(hours=first + i),
+                    committed_at=BEGUN + timedelta(hours=first + i),
+                    subject=f"Change {first + i}",
                 )
                 for i in range(count)
             ],
@@ -82,15 +82,15 @@ class History:
         self.place(branch, commits)
         return branch
 
-    def series(self, benchmark: str = "get", metric: str = HEADLINE, **place: Any) -> Series:
-        machine = place.get("machine", self.machine)
-        digest = place.get("environment", "sha256:environment")
+    def series(self, benchmark: str = "get", metric: str = HEADLINE, **choices: Any) -> Series:
+        machine = choices.get("machine", self.machine)
+        digest = choices.get("environment", "sha256:environment")
         environment, _ = Environment.objects.get_or_create(machine=machine, digest=digest, defaults={"facts": {}})
-        found, _ = Benchmark.objects.get_or_create(
+        benchmark_row, _ = Benchmark.objects.get_or_create(
             project=self.project, name=benchmark, digest=f"sha256:{benchmark}", defaults={"definition": {}}
         )
         return Series.objects.get_or_create(
-            project=self.project, benchmark=found, metric=metric, machine=machine, environment=environment
+            project=self.project, benchmark=benchmark_row, metric=metric, machine=machine, environment=environment
         )[0]
 
     def measure(
@@ -126,7 +126,7 @@ class History:
         )
         self.copy(series, values, [attempt.pk for attempt in attempts], list(flags))
         since = moment + timedelta(milliseconds=500)
-        Series.objects.filter(pk__in=[one.pk for one in series], undetected_since=None).update(undetected_since=since)
+        Series.objects.filter(pk__in=[line.pk for line in series], undetected_since=None).update(undetected_since=since)
         return since
 
     def copy(
@@ -143,15 +143,15 @@ class History:
             )
             ids = [row[0] for row in cursor.fetchall()]
             rows = [
-                (attempt, one.pk, commit, trials)
+                (attempt, line.pk, commit, trials)
                 for attempt, (commit, of_series) in zip(attempts, values.items(), strict=True)
-                for one, trials in zip(series, of_series, strict=True)
+                for line, trials in zip(series, of_series, strict=True)
             ]
             columns = "id, attempt_id, series_id, commit_id, side, value, low, high, n, flags, paired, accepted"
             with cursor.copy(f"COPY runs_measurement ({columns}) FROM STDIN") as copy:
-                for pk, (attempt, one, commit, trials) in zip(ids, rows, strict=True):
+                for pk, (attempt, series_id, commit, trials) in zip(ids, rows, strict=True):
                     summary = (median(trials), min(trials), max(trials), len(trials))
-                    copy.write_row((pk, attempt, one, commit, "head", *summary, flags, False, True))
+                    copy.write_row((pk, attempt, series_id, commit, "head", *summary, flags, False, True))
             with cursor.copy("COPY runs_samples (measurement_id, values, flagged) FROM STDIN") as copy:
                 for pk, (_, _, _, trials) in zip(ids, rows, strict=True):
                     copy.write_row((pk, list(trials), list(range(len(trials))) if flags else None))

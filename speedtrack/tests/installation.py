@@ -26,9 +26,9 @@ STOP_S = 120
 
 def database_url() -> str:
     """That of the test's database, for other processes."""
-    words = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
-    given = {word: connection.settings_dict[key] for word, key in words.items()}
-    return make_conninfo("", **{word: value for word, value in given.items() if value})
+    names = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
+    parameters = {name: connection.settings_dict[key] for name, key in names.items()}
+    return make_conninfo("", **{name: value for name, value in parameters.items() if value})
 
 
 @dataclass
@@ -95,20 +95,20 @@ class Installation:
     def stop(self, *names: str) -> None:
         """End these processes, or all."""
         with self.lock:
-            ended = [self.processes.pop(name) for name in names or list(self.processes)]
-        for process in ended:
+            processes = [self.processes.pop(name) for name in names or list(self.processes)]
+        for process in processes:
             process.terminate()
-        for process in ended:
+        for process in processes:
             try:
                 process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 kill_group(process)
 
-    def until(self, reached: Callable[[], bool], what: str, do: Callable[[], object] = lambda: None) -> None:
+    def until(self, reached: Callable[[], bool], goal: str, do: Callable[[], object] = lambda: None) -> None:
         """Wait until something is true; ``do`` is done again and again meanwhile."""
         deadline = time.monotonic() + PATIENCE_S
         while not reached():
-            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}\n{self.last_lines()}"
+            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {goal}\n{self.last_lines()}"
             do()
             time.sleep(0.1)
 
@@ -122,7 +122,7 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def server_environment(home: Path, broker_url: str, **more: str) -> Mapping[str, str]:
+def server_environment(home: Path, broker_url: str, **changes: str) -> Mapping[str, str]:
     """What the server's processes need to work on this test's database."""
     return {
         **os.environ,
@@ -134,5 +134,5 @@ def server_environment(home: Path, broker_url: str, **more: str) -> Mapping[str,
         "OPERATORS": "ops@example.org",
         "SECRET_KEY": settings.SECRET_KEY,
         "DJANGO_SETTINGS_MODULE": "speedtrack.settings",
-        **more,
+        **changes,
     }

@@ -20,11 +20,11 @@ def encoded_counts(counts: Counter[int]) -> str:
     """``latency_hdr_v2`` of so many latencies at each place."""
     numbers: list[int] = []
     after = 0
-    for place in sorted(counts):
-        if place > after:
-            numbers.append(after - place)
-        numbers.append(counts[place])
-        after = place + 1
+    for index in sorted(counts):
+        if index > after:
+            numbers.append(after - index)
+        numbers.append(counts[index])
+        after = index + 1
     content = b"".join(bytes(zigzag(number)) for number in numbers)
     plain = HEAD.pack(COOKIE, len(content), 0, 3, 1, 2**43 - 1, 1.0) + content
     packed = zlib.compress(plain)
@@ -38,8 +38,8 @@ def place_of(value: int) -> int:
 
 
 def zigzag(number: int) -> Iterator[int]:
-    left = number << 1 if number >= 0 else ~(number << 1)
-    while left > 0x7F:
-        yield left & 0x7F | 0x80
-        left >>= 7
-    yield left
+    remaining = number << 1 if number >= 0 else ~(number << 1)
+    while remaining > 0x7F:
+        yield remaining & 0x7F | 0x80
+        remaining >>= 7
+    yield remaining

@@ -25,9 +25,9 @@ def rows_of(sql: str) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + sql.replace("%", "%%"), [])
-        found = cursor.fetchone()[0]
+        document = cursor.fetchone()[0]
         cursor.execute("SET LOCAL enable_seqscan = on")
-    (plan,) = json.loads(found) if isinstance(found, str) else found
+    (plan,) = json.loads(document) if isinstance(document, str) else document
     return sum(
         round(node["Actual Loops"] * sum(node.get(name, 0) for name in COUNTERS)) for node in scans(plan["Plan"])
     )

@@ -39,8 +39,8 @@ class Network:
         self.condition = condition
         if condition == Condition.CUT:
             with self.lock:
-                for one in self.open:
-                    reset(one)
+                for connection in self.open:
+                    reset(connection)
 
     def close(self) -> None:
         self.set(Condition.CUT)
@@ -81,15 +81,15 @@ class Network:
                 target.sendall(piece)
         with self.lock:
             self.open -= {source, target}
-        for one in (source, target):
+        for end in (source, target):
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
 
 
-def reset(one: socket.socket) -> None:
+def reset(connection: socket.socket) -> None:
     """Close so that the other end gets an RST, as behind a broken line."""
     with contextlib.suppress(OSError):
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        one.shutdown(socket.SHUT_RDWR)
-        one.close()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        connection.shutdown(socket.SHUT_RDWR)
+        connection.close()

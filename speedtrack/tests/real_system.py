@@ -94,7 +94,7 @@ class System:
         )
         return celery
 
-    def start_runner(self, **more: str) -> None:
+    def start_runner(self, **changes: str) -> None:
         environment = {
             **os.environ,
             "SPEEDTRACK_URL": self.url,
@@ -102,7 +102,7 @@ class System:
             "SPEEDTRACK_RUNNER_HOME": str(self.home / "runner"),
             "BROKER_URL": self.broker_url,
             "SPEEDTRACK_PATIENCE_S": "1",
-            **more,
+            **changes,
         }
         with (self.home / "runner.log").open("ab") as log:
             self.runner = subprocess.Popen(
@@ -226,13 +226,13 @@ def left_over(home: Path) -> list[str]:
     """What is left of trials: processes, directories, sockets, unsent results. Nothing while the runner is idle."""
     runner = home / "runner"
     mark = (runner / "mark").read_text()[:8]
-    places = [
+    listings = [
         runner.glob("trial-*"),
         (runner / "spool").iterdir(),
         (runner / "processes").iterdir(),
         Path("/tmp").glob(f"speedtrack-*-{mark}/*"),  # noqa: S108
     ]
-    return strays(home) + [str(path) for place in places for path in place]
+    return strays(home) + [str(path) for listing in listings for path in listing]
 
 
 def keys_in(socket_path: Path) -> int:
@@ -260,9 +260,9 @@ def check_truth() -> None:
         for result in Result.objects.filter(attempt__in=accepted.values("attempt")):
             assert run.trials <= result.stopping["trials"] <= MOST_TRIALS
             numbers = list(range(result.stopping["trials"]))
-            measured = accepted.filter(series__benchmark=result.benchmark, side=result.side)
-            assert measured.exists()
-            assert all(list(measurement.samples.by_trial) == numbers for measurement in measured)
+            measurements = accepted.filter(series__benchmark=result.benchmark, side=result.side)
+            assert measurements.exists()
+            assert all(list(measurement.samples.by_trial) == numbers for measurement in measurements)
     assert fsck_faults() == []
 
 

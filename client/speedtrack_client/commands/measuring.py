@@ -4,7 +4,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from speedtrack_client import gates, logins, waiting
-from speedtrack_client.arguments import Given
+from speedtrack_client.arguments import Options
 from speedtrack_client.calls import Api, JsonObject, plain
 from speedtrack_client.commands.places import Place, page
 from speedtrack_client.failures import Exit, Failure, misused
@@ -13,69 +13,75 @@ from speedtrack_client.printing import Printer
 ENDED = ("succeeded", "failed", "cancelled")  # states of a run
 
 
-def compare(given: Given, printer: Printer) -> Exit:
-    check_compared(given)
-    api = Api(logins.login_for(given.url))
-    place = Place(api, given)
-    if given.id:
-        found = api.get(f"projects/{place.slug}/comparisons/{given.id}")
-        return follow(api, place, found, given, printer)
-    base, head = place.commit(given.base), place.commit(given.head)
+def compare(options: Options, printer: Printer) -> Exit:
+    check_compared(options)
+    api = Api(logins.login_for(options.url))
+    project = Place(api, options)
+    if options.id:
+        comparison = api.get(f"projects/{project.slug}/comparisons/{options.id}")
+        return follow(api, project, comparison, options, printer)
+    base, head = project.commit(options.base), project.commit(options.head)
     if base == head:
-        return nothing_to_compare(given, printer, head)
-    if given.measured:
-        found = api.get(f"projects/{place.slug}/compare", base=base, head=head, machine=given.machine)
-        return report(api, {**found, "id": None, "error": ""}, measured_rows(found), given, printer)
-    order = {"head": head, "base": base, "benchmarks": given.benchmarks, "machine": given.machine}
-    asked = api.post(f"projects/{place.slug}/comparisons", order)
-    return follow(api, place, asked, given, printer)
+        return nothing_to_compare(options, printer, head)
+    if options.measured:
+        comparison = api.get(f"projects/{project.slug}/compare", base=base, head=head, machine=options.machine)
+        return report(api, {**comparison, "id": None, "error": ""}, measured_rows(comparison), options, printer)
+    order = {"head": head, "base": base, "benchmarks": options.benchmarks, "machine": options.machine}
+    comparison = api.post(f"projects/{project.slug}/comparisons", order)
+    return follow(api, project, comparison, options, printer)
 
 
-def check_compared(given: Given) -> None:
-    if given.id and (given.base or given.measured):
+def check_compared(options: Options) -> None:
+    if options.id and (options.base or options.measured):
         raise misused("give --id, or two commits A and B, not both")
-    if not given.id and not given.head:
+    if not options.id and not options.head:
         raise misused("give two commits, such as `speedtrack compare main HEAD`, or --id")
 
 
-def nothing_to_compare(given: Given, printer: Printer, head: str) -> Exit:
+def nothing_to_compare(options: Options, printer: Printer, head: str) -> Exit:
     """Report that the change is empty, which passes: it has no regression."""
-    limit = given.fail_on_regression
+    limit = options.fail_on_regression
     gate = None if limit is None else {"fail_on_regression_percent": limit, "passed": True, "regressions": []}
     say_result(printer, None, gate, Exit.FINE)
     printer.line(f"Both are {head[:12]}: there is nothing to measure.")
-    append_summary(given, "### SpeedTrack: both sides are the same commit, so there is nothing to measure\n")
+    append_summary(options, "### SpeedTrack: both sides are the same commit, so there is nothing to measure\n")
     return Exit.FINE
 
 
-def follow(api: Api, place: Place, asked: JsonObject, given: Given, printer: Printer) -> Exit:
+def follow(api: Api, project: Place, comparison: JsonObject, options: Options, printer: Printer) -> Exit:
     """Report on a requested paired comparison, after waiting for it if that is wanted."""
-    again = f"speedtrack compare --project {place.slug} --id {asked['id']} --wait"
-    if given.wait or given.fail_on_regression is not None:
-        asked = wait_for(api, place, asked, given, printer, again)
-    if not asked["is_ended"]:
-        say_result(printer, asked, None, Exit.FINE)
-        printer.line(f"Comparison {asked['id']} is {asked['state']}. Wait for it: {again}")
+    again = f"speedtrack compare --project {project.slug} --id {comparison['id']} --wait"
+    if options.wait or options.fail_on_regression is not None:
+        comparison = wait_for(api, project, comparison, options, printer, again)
+    if not comparison["is_ended"]:
+        say_result(printer, comparison, None, Exit.FINE)
+        printer.line(f"Comparison {comparison['id']} is {comparison['state']}. Wait for it: {again}")
         return Exit.FINE
-    if asked["state"] == "failed":
-        append_summary(given, gates.summary(asked, [], None, api.login.url))
-        raise Failure(f"comparison {asked['id']} failed: {plain(asked['error'])}", Exit.NOT_DONE)
-    for run in asked["runs"]:
+    if comparison["state"] == "failed":
+        append_summary(options, gates.summary(comparison, [], None, api.login.url))
+        raise Failure(f"comparison {comparison['id']} failed: {plain(comparison['error'])}", Exit.NOT_DONE)
+    for run in comparison["runs"]:
         if run["status"] != "succeeded":
             printer.say(f"warning: run {run['id']} on {run['machine']} {run['status']}: {plain(run['error'])}")
-    return report(api, asked, asked["rows"], given, printer)
+    return report(api, comparison, comparison["rows"], options, printer)
 
 
-def wait_for(api: Api, place: Place, asked: JsonObject, given: Given, printer: Printer, again: str) -> JsonObject:
-    path = f"projects/{place.slug}/comparisons/{asked['id']}"
+def wait_for(
+    api: Api, project: Place, comparison: JsonObject, options: Options, printer: Printer, again: str
+) -> JsonObject:
+    path = f"projects/{project.slug}/comparisons/{comparison['id']}"
 
-    def words(one: JsonObject) -> str:
-        done = sum(run["status"] in ENDED for run in one["runs"])
-        return f"Comparison {one['id']} is {one['state']}, {done} of {len(one['runs'])} runs have ended"
+    def progress_line(answer: JsonObject) -> str:
+        count = sum(run["status"] in ENDED for run in answer["runs"])
+        return f"Comparison {answer['id']} is {answer['state']}, {count} of {len(answer['runs'])} runs have ended"
 
-    with ExplainedInterrupt(again), printer.working(words(asked)) as show:
+    with ExplainedInterrupt(again), printer.working(progress_line(comparison)) as show:
         return waiting.until(
-            lambda: api.get(path), lambda one: bool(one["is_ended"]), lambda one: show(words(one)), given.timeout, again
+            lambda: api.get(path),
+            lambda answer: bool(answer["is_ended"]),
+            lambda answer: show(progress_line(answer)),
+            options.timeout,
+            again,
         )
 
 
@@ -92,25 +98,25 @@ class ExplainedInterrupt:
             raise Failure(f"interrupted; the server goes on, as shows: {self.again}", Exit.INTERRUPTED)
 
 
-def measured_rows(found: JsonObject) -> list[JsonObject]:
-    return [{**row, "machine": found["machine"] or ""} for row in found["rows"]]
+def measured_rows(comparison: JsonObject) -> list[JsonObject]:
+    return [{**row, "machine": comparison["machine"] or ""} for row in comparison["rows"]]
 
 
-def report(api: Api, document: JsonObject, rows: list[JsonObject], given: Given, printer: Printer) -> Exit:
+def report(api: Api, document: JsonObject, rows: list[JsonObject], options: Options, printer: Printer) -> Exit:
     """Show the rows of a comparison, and return whether they pass."""
-    kept = rows_asked_for(rows, given)
-    gate = gates.gate_of(kept, given.fail_on_regression)
+    metric_rows = rows_asked_for(rows, options)
+    gate = gates.gate_of(metric_rows, options.fail_on_regression)
     code = exit_of(gate)
     say_result(printer, document, gate, code)
-    show_rows(kept, printer)
-    printer.line(f"{document['head'][:12]} against {document['base'][:12]}: {gates.verdict_line(kept, gate)}.")
-    append_summary(given, gates.summary(document, kept, gate, page(api, f"p/{document['project']}/")))
+    show_rows(metric_rows, printer)
+    printer.line(f"{document['head'][:12]} against {document['base'][:12]}: {gates.verdict_line(metric_rows, gate)}.")
+    append_summary(options, gates.summary(document, metric_rows, gate, page(api, f"p/{document['project']}/")))
     return code
 
 
-def rows_asked_for(rows: list[JsonObject], given: Given) -> list[JsonObject]:
+def rows_asked_for(rows: list[JsonObject], options: Options) -> list[JsonObject]:
     """The rows of the metrics that the user named, or all rows."""
-    return [row for row in rows if not given.metric or row["metric"] in given.metric]
+    return [row for row in rows if not options.metric or row["metric"] in options.metric]
 
 
 def exit_of(gate: JsonObject | None) -> Exit:
@@ -142,84 +148,86 @@ def show_rows(rows: list[JsonObject], printer: Printer) -> None:
     printer.table(titles, cells)
 
 
-def append_summary(given: Given, text: str) -> None:
-    if not given.summary:
+def append_summary(options: Options, text: str) -> None:
+    if not options.summary:
         return
     try:
-        with Path(given.summary).open("a", encoding="utf-8") as file:
+        with Path(options.summary).open("a", encoding="utf-8") as file:
             file.write(text + "\n")
     except OSError as e:
-        raise misused(f"cannot write {given.summary}: {e.strerror}") from None
+        raise misused(f"cannot write {options.summary}: {e.strerror}") from None
 
 
-def measure(given: Given, printer: Printer) -> Exit:
-    api = Api(logins.login_for(given.url))
-    place = Place(api, given)
-    what = place.range(given.what)
-    key: JsonObject = {"range": what} if ".." in what else {"commits": [what]}
-    order = {**key, "benchmarks": given.benchmarks, "machine": given.machine, "every": given.every}
-    queued = api.post(f"projects/{place.slug}/runs", order)
-    words = f"{queued['queued']} runs of {queued['commits']} commits are queued."
-    if not (given.wait or given.fail_on_regression is not None):
+def measure(options: Options, printer: Printer) -> Exit:
+    api = Api(logins.login_for(options.url))
+    project = Place(api, options)
+    revisions = project.range(options.what)
+    key: JsonObject = {"range": revisions} if ".." in revisions else {"commits": [revisions]}
+    order = {**key, "benchmarks": options.benchmarks, "machine": options.machine, "every": options.every}
+    answer = api.post(f"projects/{project.slug}/runs", order)
+    sentence = f"{answer['queued']} runs of {answer['commits']} commits are queued."
+    if not (options.wait or options.fail_on_regression is not None):
         if printer.as_json:
-            printer.json({**queued, "ended": None, "comparison": None, "gate": None, "exit_code": 0})
-        printer.line(f"{words} {page(api, f'p/{place.slug}/')}")
+            printer.json({**answer, "ended": None, "comparison": None, "gate": None, "exit_code": 0})
+        printer.line(f"{sentence} {page(api, f'p/{project.slug}/')}")
         return Exit.FINE
-    printer.say(words)
-    ended_runs = wait_for_runs(api, queued["runs"], given, printer)
-    return judge_measured(api, place, what, {**queued, "ended": ended_runs}, given, printer)
+    printer.say(sentence)
+    ended_runs = wait_for_runs(api, answer["runs"], options, printer)
+    return judge_measured(api, project, revisions, {**answer, "ended": ended_runs}, options, printer)
 
 
-def wait_for_runs(api: Api, numbers: list[int], given: Given, printer: Printer) -> list[JsonObject]:
+def wait_for_runs(api: Api, numbers: list[int], options: Options, printer: Printer) -> list[JsonObject]:
     """The runs with these numbers, once all have ended. Raises Failure."""
-    found: dict[int, JsonObject] = {}
+    ended_runs: dict[int, JsonObject] = {}
     again = "speedtrack status"
 
     def ask() -> int:
         for number in numbers:
-            if number not in found:
+            if number not in ended_runs:
                 run = api.get(f"runs/{number}")
                 if run["status"] not in ENDED:
                     break  # the others are asked for later: they wait for this one, or end meanwhile
-                found[number] = {name: run[name] for name in ("id", "sha", "machine", "status", "error")}
-        return len(found)
+                ended_runs[number] = {name: run[name] for name in ("id", "sha", "machine", "status", "error")}
+        return len(ended_runs)
 
-    def words(count: int) -> str:
+    def progress_line(count: int) -> str:
         return f"{count} of {len(numbers)} runs have ended"
 
-    with ExplainedInterrupt(again), printer.working(words(0)) as show:
-        waiting.until(ask, lambda n: n == len(numbers), lambda n: show(words(n)), given.timeout, again)
-    return [found[number] for number in numbers]
+    with ExplainedInterrupt(again), printer.working(progress_line(0)) as show:
+        waiting.until(ask, lambda n: n == len(numbers), lambda n: show(progress_line(n)), options.timeout, again)
+    return [ended_runs[number] for number in numbers]
 
 
-def judge_measured(api: Api, place: Place, what: str, measured: JsonObject, given: Given, printer: Printer) -> Exit:
-    failed = [run for run in measured["ended"] if run["status"] != "succeeded"]
+def judge_measured(
+    api: Api, project: Place, revisions: str, answer: JsonObject, options: Options, printer: Printer
+) -> Exit:
+    failed = [run for run in answer["ended"] if run["status"] != "succeeded"]
     for run in failed:
         printer.say(f"run {run['id']} of {run['sha'][:12]} on {run['machine']} {run['status']}: {plain(run['error'])}")
-    found = sides_of(api, place, what, given)
-    rows = rows_asked_for(measured_rows(found), given) if found else []
-    gate = gates.gate_of(rows, given.fail_on_regression)
+    comparison = sides_of(api, project, revisions, options)
+    rows = rows_asked_for(measured_rows(comparison), options) if comparison else []
+    gate = gates.gate_of(rows, options.fail_on_regression)
     code = exit_of(gate)
     if failed and code == Exit.FINE:
         code = Exit.NOT_DONE
     if printer.as_json:
-        printer.json({**measured, "comparison": found, "gate": gate, "exit_code": int(code)})
+        printer.json({**answer, "comparison": comparison, "gate": gate, "exit_code": int(code)})
     show_rows(rows, printer)
-    if found:
-        printer.line(f"{found['head'][:12]} against {found['base'][:12]}: {gates.verdict_line(rows, gate)}.")
-        append_summary(given, gates.summary({**found, "id": None}, rows, gate, page(api, f"p/{place.slug}/")))
+    if comparison:
+        printer.line(f"{comparison['head'][:12]} against {comparison['base'][:12]}: {gates.verdict_line(rows, gate)}.")
+        append_summary(options, gates.summary({**comparison, "id": None}, rows, gate, page(api, f"p/{project.slug}/")))
     else:
         printer.line("Measured; it has no parent to be compared with.")
     return code
 
 
-def sides_of(api: Api, place: Place, what: str, given: Given) -> JsonObject | None:
+def sides_of(api: Api, project: Place, revisions: str, options: Options) -> JsonObject | None:
     """The comparison of a range's ends, or of a commit with its first parent; None if it has no parent."""
-    base, dots, head = what.partition("..")
+    base, dots, head = revisions.partition("..")
     if not dots:
-        commit = api.get(f"projects/{place.slug}/commits/{quote(what, safe='')}")
+        commit = api.get(f"projects/{project.slug}/commits/{quote(revisions, safe='')}")
         if not commit["parents"]:
             return None
         base, head = commit["parents"][0], commit["sha"]
-    found: JsonObject = api.get(f"projects/{place.slug}/compare", base=base, head=head, machine=given.machine)
-    return found
+    comparison: JsonObject = api.get(f"projects/{project.slug}/compare", base=base, head=head, machine=options.machine)
+    return comparison

@@ -3,7 +3,7 @@
 import os
 
 from speedtrack_client import repositories
-from speedtrack_client.arguments import Given
+from speedtrack_client.arguments import Options
 from speedtrack_client.calls import Api, JsonObject, plain
 from speedtrack_client.failures import misused
 
@@ -13,22 +13,22 @@ PROJECT = "SPEEDTRACK_PROJECT"
 class Place:
     """A project, and whether the repository of the current directory is its own."""
 
-    def __init__(self, api: Api, given: Given) -> None:
-        name = given.project or os.environ.get(PROJECT)
-        self.project: JsonObject = api.get(f"projects/{segment(name)}") if name else self.found(api)
+    def __init__(self, api: Api, options: Options) -> None:
+        name = options.project or os.environ.get(PROJECT)
+        self.project: JsonObject = api.get(f"projects/{segment(name)}") if name else self.of_directory(api)
         self.is_here = repositories.normal(self.project["repository"]) in repositories.remotes()
 
     @staticmethod
-    def found(api: Api) -> JsonObject:
+    def of_directory(api: Api) -> JsonObject:
         """The project of this directory's repository. Raises Failure."""
         addresses = repositories.addresses()
-        found = repositories.project_of(addresses, api.some("projects", tracked="true"))
-        if found is None:
+        project = repositories.project_of(addresses, api.some("projects", tracked="true"))
+        if project is None:
             if not addresses:
                 why = plain(repositories.why_without_remotes())
                 raise misused(f"the project cannot be found, as {why}: give --project NAME")
             raise misused(f"no project of {api.login.url} tracks {plain(' or '.join(addresses))}: give --project NAME")
-        return found
+        return project
 
     @property
     def slug(self) -> str:
@@ -37,10 +37,10 @@ class Place:
     def commit(self, name: str) -> str:
         """The full id of a commit that has this name in the local repository; otherwise the name, for the server."""
         if self.is_here or repositories.is_own(name):
-            found = repositories.commit_of(name)
-            if found is None and repositories.is_own(name):
+            sha = repositories.commit_of(name)
+            if sha is None and repositories.is_own(name):
                 raise misused(f"{name} is no commit here: {plain(repositories.why_no_commit(name))}")
-            return found or name
+            return sha or name
         return name
 
     def range(self, text: str) -> str:

@@ -3,7 +3,7 @@
 import os
 
 from speedtrack_client import gates, logins, repositories
-from speedtrack_client.arguments import Given
+from speedtrack_client.arguments import Options
 from speedtrack_client.calls import Api, JsonObject, plain
 from speedtrack_client.commands.places import PROJECT, Place, page
 from speedtrack_client.failures import Exit, misused
@@ -13,26 +13,26 @@ SHOWN_RUNS = 20
 MOST_LISTED = 1000  # runs, and alerts
 
 
-def track(given: Given, printer: Printer) -> Exit:
-    api = Api(logins.login_for(given.url))
-    order = {"repository": given.repository, "suite": given.suite, "branch": given.branch, "name": given.name}
-    made = api.post("projects", {**{k: v for k, v in order.items() if v is not None}, "last": given.last})
-    address = page(api, f"p/{made['slug']}/")
+def track(options: Options, printer: Printer) -> Exit:
+    api = Api(logins.login_for(options.url))
+    order = {"repository": options.repository, "suite": options.suite, "branch": options.branch, "name": options.name}
+    project = api.post("projects", {**{k: v for k, v in order.items() if v is not None}, "last": options.last})
+    address = page(api, f"p/{project['slug']}/")
     if printer.as_json:
-        printer.json({"project": made, "page": address})
-    printer.line(f"{made['slug']} is tracked: its history is being fetched. {address}")
-    if hook := made.get("hook_url"):  # older servers do not say it
+        printer.json({"project": project, "page": address})
+    printer.line(f"{project['slug']} is tracked: its history is being fetched. {address}")
+    if hook := project.get("hook_url"):  # older servers do not say it
         printer.line(f"webhook {hook}: its secret is made in the project's settings, {address}settings/")
     return Exit.FINE
 
 
-def status(given: Given, printer: Printer) -> Exit:
-    api = Api(logins.login_for(given.url))
-    if not (given.project or os.environ.get(PROJECT)):
+def status(options: Options, printer: Printer) -> Exit:
+    api = Api(logins.login_for(options.url))
+    if not (options.project or os.environ.get(PROJECT)):
         projects = list(api.some("projects", tracked="true"))
         if repositories.project_of(repositories.addresses(), projects) is None:
             return list_projects(projects, printer)
-    return show_project(api, Place(api, given).project, printer)
+    return show_project(api, Place(api, options).project, printer)
 
 
 def list_projects(projects: list[JsonObject], printer: Printer) -> Exit:
@@ -40,7 +40,10 @@ def list_projects(projects: list[JsonObject], printer: Printer) -> Exit:
         printer.json({"projects": projects})
     if not projects:
         printer.line("No project is tracked, or you may see none.")
-    rows = [[one["slug"], ago(one["synced_at"]), plain(one["error"] or one["repository"])] for one in projects]
+    rows = [
+        [project["slug"], ago(project["synced_at"]), plain(project["error"] or project["repository"])]
+        for project in projects
+    ]
     printer.table(["project", "looked at", "repository, or what is wrong with it"], rows)
     return Exit.FINE
 
@@ -61,7 +64,7 @@ def show_project(api: Api, project: JsonObject, printer: Printer) -> Exit:
         printer.line(f"Newest commit: {newest['sha'][:12]} {plain(newest['subject'])} ({ago(newest['committed_at'])})")
     printer.line(f"Runs: {under_way} under way, {len(runs) - under_way} waiting. Open alerts: {len(alerts)}.")
     rows = [
-        [str(one["id"]), one["status"], one["machine"], one["reason"], one["sha"][:12]] for one in runs[:SHOWN_RUNS]
+        [str(run["id"]), run["status"], run["machine"], run["reason"], run["sha"][:12]] for run in runs[:SHOWN_RUNS]
     ]
     if rows:
         printer.line("")
@@ -69,28 +72,28 @@ def show_project(api: Api, project: JsonObject, printer: Printer) -> Exit:
     return Exit.FINE
 
 
-def alerts(given: Given, printer: Printer) -> Exit:
-    api = Api(logins.login_for(given.url))
-    if not 1 <= given.limit <= 10_000:
+def alerts(options: Options, printer: Printer) -> Exit:
+    api = Api(logins.login_for(options.url))
+    if not 1 <= options.limit <= 10_000:
         raise misused("--limit must be 1 to 10000")
-    path = "alerts" if given.all_projects else f"projects/{Place(api, given).slug}/alerts"
-    found = list(api.some(path, most=given.limit, status=None if given.status == "any" else given.status))
+    path = "alerts" if options.all_projects else f"projects/{Place(api, options).slug}/alerts"
+    documents = list(api.some(path, most=options.limit, status=None if options.status == "any" else options.status))
     if printer.as_json:
-        printer.json({"alerts": found})
-    if not found:
-        printer.line("No alert." if given.status == "any" else f"No alert is {given.status}.")
-    rows = [alert_row(one, with_project=given.all_projects) for one in found]
-    titles = [">alert", "status", *(["project"] if given.all_projects else []), "what", "commit", "found"]
+        printer.json({"alerts": documents})
+    if not documents:
+        printer.line("No alert." if options.status == "any" else f"No alert is {options.status}.")
+    rows = [alert_row(alert, with_project=options.all_projects) for alert in documents]
+    titles = [">alert", "status", *(["project"] if options.all_projects else []), "what", "commit", "found"]
     printer.table(titles, rows)
     return Exit.FINE
 
 
-def alert_row(one: JsonObject, with_project: bool) -> list[str]:
-    changes = one["changes"]
-    what = "–"
+def alert_row(alert: JsonObject, with_project: bool) -> list[str]:
+    changes = alert["changes"]
+    summary = "–"
     if changes:
         first = changes[0]
-        what = f"{plain(first['benchmark'])} {first['metric']} {gates.change(first['ratio'])}"
-        what += f" and {len(changes) - 1} more" * (len(changes) > 1)
-    project = [one["project"]] if with_project else []
-    return [str(one["id"]), one["status"], *project, what, f"{one['commit'][:12]}", ago(one["created"])]
+        summary = f"{plain(first['benchmark'])} {first['metric']} {gates.change(first['ratio'])}"
+        summary += f" and {len(changes) - 1} more" * (len(changes) > 1)
+    project = [alert["project"]] if with_project else []
+    return [str(alert["id"]), alert["status"], *project, summary, f"{alert['commit'][:12]}", ago(alert["created"])]

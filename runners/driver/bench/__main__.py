@@ -102,7 +102,7 @@ def _fill(servers: Servers) -> None:
 
 
 def _native_place(address: BenchAddress) -> list[str]:
-    return ["-s", str(address.place)] if isinstance(address.place, Path) else ["-p", str(address.place)]
+    return ["-s", str(address.location)] if isinstance(address.location, Path) else ["-p", str(address.location)]
 
 
 def _measure(options: argparse.Namespace, servers: Servers) -> Iterator[Result]:
@@ -122,7 +122,7 @@ def _measure(options: argparse.Namespace, servers: Servers) -> Iterator[Result]:
 
 def _clients(protocol: str, options: argparse.Namespace) -> dict[str, BenchClient]:
     programs: dict[str, Path | str] = {OURS: DRIVER, AGAIN: DRIVER, NULL: DRIVER}
-    programs |= {str(other): other for other in options.other}
+    programs |= {str(binary): binary for binary in options.other}
     clients = {name: like_redis_benchmark(program, *FRONT_ENDS[protocol]) for name, program in programs.items()}
     if protocol == "resp":
         clients["redis-benchmark"] = like_redis_benchmark("redis-benchmark", "-q")
@@ -132,10 +132,13 @@ def _clients(protocol: str, options: argparse.Namespace) -> dict[str, BenchClien
 
 
 def _memories(servers: Servers) -> list[Memory]:
-    def of(load: str, connections: int, words: str, target: float | None = None) -> Memory:
+    def of(load: str, connections: int, arguments: str, target: float | None = None) -> Memory:
         at = _native_place(servers["redis", "tcp"].address)
         return Memory(
-            load, connections, peak_memory([str(DRIVER), "run", *at, "-c", str(connections), *words.split()]), target
+            load,
+            connections,
+            peak_memory([str(DRIVER), "run", *at, "-c", str(connections), *arguments.split()]),
+            target,
         )
 
     get, large = f"-t get -r {KEYS} -n 200000", "-t set -r 1000 -d 16384 -P 100 -n 20000"
@@ -150,14 +153,14 @@ def _memories(servers: Servers) -> list[Memory]:
 
 def _own_cpu_s(servers: Servers) -> float:
     """Of the servers, of the clients that have ended, and of this process."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(it.ru_utime + it.ru_stime for it in used) + sum(server.cpu_s() for server in servers.values())
+    usages = [resource.getrusage(kind) for kind in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages) + sum(server.cpu_s() for server in servers.values())
 
 
 def _write(path: Path, text: str) -> None:
     """Between the marks, the old tables give way to the new ones."""
-    head, rest = path.read_text().split(MARKS[0])
-    _, tail = rest.split(MARKS[1])
+    head, remainder = path.read_text().split(MARKS[0])
+    _, tail = remainder.split(MARKS[1])
     path.write_text(head + MARKS[0] + text + MARKS[1] + tail)
 
 

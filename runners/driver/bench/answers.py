@@ -30,18 +30,18 @@ PEER_LOADS = ("GET, hits", "GET, misses")
 PEER_TARGET = 0.5
 
 
-def ours(binary: str, place: list[str], load: str, requests: str) -> float:
+def ours(binary: str, address: list[str], load: str, requests: str) -> float:
     test, database, _ = LOADS[load]
-    words = [binary, "run", *place, *SHAPE, "-t", test, "--dbnum", database, "-n", requests, "--json"]
-    document = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+    argv = [binary, "run", *address, *SHAPE, "-t", test, "--dbnum", database, "-n", requests, "--json"]
+    document = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
     return float(document["tests"][0]["client_cpu"]["ns_per_request"])
 
 
-def theirs(place: list[str], load: str, requests: str) -> float:
+def theirs(address: list[str], load: str, requests: str) -> float:
     test, database, _ = LOADS[load]
-    words = ["redis-benchmark", *place, *SHAPE, "-t", test, "--dbnum", database, "-n", requests, "-q"]
+    argv = ["redis-benchmark", *address, *SHAPE, "-t", test, "--dbnum", database, "-n", requests, "-q"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(words, capture_output=True, check=True)
+    subprocess.run(argv, capture_output=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return used_s * 1e9 / int(requests)
@@ -51,25 +51,25 @@ def verdict(value: float, target: float | None) -> str:
     return "| |" if target is None else f"≤ {target} | {'pass' if value <= target else 'MISS'} |"
 
 
-def measure(binary: str, places: dict[str, list[str]], rounds: int, requests: str) -> None:
-    found: dict[tuple[str, str, str], list[float]] = {}
+def measure(binary: str, transports: dict[str, list[str]], rounds: int, requests: str) -> None:
+    costs: dict[tuple[str, str, str], list[float]] = {}
     for _ in range(rounds):
-        jobs = [(place, load, "ours") for place in places for load in LOADS]
-        jobs += [(place, load, "theirs") for place in places for load in PEER_LOADS]
-        for place, load, whose in random.sample(jobs, len(jobs)):
-            words = places[place]
-            value = ours(binary, words, load, requests) if whose == "ours" else theirs(words, load, requests)
-            found.setdefault((place, load, whose), []).append(value)
-    for place in places:
-        hits = found[place, "GET, hits", "ours"]
+        jobs = [(transport, load, "ours") for transport in transports for load in LOADS]
+        jobs += [(transport, load, "theirs") for transport in transports for load in PEER_LOADS]
+        for transport, load, whose in random.sample(jobs, len(jobs)):
+            address = transports[transport]
+            value = ours(binary, address, load, requests) if whose == "ours" else theirs(address, load, requests)
+            costs.setdefault((transport, load, whose), []).append(value)
+    for transport in transports:
+        hits = costs[transport, "GET, hits", "ours"]
         for load, (_, _, target) in LOADS.items():
-            own = found[place, load, "ours"]
-            ratio = statistics.median(one / hit for one, hit in zip(own, hits, strict=True))
-            print(f"| {place}, {load} | {statistics.median(own):.0f} | {ratio:.2f} | {verdict(ratio, target)}")
+            own = costs[transport, load, "ours"]
+            ratio = statistics.median(cost / hit for cost, hit in zip(own, hits, strict=True))
+            print(f"| {transport}, {load} | {statistics.median(own):.0f} | {ratio:.2f} | {verdict(ratio, target)}")
         for load in PEER_LOADS:
-            pairs = zip(found[place, load, "ours"], found[place, load, "theirs"], strict=True)
-            ratio = statistics.median(one / peer for one, peer in pairs)
-            print(f"| {place}, {load}, to redis-benchmark | | {ratio:.2f} | {verdict(ratio, PEER_TARGET)}")
+            pairs = zip(costs[transport, load, "ours"], costs[transport, load, "theirs"], strict=True)
+            ratio = statistics.median(cost / peer for cost, peer in pairs)
+            print(f"| {transport}, {load}, to redis-benchmark | | {ratio:.2f} | {verdict(ratio, PEER_TARGET)}")
 
 
 def main() -> None:
@@ -77,17 +77,17 @@ def main() -> None:
     parser.add_argument("binary", help="speedbench, built with --release")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--requests", default="400000", help="of each load")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         socket = str(Path(directory, "socket"))
-        words = ["redis-server", "--port", PORT, "--unixsocket", socket, "--save", "", "--dir", directory]
-        server = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+        command = ["redis-server", "--port", PORT, "--unixsocket", socket, "--save", "", "--dir", directory]
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             while not Path(socket).exists():
                 time.sleep(0.1)
             fill = ["run", "-s", socket, "--dbnum", "1", "-t", "get", "-r", KEYS, "--prefill", "-n", "1000"]
-            subprocess.run([asked.binary, *fill], capture_output=True, check=True)
-            measure(asked.binary, {"unix": ["-s", socket], "tcp": ["-p", PORT]}, asked.rounds, asked.requests)
+            subprocess.run([options.binary, *fill], capture_output=True, check=True)
+            measure(options.binary, {"unix": ["-s", socket], "tcp": ["-p", PORT]}, options.rounds, options.requests)
         finally:
             server.terminate()
             server.wait()

@@ -30,8 +30,8 @@ class BenchClient:
 
 def like_redis_benchmark(*program: str | Path) -> BenchClient:
     def argv(load: Load) -> list[str]:
-        words = ["-t", "get", "-r", KEYS, "-c", CONNECTIONS, "-n", load.requests, "-P", load.pipeline]
-        return [str(word) for word in (*program, *_place(load.address), *words)]
+        options = ["-t", "get", "-r", KEYS, "-c", CONNECTIONS, "-n", load.requests, "-P", load.pipeline]
+        return [str(argument) for argument in (*program, *_place(load.address), *options)]
 
     return BenchClient(argv)
 
@@ -54,11 +54,11 @@ def memtier(program: str, protocol: str) -> BenchClient:
             "key-minimum": KEYS // 10,
             "key-maximum": KEYS - 1,
         }
-        words = [f"--{key}={value}" for key, value in options.items()]
+        arguments = [f"--{key}={value}" for key, value in options.items()]
         return [
             program,
             *_place(load.address, socket="-S", host="-s"),
-            *words,
+            *arguments,
             "--distinct-client-seed",
             "--hide-histogram",
         ]
@@ -67,13 +67,13 @@ def memtier(program: str, protocol: str) -> BenchClient:
 
 
 def _memtier_rate(output: str) -> float:
-    found = re.search(r"^Totals\s+([\d.]+)", output, re.MULTILINE)
-    if not found:
+    match = re.search(r"^Totals\s+([\d.]+)", output, re.MULTILINE)
+    if not match:
         raise SystemExit("bench: memtier's output has no line of totals: leave it out")
-    return float(found[1])
+    return float(match[1])
 
 
 def _place(address: BenchAddress, socket: str = "-s", host: str = "-h") -> list[str]:
-    if isinstance(address.place, Path):
-        return [socket, str(address.place)]
-    return [host, "127.0.0.1", "-p", str(address.place)]
+    if isinstance(address.location, Path):
+        return [socket, str(address.location)]
+    return [host, "127.0.0.1", "-p", str(address.location)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Above these shares of the two cores, ratios of rates are not to be trusted; those of CPU time suffer less.
-OTHERS_LIMIT = 0.03
+FOREIGN_LIMIT = 0.03
 STEAL_LIMIT = 0.01
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
@@ -19,17 +19,17 @@ _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 
 def two_cores() -> tuple[int, int]:
     """A CPU for the servers and one for the clients, on different cores where there are two."""
-    allowed = sorted(os.sched_getaffinity(0))
-    others = [cpu for cpu in allowed if cpu not in _siblings(allowed[0])]
-    if not others:
+    cpus = sorted(os.sched_getaffinity(0))
+    candidates = [cpu for cpu in cpus if cpu not in _siblings(cpus[0])]
+    if not candidates:
         raise SystemExit("bench: one core only: use a machine with two, or allow two (taskset)")
-    return allowed[0], others[-1]
+    return cpus[0], candidates[-1]
 
 
 def _siblings(cpu: int) -> set[int]:
     path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
     text = path.read_text() if path.exists() else str(cpu)
-    ends = [(part.split("-") * 2)[:2] for part in text.strip().split(",")]
+    ends = [(span.split("-") * 2)[:2] for span in text.strip().split(",")]
     return {cpu for first, last in ends for cpu in range(int(first), int(last) + 1)}
 
 
@@ -45,7 +45,7 @@ class Clocks:
     def read(cls, cpus: Collection[int]) -> "Clocks":
         names = {f"cpu{cpu}" for cpu in cpus}
         rows = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
-        ticks = [[int(word) for word in row[1:9]] for row in rows if row[0] in names]
+        ticks = [[int(count) for count in row[1:9]] for row in rows if row[0] in names]
         idle = sum(row[_IDLE] + row[_IOWAIT] for row in ticks)
         steal = sum(row[_STEAL] for row in ticks)
         busy = sum(map(sum, ticks)) - idle - steal
@@ -56,7 +56,7 @@ class Clocks:
 class Quiet:
     """Shares of the time of both cores between two readings."""
 
-    others: float
+    foreign: float
     steal: float
     load_before: float
     load_after: float
@@ -65,17 +65,17 @@ class Quiet:
     def between(cls, before: Clocks, after: Clocks, own_s: float, load_before: float, cpus: int = 2) -> "Quiet":
         """`own_s`: CPU time of the benchmark itself, its servers and its clients."""
         span_s = (after.at_s - before.at_s) * cpus
-        others = max(after.busy_s - before.busy_s - own_s, 0.0) / span_s
-        return cls(others, (after.steal_s - before.steal_s) / span_s, load_before, os.getloadavg()[0])
+        foreign = max(after.busy_s - before.busy_s - own_s, 0.0) / span_s
+        return cls(foreign, (after.steal_s - before.steal_s) / span_s, load_before, os.getloadavg()[0])
 
     @property
     def is_quiet(self) -> bool:
-        return self.others < OTHERS_LIMIT and self.steal < STEAL_LIMIT
+        return self.foreign < FOREIGN_LIMIT and self.steal < STEAL_LIMIT
 
 
 def facts(driver: Path, memtier: str | None) -> dict[str, str]:
     """What a reader needs to place the figures."""
-    found = {
+    values = {
         "processor": _cpuinfo("model name"),
         "kernel": platform.release(),
         "clock source": _text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
@@ -86,7 +86,7 @@ def facts(driver: Path, memtier: str | None) -> dict[str, str]:
         "memcached": _version("memcached"),
         "speedbench": _version(str(driver)) + ", sha256 " + hashlib.sha256(driver.read_bytes()).hexdigest()[:12],
     }
-    return found | ({"memtier": _version(memtier)} if memtier else {})
+    return values | ({"memtier": _version(memtier)} if memtier else {})
 
 
 def _text(path: str) -> str:
@@ -94,11 +94,11 @@ def _text(path: str) -> str:
 
 
 def _cpuinfo(key: str) -> str:
-    found = re.search(rf"^{key}\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return found[1] if found else "unknown"
+    match = re.search(rf"^{key}\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return match[1] if match else "unknown"
 
 
 def _version(program: str) -> str:
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"\d+(\.\d+)+", told)
-    return found[0] if found else "unknown"
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"\d+(\.\d+)+", output)
+    return match[0] if match else "unknown"

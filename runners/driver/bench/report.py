@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from machine import OTHERS_LIMIT, STEAL_LIMIT, Quiet
+from machine import FOREIGN_LIMIT, STEAL_LIMIT, Quiet
 from trials import BenchTrial
 
 OURS, AGAIN, NULL = "speedbench", "speedbench again", "null server"
@@ -44,8 +44,11 @@ class Result:
 
     def ratios(self, name: str, beside: str, of: Callable[[BenchTrial], float]) -> list[float]:
         """Of each round; a run that took no longer than the start of its process says nothing."""
-        pairs = ((of(one), of(other)) for one, other in zip(self.trials[name], self.trials[beside], strict=True))
-        return sorted(one / other for one, other in pairs if one > 0 and other > 0)
+        pairs = (
+            (of(subject), of(reference))
+            for subject, reference in zip(self.trials[name], self.trials[beside], strict=True)
+        )
+        return sorted(subject / reference for subject, reference in pairs if subject > 0 and reference > 0)
 
 
 @dataclass(frozen=True)
@@ -69,14 +72,18 @@ def rate(trial: BenchTrial) -> float:
 def render(
     results: Sequence[Result], memories: Sequence[Memory], facts: Mapping[str, str], method: str, quiet: Quiet
 ) -> str:
-    parts = [
+    sections = [
         f"{_machine(facts, quiet)}\n\n{method}",
-        _section("CPU time of the client per request", CPU_HEAD, (row for it in results for row in _cpu_rows(it))),
-        _section("Rate drawn from the same server", RATE_HEAD, (row for it in results for row in _rate_rows(it))),
+        _section(
+            "CPU time of the client per request", CPU_HEAD, (row for result in results for row in _cpu_rows(result))
+        ),
+        _section(
+            "Rate drawn from the same server", RATE_HEAD, (row for result in results for row in _rate_rows(result))
+        ),
         _section("The client's own ceiling", CEILING_HEAD, map(_ceiling_row, results)),
         _section("Memory of the client", MEMORY_HEAD, map(_memory_row, memories)),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(sections) + "\n"
 
 
 JUDGED = ("ratio", "of rounds", "target", "")
@@ -90,34 +97,34 @@ MEMORY_HEAD = ("load", "connections", "peak, MB", "target", "")
 
 
 def _cpu_rows(result: Result) -> Iterable[Sequence[str]]:
-    for other in result.others():
-        ours, theirs = (result.middle(name, client_ns) for name in (OURS, other))
-        target = CPU_TARGETS.get(other, {}).get(result.pipeline)
-        ratios = result.ratios(OURS, other, client_ns)
-        yield result.load, other, f"{ours:.0f}", f"{theirs:.0f}", *_judged(ratios, target, at_most=True)
+    for peer in result.others():
+        ours, theirs = (result.middle(name, client_ns) for name in (OURS, peer))
+        target = CPU_TARGETS.get(peer, {}).get(result.pipeline)
+        ratios = result.ratios(OURS, peer, client_ns)
+        yield result.load, peer, f"{ours:.0f}", f"{theirs:.0f}", *_judged(ratios, target, at_most=True)
 
 
 def _rate_rows(result: Result) -> Iterable[Sequence[str]]:
-    for other in result.others():
-        ours, theirs = (result.middle(name, rate) for name in (OURS, other))
+    for peer in result.others():
+        ours, theirs = (result.middle(name, rate) for name in (OURS, peer))
         key = (result.protocol, result.transport, result.pipeline)
-        target = RATE_TARGETS.get(key) if other == "redis-benchmark" else None
-        server = [f"{result.middle(name, lambda trial: trial.server_ns):.0f}" for name in (OURS, other)]
-        judged = _judged(result.ratios(OURS, other, rate), target, at_most=False)
-        yield result.load, other, f"{ours:,.0f}", f"{theirs:,.0f}", *judged, *server
+        target = RATE_TARGETS.get(key) if peer == "redis-benchmark" else None
+        server = [f"{result.middle(name, lambda trial: trial.server_ns):.0f}" for name in (OURS, peer)]
+        cells = _judged(result.ratios(OURS, peer, rate), target, at_most=False)
+        yield result.load, peer, f"{ours:,.0f}", f"{theirs:,.0f}", *cells, *server
 
 
 def _ceiling_row(result: Result) -> Sequence[str]:
     real, null = (result.middle(name, rate) for name in (OURS, NULL))
-    judged = _judged(result.ratios(NULL, OURS, rate), CEILING_TARGET, at_most=False)
+    cells = _judged(result.ratios(NULL, OURS, rate), CEILING_TARGET, at_most=False)
     cores = result.middle(OURS, lambda trial: trial.server_ns / trial.client_ns)
-    return result.load, f"{real:,.0f}", f"{null:,.0f}", *judged, f"{cores:.1f}"
+    return result.load, f"{real:,.0f}", f"{null:,.0f}", *cells, f"{cores:.1f}"
 
 
 def _memory_row(memory: Memory) -> Sequence[str]:
     target = memory.target_bytes
-    judged = ("", "") if target is None else (f"< {target / 1e6:.0f}", _word(memory.peak_bytes < target))
-    return memory.load, f"{memory.connections:,}", f"{memory.peak_bytes / 1e6:.1f}", *judged
+    cells = ("", "") if target is None else (f"< {target / 1e6:.0f}", _word(memory.peak_bytes < target))
+    return memory.load, f"{memory.connections:,}", f"{memory.peak_bytes / 1e6:.1f}", *cells
 
 
 def _judged(ratios: Sequence[float], target: float | None, at_most: bool) -> tuple[str, str, str, str]:
@@ -125,11 +132,11 @@ def _judged(ratios: Sequence[float], target: float | None, at_most: bool) -> tup
     if not ratios:
         return "unknown", "", "", ""
     middle = statistics.median(ratios)
-    told = (f"**{middle:.2f}**", f"{ratios[0]:.2f} to {ratios[-1]:.2f}")
+    cells = (f"**{middle:.2f}**", f"{ratios[0]:.2f} to {ratios[-1]:.2f}")
     if target is None:
-        return *told, "", ""
+        return *cells, "", ""
     met = middle <= target if at_most else middle >= target
-    return *told, f"{'≤' if at_most else '≥'} {target:.2f}", _word(met)
+    return *cells, f"{'≤' if at_most else '≥'} {target:.2f}", _word(met)
 
 
 def _word(met: bool) -> str:
@@ -143,14 +150,14 @@ def _section(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> 
 
 
 def _machine(facts: Mapping[str, str], quiet: Quiet) -> str:
-    told = "; ".join(f"{name} {value}" for name, value in facts.items())
+    description = "; ".join(f"{name} {value}" for name, value in facts.items())
     state = (
         f"Load average {quiet.load_before:.1f} before, {quiet.load_after:.1f} after; other programs had "
-        f"{quiet.others:.1%} of the two cores, the hypervisor {quiet.steal:.1%}."
+        f"{quiet.foreign:.1%} of the two cores, the hypervisor {quiet.steal:.1%}."
     )
     if not quiet.is_quiet:
         state += (
-            f" **Not a quiet machine** (limits {OTHERS_LIMIT:.0%} and {STEAL_LIMIT:.0%}): rates and their ratios "
+            f" **Not a quiet machine** (limits {FOREIGN_LIMIT:.0%} and {STEAL_LIMIT:.0%}): rates and their ratios "
             "are not to be trusted, those of CPU time by a few percent."
         )
-    return f"{told}.\n\n{state}"
+    return f"{description}.\n\n{state}"

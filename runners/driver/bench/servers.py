@@ -18,14 +18,14 @@ TRANSPORTS = ("tcp", "unix")
 class BenchAddress:
     """Where a server listens: a port of 127.0.0.1, or the path of a unix socket."""
 
-    place: int | Path
+    location: int | Path
 
     def connect(self) -> socket.socket:
-        if isinstance(self.place, Path):
+        if isinstance(self.location, Path):
             client = socket.socket(socket.AF_UNIX)
-            client.connect(str(self.place))
+            client.connect(str(self.location))
             return client
-        return socket.create_connection(("127.0.0.1", self.place))
+        return socket.create_connection(("127.0.0.1", self.location))
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ def start_all(folder: Path, null_server: Path, cpu: int, stack: contextlib.ExitS
     programs: dict[str, Callable[[BenchAddress], Sequence[str | Path]]] = {
         "redis": lambda at: ["redis-server", "--save", "", "--dir", folder, "--maxclients", "11000", *_redis(at)],
         "memcached": lambda at: ["memcached", "-t", "1", "-c", "11000", "-u", getpass.getuser(), *_memcached(at)],
-        "null resp": lambda at: [null_server, "resp", str(at.place)],
-        "null memcached": lambda at: [null_server, "memcached", str(at.place)],
+        "null resp": lambda at: [null_server, "resp", str(at.location)],
+        "null memcached": lambda at: [null_server, "memcached", str(at.location)],
     }
     servers = {}
     for name, program in programs.items():
         for transport in TRANSPORTS:
-            place = _free_port() if transport == "tcp" else folder / f"{name.replace(' ', '-')}.sock"
-            address = BenchAddress(place)
+            location = _free_port() if transport == "tcp" else folder / f"{name.replace(' ', '-')}.sock"
+            address = BenchAddress(location)
             pid = stack.enter_context(_running(program(address), cpu))
             _await(address, name)
             servers[name, transport] = Server(pid, address)
@@ -58,13 +58,15 @@ def start_all(folder: Path, null_server: Path, cpu: int, stack: contextlib.ExitS
 
 
 def _redis(at: BenchAddress) -> list[str | Path]:
-    return ["--port", "0", "--unixsocket", at.place] if isinstance(at.place, Path) else ["--port", str(at.place)]
+    return (
+        ["--port", "0", "--unixsocket", at.location] if isinstance(at.location, Path) else ["--port", str(at.location)]
+    )
 
 
 def _memcached(at: BenchAddress) -> list[str | Path]:
-    if isinstance(at.place, Path):
-        return ["-s", at.place, "-a", "777"]
-    return ["-l", "127.0.0.1", "-p", str(at.place), "-U", "0"]
+    if isinstance(at.location, Path):
+        return ["-s", at.location, "-a", "777"]
+    return ["-l", "127.0.0.1", "-p", str(at.location), "-U", "0"]
 
 
 @contextlib.contextmanager

@@ -76,7 +76,9 @@ def _start(client: BenchClient, server: Server, pipeline: int) -> RunCost:
     """What one batch on each connection costs at least: start, connections and report, to be taken off every run."""
     load = Load(server.address, CONNECTIONS * pipeline, pipeline)
     costs = [run(client.argv(load), server)[0] for _ in range(CALIBRATIONS)]
-    return RunCost(min(it.wall_s for it in costs), min(it.client_s for it in costs), min(it.server_s for it in costs))
+    return RunCost(
+        min(cost.wall_s for cost in costs), min(cost.client_s for cost in costs), min(cost.server_s for cost in costs)
+    )
 
 
 def _as_many_as_take(seconds: float, drives: Drives, starts: Mapping[str, RunCost], pipeline: int) -> int:
@@ -111,7 +113,7 @@ def peak_memory(argv: Sequence[str], every_s: float = 0.01) -> int:
         peak = max([peak, *(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))])
         time.sleep(every_s)
     process.kill()
-    _, told = process.communicate()
+    _, errors = process.communicate()
     if process.returncode != 0:
-        raise SystemExit(f"bench: {' '.join(argv)} ended with {process.returncode}: {told.decode().strip()[-400:]}")
+        raise SystemExit(f"bench: {' '.join(argv)} ended with {process.returncode}: {errors.decode().strip()[-400:]}")
     return peak

@@ -105,7 +105,7 @@ def test_a_commit_is_built_in_an_image_and_runs_here(room: Room) -> None:
     assert "65532\n0\nlo\n" in room.text and "Read-only file system" in room.text and "EXTRA=yes" in room.text
     again = room.build("make; id -u; ulimit -c; ls /sys/class/net; touch /etc/x; env", EXTRA="yes")
     assert again.cached and again.artifacts == first.artifacts
-    toolchain = next(iter(room.builder.known.values()))
+    toolchain = next(iter(room.builder.toolchains.values()))
     assert "gcc" in toolchain.compiler.lower() or "cc" in toolchain.compiler
     assert toolchain.libc.startswith("glibc ") and toolchain.image == room.api.inspect_image(IMAGE)["Id"]
 
@@ -193,7 +193,7 @@ def test_a_program_that_does_not_run_here_fails_its_build(room: Room) -> None:
 def test_a_dockerfile_is_built_once(room: Room) -> None:
     text = f"FROM {IMAGE}\nRUN echo from the dockerfile > /told-{os.getpid()}\n"
     build = room.build(f"cat /told-{os.getpid()}; make", dockerfile=text)
-    image = next(iter(room.builder.known.values())).image
+    image = next(iter(room.builder.toolchains.values())).image
     try:
         assert build.succeeded and "from the dockerfile" in room.text
         before = room.text.count("Step 2/")

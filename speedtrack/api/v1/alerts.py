@@ -63,7 +63,7 @@ def visible_alerts(request: ApiRequest) -> QuerySet[Alert]:
 @router.get("alerts", response=Page[AlertDocument], summary="List alerts of all projects")
 def list_all_alerts(request: ApiRequest, paging: Query[Paging], filters: Query[AlertFilters]) -> Page[AlertDocument]:
     """The newest first."""
-    return page_of(request, filters.of(visible_alerts(request)), paging, lambda some: map(AlertDocument.of, some))
+    return page_of(request, filters.of(visible_alerts(request)), paging, lambda alerts: map(AlertDocument.of, alerts))
 
 
 @router.get("projects/{slug}/alerts", response=Page[AlertDocument], summary="List alerts of a project")
@@ -72,7 +72,7 @@ def list_alerts(
 ) -> Page[AlertDocument]:
     """The newest first."""
     rows = filters.of(visible_alerts(request).filter(project=project_or_404(request, slug)))
-    return page_of(request, rows, paging, lambda some: map(AlertDocument.of, some))
+    return page_of(request, rows, paging, lambda alerts: map(AlertDocument.of, alerts))
 
 
 @router.get("alerts/{alert_id}", response=AlertDetails, summary="Read an alert with its history")
@@ -81,29 +81,29 @@ def read_alert(request: ApiRequest, alert_id: Path[Id]) -> AlertDetails:
 
 
 def alert_or_404(request: ApiRequest, alert_id: int) -> Alert:
-    found = visible_alerts(request).filter(pk=alert_id).first()
-    if found is None:
+    alert = visible_alerts(request).filter(pk=alert_id).first()
+    if alert is None:
         raise Http404(f"There is no alert {alert_id}, or its project is private.")
-    return found
+    return alert
 
 
 @router.patch("alerts/{alert_id}", response=AlertDetails, summary="Decide on an alert")
 @write
 def decide(request: ApiRequest, alert_id: Path[Id], decision: AlertDecision) -> Answer:
     """Give an alert a status or an assignee, or leave a note. Needs the scope `triage` and the role triager."""
-    found = alert_or_404(request, alert_id)
-    require(request, Role.TRIAGER, found.project, Scope.TRIAGE)
-    assignee = found.assignee if decision.assignee is None else assignee_of(found, decision.assignee)
+    alert = alert_or_404(request, alert_id)
+    require(request, Role.TRIAGER, alert.project, Scope.TRIAGE)
+    assignee = alert.assignee if decision.assignee is None else assignee_of(alert, decision.assignee)
     status = decision.status or decision.seen
-    before = (found.status, found.assignee)
+    before = (alert.status, alert.assignee)
     try:
-        is_changed = triage.decide(found, Decision(decision.seen, status, assignee, decision.note), user_of(request))
+        is_changed = triage.decide(alert, Decision(decision.seen, status, assignee, decision.note), user_of(request))
     except ValueError as e:
         raise Invalid(str(e), field="note" if "note" in str(e) else "status") from None
     if is_changed:
         changes = {"status": (before[0], status), "assignee": (str(before[1] or ""), str(assignee or ""))}
         audit.note(
-            request.auth, "alert.decide", found, found.project, {k: v for k, v in changes.items() if v[0] != v[1]}
+            request.auth, "alert.decide", alert, alert.project, {k: v for k, v in changes.items() if v[0] != v[1]}
         )
     return OK, AlertDetails.of(alert_or_404(request, alert_id))
 
@@ -132,10 +132,10 @@ def list_change_points(
 ) -> Page[ChangePointDocument]:
     """Where series moved, and by how much, the newest first; also suspicions and what measuring again refuted."""
     own: dict[str, Any] = {"status": filters.status, "series": filters.series, "created__gte": filters.since}
-    given = {column: value for column, value in own.items() if value is not None}
+    conditions = {column: value for column, value in own.items() if value is not None}
     project = project_or_404(request, slug)
-    rows = known_changes().filter(filters.of("series__"), series__project=project, **given)
-    return page_of(request, rows, paging, lambda some: map(ChangePointDocument.of, some))
+    rows = known_changes().filter(filters.of("series__"), series__project=project, **conditions)
+    return page_of(request, rows, paging, lambda changes: map(ChangePointDocument.of, changes))
 
 
 @router.get("projects/{slug}/mutes", response=Page[MuteDocument], summary="List mutes")
@@ -147,8 +147,8 @@ def list_mutes(
 ) -> Page[MuteDocument]:
     """What nobody is notified of, the newest first."""
     rows: QuerySet[Mute] = Mute.objects.all() if all else Mute.objects.in_force()
-    known = rows.filter(project=project_or_404(request, slug)).select_related("project", "machine", "who")
-    return page_of(request, known, paging, lambda some: map(MuteDocument.of, some))
+    mutes = rows.filter(project=project_or_404(request, slug)).select_related("project", "machine", "who")
+    return page_of(request, mutes, paging, lambda page: map(MuteDocument.of, page))
 
 
 @router.post("projects/{slug}/mutes", response={201: MuteDocument}, summary="Mute changes")
@@ -157,23 +157,25 @@ def mute(request: ApiRequest, slug: str, order: MuteOrder) -> Answer:
     """From now on nobody is notified of these changes. Needs the scope `triage` and the role triager."""
     project = project_or_404(request, slug)
     require(request, Role.TRIAGER, project, Scope.TRIAGE)
-    asked = MuteRequest(order.benchmark, order.metric, machine_named(project, order), order.reason, order.days)
+    mute_request = MuteRequest(order.benchmark, order.metric, machine_named(project, order), order.reason, order.days)
     check_muted(project, order)
     try:
-        made = muting.mute(project, asked, user_of(request))
+        new_mute = muting.mute(project, mute_request, user_of(request))
     except ValueError as e:
         raise Invalid(str(e), field="benchmark" if order.reason.strip() else "reason") from None
-    audit.note(request.auth, "mute.create", made, project, {"days": (None, order.days), "reason": (None, order.reason)})
-    return CREATED, MuteDocument.of(Mute.objects.select_related("project", "machine", "who").get(pk=made.pk))
+    audit.note(
+        request.auth, "mute.create", new_mute, project, {"days": (None, order.days), "reason": (None, order.reason)}
+    )
+    return CREATED, MuteDocument.of(Mute.objects.select_related("project", "machine", "who").get(pk=new_mute.pk))
 
 
 def machine_named(project: Project, order: MuteOrder) -> Machine | None:
     if order.machine is None:
         return None
-    found = Machine.objects.filter(name=order.machine).first()
-    if found is None:
+    machine = Machine.objects.filter(name=order.machine).first()
+    if machine is None:
         raise Invalid(f"there is no machine {order.machine!r}", field="machine")
-    return found
+    return machine
 
 
 def check_muted(project: Project, order: MuteOrder) -> None:
@@ -189,12 +191,12 @@ def check_muted(project: Project, order: MuteOrder) -> None:
 def end_mute(request: ApiRequest, mute_id: Path[Id]) -> Answer:
     """Needs the scope `triage` and the role triager."""
     rows = Mute.objects.filter(project__in=access.visible(request.auth))
-    found = rows.select_related("project", "machine", "who").filter(pk=mute_id).first()
-    if found is None:
+    mute_row = rows.select_related("project", "machine", "who").filter(pk=mute_id).first()
+    if mute_row is None:
         raise Http404(f"There is no mute {mute_id}, or its project is private.")
-    require(request, Role.TRIAGER, found.project, Scope.TRIAGE)
-    if not muting.end_mute(found, user_of(request)):
+    require(request, Role.TRIAGER, mute_row.project, Scope.TRIAGE)
+    if not muting.end_mute(mute_row, user_of(request)):
         raise Conflict("the mute has ended already")
-    audit.note(request.auth, "mute.end", found, found.project)
-    found.refresh_from_db(fields=["ended_at"])
-    return OK, MuteDocument.of(found)
+    audit.note(request.auth, "mute.end", mute_row, mute_row.project)
+    mute_row.refresh_from_db(fields=["ended_at"])
+    return OK, MuteDocument.of(mute_row)

@@ -41,7 +41,7 @@ def list_annotations(
     rows = visible_annotations(request).filter(Q(project=None) | Q(project=project))
     if commit:
         rows = rows.filter(commit=commit_given(project, commit, parameter="commit"))
-    return page_of(request, rows, paging, lambda some: map(AnnotationDocument.of, some))
+    return page_of(request, rows, paging, lambda annotations: map(AnnotationDocument.of, annotations))
 
 
 @router.get("annotations/{annotation_id}", response=AnnotationDocument, summary="Read an annotation")
@@ -50,20 +50,20 @@ def read_annotation(request: ApiRequest, annotation_id: Path[Id]) -> AnnotationD
 
 
 def annotation_or_404(request: ApiRequest, annotation_id: int) -> Annotation:
-    found = visible_annotations(request).filter(pk=annotation_id).first()
-    if found is None:
+    annotation = visible_annotations(request).filter(pk=annotation_id).first()
+    if annotation is None:
         raise Http404(f"There is no annotation {annotation_id}, or its project is private.")
-    return found
+    return annotation
 
 
 def changeable(request: ApiRequest, annotation_id: int) -> Annotation:
     """An annotation that the caller may change; one that concerns all projects only an operator may."""
-    found = annotation_or_404(request, annotation_id)
-    if found.project:
-        require(request, Role.TRIAGER, found.project, Scope.TRIAGE)
+    annotation = annotation_or_404(request, annotation_id)
+    if annotation.project:
+        require(request, Role.TRIAGER, annotation.project, Scope.TRIAGE)
     else:
         require_operator(request)
-    return found
+    return annotation
 
 
 @router.post("projects/{slug}/annotations", response={201: AnnotationDocument}, summary="Annotate")
@@ -77,21 +77,21 @@ def annotate(request: ApiRequest, slug: str, order: AnnotationOrder) -> Answer:
     if order.moment and order.moment > timezone.now():
         raise Invalid("this is in the future: give a moment that has passed", field="moment")
     commit = commit_given(project, order.commit, field="commit") if order.commit else None
-    made = Annotation.objects.create(
+    annotation = Annotation.objects.create(
         project=project, commit=commit, moment=order.moment, text=order.text, author=user_of(request)
     )
-    audit.note(request.auth, "annotation.create", made, project, {"text": (None, made.text)})
-    return CREATED, AnnotationDocument.of(annotation_or_404(request, made.pk))
+    audit.note(request.auth, "annotation.create", annotation, project, {"text": (None, annotation.text)})
+    return CREATED, AnnotationDocument.of(annotation_or_404(request, annotation.pk))
 
 
 @router.patch("annotations/{annotation_id}", response=AnnotationDocument, summary="Change an annotation")
 @write
 def change_annotation(request: ApiRequest, annotation_id: Path[Id], change: AnnotationChange) -> Answer:
     """Needs the scope `triage` and the role triager."""
-    found = changeable(request, annotation_id)
-    before = found.text
-    Annotation.objects.filter(pk=found.pk).update(text=change.text, changed=Now())
-    audit.note(request.auth, "annotation.change", found, found.project, {"text": (before, change.text)})
+    annotation = changeable(request, annotation_id)
+    before = annotation.text
+    Annotation.objects.filter(pk=annotation.pk).update(text=change.text, changed=Now())
+    audit.note(request.auth, "annotation.change", annotation, annotation.project, {"text": (before, change.text)})
     return OK, AnnotationDocument.of(annotation_or_404(request, annotation_id))
 
 
@@ -99,8 +99,8 @@ def change_annotation(request: ApiRequest, annotation_id: Path[Id], change: Anno
 @write
 def delete_annotation(request: ApiRequest, annotation_id: Path[Id]) -> Answer:
     """The answer has the annotation as it was. Needs the scope `triage` and the role triager."""
-    found = changeable(request, annotation_id)
-    document = AnnotationDocument.of(found)
-    audit.note(request.auth, "annotation.delete", found, found.project, {"text": (found.text, None)})
-    found.delete()
+    annotation = changeable(request, annotation_id)
+    document = AnnotationDocument.of(annotation)
+    audit.note(request.auth, "annotation.delete", annotation, annotation.project, {"text": (annotation.text, None)})
+    annotation.delete()
     return OK, document

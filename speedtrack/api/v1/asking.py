@@ -24,10 +24,10 @@ def queue(project: Project, order: RunsOrder) -> QueuedRuns:
     """Queue the requested runs. Raises NoSuchThing, RepositoryError or DefinitionError."""
     selection = selection_of(project, order)
     last = Run.objects.aggregate(last=Max("pk"))["last"] or 0
-    queued = byhand.queue_by_hand(selection)
+    count = byhand.queue_by_hand(selection)
     own = Run.objects.filter(project=project, reason=Reason.MANUAL, base=None, commit__in=selection.ranks, pk__gt=last)
     ids = list(own.order_by("pk").values_list("pk", flat=True)[:MOST_IDS])
-    return QueuedRuns(queued=queued, commits=len(selection.ranks), runs=ids, approved_head=None)
+    return QueuedRuns(queued=count, commits=len(selection.ranks), runs=ids, approved_head=None)
 
 
 def selection_of(project: Project, order: RunsOrder) -> RunSelection:
@@ -35,9 +35,9 @@ def selection_of(project: Project, order: RunsOrder) -> RunSelection:
 
     Nothing is fetched: a thread of the web server may not wait for minutes.
     """
-    first, *others = order.commits or [order.range or order.branch or order.releases or ""]
+    first, *names = order.commits or [order.range or order.branch or order.releases or ""]
     thinning = Thinning(order.every, halves=order.halves) if order.range else Thinning()
-    found = byhand.choose(
+    selection = byhand.choose(
         project.slug,
         first,
         order.benchmarks,
@@ -47,12 +47,12 @@ def selection_of(project: Project, order: RunsOrder) -> RunSelection:
         thinning=thinning,
         fetches=False,
     )
-    if not others:
-        return found
-    shas = [sha for name in others for sha in byhand.find_range(project, name, fetches=False)]
+    if not names:
+        return selection
+    shas = [sha for name in names for sha in byhand.find_range(project, name, fetches=False)]
     commits = store_commits(project, list(dict.fromkeys(shas)))
-    every = dict.fromkeys([*found.ranks, *(commits[sha].pk for sha in shas)])
-    return replace(found, ranks={pk: rank for rank, pk in enumerate(every)})
+    every = dict.fromkeys([*selection.ranks, *(commits[sha].pk for sha in shas)])
+    return replace(selection, ranks={pk: rank for rank, pk in enumerate(every)})
 
 
 def approve(request: ApiRequest, project: Project, number: int, head: str) -> QueuedRuns:
@@ -62,10 +62,10 @@ def approve(request: ApiRequest, project: Project, number: int, head: str) -> Qu
 
 
 def pull_or_404(project: Project, number: int) -> PullRequest:
-    found = project.pull_requests.filter(number=number).first()
-    if found is None:
+    pull = project.pull_requests.filter(number=number).first()
+    if pull is None:
         raise Http404(f"{project.slug} has no pull request {number}, or its forge has not told of it.")
-    return found
+    return pull
 
 
 def dry_run_of(request: ApiRequest, project: Project, order: RunsOrder) -> str:
@@ -74,8 +74,8 @@ def dry_run_of(request: ApiRequest, project: Project, order: RunsOrder) -> str:
         pull = pull_or_404(project, order.pull_request)
         pullrequests.approve_as_fetched(pull, order.head or "", user_of(request))
         return f"pull request {order.pull_request} is approved; its runs are queued once its head is fetched"
-    found = queue(project, order)
-    return f"{found.queued} runs of {found.commits} commits queued"
+    runs = queue(project, order)
+    return f"{runs.queued} runs of {runs.commits} commits queued"
 
 
 def words_of(order: RunsOrder) -> str:
@@ -85,11 +85,13 @@ def words_of(order: RunsOrder) -> str:
 
 def first_waiting(runs: QuerySet[Run], machines: Sequence[int], count: int) -> dict[int, list[Run]]:
     """By machine id: its waiting runs with the highest priority, at most ``count``."""
-    place = Window(
+    position = Window(
         RowNumber(), partition_by="machine", order_by=[F("priority").desc(), F("rank").desc(), F("pk").asc()]
     )
-    waiting = runs.filter(status=Status.QUEUED, machine__in=machines).annotate(place=place).filter(place__lte=count)
-    found: dict[int, list[Run]] = defaultdict(list)
-    for run in waiting.order_by("machine", "place"):
-        found[run.machine_id].append(run)
-    return found
+    queued_runs = (
+        runs.filter(status=Status.QUEUED, machine__in=machines).annotate(place=position).filter(place__lte=count)
+    )
+    by_machine: dict[int, list[Run]] = defaultdict(list)
+    for run in queued_runs.order_by("machine", "place"):
+        by_machine[run.machine_id].append(run)
+    return by_machine

@@ -39,32 +39,32 @@ router = Router(tags=["Evidence"])
 def list_bisections(request: ApiRequest, slug: str, paging: Query[Paging]) -> Page[BisectionDocument]:
     """Searches for the commit of a change that people asked for, the newest first."""
     rows = known_bisections().filter(project=project_or_404(request, slug))
-    return page_of(request, rows, paging, lambda some: map(BisectionDocument.of, some))
+    return page_of(request, rows, paging, lambda bisections: map(BisectionDocument.of, bisections))
 
 
 @router.get("bisections/{bisection_id}", response=BisectionDetails, summary="Read a bisection")
 def read_bisection(request: ApiRequest, bisection_id: Path[Id]) -> BisectionDetails:
     """A bisection with the answers about each benchmark so far."""
-    found = bisection_or_404(request, bisection_id)
-    shas = dict(Commit.objects.filter(pk__in=[found.before_id, *found.path]).values_list("pk", "sha"))
-    stored = stored_searches(found)
-    left = remaining_time(found, stored)
+    bisection = bisection_or_404(request, bisection_id)
+    shas = dict(Commit.objects.filter(pk__in=[bisection.before_id, *bisection.path]).values_list("pk", "sha"))
+    searches = stored_searches(bisection)
+    remaining = remaining_time(bisection, searches)
     return BisectionDetails(
-        **bisection_fields(found),
-        searches=[SearchDocument.of(one, found, shas) for one in stored],
-        runs=list(found.runs.order_by("pk").values_list("pk", flat=True)),
-        steps_left=left.steps,
-        seconds_left=left.seconds,
+        **bisection_fields(bisection),
+        searches=[SearchDocument.of(search, bisection, shas) for search in searches],
+        runs=list(bisection.runs.order_by("pk").values_list("pk", flat=True)),
+        steps_left=remaining.steps,
+        seconds_left=remaining.seconds,
     )
 
 
 def bisection_or_404(request: ApiRequest, bisection_id: int) -> Bisection:
-    found: Bisection | None = (
+    bisection: Bisection | None = (
         known_bisections().filter(pk=bisection_id, project__in=access.visible(request.auth)).first()
     )
-    if found is None:
+    if bisection is None:
         raise Http404(f"There is no bisection {bisection_id}, or its project is private.")
-    return found
+    return bisection
 
 
 def known_bisections() -> QuerySet[Bisection]:
@@ -85,13 +85,16 @@ def begin_bisection(request: ApiRequest, slug: str, order: BisectionOrder) -> An
     try:
         if order.dry_run:
             return OK, Outcome.of(outlook(lambda: bisecting.bisection_in_words(begin(request, project, order))))
-        made = begin(request, project, order)
+        bisection = begin(request, project, order)
     except NotMeasurable as e:
         raise Invalid(str(e)) from None
     audit.note(
-        request.auth, "bisection.begin", f"bisection {made.pk}: {made.before.short}..{made.commit.short}", project
+        request.auth,
+        "bisection.begin",
+        f"bisection {bisection.pk}: {bisection.before.short}..{bisection.commit.short}",
+        project,
     )
-    return CREATED, BisectionDocument.of(made)
+    return CREATED, BisectionDocument.of(bisection)
 
 
 def begin(request: ApiRequest, project: Project, order: BisectionOrder) -> Bisection:
@@ -106,9 +109,9 @@ def begin(request: ApiRequest, project: Project, order: BisectionOrder) -> Bisec
 @write
 def end_bisection(request: ApiRequest, bisection_id: Path[Id], order: Tried | None = None) -> Answer:
     """What waits for it alone is cancelled; its answers stay. Needs the scope `runs` and the role maintainer."""
-    found = bisection_or_404(request, bisection_id)
-    require(request, Role.MAINTAINER, found.project, Scope.RUNS)
-    if found.ended_at is not None:
+    bisection = bisection_or_404(request, bisection_id)
+    require(request, Role.MAINTAINER, bisection.project, Scope.RUNS)
+    if bisection.ended_at is not None:
         raise Conflict(f"bisection {bisection_id} has ended already")
-    verb = partial(bisecting.stop, found, f"stopped by {user_of(request).get_username()}")
-    return done(request, order or Tried(), "bisection.stop", f"bisection {bisection_id}", verb, found.project)
+    verb = partial(bisecting.stop, bisection, f"stopped by {user_of(request).get_username()}")
+    return done(request, order or Tried(), "bisection.stop", f"bisection {bisection_id}", verb, bisection.project)

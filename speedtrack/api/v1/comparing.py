@@ -45,25 +45,25 @@ def compare(request: ApiRequest, slug: str, query: Query[ComparisonQuery]) -> Co
 def machine_of(base: Commit, head: Commit, name: str | None) -> Machine | None:
     """The named machine, otherwise the one that has measured most of both commits. Raises Invalid."""
     if name:
-        named = Machine.objects.filter(name=name).first()
-        if named is None:
+        machine = Machine.objects.filter(name=name).first()
+        if machine is None:
             raise Invalid(f"there is no machine {name[:100]!r}", parameter="machine")
-        return named
+        return machine
     points = lines.point_measurements().filter(commit__in=[base.pk, head.pk])
     most = points.values("series__machine").annotate(sides=Count("commit", distinct=True), measured=Count("pk"))
-    found = most.order_by("-sides", "-measured", "series__machine").first()
-    return Machine.objects.get(pk=found["series__machine"]) if found else None
+    best = most.order_by("-sides", "-measured", "series__machine").first()
+    return Machine.objects.get(pk=best["series__machine"]) if best else None
 
 
 def document_of(
-    slug: str, base: Commit, head: Commit, machine: Machine | None, found: between.Between
+    slug: str, base: Commit, head: Commit, machine: Machine | None, comparison: between.Between
 ) -> ComparisonDocument:
     return ComparisonDocument(
         project=slug,
         base=base.sha,
         head=head.sha,
         machine=machine.name if machine else None,
-        rows=[ComparedDocument.of(row) for row in found.rows],
-        only_base=[OneSided(benchmark=name, metric=metric) for name, metric in found.only_base],
-        only_head=[OneSided(benchmark=name, metric=metric) for name, metric in found.only_head],
+        rows=[ComparedDocument.of(row) for row in comparison.rows],
+        only_base=[OneSided(benchmark=name, metric=metric) for name, metric in comparison.only_base],
+        only_head=[OneSided(benchmark=name, metric=metric) for name, metric in comparison.only_head],
     )

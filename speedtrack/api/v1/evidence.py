@@ -39,23 +39,25 @@ MOST_NINES = 6
 def list_imports(request: ApiRequest, slug: str, paging: Query[Paging]) -> Page[ImportDocument]:
     """Batches of results that were measured elsewhere, the newest first: who sent them, how and when."""
     rows = known_imports().filter(project=project_or_404(request, slug))
-    return page_of(request, rows, paging, lambda some: [ImportDocument.of(one, runs_of(one)) for one in some])
+    return page_of(
+        request, rows, paging, lambda imports: [ImportDocument.of(batch, runs_of(batch)) for batch in imports]
+    )
 
 
 @router.get("imports/{import_id}", response=ImportDocument, summary="Read an import")
 def read_import(request: ApiRequest, import_id: Path[Id]) -> ImportDocument:
-    found = known_imports().filter(pk=import_id, project__in=access.visible(request.auth)).first()
-    if found is None:
+    batch = known_imports().filter(pk=import_id, project__in=access.visible(request.auth)).first()
+    if batch is None:
         raise Http404(f"There is no import {import_id}, or its project is private.")
-    return ImportDocument.of(found, runs_of(found))
+    return ImportDocument.of(batch, runs_of(batch))
 
 
 def known_imports() -> QuerySet[Import]:
     return Import.objects.select_related("project").annotate(count_of_runs=Count("runs"))
 
 
-def runs_of(one: Import) -> int:
-    return int(one.count_of_runs)  # type: ignore[attr-defined]  # of the query
+def runs_of(batch: Import) -> int:
+    return int(batch.count_of_runs)  # type: ignore[attr-defined]  # of the query
 
 
 @router.get("machines/{name}/canary-checks", response=Page[CanaryCheckDocument], summary="List checks of canaries")
@@ -65,7 +67,7 @@ def list_canary_checks(request: ApiRequest, name: str, paging: Query[Paging]) ->
         canary__machine=machine_or_404(name), canary__project__in=access.visible(request.auth)
     ).select_related("canary__machine", "canary__project")
     return page_of(
-        request, rows.defer("canary__machine__facts"), paging, lambda some: map(CanaryCheckDocument.of, some)
+        request, rows.defer("canary__machine__facts"), paging, lambda checks: map(CanaryCheckDocument.of, checks)
     )
 
 
@@ -73,17 +75,17 @@ def list_canary_checks(request: ApiRequest, name: str, paging: Query[Paging]) ->
 def list_profiles(request: ApiRequest, run_id: Path[Id], paging: Query[Paging]) -> Page[ProfileDocument]:
     """The profiles of each side and benchmark, the newest first."""
     rows = known_profiles().filter(attempt__run=run_or_404(request, run_id)).defer("folded")
-    return page_of(request, rows, paging, lambda some: map(ProfileDocument.of, some))
+    return page_of(request, rows, paging, lambda profiles: map(ProfileDocument.of, profiles))
 
 
 @router.get("profiles/{profile_id}", response=ProfileDetails, summary="Read a profile")
 def read_profile(request: ApiRequest, profile_id: Path[Id]) -> ProfileDetails:
     """A profile with its folded stacks, as flame graph programs read them."""
     visible = access.visible(request.auth)
-    found = known_profiles().filter(pk=profile_id, attempt__run__project__in=visible).first()
-    if found is None:
+    profile = known_profiles().filter(pk=profile_id, attempt__run__project__in=visible).first()
+    if profile is None:
         raise Http404(f"There is no profile {profile_id}, or its project is private.")
-    return ProfileDetails.of(found)
+    return ProfileDetails.of(profile)
 
 
 def known_profiles() -> QuerySet[Profile]:
@@ -109,30 +111,32 @@ def read_latency(request: ApiRequest, slug: str, query: Query[LatencyQuery]) -> 
     results = Result.objects.filter(
         attempt__in=points.values("attempt"), benchmark__in=points.values("series__benchmark"), side="head"
     )
-    found = latencies.of_results(results.order_by("pk"))
+    latency = latencies.of_results(results.order_by("pk"))
     return LatencyDocument(
         project=slug,
         sha=commit.sha,
         benchmark=query.benchmark,
         machine=machine.name,
-        trials=len(found.trials),
-        requests=round(found.together.total),
-        is_flagged=found.flagged,
-        curve=curve_of(found),
+        trials=len(latency.trials),
+        requests=round(latency.together.total),
+        is_flagged=latency.flagged,
+        curve=curve_of(latency),
     )
 
 
-def curve_of(found: latencies.Latencies) -> list[Quantile]:
+def curve_of(latency: latencies.Latencies) -> list[Quantile]:
     """The percentile curve, from the fastest requests to the slowest, with more points near the slowest.
 
     It ends where too few requests are left.
     """
-    if not found.trials:
+    if not latency.trials:
         return []
-    whole = found.together
+    histogram = latency.together
     steps = (1 - 10 ** (-step / STEPS_PER_NINE) for step in range(STEPS_PER_NINE * MOST_NINES + 1))
-    shares = [*(share for share in steps if share <= 1 - 1 / whole.total), 1.0]
-    return [Quantile(share=share, ns=ns) for share, ns in zip(shares, whole.quantiles(shares).tolist(), strict=True)]
+    shares = [*(share for share in steps if share <= 1 - 1 / histogram.total), 1.0]
+    return [
+        Quantile(share=share, ns=ns) for share, ns in zip(shares, histogram.quantiles(shares).tolist(), strict=True)
+    ]
 
 
 @router.get("projects/{slug}/sensitivity", response=Page[SensitivityDocument], summary="List what series can show")
@@ -144,4 +148,4 @@ def list_sensitivity(
     related = rows.select_related("series__benchmark", "series__machine").defer(
         "series__benchmark__definition", "series__benchmark__why", "series__machine__facts"
     )
-    return page_of(request, related, paging, lambda some: map(SensitivityDocument.of, some))
+    return page_of(request, related, paging, lambda sensitivities: map(SensitivityDocument.of, sensitivities))

@@ -125,13 +125,15 @@ def contents_of(order: FileOrder) -> Contents:
 def report_of(request: ApiRequest, contents: Contents, prepared: Sequence[Prepared], order: FileOrder) -> FileReport:
     """Store the valid results, in the caller's transaction. Return the report. Raises NoneTaken."""
     outcome = ImportOutcome()
-    for parcel, one in zip(contents.parcels, prepared, strict=True):
-        outcome.add(parcel, taking.store(one), one)
-    kept = outcome.taken + outcome.unchanged
-    if outcome.refused and (order.all_or_nothing or not kept):
-        what = f"{len(outcome.refused)} results are refused, so none was taken" if kept else "every result is refused"
-        errors = [{"pointer": "/content", "detail": words} for words in outcome.refused]
-        raise NoneTaken(f"{what}; {outcome.refused[0]}", errors)
+    for parcel, batch in zip(contents.parcels, prepared, strict=True):
+        outcome.add(parcel, taking.store(batch), batch)
+    count = outcome.taken + outcome.unchanged
+    if outcome.refused and (order.all_or_nothing or not count):
+        summary = (
+            f"{len(outcome.refused)} results are refused, so none was taken" if count else "every result is refused"
+        )
+        errors = [{"pointer": "/content", "detail": refusal} for refusal in outcome.refused]
+        raise NoneTaken(f"{summary}; {outcome.refused[0]}", errors)
     if outcome.taken:
         audit.note(request.auth, "results.import", f"{outcome.taken} results", prepared[0].project)
     slug = prepared[0].project.slug if prepared else ""

@@ -42,18 +42,25 @@ def ask_for_comparison(request: ApiRequest, slug: str, order: PairedComparisonOr
     """
     project = project_or_404(request, slug)
     require(request, Role.MAINTAINER, project, Scope.RUNS)
-    asked = AskedComparison(order.head, order.base or project.default_branch, order.benchmarks, order.machine)
-    made = comparing.ask(project, asked, user_of(request))
-    changes = {"benchmarks": (None, list(asked.benchmarks)), "reason": (None, order.reason)}
-    audit.note(request.auth, "comparison.create", made, project, changes)
-    return ACCEPTED, document_of(comparison_or_404(request, slug, made.pk))
+    comparison_request = AskedComparison(
+        order.head, order.base or project.default_branch, order.benchmarks, order.machine
+    )
+    comparison = comparing.ask(project, comparison_request, user_of(request))
+    changes = {"benchmarks": (None, list(comparison_request.benchmarks)), "reason": (None, order.reason)}
+    audit.note(request.auth, "comparison.create", comparison, project, changes)
+    return ACCEPTED, document_of(comparison_or_404(request, slug, comparison.pk))
 
 
 @router.get("projects/{slug}/comparisons", response=Page[PairedComparisonDocument], summary="List paired comparisons")
 def list_comparisons(request: ApiRequest, slug: str, paging: Query[Paging]) -> Page[PairedComparisonDocument]:
     """The newest first, without their rows: read one for these."""
     rows = visible_comparisons(request, slug).prefetch_related("runs__machine")
-    return page_of(request, rows, paging, lambda some: [document_of(one, with_rows=False) for one in some])
+    return page_of(
+        request,
+        rows,
+        paging,
+        lambda comparisons: [document_of(comparison, with_rows=False) for comparison in comparisons],
+    )
 
 
 @router.get(
@@ -72,44 +79,44 @@ def visible_comparisons(request: ApiRequest, slug: str) -> QuerySet[PairedCompar
 
 
 def comparison_or_404(request: ApiRequest, slug: str, pk: int) -> PairedComparison:
-    found = visible_comparisons(request, slug).prefetch_related("runs__machine").filter(pk=pk).first()
-    if found is None:
+    comparison = visible_comparisons(request, slug).prefetch_related("runs__machine").filter(pk=pk).first()
+    if comparison is None:
         raise Http404(f"{slug} has no paired comparison {pk}.")
-    return found
+    return comparison
 
 
-def document_of(one: PairedComparison, with_rows: bool = True) -> PairedComparisonDocument:
-    runs = sorted(one.runs.all(), key=lambda run: run.pk)
-    state = comparing.state_of(one, runs)
-    rows = rows_of(one, runs) if with_rows else []
+def document_of(comparison: PairedComparison, with_rows: bool = True) -> PairedComparisonDocument:
+    runs = sorted(comparison.runs.all(), key=lambda run: run.pk)
+    state = comparing.state_of(comparison, runs)
+    rows = rows_of(comparison, runs) if with_rows else []
     is_ended = state in ("done", "failed")
     errors = [f"run {run.pk}: {run.error}" for run in runs if run.error] if state == "failed" else []
     return PairedComparisonDocument(
-        id=one.pk,
-        project=one.project.slug,
+        id=comparison.pk,
+        project=comparison.project.slug,
         state=state,
         is_ended=is_ended,
         verdict=worst_of(rows) if is_ended else None,
-        head=one.head.sha if one.head else None,
-        base=one.base.sha if one.base else None,
-        error=one.error or "; ".join(errors),
-        created=one.created,
+        head=comparison.head.sha if comparison.head else None,
+        base=comparison.base.sha if comparison.base else None,
+        error=comparison.error or "; ".join(errors),
+        created=comparison.created,
         runs=[run_of(run) for run in runs],
         rows=rows,
-        url=f"/api/v1/projects/{one.project.slug}/comparisons/{one.pk}",
+        url=f"/api/v1/projects/{comparison.project.slug}/comparisons/{comparison.pk}",
     )
 
 
-def rows_of(one: PairedComparison, runs: Sequence[Run]) -> list[PairedRow]:
-    return [PairedRow.of(answer) for answer in pulls.answers_of(one.project_id, runs)] if runs else []
+def rows_of(comparison: PairedComparison, runs: Sequence[Run]) -> list[PairedRow]:
+    return [PairedRow.of(answer) for answer in pulls.answers_of(comparison.project_id, runs)] if runs else []
 
 
 def worst_of(rows: Sequence[PairedRow]) -> str | None:
     """The worst verdict among the rows; None without rows."""
-    found: dict[str, list[PairedRow]] = defaultdict(list)
+    by_verdict: dict[str, list[PairedRow]] = defaultdict(list)
     for row in rows:
-        found[row.verdict].append(row)
-    return next((verdict for verdict in WORST_FIRST if verdict in found), None)
+        by_verdict[row.verdict].append(row)
+    return next((verdict for verdict in WORST_FIRST if verdict in by_verdict), None)
 
 
 def run_of(run: Run) -> PairedRun:

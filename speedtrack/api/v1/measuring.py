@@ -48,7 +48,7 @@ NAMES = """
 @router.get("metrics", response=Page[MetricDocument], summary="List metrics")
 def list_metrics(request: ApiRequest) -> Page[MetricDocument]:
     """All metrics, the most important first, with their units."""
-    return Page(items=[MetricDocument.of(one) for one in METRICS.values()], next=None)
+    return Page(items=[MetricDocument.of(metric) for metric in METRICS.values()], next=None)
 
 
 @router.get("machines", response=Page[MachineDocument], summary="List machines")
@@ -67,14 +67,19 @@ def read_machine(request: ApiRequest, name: str) -> MachineDetails:
 def list_environments(request: ApiRequest, name: str, paging: Query[Paging]) -> Page[EnvironmentDocument]:
     """What was on a machine when it measured, the newest first."""
     rows = Environment.objects.filter(machine=machine_or_404(name))
-    return page_of(request, rows, paging, lambda some: [EnvironmentDocument.of(one, name) for one in some])
+    return page_of(
+        request,
+        rows,
+        paging,
+        lambda environments: [EnvironmentDocument.of(environment, name) for environment in environments],
+    )
 
 
 def machine_or_404(name: str) -> Machine:
-    found = Machine.objects.filter(name=name).first()
-    if found is None:
+    machine = Machine.objects.filter(name=name).first()
+    if machine is None:
         raise Http404(f"There is no machine {name[:100]!r}.")
-    return found
+    return machine
 
 
 @router.get("projects/{slug}/benchmarks", response=Page[BenchmarkDocument], summary="List benchmarks")
@@ -85,7 +90,7 @@ def list_benchmarks(
     rows = Benchmark.objects.filter(project=project_or_404(request, slug))
     if name:
         rows = rows.filter(name=name)
-    return page_of(request, rows, paging, lambda some: map(BenchmarkDocument.of, some))
+    return page_of(request, rows, paging, lambda benchmarks: map(BenchmarkDocument.of, benchmarks))
 
 
 class SeriesFilters(Schema):
@@ -114,7 +119,7 @@ def list_series(
 ) -> Page[SeriesDocument]:
     """The lines of a project's charts, the newest first."""
     rows = known_series().filter(filters.of(), project=project_or_404(request, slug))
-    return page_of(request, rows, paging, lambda some: map(SeriesDocument.of, some))
+    return page_of(request, rows, paging, lambda series: map(SeriesDocument.of, series))
 
 
 @router.get("series/{series_id}", response=SeriesDocument, summary="Read a series")
@@ -123,10 +128,10 @@ def read_series(request: ApiRequest, series_id: Path[Id]) -> SeriesDocument:
 
 
 def series_or_404(request: ApiRequest, series_id: int) -> Series:
-    found = known_series().filter(pk=series_id, project__in=access.visible(request.auth)).first()
-    if found is None:
+    series = known_series().filter(pk=series_id, project__in=access.visible(request.auth)).first()
+    if series is None:
         raise Http404(f"There is no series {series_id}, or its project is private.")
-    return found
+    return series
 
 
 class PointsQuery(Schema):
@@ -168,8 +173,8 @@ def read_points(request: ApiRequest, series_id: Path[Id], query: Query[PointsQue
 
 def stretch_of(series: Series, branch: Branch, query: PointsQuery) -> tuple[int, int]:
     """The first and the last position that the query asks for."""
-    places = Position.objects.filter(branch=branch)
-    head: int | None = places.aggregate(last=Max("number"))["last"]
+    positions = Position.objects.filter(branch=branch)
+    head: int | None = positions.aggregate(last=Max("number"))["last"]
     last = -1 if head is None else head
     if query.until:
         last = position_given(branch, series.project, query.until, "until")
@@ -184,16 +189,16 @@ def stretch_of(series: Series, branch: Branch, query: PointsQuery) -> tuple[int,
 
 
 def first_measured(series: Series, branch: Branch) -> int:
-    measured = lines.point_measurements().filter(series=series).values("commit")
-    places = Position.objects.filter(branch=branch, commit__in=measured)
-    return int(places.aggregate(first=Min("number"))["first"] or 0)
+    commits = lines.point_measurements().filter(series=series).values("commit")
+    positions = Position.objects.filter(branch=branch, commit__in=commits)
+    return int(positions.aggregate(first=Min("number"))["first"] or 0)
 
 
 def points_between(series: Series, branch: Branch, first: int, last: int) -> tuple[PointColumns, dict[str, list[str]]]:
-    found = linecolumns.columns([series.pk], branch, first, last) if first <= last else []
-    if not found:
+    lines_of_series = linecolumns.columns([series.pk], branch, first, last) if first <= last else []
+    if not lines_of_series:
         return PointColumns(position=[], sha=[], committed_at=[], value=[], low=[], high=[], n=[]), {}
-    (line,) = found
+    (line,) = lines_of_series
     positions = (line.at + first).tolist()
     with connection.cursor() as cursor:
         cursor.execute(NAMES, [branch.pk, positions])
@@ -234,23 +239,27 @@ def list_measurements(
     own: dict[str, Any] = {"series": filters.series, "attempt__run": filters.run, "paired": filters.paired}
     if filters.commit:
         own["commit"] = commit_given(project, filters.commit, parameter="commit")
-    given = {column: value for column, value in own.items() if value is not None}
+    conditions = {column: value for column, value in own.items() if value is not None}
     # By the ids of the series, so that an index finds them.
     series = Series.objects.filter(filters.of(), project=project).values_list("pk", flat=True)
-    rows = known_measurements().filter(series__in=list(series), **given)
-    return page_of(request, rows, paging, lambda some: map(MeasurementDocument.of, some))
+    rows = known_measurements().filter(series__in=list(series), **conditions)
+    return page_of(request, rows, paging, lambda measurements: map(MeasurementDocument.of, measurements))
 
 
 @router.get("measurements/{measurement_id}", response=MeasurementDetails, summary="Read a measurement with its trials")
 def read_measurement(request: ApiRequest, measurement_id: Path[Id]) -> MeasurementDetails:
     visible = access.visible(request.auth)
     rows = known_measurements().select_related("origin", "attempt__run")
-    found = rows.filter(pk=measurement_id, series__project__in=visible).first()
-    if found is None:
+    measurement = rows.filter(pk=measurement_id, series__project__in=visible).first()
+    if measurement is None:
         raise Http404(f"There is no measurement {measurement_id}, or its project is private.")
-    return MeasurementDetails.made_of(found, trials_of(found))
+    return MeasurementDetails.made_of(measurement, trials_of(measurement))
 
 
-def trials_of(one: Measurement) -> Iterable[Trial]:
-    result = {"result__attempt": one.attempt_id, "result__benchmark": one.series.benchmark_id, "result__side": one.side}
+def trials_of(measurement: Measurement) -> Iterable[Trial]:
+    result = {
+        "result__attempt": measurement.attempt_id,
+        "result__benchmark": measurement.series.benchmark_id,
+        "result__side": measurement.side,
+    }
     return Trial.objects.filter(**result).order_by("number")

@@ -115,9 +115,9 @@ def set_windows(request: ApiRequest, name: str, order: WindowsOrder) -> Answer:
     """When it takes work by itself. Needs an operator with the scope `settings`."""
     machine = machine_to_change(request, name)
     naming.check_has_runner(machine)
-    who = user_of(request)
+    user = user_of(request)
     return done(
-        request, order, "machine.plan", name, lambda: rules.set_windows(machine, order.windows, order.zone, who)
+        request, order, "machine.plan", name, lambda: rules.set_windows(machine, order.windows, order.zone, user)
     )
 
 
@@ -127,8 +127,8 @@ def set_shares(request: ApiRequest, name: str, order: SharesOrder) -> Answer:
     """How much of it each kind of work gets. Needs an operator with the scope `settings`."""
     machine = machine_to_change(request, name)
     naming.check_has_runner(machine)
-    who = user_of(request)
-    return done(request, order, "machine.plan", name, lambda: rules.set_shares(machine, order.shares, who))
+    user = user_of(request)
+    return done(request, order, "machine.plan", name, lambda: rules.set_shares(machine, order.shares, user))
 
 
 @router.post("projects/{slug}/untrack", response=Outcome, summary="Track a project no more")
@@ -155,14 +155,14 @@ def rotate_secret(request: ApiRequest, slug: str, order: RotateOrder) -> Answer:
     project = project_to_change(request, slug, Role.MAINTAINER)
     if HEADER in request.headers:
         raise Invalid("a new secret is in no answer that is kept: send no Idempotency-Key", parameter=HEADER)
-    made: list[str] = []
+    new_secrets: list[str] = []
 
     def rotate() -> str:
-        made.append(hooks.rotate(project, order.days))
+        new_secrets.append(hooks.rotate(project, order.days))
         return f"{slug} has a new secret; the former one is valid for {order.days} days"
 
-    status, found = done(request, order, "hook.rotate", slug, rotate, project)
-    return status, found if order.dry_run else found.model_copy(update={"secret": made[-1]})
+    status, outcome = done(request, order, "hook.rotate", slug, rotate, project)
+    return status, outcome if order.dry_run else outcome.model_copy(update={"secret": new_secrets[-1]})
 
 
 @router.get("projects/{slug}/deliveries", response=Page[DeliveryDocument], summary="List calls of a webhook")
@@ -176,7 +176,7 @@ def list_deliveries(
     project = project_or_404(request, slug)
     require(request, Role.MAINTAINER, project, Scope.READ)
     rows = deliveries.list_calls(project, status)
-    return page_of(request, rows, paging, lambda some: map(DeliveryDocument.of, some))
+    return page_of(request, rows, paging, lambda calls: map(DeliveryDocument.of, calls))
 
 
 @router.post("projects/{slug}/deliveries/replay", response=Outcome, summary="Replay calls of a webhook")
@@ -210,7 +210,7 @@ def list_policies(request: ApiRequest, slug: str) -> list[PolicyDocument]:
     project = project_or_404(request, slug)
     require(request, Role.MAINTAINER, project, Scope.READ)
     rows = project.policies.order_by("branches").prefetch_related("machines")
-    return [PolicyDocument.of(one) for one in rows]
+    return [PolicyDocument.of(policy) for policy in rows]
 
 
 @router.put("projects/{slug}/policies", response=Outcome, summary="Set a planning policy")

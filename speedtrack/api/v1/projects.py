@@ -74,11 +74,11 @@ def track(request: ApiRequest, order: TrackOrder) -> Answer:
     require_operator(request)
     if Scope.SETTINGS not in request.auth.scopes:
         raise access.Refused("this token has no scope `settings`: make one that has it in your settings")
-    wanted = TrackingRequest(order.repository, order.suite, order.branch, order.last, order.name)
+    tracking = TrackingRequest(order.repository, order.suite, order.branch, order.last, order.name)
     try:
         if order.dry_run:
-            return OK, Outcome.of(outlook(lambda: firstlook.begin_as_fetched(wanted)))
-        project = changing.begin_tracking(wanted, user_of(request))
+            return OK, Outcome.of(outlook(lambda: firstlook.begin_as_fetched(tracking)))
+        project = changing.begin_tracking(tracking, user_of(request))
     except changing.Taken as e:
         raise Conflict(str(e)) from None
     audit.note(request.auth, "project.track", project, project, {"repository": (None, project.url)})
@@ -95,7 +95,9 @@ def list_branches(request: ApiRequest, slug: str, paging: Query[Paging]) -> Page
     """The branches whose history is tracked, also deleted ones, by name."""
     project = project_or_404(request, slug)
     rows = project.branches.select_related("head")
-    return page_of(request, rows, paging, lambda some: [BranchDocument.of(one, project) for one in some], by="name")
+    return page_of(
+        request, rows, paging, lambda branches: [BranchDocument.of(branch, project) for branch in branches], by="name"
+    )
 
 
 @router.get("projects/{slug}/commits", response=Page[CommitDocument], summary="List commits of a branch")
@@ -113,16 +115,16 @@ def list_commits(
 ) -> Page[CommitDocument]:
     """The commits on a branch along first parents, the newest first."""
     project = project_or_404(request, slug)
-    found = branch_given(project, branch)
-    rows = Position.objects.filter(branch=found).select_related("commit")
+    tracked_branch = branch_given(project, branch)
+    rows = Position.objects.filter(branch=tracked_branch).select_related("commit")
     if after:
-        rows = rows.filter(number__gt=position_given(found, project, after, "after"))
+        rows = rows.filter(number__gt=position_given(tracked_branch, project, after, "after"))
     if until:
-        rows = rows.filter(number__lte=position_given(found, project, until, "until"))
+        rows = rows.filter(number__lte=position_given(tracked_branch, project, until, "until"))
     rows = within_dates(rows, since, before)
 
-    def documents(some: list[Position]) -> list[CommitDocument]:
-        return [CommitDocument.of(one.commit, slug, one.number) for one in some]
+    def documents(positions: list[Position]) -> list[CommitDocument]:
+        return [CommitDocument.of(position.commit, slug, position.number) for position in positions]
 
     return page_of(request, rows, paging, documents, by="-number")
 
@@ -153,7 +155,7 @@ def list_tags(
     rows = project_or_404(request, slug).tags.all()
     if releases:
         rows = rows.filter(name__in=[name for name in rows.values_list("name", flat=True) if version_of(name)])
-    return page_of(request, rows, paging, lambda some: map(TagDocument.of, some), by="name")
+    return page_of(request, rows, paging, lambda tags: map(TagDocument.of, tags), by="name")
 
 
 @router.get("projects/{slug}/pulls", response=Page[PullDocument], summary="List pull requests")
@@ -167,4 +169,4 @@ def list_pulls(
     rows = PullRequest.objects.filter(project=project_or_404(request, slug)).prefetch_related("approvals")
     if state:
         rows = rows.filter(state=state)
-    return page_of(request, rows, paging, lambda some: map(PullDocument.of, some), by="-number")
+    return page_of(request, rows, paging, lambda pulls: map(PullDocument.of, pulls), by="-number")

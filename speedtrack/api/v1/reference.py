@@ -39,7 +39,7 @@ class Field:
     kind: str
     meaning: str
     is_required: bool = True
-    place: str = ""
+    location: str = ""
     document: str = ""
 
 
@@ -74,23 +74,25 @@ class Reference:
 
 def reference_of(schema: Schema, caller: Caller) -> Reference:
     """The operations of an OpenAPI ``schema`` by subject, with examples for this caller."""
-    known = schema["components"]["schemas"]
+    schemas = schema["components"]["schemas"]
     examples = Examples(caller)
     groups: dict[str, list[ReferenceOperation]] = {}
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
-            groups.setdefault(operation["tags"][0], []).append(operation_of(method, path, operation, known, examples))
+            groups.setdefault(operation["tags"][0], []).append(operation_of(method, path, operation, schemas, examples))
     documents = [
         ReferenceDocument(name, document.get("description", ""), list(fields_of(document)))
-        for name, document in sorted(known.items())
+        for name, document in sorted(schemas.items())
         if "properties" in document and not name.startswith("Page_")
     ]
     return Reference(groups, documents)
 
 
-def operation_of(method: str, path: str, operation: Schema, known: Schema, examples: "Examples") -> ReferenceOperation:
+def operation_of(
+    method: str, path: str, operation: Schema, schemas: Schema, examples: "Examples"
+) -> ReferenceOperation:
     body_schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    body = known.get(name_in(body_schema), body_schema)  # one that is not named is described in place
+    body = schemas.get(name_in(body_schema), body_schema)  # one that is not named is described in place
     successes = [(status, answer) for status, answer in operation["responses"].items() if status < "300"]
     document = successes[0][1]["content"]["application/json"]["schema"]
     answers = [
@@ -102,10 +104,10 @@ def operation_of(method: str, path: str, operation: Schema, known: Schema, examp
         path=path,
         summary=operation["summary"],
         description=operation.get("description", ""),
-        parameters=[parameter_of(one) for one in operation["parameters"]],
+        parameters=[parameter_of(parameter) for parameter in operation["parameters"]],
         body=list(fields_of(body)),
         answers=answers,
-        example=json.dumps(example_of(document, known), indent=2, ensure_ascii=False),
+        example=json.dumps(example_of(document, schemas), indent=2, ensure_ascii=False),
         line=examples.line(method.upper(), path, operation, body),
     )
 
@@ -115,59 +117,65 @@ def document_in(answer: Schema) -> str:
     return next((name_in(content["schema"]) for content in answer.get("content", {}).values()), "")
 
 
-def parameter_of(one: Schema) -> Field:
-    return Field(one["name"], kind_of(one["schema"]), one.get("description", ""), one["required"], one["in"])
+def parameter_of(parameter: Schema) -> Field:
+    return Field(
+        parameter["name"],
+        kind_of(parameter["schema"]),
+        parameter.get("description", ""),
+        parameter["required"],
+        parameter["in"],
+    )
 
 
 def fields_of(document: Schema) -> Iterator[Field]:
     required = document.get("required", [])
-    for name, one in document.get("properties", {}).items():
-        yield Field(name, kind_of(one), one.get("description", ""), name in required, document=name_in(one))
+    for name, schema in document.get("properties", {}).items():
+        yield Field(name, kind_of(schema), schema.get("description", ""), name in required, document=name_in(schema))
 
 
 def name_in(schema: Schema) -> str:
     """The name of the document that a schema refers to, itself, in a list, or instead of null; empty without one."""
-    parts = [schema, schema.get("items", {}), *schema.get("anyOf", [])]
-    found = next((part["$ref"] for part in parts if "$ref" in part), "")
-    return str(found).rpartition("/")[2]
+    schemas = [schema, schema.get("items", {}), *schema.get("anyOf", [])]
+    reference = next((candidate["$ref"] for candidate in schemas if "$ref" in candidate), "")
+    return str(reference).rpartition("/")[2]
 
 
 def kind_of(schema: Schema) -> str:
     """The type of a schema's values in words."""
     if "anyOf" in schema:
-        return " or ".join(kind_of(part) for part in schema["anyOf"])
+        return " or ".join(kind_of(alternative) for alternative in schema["anyOf"])
     if "$ref" in schema:
         return "object"
     kind = str(schema.get("format") or schema.get("type", "any")).replace("date-time", "time")
     if kind == "array":
         return f"list of {kind_of(schema.get('items', {}))}"
     bounds = (("minimum", "from"), ("maximum", "to"))
-    limits = [f"{word} {schema[key]}" for key, word in bounds if schema.get(key, ENDLESS) < ENDLESS]
+    limits = [f"{preposition} {schema[key]}" for key, preposition in bounds if schema.get(key, ENDLESS) < ENDLESS]
     default = schema.get("default")
     usual = f", else {json.dumps(default)}" if default not in (None, "", []) else ""
     return " ".join([kind, *limits]) + usual
 
 
-def example_of(schema: Schema, known: Schema, depth: int = 0) -> Any:
+def example_of(schema: Schema, schemas: Schema, depth: int = 0) -> Any:
     """A value that the schema allows."""
     if examples := schema.get("examples"):
         return examples[0]
     if "anyOf" in schema:
-        return example_of(schema["anyOf"][0], known, depth)
+        return example_of(schema["anyOf"][0], schemas, depth)
     if name := name_in(schema) if "$ref" in schema else "":
-        return example_of(known[name], known, depth)
+        return example_of(schemas[name], schemas, depth)
     if "properties" in schema:
         if depth > DEEPEST:
             return {}
-        return {name: example_named(name, one, known, depth + 1) for name, one in schema["properties"].items()}
+        return {name: example_named(name, field, schemas, depth + 1) for name, field in schema["properties"].items()}
     if schema.get("type") == "array":
-        return [example_of(schema.get("items", {}), known, depth)]
+        return [example_of(schema.get("items", {}), schemas, depth)]
     return PLAIN.get(str(schema.get("format") or schema.get("type")), {})
 
 
-def example_named(name: str, schema: Schema, known: Schema, depth: int) -> Any:
-    found = example_of(schema, known, depth)
-    return NAMED.get(name, found) if isinstance(found, str) else found
+def example_named(name: str, schema: Schema, schemas: Schema, depth: int) -> Any:
+    example = example_of(schema, schemas, depth)
+    return NAMED.get(name, example) if isinstance(example, str) else example
 
 
 PLAIN = {"string": "", "integer": 1, "number": 1.02, "boolean": True, "date-time": "2026-05-01T12:00:00Z", "null": None}
@@ -188,29 +196,29 @@ class Examples:
 
     def __init__(self, caller: Caller) -> None:
         visible = access.visible(caller)
-        measured = (
+        series = (
             Series.objects.filter(project__in=visible)
             .order_by("pk")
             .select_related("project", "benchmark", "machine")
             .first()
         )
-        self.project: Project | None = measured.project if measured else visible.order_by("slug").first()
+        self.project: Project | None = series.project if series else visible.order_by("slug").first()
         self.branch = self.project.default_branch if self.project else "main"
-        found = self.newest_ids(self.project, measured) if self.project else {}
-        before, delivery = found.pop("before", []), found.pop("delivery", None)
+        newest = self.newest_ids(self.project, series) if self.project else {}
+        before, delivery = newest.pop("before", []), newest.pop("delivery", None)
         #: By operation: the id of a row that it would accept.
         self.of_operations = {
-            **{name: {"run_id": found.pop(name, None)} for name in ("cancel_run", "retry_run", "raise_run")},
-            "end_bisection": {"bisection_id": found.pop("end_bisection", None)},
+            **{name: {"run_id": newest.pop(name, None)} for name in ("cancel_run", "retry_run", "raise_run")},
+            "end_bisection": {"bisection_id": newest.pop("end_bisection", None)},
         }
         self.known: dict[str, Any] = {
-            **found,
+            **newest,
             "slug": self.project.slug if self.project else None,
             "revision": self.branch,
             "name": Machine.objects.filter(outside=False).order_by("name").values_list("name", flat=True).first(),
-            "series_id": measured.pk if measured else None,
-            "benchmark": measured.benchmark.name if measured else None,
-            "machine": measured.machine.name if measured else None,
+            "series_id": series.pk if series else None,
+            "benchmark": series.benchmark.name if series else None,
+            "machine": series.machine.name if series else None,
             "commit": self.branch,
             "base": self.branch,
             "head": self.branch,
@@ -218,15 +226,15 @@ class Examples:
         #: Instead of the examples of fields, which name what is nowhere.
         self.values = {"before": next(reversed(before), "BEFORE"), "deliveries": [delivery or 1]}
 
-    def newest_ids(self, project: Project, measured: Series | None) -> dict[str, Any]:
+    def newest_ids(self, project: Project, series: Series | None) -> dict[str, Any]:
         """The ids of rows of a project by the names of parameters and operations; None where there is no such row."""
-        machine = measured.machine if measured else None
-        waiting = Run.objects.filter(machine=machine, status=Status.QUEUED, project=project)
+        machine = series.machine if series else None
+        queued_runs = Run.objects.filter(machine=machine, status=Status.QUEUED, project=project)
         branch = Branch.objects.filter(project=project, name=self.branch).values("pk")
         line = Position.objects.filter(branch=Subquery(branch)).order_by("-number").values("commit__sha")
         # In orders that indexes have, so that no more than a few rows are read.
         rows = {
-            "measurement_id": Measurement.objects.filter(series=measured),
+            "measurement_id": Measurement.objects.filter(series=series),
             "alert_id": Alert.objects.filter(project=project).order_by("-pk"),
             "run_id": Run.objects.filter(project=project).order_by("-pk"),
             "annotation_id": Annotation.objects.filter(project=project).order_by("-pk"),
@@ -236,49 +244,49 @@ class Examples:
             "bisection_id": Bisection.objects.filter(project=project).order_by("-pk"),
             "profile_id": Profile.objects.filter(attempt__run__project=project).order_by("-pk"),
             "delivery": Delivery.objects.filter(project=project).order_by("-pk"),
-            "cancel_run": waiting.order_by("priority", "rank", "-pk"),
-            "raise_run": waiting.order_by("-priority", "-rank", "pk"),
+            "cancel_run": queued_runs.order_by("priority", "rank", "-pk"),
+            "raise_run": queued_runs.order_by("-priority", "-rank", "pk"),
             "retry_run": Run.objects.filter(project=project, status=Status.FAILED).order_by(
                 F("started_at").desc(nulls_last=True)
             ),
             "end_bisection": Bisection.objects.measuring().filter(project=project).order_by("-pk"),
         }
-        ids = {name: Subquery(found.values("pk")[:1]) for name, found in rows.items()}
-        found: dict[str, Any] = {
+        ids = {name: Subquery(queryset.values("pk")[:1]) for name, queryset in rows.items()}
+        newest: dict[str, Any] = {
             **Project.objects.values(**ids, before=ArraySubquery(line[1:OLDER])).get(pk=project.pk)
         }
-        return found
+        return newest
 
     def line(self, method: str, path: str, operation: Schema, body: Schema) -> str:
         """The shell line that calls an operation; the environment of the shell has the token."""
         own = self.of_operations.get(operation["operationId"], {})
-        known = self.known | {name: pk for name, pk in own.items() if pk}
+        values = self.known | {name: pk for name, pk in own.items() if pk}
         query = {}
-        for one in operation["parameters"]:
-            value = known.get(one["name"]) or one["name"].upper()
-            if one["in"] == "path":
-                path = path.replace(f"{{{one['name']}}}", quote(str(value), safe=""))
-            elif one["in"] == "query" and one["required"]:
-                query[one["name"]] = value
+        for parameter in operation["parameters"]:
+            value = values.get(parameter["name"]) or parameter["name"].upper()
+            if parameter["in"] == "path":
+                path = path.replace(f"{{{parameter['name']}}}", quote(str(value), safe=""))
+            elif parameter["in"] == "query" and parameter["required"]:
+                query[parameter["name"]] = value
         address = f"{settings.URL}{path}{f'?{urlencode(query)}' if query else ''}"
-        words = ["curl --fail-with-body -sS"]
+        arguments = ["curl --fail-with-body -sS"]
         needs_role = "Needs the role" in operation.get("description", "")
         if method != "GET" or needs_role or (self.project and not self.project.is_public):
-            words.append(f'-H "Authorization: Bearer {TOKEN}"')
+            arguments.append(f'-H "Authorization: Bearer {TOKEN}"')
         if method != "GET":
-            words.append(f"-X {method}")
+            arguments.append(f"-X {method}")
         if body:
-            words.append("-H 'Content-Type: application/json'")
-            words.append(f"-d {shlex.quote(json.dumps(self.body(body)))}")
-        words.append(shlex.quote(address))
-        short = " ".join(words)
-        return short if len(short) <= LONGEST_LINE else " \\\n  ".join(words)
+            arguments.append("-H 'Content-Type: application/json'")
+            arguments.append(f"-d {shlex.quote(json.dumps(self.body(body)))}")
+        arguments.append(shlex.quote(address))
+        short = " ".join(arguments)
+        return short if len(short) <= LONGEST_LINE else " \\\n  ".join(arguments)
 
     def body(self, schema: Schema) -> dict[str, Any]:
         """The fields of a body that have examples. ``main`` is replaced by the default branch."""
-        shown = {name: one["examples"][0] for name, one in schema["properties"].items() if "examples" in one}
-        shown |= {name: value for name, value in self.values.items() if name in shown}
+        examples = {name: field["examples"][0] for name, field in schema["properties"].items() if "examples" in field}
+        examples |= {name: value for name, value in self.values.items() if name in examples}
         return {
             name: value.replace("main", self.branch) if name in ("head", "base", "branch", "commit") else value
-            for name, value in shown.items()
+            for name, value in examples.items()
         }

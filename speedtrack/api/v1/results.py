@@ -95,13 +95,15 @@ def report_of(request: ApiRequest, prepared: taking.Prepared, all_or_nothing: bo
         raise none_taken(report.refused, len(prepared.batch.results))
     if report.taken:
         audit.note(request.auth, "results.import", f"{report.taken} results", prepared.project)
-    refused = [RefusedResult(index=one.index, pointer=one.pointer, detail=one.detail) for one in report.refused]
-    return ResultsReport(taken=report.taken, unchanged=report.unchanged, refused=refused)
+    refusals = [
+        RefusedResult(index=refusal.index, pointer=refusal.pointer, detail=refusal.detail) for refusal in report.refused
+    ]
+    return ResultsReport(taken=report.taken, unchanged=report.unchanged, refused=refusals)
 
 
-def none_taken(refused: Sequence[Refusal], sent: int) -> NoneTaken:
+def none_taken(refusals: Sequence[Refusal], total: int) -> NoneTaken:
     """The refusal that lists all results at fault."""
-    first, count = refused[0], len(refused)
-    what = f"{count} results are refused, so none was taken" if count < sent else "every result is refused"
-    errors = [{"pointer": one.pointer, "detail": one.detail} for one in refused]
-    return NoneTaken(f"{what}; {first.pointer}: {first.detail}", errors)
+    first, count = refusals[0], len(refusals)
+    summary = f"{count} results are refused, so none was taken" if count < total else "every result is refused"
+    errors = [{"pointer": refusal.pointer, "detail": refusal.detail} for refusal in refusals]
+    return NoneTaken(f"{summary}; {first.pointer}: {first.detail}", errors)

@@ -27,18 +27,18 @@ def commit_named(project: Project, name: str) -> Commit:
         if branch and branch.head:
             return branch.head
         tagged = Tag.objects.filter(project=project, name=name).values("sha")
-        if found := Commit.objects.filter(project=project, sha__in=tagged).first():
-            return found
+        if commit := Commit.objects.filter(project=project, sha__in=tagged).first():
+            return commit
         if HASH.fullmatch(name.lower()):
             return commit_beginning(project, name.lower())
     raise Http404(f"{project.slug} has no branch, tag or commit {name[:100]!r}.")
 
 
 def commit_beginning(project: Project, digits: str) -> Commit:
-    found = list(Commit.objects.filter(project=project, sha__gte=digits, sha__lt=f"{digits}g").order_by("sha")[:2])
-    if len(found) == 1 or (found and found[0].sha == digits):
-        return found[0]
-    if found:
+    commits = list(Commit.objects.filter(project=project, sha__gte=digits, sha__lt=f"{digits}g").order_by("sha")[:2])
+    if len(commits) == 1 or (commits and commits[0].sha == digits):
+        return commits[0]
+    if commits:
         raise Http404(f"Several commits of {project.slug} begin with {digits}: give more digits.")
     raise Http404(f"{project.slug} has no commit {digits}.")
 
@@ -53,16 +53,16 @@ def commit_given(project: Project, name: str, *, field: str = "", parameter: str
 
 def branch_given(project: Project, name: str | None) -> Branch:
     """The branch of this name, or the default one. Raises Invalid."""
-    found: Branch | None = Branch.objects.filter(project=project, name=name or project.default_branch).first()
-    if found is None:
+    branch: Branch | None = Branch.objects.filter(project=project, name=name or project.default_branch).first()
+    if branch is None:
         raise Invalid(f"{project.slug} has no branch {(name or project.default_branch)[:100]!r}", parameter="branch")
-    return found
+    return branch
 
 
 def position_given(branch: Branch, project: Project, name: str, parameter: str) -> int:
     """The position on a branch of the commit that a parameter names. Raises Invalid."""
     commit = commit_given(project, name, parameter=parameter)
-    found = Position.objects.filter(branch=branch, commit=commit).values_list("number", flat=True).first()
-    if found is None:
+    number = Position.objects.filter(branch=branch, commit=commit).values_list("number", flat=True).first()
+    if number is None:
         raise Invalid(f"{commit.short} is not on {branch.name}", parameter=parameter)
-    return int(found)
+    return int(number)

@@ -95,10 +95,10 @@ def read_run(request: ApiRequest, run_id: Path[Id]) -> RunDetails:
 
 
 def run_or_404(request: ApiRequest, run_id: int) -> Run:
-    found = known_runs(request).select_related("benchmark_set").filter(pk=run_id).first()
-    if found is None:
+    run = known_runs(request).select_related("benchmark_set").filter(pk=run_id).first()
+    if run is None:
         raise Http404(f"There is no run {run_id}, or its project is private.")
-    return found
+    return run
 
 
 class LogQuery(Schema):
@@ -114,13 +114,13 @@ def read_log(request: ApiRequest, run_id: Path[Id], query: Query[LogQuery]) -> L
     run = run_or_404(request, run_id)
     index = logs.index_of(run.pk)
     # Of long lines fewer than asked for are read at once.
-    found = logs.read(index, query.first, min(query.first + query.limit, index.total + 1))
-    after = found[-1].number + 1 if found else query.first
+    lines = logs.read(index, query.first, min(query.first + query.limit, index.total + 1))
+    after = lines[-1].number + 1 if lines else query.first
     return LogDocument(
         run=run.pk,
         total=index.total,
-        lines=[LogLine(number=line.number, text=line.text, is_cut=line.cut) for line in found],
-        next=f"{request.path_info}?first={after}&limit={query.limit}" if found and after <= index.total else None,
+        lines=[LogLine(number=line.number, text=line.text, is_cut=line.cut) for line in lines],
+        next=f"{request.path_info}?first={after}&limit={query.limit}" if lines and after <= index.total else None,
     )
 
 
@@ -128,8 +128,8 @@ def read_log(request: ApiRequest, run_id: Path[Id], query: Query[LogQuery]) -> L
 def read_queue(request: ApiRequest) -> Queue:
     """What each machine in service does now, and what waits for it."""
     machines = list(Machine.objects.filter(retired_at=None).defer("facts").order_by("name"))
-    waiting = Run.objects.filter(status=Status.QUEUED).values_list("machine").annotate(count=Count("pk"))
-    counts = dict(waiting.order_by())
+    queued_counts = Run.objects.filter(status=Status.QUEUED).values_list("machine").annotate(count=Count("pk"))
+    counts = dict(queued_counts.order_by())
     running = {run.machine_id: run for run in known_runs(request).filter(status__in=ACTIVE)}
     first = asking.first_waiting(known_runs(request), [machine.pk for machine in machines], NEXT)
     standings = standing.of_machines(machines)
@@ -166,28 +166,28 @@ def queue_runs(request: ApiRequest, slug: str, order: RunsOrder) -> Answer:
     if order.dry_run:
         return OK, Outcome.of(outlook(lambda: asking.dry_run_of(request, project, order)))
     if order.pull_request is not None:
-        found = asking.approve(request, project, order.pull_request, order.head or "")
-        changes = {"head": (None, found.approved_head), "reason": (None, order.reason)}
+        answer = asking.approve(request, project, order.pull_request, order.head or "")
+        changes = {"head": (None, answer.approved_head), "reason": (None, order.reason)}
         audit.note(request.auth, "pull.approve", f"{project} #{order.pull_request}", project, changes)
-        return ACCEPTED, found
-    found = asking.queue(project, order)
-    counts = {"runs": (0, found.queued), "commits": (0, found.commits), "reason": (None, order.reason)}
+        return ACCEPTED, answer
+    answer = asking.queue(project, order)
+    counts = {"runs": (0, answer.queued), "commits": (0, answer.commits), "reason": (None, order.reason)}
     audit.note(request.auth, "run.queue", asking.words_of(order), project, counts)
-    return CREATED, found
+    return CREATED, answer
 
 
-def act(request: ApiRequest, run_id: int, what: str, verb: Callable[[int], str], order: Tried | None) -> Answer:
-    found = run_or_404(request, run_id)
-    require(request, Role.MAINTAINER, found.project, Scope.RUNS)
-    before = found.status
+def act(request: ApiRequest, run_id: int, action: str, verb: Callable[[int], str], order: Tried | None) -> Answer:
+    run = run_or_404(request, run_id)
+    require(request, Role.MAINTAINER, run.project, Scope.RUNS)
+    before = run.status
     try:
         if order and order.dry_run:
-            return OK, RunAction(message=str(outlook(lambda: verb(found.pk))), run=RunDocument.of(found))
-        message = verb(found.pk)
+            return OK, RunAction(message=str(outlook(lambda: verb(run.pk))), run=RunDocument.of(run))
+        message = verb(run.pk)
     except NoSuchThing as e:
         raise Conflict(str(e)) from None
     after = run_or_404(request, run_id)
-    audit.note(request.auth, f"run.{what}", f"run {run_id}", found.project, {"status": (before, after.status)})
+    audit.note(request.auth, f"run.{action}", f"run {run_id}", run.project, {"status": (before, after.status)})
     return OK, RunAction(message=message, run=RunDocument.of(after))
 
 

@@ -38,24 +38,24 @@ FORM = ("--no-owner", "--no-acl", "--inserts", "--rows-per-insert=100")
 @pytest.mark.django_db(transaction=True)
 def test_it_is_written(settings: Any, tmp_path: Path) -> None:
     settings.SPEEDTRACK_ENCRYPTION_KEYS = [KEY]
-    made, _ = slowed(settings, tmp_path)
-    fill(made)
+    world, _ = slowed(settings, tmp_path)
+    fill(world)
     file = DUMPS / f"{__version__}.sql"
     file.write_text(dump().replace(str(tmp_path), PLACE))
     print(f"{file}: {file.stat().st_size:,} bytes")
 
 
-def fill(made: World) -> None:
+def fill(world: World) -> None:
     """What the history of the pages' tests lacks: a run under way, waiting ones, people, webhooks, secrets."""
-    machine = made.machines[0]
+    machine = world.machines[0]
     user = User.objects.create_user("ada", "ada@example.org", PASSWORD, is_superuser=True)
-    Annotation.objects.create(project=made.project, commit=made.commit(1), text="*a note*", author=user)
+    Annotation.objects.create(project=world.project, commit=world.commit(1), text="*a note*", author=user)
     Channel.objects.create(
-        project=made.project, kind="webhook", url=Secret.of(CHANNEL), origin="https://example.org", name="x"
+        project=world.project, kind="webhook", url=Secret.of(CHANNEL), origin="https://example.org", name="x"
     )
-    keep_secret(made.project)
+    keep_secret(world.project)
     keep_token(machine)
-    made.push(3)
+    world.push(3)
     run = queue.claim(machine)
     assert run
     queue.keep_log(machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="build", text="cc kvd.c\nlinked"))
@@ -63,8 +63,10 @@ def fill(made: World) -> None:
 
 
 def dump(*options: str) -> str:
-    known = {f"PG{key}": value for key, value in connection.settings_dict.items() if key in ("HOST", "PORT", "USER")}
-    known |= {"PGPASSWORD": connection.settings_dict["PASSWORD"], "PGDATABASE": connection.settings_dict["NAME"]}
+    variables = {
+        f"PG{key}": value for key, value in connection.settings_dict.items() if key in ("HOST", "PORT", "USER")
+    }
+    variables |= {"PGPASSWORD": connection.settings_dict["PASSWORD"], "PGDATABASE": connection.settings_dict["NAME"]}
     argv = [
         program("pg_dump", server_version()),
         "--no-owner",
@@ -73,9 +75,9 @@ def dump(*options: str) -> str:
         "--rows-per-insert=100",
         *options,
     ]
-    environment = {**os.environ, **{name: str(value) for name, value in known.items() if value}}
-    done = subprocess.run(argv, env=environment, check=True, capture_output=True, text=True)
-    return re.sub(r";\n\n+", ";\n\n", NOT_NEEDED.sub("", done.stdout))
+    environment = {**os.environ, **{name: str(value) for name, value in variables.items() if value}}
+    process = subprocess.run(argv, env=environment, check=True, capture_output=True, text=True)
+    return re.sub(r";\n\n+", ";\n\n", NOT_NEEDED.sub("", process.stdout))
 
 
 def keep_secret(project: Project) -> None:

@@ -80,8 +80,8 @@ def allow(call: ApiRequest, caller: Caller) -> None:
     per_minute = settings.API_RATE if caller.user else settings.API_RATE_ANONYMOUS
     if not per_minute:
         return
-    named = f"token {caller.token_id}" if caller.token_id else f"user {caller.user.pk}" if caller.user else ""
-    call.standing = rates.take(named or f"address {client_address(call)}", per_minute)
+    subject = f"token {caller.token_id}" if caller.token_id else f"user {caller.user.pk}" if caller.user else ""
+    call.standing = rates.take(subject or f"address {client_address(call)}", per_minute)
     if not call.standing.is_allowed:
         raise TooMany(f"more than {per_minute} requests a minute: the next one may follow in {call.standing.wait_s} s")
 
@@ -95,10 +95,10 @@ def check_media_type(request: HttpRequest) -> None:
 
 def project_or_404(call: ApiRequest, slug: str) -> Project:
     """A project that the caller may see. Raises Http404, for hidden ones as for those that do not exist."""
-    found: Project | None = access.visible(call.auth).filter(slug=slug).first()
-    if found is None:
+    project: Project | None = access.visible(call.auth).filter(slug=slug).first()
+    if project is None:
         raise Http404(f"There is no project {slug[:100]!r}, or it is private.")
-    return found
+    return project
 
 
 def user_of(call: ApiRequest) -> User:
@@ -122,8 +122,8 @@ def require_operator(call: ApiRequest) -> None:
 
 def needed_rights(call: ApiRequest) -> list[Any]:
     """What the request has needed so far: project, role and scope; nothing of these for an operator's right."""
-    found: list[Any] = call.__dict__.setdefault("needed_rights", [])
-    return found
+    rights: list[Any] = call.__dict__.setdefault("needed_rights", [])
+    return rights
 
 
 def check_rights(call: ApiRequest, rights: list[Any]) -> None:
@@ -133,7 +133,7 @@ def check_rights(call: ApiRequest, rights: list[Any]) -> None:
             access.require_operator(call.auth)
             continue
         project, role, scope = right
-        found = access.visible(call.auth).filter(pk=project).first()
-        if found is None:
+        visible_project = access.visible(call.auth).filter(pk=project).first()
+        if visible_project is None:
             raise Http404("The project of this request is private, or there is no such project any more.")
-        access.require(call.auth, Role(role), found, Scope(scope))
+        access.require(call.auth, Role(role), visible_project, Scope(scope))

@@ -48,10 +48,10 @@ def page_of(
     request: HttpRequest,
     rows: "QuerySet[R]",
     paging: Paging,
-    made: Callable[[list[R]], Iterable[T]],
+    documents_of: Callable[[list[R]], Iterable[T]],
     by: str = "-pk",
 ) -> Page[T]:
-    """One page of rows, made into documents by ``made``.
+    """One page of rows, made into documents by ``documents_of``.
 
     ``by``: the column to order by, as in ``order_by``; it must be unique among the rows.
     """
@@ -59,10 +59,10 @@ def page_of(
     if paging.cursor:
         key = key_of(paging.cursor, is_text=column in ("name", "slug"))
         rows = rows.filter(**{f"{column}__{'lt' if is_falling else 'gt'}": key})
-    found = list(rows.order_by(by)[: paging.limit + 1])
-    shown = found[: paging.limit]
-    last = getattr(shown[-1], column) if len(found) > paging.limit else None
-    return Page(items=list(made(shown)), next=None if last is None else next_page(request, last))
+    candidates = list(rows.order_by(by)[: paging.limit + 1])
+    shown_rows = candidates[: paging.limit]
+    last = getattr(shown_rows[-1], column) if len(candidates) > paging.limit else None
+    return Page(items=list(documents_of(shown_rows)), next=None if last is None else next_page(request, last))
 
 
 def next_page(request: HttpRequest, key: Any) -> str:

@@ -41,8 +41,8 @@ class Invalid(ValueError):
 
     def __init__(self, detail: str, *, field: str = "", parameter: str = "") -> None:
         super().__init__(detail)
-        place = {"parameter": parameter} if parameter else {"pointer": f"/{field}" if field else ""}
-        self.errors: Errors = [{**place, "detail": detail}]
+        position = {"parameter": parameter} if parameter else {"pointer": f"/{field}" if field else ""}
+        self.errors: Errors = [{**position, "detail": detail}]
 
 
 class NoneTaken(Exception):
@@ -130,7 +130,7 @@ def errors_of(request: HttpRequest, error: Exception, kind: Problem) -> Errors:
         body = json.loads(request.body)
     except ValueError:
         return []
-    names = next((FIELDS[one] for one in type(error).__mro__ if one in FIELDS), ())
+    names = next((FIELDS[error_class] for error_class in type(error).__mro__ if error_class in FIELDS), ())
     stated = [name for name in names if isinstance(body, dict) and body.get(name) is not None]
     return [{"pointer": f"/{name}", "detail": without_paths(str(error))} for name in stated[:1]]
 
@@ -143,8 +143,8 @@ def add_handlers(api: NinjaAPI) -> None:
 
 
 def refuse_missing(request: HttpRequest, error: Exception) -> HttpResponse:
-    said = str(error) if error.args and isinstance(error.args[0], str) else "There is nothing at this address."
-    return refuse(request, problems.NOT_FOUND, said)
+    detail = str(error) if error.args and isinstance(error.args[0], str) else "There is nothing at this address."
+    return refuse(request, problems.NOT_FOUND, detail)
 
 
 def refuse_invalid(request: HttpRequest, error: Invalid) -> HttpResponse:
@@ -157,9 +157,11 @@ def refuse_results(request: HttpRequest, error: NoneTaken) -> HttpResponse:
 
 def refuse_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
     """The answer 422 with every parameter and field at fault, and what is expected there."""
-    found = [{**place_of(one["loc"]), "detail": str(one["msg"])} for one in error.errors[:MOST_ERRORS]]
-    places = "; ".join(f"{one.get('parameter') or one.get('pointer') or 'body'}: {one['detail']}" for one in found)
-    return refuse(request, problems.INVALID, f"{places}.", found)
+    errors = [{**place_of(fault["loc"]), "detail": str(fault["msg"])} for fault in error.errors[:MOST_ERRORS]]
+    sentence = "; ".join(
+        f"{fault.get('parameter') or fault.get('pointer') or 'body'}: {fault['detail']}" for fault in errors
+    )
+    return refuse(request, problems.INVALID, f"{sentence}.", errors)
 
 
 def place_of(location: tuple[str | int, ...]) -> dict[str, str]:
@@ -167,10 +169,10 @@ def place_of(location: tuple[str | int, ...]) -> dict[str, str]:
 
     In the location of an error in the body, the argument's name is second.
     """
-    where, *parts = location
+    where, *keys = location
     if where != "body":
-        return {"parameter": str(parts[-1]) if parts else str(where)}
-    steps = [str(part).replace("~", "~0").replace("/", "~1") for part in parts[1:]]
+        return {"parameter": str(keys[-1]) if keys else str(where)}
+    steps = [str(key).replace("~", "~0").replace("/", "~1") for key in keys[1:]]
     return {"pointer": "".join(f"/{step}" for step in steps)}
 
 

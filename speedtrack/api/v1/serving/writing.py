@@ -28,11 +28,11 @@ def write(operation: Callable[..., Answer]) -> Callable[..., Status[Any]]:
     """Make an operation from a function that returns a status and a document. If it raises, nothing is changed."""
 
     @wraps(operation)
-    def view(request: ApiRequest, *arguments: Any, **given: Any) -> Status[Any]:
-        key = given.pop("idempotency_key", None)
+    def view(request: ApiRequest, *arguments: Any, **parameters: Any) -> Status[Any]:
+        key = parameters.pop("idempotency_key", None)
 
         def work() -> Answer:
-            return operation(request, *arguments, **given)
+            return operation(request, *arguments, **parameters)
 
         if key is None:
             with transaction.atomic():
