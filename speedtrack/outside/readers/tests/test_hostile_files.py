@@ -240,7 +240,7 @@ def replace_somewhere(document: Any, draw: st.DrawFn) -> None:
         document = inner
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(damaged(), st.sampled_from(["", "higher", "lower"]))
 def test_damaged_files_raise_nothing_but_read_errors(case: tuple[str, bytes], better: str) -> None:
     name, content = case
@@ -249,7 +249,7 @@ def test_damaged_files_raise_nothing_but_read_errors(case: tuple[str, bytes], be
         assert all(0 < value < 1e310 for value in (*one.samples, *([one.value] if one.value else [])))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300) | JSON.map(lambda value: json.dumps(value).encode()), st.sampled_from(READERS))
 def test_other_files_raise_nothing_but_read_errors(content: bytes, reader: Any) -> None:
     with pytest.raises(ReadError):
