@@ -3,6 +3,7 @@
 The last lines list what was left out, and what it lacks. `TESTS_MUST_HAVE="docker ..."` makes an absence an error.
 """
 
+import gc
 import os
 import shutil
 import subprocess
@@ -29,6 +30,7 @@ BUILD_IMAGE = "speedtrack-test:bookworm"
 # No test is timed: on a busy machine an example takes as long as it takes.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+gc.set_threshold(100_000, 50, 1000)  # Django makes and drops so many objects that the usual collections take a sixth
 
 
 def lacks_docker() -> str:
@@ -161,19 +163,19 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("; ".join(lacks))
 
 
-FAULTS = ("conditions", "failpoints", "faults")
-# Tests that measure: a runner takes all cores and waits for other runners of the host, so they follow one another.
-MEASURING = (
-    *(f"runners/tests/{room}/" for room in ("loads", "measuring", "servers", "work")),
-    *(f"speedtrack/tests/test_{name}.py" for name in (*FAULTS, "installed_runner", "machine_at_work", "reproduce")),
-)
+# Tests that look at what is measured: they follow one another.
+MEASURING = tuple(f"runners/tests/{room}/" for room in ("loads", "measuring", "servers", "work"))
+# Whole systems that fail and go on, each of a minute: a test finds all it needs by itself, so each may go anywhere.
+FAULTS = tuple(f"speedtrack/tests/test_{name}.py" for name in ("conditions", "failpoints", "faults"))
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Keeps the tests of a file on one worker, and those that measure together on one."""
+    """Keeps the tests of a file on one worker, those that measure together on one, and of faults each by itself."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "measuring" if nodeid.startswith(MEASURING) else nodeid.partition("::")[0]
+        if nodeid.startswith(MEASURING):
+            return "measuring"
+        return nodeid if nodeid.startswith(FAULTS) else nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:

@@ -21,7 +21,7 @@ from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.queue import queue
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single'"
 CPU = "server_cpu_ns_per_request"
@@ -99,18 +99,32 @@ def slowed(settings: Any, directory: Path) -> tuple[World, Alert]:
     return made, alert
 
 
-@pytest.fixture
-def kvd(db: None, settings: Any, tmp_path: Path) -> World:
-    """Four measured commits. Where tests use it, their conftest imports it."""
-    made = world(settings, tmp_path)
+def measured(settings: Any, directory: Path) -> World:
+    """A world of four measured commits."""
+    made = world(settings, directory)
     made.measure()
     return made
 
 
+worlds.BUILDS.update(kvd=measured, slow=slowed)
+
+
 @pytest.fixture
-def slow(db: None, settings: Any, tmp_path: Path) -> tuple[World, Alert]:
+def kvd(stored_world: World | None, db: None, settings: Any, tmp_path: Path) -> World:
+    """Four measured commits. Where tests use it, their conftest imports it."""
+    if stored_world is None:
+        return measured(settings, tmp_path)
+    builders.use_suite(settings, stored_world.repository.path.parent / "suites")
+    return stored_world
+
+
+@pytest.fixture
+def slow(stored_world: tuple[World, Alert] | None, db: None, settings: Any, tmp_path: Path) -> tuple[World, Alert]:
     """Eight measured commits; the sixth made the server 20% slower, and an alert says so."""
-    return slowed(settings, tmp_path)
+    if stored_world is None:
+        return slowed(settings, tmp_path)
+    builders.use_suite(settings, stored_world[0].repository.path.parent / "suites")
+    return stored_world
 
 
 @contextmanager

@@ -1,0 +1,113 @@
+"""pytest plugin: what many tests begin with is made once in a session, and kept in a database of its own.
+
+A test that asks for such a world is connected to a copy of the test database with that world in it. Its own changes are
+rolled back as ever, and files that it changed come back, so the next test finds the world as it was made.
+"""
+
+import contextlib
+import copy
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test import override_settings
+from psycopg import sql
+from pytest_django.plugin import DjangoDbBlocker
+
+Build = Callable[[Any, Path], Any]  # of the settings and an empty folder
+BUILDS: dict[str, Build] = {}  # by the name of the fixture that hands it out
+
+
+@dataclass
+class StoredWorld:
+    """A world as it was made: its database, its folder (also as a copy), and the objects of Python."""
+
+    database: str
+    folder: Path
+    content: Any
+
+    @property
+    def original(self) -> Path:
+        return self.folder.with_suffix(".original")
+
+    def restore_files(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self.original, self.folder, symlinks=True)
+
+
+STORED: dict[str, StoredWorld] = {}
+
+
+@contextlib.contextmanager
+def connected_to(database: str) -> Iterator[None]:
+    usual = connection.settings_dict["NAME"]
+    connection.close()
+    connection.settings_dict["NAME"] = database
+    try:
+        yield
+    finally:
+        connection.close()
+        connection.settings_dict["NAME"] = usual
+
+
+def copy_database(name: str) -> None:
+    """Make a database like the test database. Others that are connected to that are disconnected."""
+    usual = connection.settings_dict["NAME"]
+    parameters = connection.get_connection_params() | {"dbname": "postgres"}
+    connection.close()
+    fitting = {key: parameters[key] for key in ("host", "port", "user", "password", "dbname") if key in parameters}
+    with psycopg.connect(**fitting, autocommit=True) as link:
+        link.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [usual])
+        link.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
+        link.execute(statement.format(sql.Identifier(name), sql.Identifier(usual)))
+
+
+def make(name: str, folder: Path) -> StoredWorld:
+    database = f"{connection.settings_dict['NAME']}_{name}"
+    copy_database(database)
+    folder.mkdir()
+    with connected_to(database), override_settings():
+        stored = StoredWorld(database, folder, BUILDS[name](settings, folder))
+    shutil.copytree(folder, stored.original, symlinks=True)
+    return stored
+
+
+def is_transactional(request: pytest.FixtureRequest) -> bool:
+    marker = request.node.get_closest_marker("django_db")
+    by_mark = bool(marker and (marker.kwargs.get("transaction") or (marker.args and marker.args[0])))
+    return by_mark or bool({"transactional_db", "live_server"} & set(request.fixturenames))
+
+
+@pytest.fixture
+def stored_world(world_connection: Any) -> Any:
+    """The world that the test asks for by its fixture; None where tests empty the database at their end."""
+    return world_connection
+
+
+@pytest.fixture(autouse=True)
+def world_connection(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker
+) -> Iterator[Any]:
+    """Connect to the database of a world before the test's transaction begins.
+
+    Therefore this plugin is loaded before pytest-django.
+    """
+    name = next((name for name in BUILDS if name in request.fixturenames), None)
+    if name is None or "stored_world" not in request.fixturenames or is_transactional(request):
+        yield None
+        return
+    request.getfixturevalue("django_db_setup")
+    if name not in STORED:
+        with django_db_blocker.unblock():
+            STORED[name] = make(name, tmp_path_factory.mktemp("worlds") / name)
+    stored = STORED[name]
+    with connected_to(stored.database):
+        yield copy.deepcopy(stored.content)
+    stored.restore_files()
