@@ -1,7 +1,8 @@
 """The broker: how its address is written and checked, and how long each step of a connection may take.
 
-Server and runner read the same variables, so both use this module. No text that it makes has a part of a password: what
-cannot be read is not repeated. The broker's libraries are not loaded here, as most processes only read the address.
+Server and runner read the same variables, so both use this module. Its texts never contain a part of a password: an
+address that cannot be read is not repeated. The broker's libraries are not loaded here, because most processes only
+read the address.
 """
 
 import os
@@ -18,7 +19,7 @@ from urllib.parse import quote, unquote
 CONNECT_S, ANSWER_S = 3, 5
 HEARTBEAT_S = 20
 
-#: each scheme that may be written: Celery's, and whether it is TLS
+#: by scheme of an address: Celery's scheme, and whether it uses TLS
 SCHEMES = {
     **dict.fromkeys(("redis", "valkey"), ("redis", False)),
     **dict.fromkeys(("rediss", "valkeys", "redis+tls", "valkey+tls"), ("rediss", True)),
@@ -45,7 +46,7 @@ REDIS_OPTIONS = {
 }
 AMQP_OPTIONS = {"read_timeout": ANSWER_S, "write_timeout": ANSWER_S}
 
-# The last "@" ends the password, so that it may have any character; a later "@" is written %40.
+# The last "@" ends the password, so a password may have any character; a later "@" is written %40.
 LOGIN, REST = r"(?:(?P<login>.*)@)?", r"(?P<path>/[^@?#]*)?(?:\?(?P<options>[^@#]*))?"
 ADDRESS = re.compile(rf"{LOGIN}(?P<host>\[[^\]@]*\]|[^\[\]@/?#:]*)(?::(?P<port>\d*))?{REST}")
 SOCKET_ADDRESS = re.compile(rf"{LOGIN}(?P<host>)(?P<port>){REST}")
@@ -53,12 +54,12 @@ NEXT_ADDRESS = re.compile(r";(?=[a-z+]+://)")
 
 
 class AddressError(ValueError):
-    """The address of a broker cannot be used; the text says why, and what to write."""
+    """The address of a broker cannot be used; the text has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """One host of a broker, or a socket, with what is needed to log in."""
+    """One host of a broker, or a socket, with user and password."""
 
     scheme: str
     host: str
@@ -71,7 +72,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker whose address was read and found right. Several hosts are sentinels, or nodes of one cluster."""
+    """A broker with a valid address. Several hosts are sentinels, or nodes of one cluster."""
 
     addresses: tuple[BrokerAddress, ...]
     ca_file: str = ""
@@ -110,7 +111,7 @@ class Broker:
         return self.is_encrypted and self.options.get("ssl_cert_reqs") != "none"
 
     def __str__(self) -> str:
-        """Where it is: without user, password and options."""
+        """The address without user, password and options."""
         return f"{self.scheme}://{','.join(_host_and_port(address) for address in self.addresses)}{self.path}"
 
     @cached_property
@@ -175,7 +176,7 @@ class Broker:
 def read(text: str, ca_file: str = "") -> Broker:
     """The broker of an address such as redis://user:password@host:6379/0.
 
-    ``ca_file``: the certificates by which it is verified, beside those of the system. Raises AddressError.
+    ``ca_file``: certificates that verify it, in addition to those of the system. Raises AddressError.
     """
     addresses = tuple(_address(piece) for piece in NEXT_ADDRESS.split(text.strip()))
     broker = Broker(addresses, ca_file)
