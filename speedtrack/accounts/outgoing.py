@@ -18,7 +18,7 @@ ALL = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
 class Refused(requests.RequestException):
-    """The address may not be called, or is none; the message says why."""
+    """The address may not be called, or is invalid; the message has the reason."""
 
 
 class Session(requests.Session):
@@ -53,7 +53,7 @@ def origin_of(url: str) -> tuple[str, str, int]:
 
 
 class Pinned(HTTPAdapter):
-    """Connects to the address that was checked, whatever the name says by then. TLS still verifies the name."""
+    """Connects to the checked address, even if the name resolves differently by then. TLS still verifies the name."""
 
     def __init__(self, origins: Collection[tuple[str, str, int]]) -> None:
         super().__init__()
