@@ -268,5 +268,5 @@ def find_commit(slug: str, remote: Remote, name: str) -> str:
 
 
 def reference_named(name: str, remote_refs: dict[str, str]) -> str | None:
-    """The remote's tag, branch or reference with this name. Not for whole commit ids: a branch may be called as one."""
+    """The remote's tag, branch or reference with this name. Not for full commit ids: a branch may be named like one."""
     return next((ref for ref in (f"refs/tags/{name}", head_ref(name), name) if ref in remote_refs), None)
