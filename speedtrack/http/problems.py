@@ -9,7 +9,7 @@ MEDIA_TYPE = "application/problem+json"
 
 @dataclass(frozen=True)
 class Problem:
-    """A kind of refusal. ``meaning``: what it tells a program's author, with the remedy."""
+    """A kind of refusal. ``meaning``: its meaning for a program's author, with the remedy."""
 
     name: str
     status: int
@@ -46,7 +46,7 @@ KINDS = (
     *(UNREADABLE, UNKNOWN_TOKEN, FORBIDDEN, NOT_FOUND, WRONG_METHOD, CONFLICT, BUSY_KEY, WITHOUT_LENGTH, TOO_LARGE),
     *(WRONG_TYPE, INVALID, REFUSED_RESULTS, USED_KEY, TOO_MANY, FAILED, AWAY),
 )
-BY_STATUS = {kind.status: kind for kind in reversed(KINDS)}  # of equal ones the first, which is the general one
+BY_STATUS = {kind.status: kind for kind in reversed(KINDS)}  # the first one of equal kinds is the general one
 
 
 def is_api(path: str) -> bool:
@@ -62,5 +62,5 @@ def document(kind: Problem, detail: str, instance: str, errors: Sequence[Mapping
 
 
 def of_status(status: int) -> Problem:
-    """The kind of a refusal that was made elsewhere."""
+    """The kind of a refusal from elsewhere."""
     return BY_STATUS.get(status) or Problem("other", status, "Refused", "The detail says why.")
