@@ -1,6 +1,6 @@
-"""What makes this installation easier to attack than it needs to be, as far as its settings tell.
+"""Find settings that make this installation easier to attack than necessary.
 
-On a laptop, where nobody else reaches it, most of it does not matter and is not said.
+On a laptop that nobody else reaches, most of them do not matter and are not reported.
 """
 
 import stat
@@ -12,9 +12,9 @@ from django.conf import settings
 from speedtrack.celery import broker
 from speedtrack.ground.secrets.addresses import is_loopback
 
-SHORTEST_KEY, FEWEST_CHARACTERS = 50, 5  # as Django's own check asks for
+SHORTEST_KEY, FEWEST_CHARACTERS = 50, 5  # as in Django's own check
 BAD, NOTE = "bad", "note"
-Weakness = tuple[str, str]  # how bad it is, and a sentence with the remedy
+Weakness = tuple[str, str]  # its severity, and a sentence with the remedy
 
 
 def weaknesses() -> Iterator[Weakness]:
@@ -23,7 +23,7 @@ def weaknesses() -> Iterator[Weakness]:
 
 
 def is_private() -> bool:
-    """Return whether it is reached from this machine only."""
+    """Return whether only this machine can reach the installation."""
     return is_loopback(urlsplit(settings.URL).hostname or "")
 
 
