@@ -199,7 +199,7 @@ def read_environment(environ: Mapping[str, str], url: str) -> Broker:
 def _address(text: str) -> BrokerAddress:
     scheme, separator, location = text.partition("://")
     if not separator or scheme not in SCHEMES:
-        raise AddressError(f"its scheme is not known: begin with {LISTED_SCHEMES}")
+        raise AddressError(f"its scheme is unknown: begin with {LISTED_SCHEMES}")
     if any(ord(character) < ord(" ") or ord(character) == 127 for character in text):
         raise AddressError("it has a line break or another control character: take it out")
     kind = SOCKET_ADDRESS if SCHEMES[scheme][0] == "redis+socket" else ADDRESS
@@ -231,7 +231,7 @@ def _host(text: str) -> str:
         try:
             return str(IPv6Address(text[1:-1]))
         except ValueError as e:
-            raise AddressError("what it has in [ ] is no IPv6 address: correct it") from e
+            raise AddressError("the text in [ ] is no IPv6 address: correct it") from e
     if not re.fullmatch(r"[A-Za-z0-9._-]+", text):
         raise AddressError("it names no host: write the host after the last @, an IPv6 address in [ ]")
     return text.lower()
@@ -259,7 +259,7 @@ def _check_options(broker: Broker) -> None:
     if unfit := sorted(options.keys() - fitting):
         raise AddressError(f"{unfit[0]} does nothing with {broker.scheme}://: take it out, or change the scheme")
     if options.get("ssl_cert_reqs", "required") not in ("required", "none"):
-        raise AddressError("ssl_cert_reqs: say required, or none, which verifies nothing")
+        raise AddressError("ssl_cert_reqs: write required, or none (no verification)")
     if is_sentinel and not options.get("master_name"):
         raise AddressError("it lacks the name of the sentinels' master: end it with ?master_name=NAME")
 
@@ -273,7 +273,7 @@ def _check_path(broker: Broker) -> None:
         if not broker.options.get("virtual_host", "0").isdecimal():
             raise AddressError("virtual_host is no number of a database: write ?virtual_host=0")
     elif not re.fullmatch(r"(/\d{1,5})?", path):
-        raise AddressError("what follows the host is no number of a database: write /0, or nothing")
+        raise AddressError("the part after the host is no database number: write /0, or nothing")
 
 
 def _check_files(broker: Broker) -> None:
@@ -286,4 +286,6 @@ def _check_files(broker: Broker) -> None:
         try:
             ssl.create_default_context(cafile=str(Path(ca)))
         except ssl.SSLError as e:
-            raise AddressError(f"{ca} has no certificates: it is a PEM file of those that sign the broker's") from e
+            raise AddressError(
+                f"{ca} has no certificates: give a PEM file of the authorities that sign the broker's"
+            ) from e

@@ -200,7 +200,10 @@ def check_kernel(environ: Environ) -> Answer:
     rows = [row for row in setting_rows(ROOT, plan) if row.setting != "sleep_states"]
     wrong = [f"{row.setting} {row.now} (wanted {row.target})" for row in rows if row.now not in ("", row.target)]
     if wrong:
-        return "note", f"{', '.join(wrong)}: `python -m runners tune` says why, SPEEDTRACK_TUNE=1 lets a runner set it"
+        return (
+            "note",
+            f"{', '.join(wrong)}: `python -m runners tune` explains it, SPEEDTRACK_TUNE=1 lets a runner set it",
+        )
     return "good", "set as needed for measuring"
 
 

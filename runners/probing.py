@@ -47,7 +47,7 @@ REFUSED_LOGIN = "it refuses the user or the password: correct BROKER_URL"
 FULL = "its memory is full, so it takes no messages: raise its maxmemory, or empty it"
 NO_NAME = "its host name is not known: correct it, or look into this host's resolver"
 NOBODY_LISTENS = "nothing listens there: start it, or correct host and port"
-SILENT = "it is silent: look whether it works, and whether its port is for TLS as the scheme says"
+SILENT = "it is silent: check that it works, and whether its port is for TLS like the scheme"
 # The reason for an error of a library or for its cause; the first match counts.
 CLASSES: tuple[tuple[type[BaseException], str], ...] = (
     (MasterNotFoundError, "none of its sentinels knows a master of that name: correct master_name, or start them"),
@@ -175,7 +175,7 @@ def _within(seconds: float, broker: Broker, act: Callable[[], None]) -> None:
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
-        raise Unavailable(f"{broker}: it is silent for {seconds:.0f} s: look whether it works, and the resolver")
+        raise Unavailable(f"{broker}: it is silent for {seconds:.0f} s: check that it works, and the resolver")
     if errors:
         raise errors[0]
 

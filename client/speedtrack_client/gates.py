@@ -46,7 +46,7 @@ def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
     if gate is None:
         return tally
     if not rows:
-        return "nothing was measured, so nothing can be said"
+        return "nothing was measured, so there is no answer"
     limit = f"{gate['fail_on_regression_percent']:g}%"
     worse = len(gate["regressions"])
     if not worse:

@@ -37,6 +37,6 @@ def until(
                 return answer
         left_s = deadline - time.monotonic()
         if left_s <= 0:
-            raise Failure(f"not finished within the time of --timeout; it goes on, as shows: {again}", Exit.TIMED_OUT)
+            raise Failure(f"not finished within --timeout; it goes on. To wait again: {again}", Exit.TIMED_OUT)
         time.sleep(min(pause_s, left_s))
         pause_s = min(pause_s * GROWTH, LONGEST_S)

@@ -207,7 +207,7 @@ class DockerBuilder:
         command = ChildCommand(argv, code | variables, file.parent)
         status = run_logged(self.processes, command, BuildDeadline(recipe.timeout_s, control), write)
         if status != 0:
-            raise Permanent("the image of build.dockerfile cannot be built: the log of the build says why")
+            raise Permanent("the image of build.dockerfile cannot be built: see the log of the build")
 
     def _probe(self, api: docker.APIClient, image: str, variables: dict[str, str], control: Control) -> Toolchain:
         spec = ContainerSpec(image, ["/bin/sh", "-c", PROBE_SCRIPT], variables, "0/0")

@@ -107,7 +107,7 @@ def _move_output(reading: int, log: CappedLog) -> bytes | None:
 def check_success(command: str, status: int) -> None:
     """Raises BuildFailed if the build's command ended with an error."""
     if status != 0:
-        raise BuildFailed(f"`{command}` ended with {exit_text(status)}: the log says why")
+        raise BuildFailed(f"`{command}` ended with {exit_text(status)}: see the log")
 
 
 def find_artifacts(tree: Path, names: tuple[str, ...]) -> dict[str, Path]:

@@ -170,4 +170,4 @@ def available_bytes() -> int:
     try:
         return int(fields["MemAvailable"].split()[0]) * 1024
     except (KeyError, ValueError, IndexError) as error:
-        raise BenchmarkFailed(f"{MEMINFO} does not say how much memory is available") from error
+        raise BenchmarkFailed(f"{MEMINFO} does not report the available memory") from error

@@ -76,7 +76,9 @@ class Agent:
             self.space.make_room()
             lack = self.space.lack()
         if self.tools.heartbeat.unable(lack):
-            log.log(logging.ERROR if lack else logging.INFO, "%s", lack or "there is space again: work is taken")
+            log.log(
+                logging.ERROR if lack else logging.INFO, "%s", lack or "there is space again: the runner takes work"
+            )
         return not lack
 
     def _claim(self, cores: ExitStack) -> tuple[dict[str, Any], float] | None:

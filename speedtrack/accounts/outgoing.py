@@ -46,7 +46,7 @@ def origin_of(url: str) -> tuple[str, str, int]:
         scheme, host = split_url.scheme, split_url.hostname or ""
         port = split_url.port or (443 if scheme == "https" else 80)
     except ValueError as e:
-        raise Refused("the server of a login names what is no address") from e
+        raise Refused("the server of a login gives an invalid address") from e
     if not addresses.is_host(host) or "@" in split_url.netloc:
         raise Refused(f"{host!r} is no address of a server, or goes with a password")
     return scheme, host, port

@@ -179,7 +179,7 @@ def return_to_file(name: str, author: User, seen_version: str) -> SuiteEdit:
 
 def store_edit(name: str, text: str | None, author: User, seen_version: str) -> SuiteEdit:
     if version_of(name) != seen_version:
-        raise NotSaved("somebody else, or a new file, has changed this suite meanwhile: look at what is in force now")
+        raise NotSaved("somebody else, or a new file, has changed this suite meanwhile: look at the version in force")
     newest = newest_edit(name)
     try:
         with transaction.atomic():
@@ -191,7 +191,7 @@ def store_edit(name: str, text: str | None, author: User, seen_version: str) -> 
                 author=author,
             )
     except IntegrityError:
-        raise NotSaved("somebody else has saved this suite at the same moment: look at what is in force now") from None
+        raise NotSaved("somebody else has saved this suite at the same moment: look at the version in force") from None
 
 
 def conflict(edit: SuiteEdit | None) -> str:

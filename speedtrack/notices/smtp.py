@@ -152,7 +152,7 @@ class SmtpBackend(smtp.EmailBackend):
         if isinstance(error, smtplib.SMTPResponseException):
             return reply(error)
         if isinstance(error, ValueError):
-            return f"what it answers cannot be read ({error}): does a mail server listen there?"
+            return f"its answer cannot be read ({error}): does a mail server listen there?"
         return str(error) or type(error).__name__
 
     @contextmanager
@@ -190,7 +190,7 @@ class SmtpBackend(smtp.EmailBackend):
 
 def error_of_reply(code: int, text: bytes | str) -> Exception:
     """The error for an answer to a recipient or to a message. 421 ends the connection for every mail."""
-    sentence = f"the mail server says {code} {as_text(text)}"
+    sentence = f"the mail server answers {code} {as_text(text)}"
     if code == 421:
         return ReceiverAway(sentence)
     return PermanentFailure(f"{sentence}: check the address") if code >= 500 else TemporaryFailure(sentence)

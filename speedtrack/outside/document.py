@@ -249,7 +249,7 @@ def first(*values: T | None) -> T:
 def fault_of(row: Row, commit: str | None, machine: str | None) -> tuple[str, str] | None:
     """The fault among the fields of a result: (position, sentence); None if there is none."""
     if not commit or not machine:
-        return ("/machine" if commit else "/commit"), "missing: say it here, or once for the whole batch"
+        return ("/machine" if commit else "/commit"), "missing: give it here, or once for the whole batch"
     if (row.samples is None) == (row.value is None):
         return "", "a result has either samples or a value"
     if row.samples is not None and (row.low, row.high, row.n) != (None, None, None):

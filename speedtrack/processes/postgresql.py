@@ -198,7 +198,7 @@ def forget_dead_server(cluster: Cluster) -> None:
         return
     patience = Patience()
     while any(works_on(cluster, process) for process in psutil.process_iter()):
-        patience.wait("processes of a PostgreSQL that was killed have not ended")
+        patience.wait("processes of a killed PostgreSQL have not ended")
     (cluster.directory / "postmaster.pid").unlink(missing_ok=True)
 
 

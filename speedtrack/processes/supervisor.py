@@ -57,7 +57,7 @@ def keep_up() -> None:
 def prepare() -> None:
     """Run ``manage.py prepare`` in another process: it loads all pages, which would stay in memory here."""
     if subprocess.run([sys.executable, "manage.py", "prepare", "--verbosity", "0"], cwd=BASE_DIR).returncode:
-        raise StackError("the database could not be prepared: the lines above say why")
+        raise StackError("the database could not be prepared: see the lines above")
 
 
 def wait_for_broker(url: str) -> None:

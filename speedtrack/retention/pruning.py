@@ -72,8 +72,8 @@ def failures_in_words(policy: Policy) -> Iterator[None]:
         yield
     except (OperationalError, InterfaceError) as e:
         raise PruningFailed(
-            f"{policy.name}: {str(e).strip().splitlines()[0]}. {remedy(e)}; what was deleted stays deleted, and the "
-            "next pruning goes on from there"
+            f"{policy.name}: {str(e).strip().splitlines()[0]}. {remedy(e)}; deleted rows stay deleted, and the next "
+            "pruning continues there"
         ) from e
 
 

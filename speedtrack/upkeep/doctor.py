@@ -184,7 +184,7 @@ def check_mails() -> tuple[str, str]:
     if given_up:
         return (
             "bad",
-            f"{given_up} were given up: `manage.py outbox` says why, `manage.py outbox again` sends them again",
+            f"{given_up} were given up: `manage.py outbox` shows why, `manage.py outbox again` sends them again",
         )
     if failing_mail:
         return "note", f"some wait to be tried again, as the one to {failing_mail.receiver}: {failing_mail.error}"

@@ -45,7 +45,8 @@ def open_networks() -> Iterator[Weakness]:
         if wide:
             yield (
                 BAD,
-                f"{name} has {', '.join(wide)}: who names an address reaches all inner services; list few networks",
+                f"{name} has {', '.join(wide)}: anybody who may enter an address reaches all inner "
+                "services; list few networks",
             )
 
 
@@ -55,8 +56,8 @@ def no_tls() -> Iterator[Weakness]:
     elif not settings.BEHIND_TLS_PROXY:
         yield (
             BAD,
-            "SPEEDTRACK_URL is https, but BEHIND_TLS_PROXY is not true: nobody is led to https, browsers do not stay "
-            "there, and failed logins are counted by the proxy's address",
+            "SPEEDTRACK_URL is https, but BEHIND_TLS_PROXY is not true: nobody is redirected to https, browsers do not "
+            "stay there, and failed logins are counted by the proxy's address",
         )
     elif not settings.SECURE_HSTS_SECONDS:
         yield NOTE, "HSTS_SECONDS is 0: a browser's first call may be by http, and altered on its way"

@@ -95,7 +95,7 @@ class ExplainedInterrupt:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is KeyboardInterrupt:
-            raise Failure(f"interrupted; the server goes on, as shows: {self.again}", Exit.INTERRUPTED)
+            raise Failure(f"interrupted; the server goes on. To wait again: {self.again}", Exit.INTERRUPTED)
 
 
 def measured_rows(comparison: JsonObject) -> list[JsonObject]:

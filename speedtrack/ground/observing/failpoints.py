@@ -42,8 +42,8 @@ def parse(text: str) -> FailPoint:
     action, _, passages = action_text.partition(":")
     if point not in PLACES or action not in ACTIONS or not (passages or "1").isdecimal() or passages == "0":
         raise ImproperlyConfigured(
-            f"{VARIABLE}={text!r}: leave it unset, or for a test say PLACE:ACTION or PLACE:ACTION:PASSAGES, with a "
-            f"place out of {', '.join(PLACES)}, and an action out of {', '.join(ACTIONS)}"
+            f"{VARIABLE}={text!r}: leave it unset, or for a test set it to PLACE:ACTION or PLACE:ACTION:PASSAGES, with "
+            f"a place out of {', '.join(PLACES)}, and an action out of {', '.join(ACTIONS)}"
         )
     return FailPoint(point, ACTIONS[action], int(passages or 1))
 

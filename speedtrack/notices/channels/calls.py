@@ -29,7 +29,7 @@ WORDS = {
     404: ": there is nothing at this address, or the token may not see it",
     410: ": the receiver is gone for good",
     422: ": it refuses the message",
-    429: ": too many calls, it is left alone for a while",
+    429: ": too many calls, further ones wait for a while",
     500: ": it has trouble of its own",
 }
 

@@ -90,7 +90,7 @@ class Reading:
         elif better is None:
             self.skip(
                 position,
-                f"nobody knows which direction of {measure.metric[:60]!r} is better: state it (--option better=lower)",
+                f"it is unknown which direction of {measure.metric[:60]!r} is better: state it (--option better=lower)",
             )
         elif any(value <= 0 for value in values_of(summary)):
             self.skip(position, f"{measure.metric!r} is zero, and changes are ratios")
@@ -135,7 +135,7 @@ class Reading:
         if self.results:
             return self
         causes = "; ".join(str(omission) for omission in self.left_out[:MOST_SHOWN])
-        raise ReadError(f"it has no result that can be taken{': ' if causes else ''}{causes}", "file")
+        raise ReadError(f"it has no usable result{': ' if causes else ''}{causes}", "file")
 
 
 def stated_directions(texts: Iterable[str]) -> dict[str, Better]:

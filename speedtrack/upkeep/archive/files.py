@@ -116,7 +116,7 @@ def check(archive: zipfile.ZipFile, manifest: Manifest) -> None:
                     digest.update(chunk)
                     rows += chunk.count(b"\n")
         if (digest.hexdigest(), rows) != (content.sha256, content.rows):
-            raise ArchiveError(f"{name} in the archive is not what its manifest says: write it again")
+            raise ArchiveError(f"{name} in the archive differs from its manifest: write it again")
 
 
 def lines(stream: IO[bytes], name: str) -> Iterator[str]:

@@ -60,7 +60,7 @@ def restore(file: Path, choices: Choices, progress: Progress = lambda *_: None) 
             with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
                 Restoring(archive, manifest, choices, cursor, progress).restore()
         except (DatabaseError, psycopg.Error) as e:  # COPY bypasses Django
-            raise ArchiveError(f"PostgreSQL refuses what the archive holds: {str(e).splitlines()[0][:300]}") from e
+            raise ArchiveError(f"PostgreSQL refuses the archive's content: {str(e).splitlines()[0][:300]}") from e
     project = Project.objects.get(slug=choices.slug)
     return Restored(project, manifest, list(notes_on(project)))
 
