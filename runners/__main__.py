@@ -32,21 +32,21 @@ work in turn.
 ENVIRONMENT = """\
 environment variables:
   SPEEDTRACK_RUNNER_SETTINGS
-                          file with more of these, one NAME=value per line, as `enroll` writes it (default:
+                          file with more variables, one NAME=value per line, written by `enroll` (default:
                           ~/.config/speedtrack/runner.env)
   SPEEDTRACK_URL          address of the server, for example https://speed.example.org
   SPEEDTRACK_TOKEN        token of this machine, printed by `manage.py machine add NAME` on the server
   SPEEDTRACK_TOKEN_FILE   a file that holds the token, instead of SPEEDTRACK_TOKEN; the runner replaces it when the
                           server asks for that
-  BROKER_URL              broker that says when there is work (redis://...); not needed with --poll or --once
-  BROKER_CA_FILE          certificates by which the broker's is verified, beside those of the system
+  BROKER_URL              broker that announces work (redis://...); not needed with --poll or --once
+  BROKER_CA_FILE          certificates that verify the broker, in addition to the system's
   SPEEDTRACK_RUNNER_HOME  directory of builds, caches and unsent results (default ~/.cache/speedtrack-runner)
   SPEEDTRACK_CACHE_MB, SPEEDTRACK_CACHE_DAYS
                           limits of the store of built programs (default 4096 MB, 90 days since the last use)
   SPEEDTRACK_LEAST_FREE_MB
-                          no work is taken while the disk of the runner's home has less free (default 512 MB)
-  SPEEDTRACK_OVERDUE_S    the server is told of work that makes no progress for this long, and for five times as long as
-                          its like took before (default 120 s)
+                          the runner takes no work while its disk has less free space (default 512 MB)
+  SPEEDTRACK_OVERDUE_S    report work that makes no progress for this long, and for five times as long as similar
+                          work took before, to the server (default 120 s)
   DOCKER_HOST             the daemon of suites with `build.kind = "docker"` (default: its usual socket)
   SPEEDTRACK_DRIVER       path of speedbench (default: built in runners/driver, else in the wheel, else found on PATH)
   SPEEDTRACK_REDIS_BENCHMARK, SPEEDTRACK_MEMTIER
@@ -63,7 +63,7 @@ environment variables:
   SPEEDTRACK_SANDBOX_READABLE
                           more paths that they may read, separated by colons, such as a compiler in an unusual place
   SPEEDTRACK_LOG_FORMAT   line (default), or json: one object per line, with run, attempt and project
-  SPEEDTRACK_TUNE=1       set the kernel's settings to the values of `tune` during each run, and restore them after it
+  SPEEDTRACK_TUNE=1       set the kernel's settings to the target values of `tune` during each run, then restore them
 
 signals:
   SIGTERM, SIGINT         finish the trial, hand the run back, and end
@@ -111,7 +111,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     hand = parser.add_mutually_exclusive_group()
     hand.add_argument("--apply", action="store_true", help="tune: set the target values, until --restore")
     hand.add_argument(
-        "--restore", action="store_true", help="tune: restore what was set, also by a runner that crashed"
+        "--restore", action="store_true", help="tune: restore the settings, also those of a runner that crashed"
     )
     parser.add_argument("--version", action="version", version=f"speedtrack-runner {runners.__version__}")
     arguments = parser.parse_args(argv)

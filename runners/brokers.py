@@ -1,7 +1,8 @@
 """The broker: how its address is written and checked, and how long each step of a connection may take.
 
-Server and runner read the same variables, so both use this module. No text that it makes has a part of a password: what
-cannot be read is not repeated. The broker's libraries are not loaded here, as most processes only read the address.
+Server and runner read the same variables, so both use this module. Its texts never contain a part of a password: an
+address that cannot be read is not repeated. The broker's libraries are not loaded here, because most processes only
+read the address.
 """
 
 import os
@@ -18,7 +19,7 @@ from urllib.parse import quote, unquote
 CONNECT_S, ANSWER_S = 3, 5
 HEARTBEAT_S = 20
 
-#: each scheme that may be written: Celery's, and whether it is TLS
+#: by scheme of an address: Celery's scheme, and whether it uses TLS
 SCHEMES = {
     **dict.fromkeys(("redis", "valkey"), ("redis", False)),
     **dict.fromkeys(("rediss", "valkeys", "redis+tls", "valkey+tls"), ("rediss", True)),
@@ -45,7 +46,7 @@ REDIS_OPTIONS = {
 }
 AMQP_OPTIONS = {"read_timeout": ANSWER_S, "write_timeout": ANSWER_S}
 
-# The last "@" ends the password, so that it may have any character; a later "@" is written %40.
+# The last "@" ends the password, so a password may have any character; a later "@" is written %40.
 LOGIN, REST = r"(?:(?P<login>.*)@)?", r"(?P<path>/[^@?#]*)?(?:\?(?P<options>[^@#]*))?"
 ADDRESS = re.compile(rf"{LOGIN}(?P<host>\[[^\]@]*\]|[^\[\]@/?#:]*)(?::(?P<port>\d*))?{REST}")
 SOCKET_ADDRESS = re.compile(rf"{LOGIN}(?P<host>)(?P<port>){REST}")
@@ -53,12 +54,12 @@ NEXT_ADDRESS = re.compile(r";(?=[a-z+]+://)")
 
 
 class AddressError(ValueError):
-    """The address of a broker cannot be used; the text says why, and what to write."""
+    """The address of a broker cannot be used; the text has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """One host of a broker, or a socket, with what is needed to log in."""
+    """One host of a broker, or a socket, with user and password."""
 
     scheme: str
     host: str
@@ -71,7 +72,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker whose address was read and found right. Several hosts are sentinels, or nodes of one cluster."""
+    """A broker with a valid address. Several hosts are sentinels, or nodes of one cluster."""
 
     addresses: tuple[BrokerAddress, ...]
     ca_file: str = ""
@@ -110,7 +111,7 @@ class Broker:
         return self.is_encrypted and self.options.get("ssl_cert_reqs") != "none"
 
     def __str__(self) -> str:
-        """Where it is: without user, password and options."""
+        """The address without user, password and options."""
         return f"{self.scheme}://{','.join(_host_and_port(address) for address in self.addresses)}{self.path}"
 
     @cached_property
@@ -175,7 +176,7 @@ class Broker:
 def read(text: str, ca_file: str = "") -> Broker:
     """The broker of an address such as redis://user:password@host:6379/0.
 
-    ``ca_file``: the certificates by which it is verified, beside those of the system. Raises AddressError.
+    ``ca_file``: certificates that verify it, in addition to those of the system. Raises AddressError.
     """
     addresses = tuple(_address(piece) for piece in NEXT_ADDRESS.split(text.strip()))
     broker = Broker(addresses, ca_file)
@@ -198,7 +199,7 @@ def read_environment(environ: Mapping[str, str], url: str) -> Broker:
 def _address(text: str) -> BrokerAddress:
     scheme, separator, location = text.partition("://")
     if not separator or scheme not in SCHEMES:
-        raise AddressError(f"its scheme is not known: begin with {LISTED_SCHEMES}")
+        raise AddressError(f"its scheme is unknown: begin with {LISTED_SCHEMES}")
     if any(ord(character) < ord(" ") or ord(character) == 127 for character in text):
         raise AddressError("it has a line break or another control character: take it out")
     kind = SOCKET_ADDRESS if SCHEMES[scheme][0] == "redis+socket" else ADDRESS
@@ -230,7 +231,7 @@ def _host(text: str) -> str:
         try:
             return str(IPv6Address(text[1:-1]))
         except ValueError as e:
-            raise AddressError("what it has in [ ] is no IPv6 address: correct it") from e
+            raise AddressError("the text in [ ] is no IPv6 address: correct it") from e
     if not re.fullmatch(r"[A-Za-z0-9._-]+", text):
         raise AddressError("it names no host: write the host after the last @, an IPv6 address in [ ]")
     return text.lower()
@@ -258,7 +259,7 @@ def _check_options(broker: Broker) -> None:
     if unfit := sorted(options.keys() - fitting):
         raise AddressError(f"{unfit[0]} does nothing with {broker.scheme}://: take it out, or change the scheme")
     if options.get("ssl_cert_reqs", "required") not in ("required", "none"):
-        raise AddressError("ssl_cert_reqs: say required, or none, which verifies nothing")
+        raise AddressError("ssl_cert_reqs: write required, or none (no verification)")
     if is_sentinel and not options.get("master_name"):
         raise AddressError("it lacks the name of the sentinels' master: end it with ?master_name=NAME")
 
@@ -272,7 +273,7 @@ def _check_path(broker: Broker) -> None:
         if not broker.options.get("virtual_host", "0").isdecimal():
             raise AddressError("virtual_host is no number of a database: write ?virtual_host=0")
     elif not re.fullmatch(r"(/\d{1,5})?", path):
-        raise AddressError("what follows the host is no number of a database: write /0, or nothing")
+        raise AddressError("the part after the host is no database number: write /0, or nothing")
 
 
 def _check_files(broker: Broker) -> None:
@@ -285,4 +286,6 @@ def _check_files(broker: Broker) -> None:
         try:
             ssl.create_default_context(cafile=str(Path(ca)))
         except ssl.SSLError as e:
-            raise AddressError(f"{ca} has no certificates: it is a PEM file of those that sign the broker's") from e
+            raise AddressError(
+                f"{ca} has no certificates: give a PEM file of the authorities that sign the broker's"
+            ) from e

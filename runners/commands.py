@@ -29,7 +29,7 @@ def show_plan(servers: int, locks: Path | None, as_json: bool) -> None:
 
 
 def tune_by_hand(servers: int, apply: bool, restore: bool) -> list[SettingRow]:
-    """The kernel's settings, after setting or restoring them if that is requested. Raises SettingsError."""
+    """The kernel's settings, after setting or restoring them on request. Raises SettingsError."""
     plan = Planner(topology.read_topology(), allow_shared=True).plan(servers)
     failures: dict[str, str] = {}
     earlier: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""`python -m runners doctor`: can this machine measure? Each check says what it found, and the remedy of a problem."""
+"""`python -m runners doctor`: can this machine measure? Each check reports a finding, and the remedy of a problem."""
 
 import json
 import os
@@ -36,7 +36,7 @@ from runners.work.settings import (
 # In older releases a container can escape to its host (CVE-2025-31133, -52565, -52881).
 OLDEST_RUNC = ((1, 2, 8), (1, 3, 3))
 ROLES = ("server", "driver", "housekeeping")
-# Of SPEEDTRACK_RUNNER_HOME: below the first it cannot build, below the second the store of artifacts is soon full.
+# Free space of SPEEDTRACK_RUNNER_HOME: below the first no build fits, below the second the artifact store is soon full.
 LEAST_FREE_MB, FEW_FREE_MB = 500, 5000
 MOST_CLOCK_S = 5.0
 ANSWER_S = 10.0
@@ -44,7 +44,7 @@ GENERATORS = {"SPEEDTRACK_REDIS_BENCHMARK": "redis-benchmark", "SPEEDTRACK_MEMTI
 MB = 1024 * 1024
 MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 
-Answer = tuple[str, str]  # state and words
+Answer = tuple[str, str]  # state and text
 Environ = Mapping[str, str]
 
 
@@ -127,7 +127,7 @@ def about_server(answer: httpx.Response, asked_at: float) -> Answer:
     if version != runners.__version__:
         return "note", f"{sentence}, and this runner is {runners.__version__}: install the same release"
     if abs(ahead_s) > MOST_CLOCK_S:
-        # Leases follow the server's clock alone; the times of logs would not fit.
+        # Leases follow the server's clock alone, but the times of logs would not match.
         return "note", f"{sentence}; the clock here is {ahead_s:+.0f} s apart: let chrony or systemd-timesyncd set it"
     return "good", f"{sentence}; the clocks differ by {abs(ahead_s):.1f} s"
 
@@ -200,7 +200,10 @@ def check_kernel(environ: Environ) -> Answer:
     rows = [row for row in setting_rows(ROOT, plan) if row.setting != "sleep_states"]
     wrong = [f"{row.setting} {row.now} (wanted {row.target})" for row in rows if row.now not in ("", row.target)]
     if wrong:
-        return "note", f"{', '.join(wrong)}: `python -m runners tune` says why, SPEEDTRACK_TUNE=1 lets a runner set it"
+        return (
+            "note",
+            f"{', '.join(wrong)}: `python -m runners tune` explains it, SPEEDTRACK_TUNE=1 lets a runner set it",
+        )
     return "good", "set as needed for measuring"
 
 

@@ -1,4 +1,4 @@
-"""Documents of other programs, checked and typed: the job of the SpeedTrack server, and checks that all share."""
+"""Documents of other programs, checked and typed: the job of the SpeedTrack server, and the checks of all documents."""
 
 import hashlib
 import json
@@ -103,9 +103,8 @@ class ServerRecipe:
 class Benchmark:
     """One workload.
 
-    `workload`: a phase of the driver's input, as the suite has it; empty for a command. `inside`: functions of the
-    server, the first of which the program has is the one inside of which instructions are counted; empty: none are
-    counted.
+    `workload`: a phase of the driver's input, as in the suite; empty for a command. `inside`: functions of the server;
+    instructions are counted inside the first one that the program has; if empty, none are counted.
     """
 
     name: str
@@ -131,9 +130,9 @@ class ProfileRequest:
 class Job:
     """One claimed run: what to build, how to start it, what to measure, and its lease.
 
-    `frozen`: artifact name -> digest: exactly these artifacts are measured. `counted`: instead of loading the sides in
-    pairs, their instructions are counted, in `trials` processes each. `repeat_for`: the flags that void what the run is
-    to measure; None from an older server, for which all flags do.
+    `frozen`: artifact name -> digest; exactly these artifacts are measured. `counted`: the sides are not loaded in
+    pairs; their instructions are counted, in `trials` processes each. `repeat_for`: the flags that void a trial of this
+    run; None from an older server, for which all flags do.
     """
 
     run: int
@@ -162,19 +161,19 @@ class Job:
         return self
 
     def voiding(self, flags: Iterable[str]) -> frozenset[str]:
-        """Those of these flags for which a trial, or a slice of one, is measured again."""
+        """The flags among these that make a trial, or a slice of one, be measured again."""
         return frozenset(flags) if self.repeat_for is None else self.repeat_for.intersection(flags)
 
 
 @dataclass(frozen=True, config=STRICT)
 class RunKey:
-    """The fields that are needed to refuse a job that cannot be read."""
+    """The fields needed to refuse a job that cannot be read."""
 
     run: int
     token: int
 
 
 def parse_job(document: Any) -> Job:
-    """The typed job. Raises Permanent naming the fields that are wrong, or the schema that this runner wants."""
+    """The typed job. Raises Permanent with the wrong fields, or with the schema that this runner needs."""
     check_schema(document, JOB_SCHEMA, "job", "install the runner that belongs to the server")
     return parse(Job, document, "job")

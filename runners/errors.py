@@ -1,4 +1,4 @@
-"""The kinds of failure. Transient is the default; Permanent is raised on purpose, with cause and remedy."""
+"""The kinds of failure. An unexpected error is Transient; Permanent is raised on purpose, with cause and remedy."""
 
 
 class RunnerError(Exception):
@@ -12,7 +12,7 @@ class Transient(RunnerError):
 
 
 class Stopped(RunnerError):
-    """The runner is to stop, and hands the run back."""
+    """The runner stops, and hands the run back."""
 
     kind = "stopped"
 
@@ -24,11 +24,11 @@ class Permanent(RunnerError):
 
 
 class LeaseLost(RunnerError):
-    """The run is no longer leased to this runner: stop the work and drop it without a report."""
+    """The run is no longer leased to this runner: stop the work and report nothing."""
 
 
 class Cancelled(RunnerError):
-    """The server asked to cancel this run: stop the work and drop it without a report."""
+    """The server asked to cancel this run: stop the work and report nothing."""
 
 
 class Unauthorized(RunnerError):
@@ -50,7 +50,7 @@ class BenchmarkFailed(Permanent):
 
 
 class OutOfReach(BenchmarkFailed):
-    """This machine cannot do what a benchmark asks for: a fact about the machine, not a failure of the commit."""
+    """This machine cannot run a benchmark: a fact about the machine, not a failure of the commit."""
 
 
 class SettingsError(Exception):

@@ -1,6 +1,6 @@
-"""Places of the runner at which a test can kill it, as in `SPEEDTRACK_RUNNER_FAILPOINT=measurement.sent:kill:2`.
+"""Points at which a test can kill the runner, as in `SPEEDTRACK_RUNNER_FAILPOINT=measurement.sent:kill:2`.
 
-The variable has the name of a place, what happens there, and at which passage (by default the first). Without the
+The variable has the name of a point, the action, and the number of the passage (by default the first). Without the
 variable a passage costs one comparison.
 """
 
@@ -14,7 +14,7 @@ from runners.errors import SettingsError
 VARIABLE = "SPEEDTRACK_RUNNER_FAILPOINT"
 ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 CALLS = ("measurement", "profile", "complete", "fail")  # those of the spool
-#: On the way of a run, in its order.
+#: The points that a run passes, in order.
 PLACES = (
     "claim.received",
     "build.made",
@@ -25,7 +25,7 @@ PLACES = (
 
 @dataclass
 class FailPoint:
-    """What happens to this process when it passes a point for the n-th time."""
+    """The action when this process passes a point for the n-th time."""
 
     point: str
     action: signal.Signals
@@ -41,7 +41,7 @@ armed: FailPoint | None = None
 
 
 def arm(environ: Mapping[str, str]) -> None:
-    """Reads the variable. Raises SettingsError if it names no place or no action."""
+    """Reads the variable. Raises SettingsError if it names an unknown point or action."""
     global armed
     text = environ.get(VARIABLE, "")
     armed = parse(text) if text else None
@@ -52,8 +52,8 @@ def parse(text: str) -> FailPoint:
     action, _, passages = remaining.partition(":")
     if point not in PLACES or action not in ACTIONS or not (passages or "1").isdecimal() or passages == "0":
         raise SettingsError(
-            f"{VARIABLE} is {text!r}: leave it unset, or for a test say PLACE:ACTION or PLACE:ACTION:PASSAGES, with a "
-            f"place out of {', '.join(PLACES)}, and an action out of {', '.join(ACTIONS)}"
+            f"{VARIABLE} is {text!r}: leave it unset, or for a test set it to PLACE:ACTION or PLACE:ACTION:PASSAGES, "
+            f"with a place out of {', '.join(PLACES)}, and an action out of {', '.join(ACTIONS)}"
         )
     return FailPoint(point, ACTIONS[action], int(passages or 1))
 

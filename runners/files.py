@@ -14,7 +14,7 @@ def write_durably(file: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 def write_pieces_durably(file: Path, content: Iterable[bytes], mode: int) -> None:
-    """Writes a file that need not fit in memory, as `write_durably`. What iterating raises leaves no file.
+    """Writes a file that need not fit in memory, as `write_durably`. If iterating raises, no file is left.
 
     Nobody whom `mode` excludes can read it at any time.
     """

@@ -1,7 +1,7 @@
-"""Read files that code of others may have made or replaced.
+"""Read files that foreign code may have made or replaced.
 
-Such a file may be a link, a pipe that nobody writes to, a device, or larger than the memory. Here no link is followed
-in the last part of a path, nothing is waited for, and no more than a limit is read.
+Such a file may be a link, a pipe that nobody writes to, a device, or larger than the memory. These functions follow no
+link in the last part of a path, never wait, and read no more than a limit.
 """
 
 import errno
@@ -20,7 +20,7 @@ NOT_REGULAR = (errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR)  # link, so
 
 
 class UnusableFile(OSError):
-    """A file is not what it has to be; the text is the reason, on one line."""
+    """A file is unusable; the text is the reason, on one line."""
 
 
 def open_regular(file: Path) -> BinaryIO:

@@ -1,6 +1,6 @@
-"""The runner's own log: lines for people, or JSON with the run that each is about. No secret is in either.
+"""The runner's own log: lines for people, or JSON with the run of each line. Neither contains secrets.
 
-Whoever begins to work on something binds it (`structlog.contextvars.bound_contextvars(run=7)`).
+Code that starts work on something binds it (`structlog.contextvars.bound_contextvars(run=7)`).
 """
 
 import logging
@@ -18,7 +18,7 @@ SETTING = "SPEEDTRACK_LOG_FORMAT"
 HIDDEN = "…"
 WORDS = "authorization|cookie|token|secret|password|passwd|api_?key"
 NAMED = rf"[\w-]{{0,40}}(?:{WORDS})[\w-]{{0,40}}"
-# After a colon and a blank, as in `no token: set one`, only what does not look like prose.
+# After a colon and a blank, as in `no token: set one`, only text that does not look like prose.
 BETWEEN = r"(?:\s*=\s*|\s*:(?=\S)|\s*:\s+(?=['\"]|\S*\d|\S{12}))"
 # The server hides the same (tests/golden/secrets-in-logs.json): the rest of a header's line, user and password of an
 # address, credentials behind the name of their kind or behind a name and = or :, and machine tokens.
@@ -32,7 +32,7 @@ IN_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def without_secrets(text: str) -> str:
-    """The text with what looks like a secret replaced. It knows patterns only: no secret may be logged on purpose."""
+    """The text without anything that looks like a secret. It only knows patterns: never log a secret on purpose."""
     for pattern, replacement in IN_TEXT:
         text = pattern.sub(replacement, text)
     return text
@@ -51,7 +51,7 @@ def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMap
 def json_formatter() -> logging.Formatter:
     """A formatter that writes one JSON object per line.
 
-    It has time, level, logger, message, what the thread works on, and a traceback if there is one.
+    It has time, level, logger, message, the thread's bound values, and a traceback if there is one.
     """
     return ProcessorFormatter(
         foreign_pre_chain=[

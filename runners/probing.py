@@ -18,13 +18,13 @@ from redis.sentinel import MasterNotFoundError
 
 from runners.brokers import ANSWER_S, CONNECT_S, Broker
 
-LONGEST_ATTEMPT_S = 10.0  # of a probe as a whole: a resolver of names has time-outs of its own
-KEPT_S = 30  # a probe's message, where the prober dies
+LONGEST_ATTEMPT_S = 10.0  # of a whole probe: a name resolver has its own time-outs
+KEPT_S = 30  # a probe's message, if the prober dies
 ERRORS = (KombuError, RedisError, AMQPError, OSError)
 
 
 class Unavailable(Exception):
-    """The broker does not take messages; the text names it and says why."""
+    """The broker does not take messages; the text has its name and the reason."""
 
 
 class Refusing(Unavailable):
@@ -32,12 +32,12 @@ class Refusing(Unavailable):
 
 
 def let_workers_wait() -> None:
-    """Let a worker wait for the right password and virtual host, as it does for the broker: kombu would let it end."""
+    """Let a worker retry after a wrong password or virtual host, as without a broker: kombu would end it."""
     pyamqp.Transport.recoverable_connection_errors += (AccessRefused, NotAllowed)
 
 
 def connection_to(broker: Broker) -> Connection:
-    """A connection that is opened at its first use; no step of it waits without end."""
+    """A connection that is opened at its first use; each of its steps has a time limit."""
     return Connection(
         broker.url, ssl=broker.tls or False, transport_options=broker.transport_options, connect_timeout=CONNECT_S
     )
@@ -47,8 +47,8 @@ REFUSED_LOGIN = "it refuses the user or the password: correct BROKER_URL"
 FULL = "its memory is full, so it takes no messages: raise its maxmemory, or empty it"
 NO_NAME = "its host name is not known: correct it, or look into this host's resolver"
 NOBODY_LISTENS = "nothing listens there: start it, or correct host and port"
-SILENT = "it is silent: look whether it works, and whether its port is for TLS as the scheme says"
-# The reason for an error of a library, or of one that caused it; the first that fits.
+SILENT = "it is silent: check that it works, and whether its port is for TLS like the scheme"
+# The reason for an error of a library or for its cause; the first match counts.
 CLASSES: tuple[tuple[type[BaseException], str], ...] = (
     (MasterNotFoundError, "none of its sentinels knows a master of that name: correct master_name, or start them"),
     (OutOfMemoryError, FULL),
@@ -58,7 +58,7 @@ CLASSES: tuple[tuple[type[BaseException], str], ...] = (
     (socket.gaierror, NO_NAME),
     (ConnectionRefusedError, NOBODY_LISTENS),
 )
-# The same by words, where a library keeps only the text.
+# The same by text, for libraries that keep only the text.
 TEXTS = (
     (r"WRONGPASS|NOAUTH|invalid username-password|Authentication required", REFUSED_LOGIN),
     (r"OOM command not allowed", FULL),
@@ -74,7 +74,7 @@ TEXTS = (
 
 
 def reason(error: BaseException) -> str:
-    """Why the broker cannot be used, from an error of its library: a clause with the remedy; empty if not known."""
+    """Why the broker cannot be used, from an error of its library: a clause with the remedy; empty if unknown."""
     chain = list(_chain(error))
     for link in chain:
         if isinstance(link, ssl.SSLCertVerificationError):
@@ -112,7 +112,7 @@ def failures(broker: Broker) -> Iterator[None]:
 
 
 def probe(broker: Broker, link: Connection | None = None) -> None:
-    """Send a message over a connection, and read it back: a broker that answers may yet take none.
+    """Send a message over a connection, and read it back: a broker may answer and still refuse messages.
 
     Raises Unavailable, within LONGEST_ATTEMPT_S.
     """
@@ -131,7 +131,7 @@ def _send_and_read(broker: Broker, link: Connection) -> None:
         try:
             _exchange_message(broker, link)
         except Refusing:
-            link.collect()  # without a farewell: a broker with an alarm reads nothing
+            link.collect()  # without closing politely: a broker with an alarm reads nothing
             raise
 
 
@@ -162,7 +162,7 @@ def _read_back(broker: Broker, queue: Queue, text: str) -> None:
 
 
 def _within(seconds: float, broker: Broker, act: Callable[[], None]) -> None:
-    """Act in a thread, and give up after some seconds: nothing else bounds a look-up of a name."""
+    """Act in a thread, and give up after some seconds: nothing else limits a name look-up."""
     errors: list[Exception] = []
 
     def attempt() -> None:
@@ -175,7 +175,7 @@ def _within(seconds: float, broker: Broker, act: Callable[[], None]) -> None:
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
-        raise Unavailable(f"{broker}: it is silent for {seconds:.0f} s: look whether it works, and the resolver")
+        raise Unavailable(f"{broker}: it is silent for {seconds:.0f} s: check that it works, and the resolver")
     if errors:
         raise errors[0]
 
@@ -183,8 +183,8 @@ def _within(seconds: float, broker: Broker, act: Callable[[], None]) -> None:
 def is_empty(link: Connection, queue: str) -> bool:
     """Return whether no message waits in a queue. One that was never declared, or has vanished, is empty.
 
-    AMQP is asked passively, so that nothing has to be known of how the consumer declares the queue. The question has a
-    channel of its own, as AMQP closes one with the answer "not found".
+    AMQP is asked passively, so this need not know how the consumer declares the queue. The question uses its own
+    channel, because AMQP closes the channel with the answer "not found".
     """
     passive = _is_amqp(link)  # kombu's Redis looks for the key without its prefix then
     try:

@@ -1,9 +1,9 @@
-"""Remove directories that code of others has filled, whatever it left there.
+"""Remove directories that foreign code has filled, whatever it left there.
 
 A directory is first moved aside, so its name is free at once. Then its directories are moved up to its top one by one,
-made accessible, and emptied there. So no depth is too deep and no path too long; no link is followed, as each name is
-used below an open directory; and what something else is mounted on cannot be moved, and is not entered. What cannot be
-removed stays aside, and is tried again by `remove_left`.
+made accessible, and emptied there. So no tree is too deep and no path too long; no link is followed, because each name
+is used below an open directory; and a mount point cannot be moved, so it is not entered. Anything that cannot be
+removed stays aside until `remove_left` tries again.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 ASIDE = ".removed-"
 HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
-LIMIT_S = 120.0  # of one removal, some two million files: what still grows never ends
+LIMIT_S = 120.0  # of one removal, enough for two million files: a directory that still grows never ends
 MOST_PASSES = 20  # over a directory to which something still writes
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS = 0x80086601, 0x40086602
 INT = struct.Struct("i")
@@ -35,7 +35,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def remove(path: Path) -> str:
-    """Removes a directory, or moves it aside; empty, or why something of it is left. Raises OSError if it stays."""
+    """Removes a directory, or moves it aside; returns why something is left, or "". Raises OSError if it stays."""
     aside = path.with_name(f"{path.name}{ASIDE}{secrets.token_hex(8)}")
     if not os.path.lexists(path):
         return ""
@@ -54,14 +54,14 @@ def empty_directory(path: Path) -> Path:
 
 
 def remove_left(directory: Path) -> str:
-    """Removes what stayed aside in this directory; empty, or why something of it is left. Raises nothing."""
+    """Removes everything aside in this directory; returns why something is left, or an empty text. Raises nothing."""
     with contextlib.suppress(OSError):
         return "; ".join(filter(None, map(_remove_aside, sorted(directory.glob(f"*{ASIDE}*")))))
     return ""
 
 
 def _remove_aside(aside: Path) -> str:
-    """Removes a directory that was moved aside; empty, or why something is left."""
+    """Removes a directory that was moved aside; returns why something is left, or an empty text."""
     try:
         with _opened(aside.parent) as parent:
             if not _unlink(parent, aside.name):
@@ -76,7 +76,7 @@ def _remove_aside(aside: Path) -> str:
 
 
 class _Removal:
-    """The removal of what is below an open directory, the top."""
+    """The removal of everything below an open directory, the top."""
 
     def __init__(self, top: int) -> None:
         self.top = top
@@ -102,7 +102,7 @@ class _Removal:
                 return
 
     def _pass(self, directory: int) -> bool:
-        """Removes or moves each entry; returns whether there was one that could be."""
+        """Removes or moves each entry; returns whether that succeeded for one."""
         has_changed = False
         with os.scandir(directory) as entries:
             for entry in entries:
@@ -152,7 +152,7 @@ def _rename(directory: int, name: str, new: str, to: int | None = None) -> None:
 
 
 def _make_removable(directory: int, name: str, error: OSError) -> None:
-    """Removes the cause of this error from an entry. Raises the error if that cannot help."""
+    """Removes the cause of this error from an entry. Raises the error if there is no such cause."""
     match error.errno:
         case errno.EBUSY:
             _libc.umount2(f"/proc/self/fd/{directory}/{name}".encode(errors="surrogateescape"), UMOUNT)
@@ -189,7 +189,7 @@ def _entered(directory: int, name: str) -> Iterator[int]:
     """A descriptor of a directory that was made accessible, and whose protection was taken away. Raises OSError."""
     handle = os.open(name, HANDLE, dir_fd=directory)
     try:
-        own = f"/proc/self/fd/{handle}"  # what was opened, wherever its name leads by now
+        own = f"/proc/self/fd/{handle}"  # the opened directory, wherever its name leads by now
         with contextlib.suppress(OSError):
             os.chmod(own, stat.S_IRWXU)
         descriptor = os.open(own, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Spans of runs for OpenTelemetry, if OTEL_EXPORTER_OTLP_ENDPOINT says where to; else nothing at all.
+"""Spans of runs for OpenTelemetry, if OTEL_EXPORTER_OTLP_ENDPOINT names a receiver; otherwise this does nothing.
 
 The server's spans of a run's calls belong to the run's trace: each call names its span (W3C Trace Context).
 """
@@ -25,7 +25,7 @@ def is_wanted(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def check() -> None:
-    """Raises SettingsError if spans are wanted and the libraries are missing."""
+    """Raises SettingsError if spans are enabled and the libraries are missing."""
     if is_wanted() and not find_spec("opentelemetry"):
         raise SettingsError(
             f"{ENDPOINTS[0]} is set, and OpenTelemetry is not installed: install opentelemetry-sdk and "
@@ -35,7 +35,7 @@ def check() -> None:
 
 @cache
 def tracer() -> "Tracer | None":
-    """The tracer of this process, made with its first span; None if no spans are wanted."""
+    """The tracer of this process, made with its first span; None if spans are off."""
     if not is_wanted():
         return None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -61,7 +61,7 @@ def span(name: str, **attributes: str | int) -> Iterator[None]:
 
 
 def name_span(request: httpx.Request) -> None:
-    """A hook of the HTTP client that tells the server in which span it is called."""
+    """A hook of the HTTP client that adds the current span to a call."""
     if tracer() is not None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

@@ -109,7 +109,7 @@ def of_measuring() -> Words:
         "--benchmarks", type=names, default=[], metavar="A,B", help="only these; default: the usual ones"
     )
     parser.add_argument("--machine", metavar="NAME", help="only on this machine; default: those of the project")
-    parser.add_argument("--wait", action="store_true", help="wait until it is measured, and show what was found")
+    parser.add_argument("--wait", action="store_true", help="wait until it is measured, and show the result")
     parser.add_argument("--timeout", type=duration, default=7200.0, metavar="TIME", help="of --wait; default: 2h")
     parser.add_argument(
         "--fail-on-regression",
@@ -144,7 +144,7 @@ def parser() -> Words:
 
 
 def add(commands: Commands, name: str, short: str, text: str, *parents: Words) -> Words:
-    """Add a command, described by ``short`` in the list of all and by ``text`` in its own help."""
+    """Add a command: ``short`` describes it in the list of commands, ``text`` in its own help."""
     return commands.add_parser(
         name,
         help=short,
@@ -205,7 +205,7 @@ def add_measure(commands: Commands) -> None:
         of_measuring(),
     )
     measure.add_argument("what", metavar="REF|RANGE")
-    measure.add_argument("--every", type=int, default=1, metavar="N", help="of a range each n-th commit")
+    measure.add_argument("--every", type=int, default=1, metavar="N", help="measure each n-th commit of a range")
 
 
 def add_compare(commands: Commands) -> None:
@@ -213,18 +213,18 @@ def add_compare(commands: Commands) -> None:
         commands,
         "compare",
         "measure a change in pairs against its merge base",
-        "Measure B against its merge base with A, interleaved in pairs on the same machines, and say what got\n"
+        "Measure B against its merge base with A, interleaved in pairs on the same machines, and show what got\n"
         "worse or better beyond noise. Commits of no tracked branch are fetched from the project's repository.\n\n"
         "  speedtrack compare main HEAD --wait --fail-on-regression 3%\n"
-        "  speedtrack compare --id 12 --wait      (wait again for one that was asked for before)\n"
+        "  speedtrack compare --id 12 --wait      (wait again for an earlier comparison)\n"
         "  speedtrack compare v1.0 v1.1 --measured",
         of_project(),
         of_measuring(),
     )
     compare.add_argument("base", nargs="?", metavar="A")
     compare.add_argument("head", nargs="?", metavar="B")
-    compare.add_argument("--id", type=int, metavar="N", help="a paired comparison that was asked for before")
-    compare.add_argument("--measured", action="store_true", help="measure nothing: compare what was measured of both")
+    compare.add_argument("--id", type=int, metavar="N", help="an earlier paired comparison")
+    compare.add_argument("--measured", action="store_true", help="measure nothing: compare the measurements of both")
 
 
 def add_reading(commands: Commands) -> None:
@@ -232,7 +232,7 @@ def add_reading(commands: Commands) -> None:
         commands,
         "status",
         "show a project's newest commit, runs and alerts",
-        "Show how far a project is measured, and its open alerts; outside of a repository, all projects.",
+        "Show a project's newest commit, its runs and its open alerts; outside of a repository, all projects.",
         of_project(),
     )
     alerts = add(

@@ -1,4 +1,4 @@
-"""The calls of the API. Those that may succeed a second time are repeated, with the same Idempotency-Key."""
+"""The calls of the API. Calls that may succeed later are repeated, with the same Idempotency-Key."""
 
 import os
 import re
@@ -25,7 +25,7 @@ CODES = {401: Exit.REFUSED, 403: Exit.REFUSED, 409: Exit.NOT_DONE}
 
 
 class Api:
-    """A server's API, called with the token of a login."""
+    """The API of a server, called with the token of a login."""
 
     def __init__(self, login: Login) -> None:
         self.login = login
@@ -76,7 +76,7 @@ class Api:
         raise AssertionError("the last attempt returns or raises")
 
     def away(self, error: httpx.HTTPError) -> ServerAway:
-        """The failure of a call that got no answer; if a proxy stands between, it is named, as it may be the cause."""
+        """The failure of a call without an answer; it names the proxy, if there is one, as the possible cause."""
         proxy = proxy_for(self.login.url)
         if not proxy:
             return ServerAway(f"{self.login.url} does not answer: {reason_of(error)}")
@@ -120,7 +120,7 @@ class Api:
         return Failure(detail, CODES.get(answer.status_code, Exit.USAGE))
 
     def unknown_operation(self, answer: httpx.Response) -> Failure:
-        """The Failure for an operation that the server lacks: it is of another release, or not a SpeedTrack at all."""
+        """The Failure for an operation that the server lacks: it is of another release, or no SpeedTrack at all."""
         if answer.url.path.endswith("/api/v1/"):
             return self.not_speedtrack(f"HTTP {answer.status_code}")
         version = plain(str(self.installation()["version"]))
@@ -137,7 +137,7 @@ class Api:
         return Failure(f"{self.login.url} is no SpeedTrack with the API v1 ({why}): check the address", Exit.SERVER)
 
     def installation(self) -> dict[str, Any]:
-        """The release of the server, and whose token it was called with. Raises Failure."""
+        """The release of the server, and the owner of the token. Raises Failure."""
         document = self.get("")
         if not isinstance(document, dict) or document.get("name") != "SpeedTrack":
             raise self.not_speedtrack("something else answers")
@@ -145,7 +145,7 @@ class Api:
 
 
 def proxy_for(url: str) -> tuple[str, str] | None:
-    """The variable that names the proxy for an address, and the proxy without its password; None: there is none."""
+    """The variable that names the proxy for an address, and the proxy without its password; None without a proxy."""
     parsed, proxies = httpx.URL(url), urllib.request.getproxies_environment()
     if urllib.request.proxy_bypass_environment(parsed.netloc.decode(), proxies):  # type: ignore[attr-defined]
         return None
@@ -160,9 +160,9 @@ def proxy_for(url: str) -> tuple[str, str] | None:
 
 
 def is_of_proxy(error: httpx.HTTPError, proxy: str) -> bool:
-    """Return whether the proxy itself could not be used: what is connected to is the proxy.
+    """Return whether the proxy itself could not be used: connections go to the proxy.
 
-    A certificate is that of the server, behind the proxy, unless the proxy is called by TLS as well.
+    A certificate belongs to the server behind the proxy, unless the proxy is called by TLS as well.
     """
     is_of_tls = "ssl" in str(error).lower() or "certificate" in str(error).lower()
     if is_of_tls and proxy.startswith("http://"):

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """How the command ends; docs/client.md promises these numbers."""
+    """The exit code; docs/client.md promises these numbers."""
 
     FINE = 0
     REGRESSION = 1
@@ -19,7 +19,7 @@ class Exit(IntEnum):
 
 
 class Failure(Exception):
-    """The message says the cause and the remedy."""
+    """The message has the cause and the remedy."""
 
     def __init__(self, message: str, code: Exit) -> None:
         super().__init__(message)

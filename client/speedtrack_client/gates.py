@@ -9,14 +9,14 @@ LISTED = 50
 
 
 def worsening(row: Row) -> float:
-    """By how many percent a row got worse; negative: better."""
+    """The percentage by which a row got worse; negative if it got better."""
     ratio = row["ratio"]
     change = 0.0 if ratio is None else (ratio - 1) * 100
     return float(-change if row["better"] == "higher" else change)
 
 
 def regressions(rows: Sequence[Row], percent: float) -> list[Row]:
-    """The rows that the server found to be worse beyond noise, by at least so many percent."""
+    """The rows that the server judges worse beyond noise, by at least so many percent."""
     return [row for row in rows if row["verdict"] == "worse" and worsening(row) >= percent]
 
 
@@ -46,7 +46,7 @@ def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
     if gate is None:
         return tally
     if not rows:
-        return "nothing was measured, so nothing can be said"
+        return "nothing was measured, so there is no answer"
     limit = f"{gate['fail_on_regression_percent']:g}%"
     worse = len(gate["regressions"])
     if not worse:
@@ -83,7 +83,7 @@ def line_of(row: Row) -> str:
 
 
 def cell(text: str) -> str:
-    """Text of others as a table cell, in which nothing is markup."""
+    """Foreign text as a table cell, without any markup."""
     for sign in "\\`*_[]<>|":
         text = text.replace(sign, f"\\{sign}" if sign not in "<>" else {"<": "&lt;", ">": "&gt;"}[sign])
     return text.replace("\n", " ")

@@ -1,4 +1,4 @@
-"""Which server is asked with which token: by the environment, otherwise by what ``speedtrack login`` stored."""
+"""The server and the token to use: from the environment, otherwise from ``speedtrack login``."""
 
 import json
 import os
@@ -17,7 +17,7 @@ URL, TOKEN = "SPEEDTRACK_URL", "SPEEDTRACK_TOKEN"
 
 @dataclass(frozen=True)
 class Login:
-    """A server, and the token for it. An empty token: only what is public can be read."""
+    """A server, and the token for it. With an empty token only public data can be read."""
 
     url: str
     token: str
@@ -101,7 +101,7 @@ def forget(url: str) -> bool:
 
 
 def save(logins: dict[str, Any]) -> None:
-    """Write the logins so that the file is never half written, nor readable by others at any moment."""
+    """Write the logins so that the file is never half written, and never readable by others."""
     path = place()
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:

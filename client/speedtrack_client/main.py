@@ -1,4 +1,4 @@
-"""The command ``speedtrack``: parse its words, call one command, return how that ends."""
+"""The command ``speedtrack``: parse its arguments, call one command, return its exit code."""
 
 import sys
 import traceback
@@ -15,7 +15,7 @@ from speedtrack_client.printing import OutputLost, Printer, discard_output, repl
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command. Return its exit code, which is REGRESSION only if the command found one."""
+    """Run a command. Return its exit code, which is REGRESSION only if there is a regression."""
     argv = sys.argv[1:] if argv is None else argv
     replace_closed_streams()
     try:
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return tell(f"the output cannot be written: {e}", Exit.NO_OUTPUT)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except Exception as e:  # a fault of this program; 1, which Python would end with, means a regression
+    except Exception as e:  # a fault of this program; Python would exit with 1, which means a regression
         return tell(unexpected(e), Exit.INTERNAL)
 
 
@@ -59,12 +59,12 @@ def ended(printer: Printer, message: str, code: Exit) -> int:
                 printer.json({"error": {"kind": code.name.lower(), "message": message}, "exit_code": int(code)})
                 sys.stdout.flush()
         except OutputLost:
-            discard_output()  # the failure and its code are said already
+            discard_output()  # the failure is reported already
     return code
 
 
 def tell(message: str, code: Exit) -> int:
-    """Print a failure on standard error, if that can be written to."""
+    """Print a failure on standard error, if it is open."""
     with suppress(OSError, ValueError):
         sys.stderr.write(f"speedtrack: {message}\n")
         sys.stderr.flush()
@@ -72,7 +72,7 @@ def tell(message: str, code: Exit) -> int:
 
 
 def unexpected(error: Exception) -> str:
-    """A sentence about a fault of this program, with the place that a report of it needs."""
+    """A sentence about a fault of this program, with its position for a bug report."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     summary = plain(f"{type(error).__name__}: {error}")[:300]
     return f"an unexpected error in {Path(frame.filename).name}, line {frame.lineno} ({summary}): please report it"

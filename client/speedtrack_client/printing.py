@@ -1,4 +1,4 @@
-"""Print what a command shows: tables on a terminal, plain columns if the output is piped, or JSON."""
+"""Print the output of a command: tables on a terminal, plain columns if the output is piped, or JSON."""
 
 import errno
 import io
@@ -19,12 +19,12 @@ STEPS = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
 
 
 class OutputLost(Exception):
-    """Standard output cannot be written to; the message says why."""
+    """Standard output cannot be written to; the message has the reason."""
 
 
 @contextmanager
 def written() -> Iterator[None]:
-    """What the block writes to standard output arrives there, or OutputLost is raised."""
+    """Everything that the block writes to standard output arrives, or OutputLost is raised."""
     try:
         yield
     except OSError as e:
@@ -32,7 +32,7 @@ def written() -> Iterator[None]:
 
 
 class PlainConsole(Console):
-    """rich's console, but that it does not end the process with 1, which means a regression, if a pipe is closed."""
+    """rich's console, except that a closed pipe does not end the process with 1, which means a regression."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -56,7 +56,7 @@ class Printer:
                 self.out.print(text)
 
     def say(self, text: str) -> None:
-        """Print a message. It is lost if standard error cannot be written to: the exit code has to arrive."""
+        """Print a message. It is lost if standard error is closed, because the exit code matters more."""
         with suppress(OSError, ValueError):
             self.err.print(text)
 
@@ -130,7 +130,7 @@ def is_interactive() -> bool:
 
 
 def discard_output() -> None:
-    """Prevent Python's complaint, and its exit code, at the end of the process if its output cannot be written."""
+    """Prevent Python's error, and its exit code, at the end of the process if the output cannot be written."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -140,14 +140,14 @@ def discard_output() -> None:
 
 
 def replace_closed_streams() -> None:
-    """Give the process streams where its caller has closed them: Python has None there."""
+    """Replace the streams that the caller has closed: in Python they are None."""
     sys.stdout = sys.stdout or ClosedStream()
     sys.stderr = sys.stderr or io.StringIO()
     sys.stdin = sys.stdin or io.StringIO()
 
 
 class ClosedStream(io.StringIO):
-    """Standard output that the caller has closed: writing to it fails, as nobody gets what is written."""
+    """Standard output that the caller has closed: writing to it fails, because the output is lost."""
 
     def write(self, text: str) -> int:
         raise OSError(errno.EBADF, "standard output is closed")

@@ -1,4 +1,4 @@
-"""The git repository of the current directory: its project, and the commits that names mean there."""
+"""The git repository of the current directory: its project, and the commits of its names."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ def git(*arguments: str) -> str:
 
 
 def asked_of_git(*arguments: str) -> tuple[str, str]:
-    """The output of git, and why there is none: what git says, in English, on one line."""
+    """The output of git, and its error: git's English message, on one line."""
     english = {**os.environ, "LC_ALL": "C", "LANGUAGE": "C"}
     try:
         process = subprocess.run(
@@ -60,14 +60,14 @@ def remotes() -> list[str]:
 def addresses() -> list[str]:
     """The addresses by which the project is found.
 
-    First those that the environment states, as in a job without a checkout, then the remotes.
+    First the addresses of the environment, as in a job without a checkout, then the remotes.
     """
     stated = os.environ.get(REPOSITORY, "")
     return list(dict.fromkeys([*([normal(stated)] if stated else []), *remotes()]))
 
 
 def normal(url: str) -> str:
-    """The host and path of a repository, which are the same in its HTTPS and SSH addresses."""
+    """The host and path of a repository; its HTTPS and SSH addresses have the same ones."""
     text = url.strip().rstrip("/")
     if "://" in text:
         scheme, _, location = text.partition("://")
@@ -94,12 +94,12 @@ def project_of(remote_urls: Iterable[str], projects: Iterable[dict[str, Any]]) -
 
 
 def commit_of(name: str) -> str | None:
-    """The full id of the commit that a name means here; None if it means none."""
+    """The full id of the commit with this name here; None if there is none."""
     return git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or None
 
 
 def why_no_commit(name: str) -> str:
-    """Why a name means no commit of this directory."""
+    """Why this directory has no commit with this name."""
     is_shallow, fault = asked_of_git("rev-parse", "--is-shallow-repository")
     if fault:
         return why_without_remotes() if "fatal" in fault else fault
@@ -111,5 +111,5 @@ def why_no_commit(name: str) -> str:
 
 
 def is_own(name: str) -> bool:
-    """Return whether the name, such as HEAD~2, means a commit of this repository whatever the project is."""
+    """Return whether the name, such as HEAD~2, is a commit of this repository, whatever the project is."""
     return any(name == own or name.startswith((f"{own}~", f"{own}^", f"{own}@")) for own in OWN)

@@ -9,7 +9,7 @@ from typing import Any
 from speedtrack_client.calls import Api
 from speedtrack_client.failures import NoneTaken, misused
 
-LARGEST = 19 * 1024 * 1024  # bytes; the server takes 26 MB, and base64 makes a third more of them
+LARGEST = 19 * 1024 * 1024  # bytes; the server accepts 26 MB, and base64 adds a third
 
 
 def content_of(path: Path) -> bytes:
@@ -28,7 +28,7 @@ def content_of(path: Path) -> bytes:
 
 
 def tar_of(folder: Path) -> bytes:
-    """A tar archive of a folder. It has no dates and owners, so that equal files give equal bytes."""
+    """A tar archive of a folder. It has no dates or owners, so equal files give equal bytes."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for path in sorted(folder.rglob("*")):

@@ -1,6 +1,6 @@
 """Ask repeatedly until something has ended.
 
-If the server is away for some minutes, as during an upgrade, go on waiting.
+If the server is away for some minutes, as during an upgrade, keep waiting.
 """
 
 import time
@@ -20,7 +20,7 @@ def until(
 ) -> T:
     """The answer for which ``is_ended`` is true. Raises Failure after ``most_s`` seconds.
 
-    ``show`` is called with each answer. ``again``: the command that shows the answer later, for the message.
+    ``show`` is called with each answer. ``again``: for the message, the command that shows the answer later.
     """
     deadline, pause_s, away_since = time.monotonic() + most_s, FIRST_S, None
     while True:
@@ -37,6 +37,6 @@ def until(
                 return answer
         left_s = deadline - time.monotonic()
         if left_s <= 0:
-            raise Failure(f"not finished within the time of --timeout; it goes on, as shows: {again}", Exit.TIMED_OUT)
+            raise Failure(f"not finished within --timeout; it goes on. To wait again: {again}", Exit.TIMED_OUT)
         time.sleep(min(pause_s, left_s))
         pause_s = min(pause_s * GROWTH, LONGEST_S)

@@ -1,4 +1,4 @@
-// How long ago a moment was, in the words of the server (speedtrack/benchmarks/numbers.py).
+// The time since a moment, as the server words it (speedtrack/benchmarks/numbers.py).
 
 const DAY = 86_400;
 const SPANS: [number, string][] = [

@@ -1,5 +1,5 @@
-// Axes: their ends, and round values for their ticks. speedtrack/web/drawing/axes.py has the same rules; both are tested
-// against axis.golden.json.
+// Axes: their ends, and round values for their ticks. speedtrack/web/drawing/axes.py has the same rules;
+// axis.golden.json tests both.
 import { tick } from "./units";
 
 /** Values with their labels. */
@@ -14,15 +14,15 @@ export interface Axis {
 
 const MINUS = "−";
 const NARROWEST = 0.02; // half of an axis, as a share of its middle: noise does not look like a step
-const [ABOVE, BELOW] = [1.3, 1.1]; // room around the values: above, that of the marks of changes
-const MOST_TICKS = 8; // about; a step may be twice as wide as wanted, so at least four
+const [ABOVE, BELOW] = [1.3, 1.1]; // room around the values; above, for the marks of changes
+const MOST_TICKS = 8; // roughly; a step may be twice as wide as ideal, so there are at least four
 const DAY = 86400;
 const HOUR = 3600;
 const HOURS = [1, 2, 3, 6, 12];
 const MONTHS = [1, 2, 3, 6, 12, 24, 60, 120];
 const DAYS = [1, 2, 4, 7, 14];
 
-/** An axis for these values; without a unit they are ratios, which are shown as changes. */
+/** An axis for these values; without a unit they are ratios, shown as changes. */
 export function valueAxis(values: number[], scale: string, unit: string | null): Axis {
   const positive = values.filter((value) => value > 0);
   const logarithmic = scale === "log" && positive.length > 0;
@@ -33,7 +33,7 @@ export function valueAxis(values: number[], scale: string, unit: string | null):
   return { low, high, logarithmic, ticks: at.map((value) => [value, tickLabel(unit, value, high, step)]) };
 }
 
-/** The ends of an axis: it holds all values. */
+/** The ends of an axis that holds all values. */
 function valueRange(values: number[], scale: string): [number, number] {
   if (values.length === 0) return scale === "log" ? [1, 10] : [0, 1];
   const [low, high] = [Math.min(...values), Math.max(...values)];
@@ -58,7 +58,7 @@ export function linearTicks(low: number, high: number, most: number): number[] {
   return [...Array(Math.max(0, last - first + 1)).keys()].map((i) => (first + i) * step);
 }
 
-/** 1, 2, 5, 10, 20 ... between two ends, or powers of ten; linear ones where an axis is short. */
+/** 1, 2, 5, 10, 20 ... between two ends, or powers of ten; linear ones if an axis is short. */
 function logTicks(low: number, high: number): number[] {
   const begin = Math.floor(Math.log10(low));
   const powers = [...Array(Math.ceil(Math.log10(high)) - begin + 1).keys()].map((i) => begin + i);
@@ -72,7 +72,7 @@ function tickLabel(unit: string | null, value: number, end: number, step: number
   return unit === null ? percentLabel(value, step) : tick(unit, value, end, step).trimEnd();
 }
 
-/** A ratio as a change, with the decimals that tell it from the next one. */
+/** A ratio as a change, with the decimals that distinguish it from the next one. */
 function percentLabel(ratio: number, step: number): string {
   const decimals = Math.max(0, Math.min(4, -Math.floor(Math.log10(100 * step) + 1e-9)));
   const digits = Math.abs(100 * (ratio - 1)).toFixed(decimals);
@@ -102,7 +102,7 @@ function every(step: number, first: number, last: number, text: (at: number) => 
   return found;
 }
 
-/** An hour in UTC, at midnight the day. */
+/** An hour in UTC; at midnight, the day. */
 function hourText(moment: number): string {
   return moment % DAY === 0 ? dayText(moment) : new Date(1000 * moment).toISOString().slice(11, 16);
 }

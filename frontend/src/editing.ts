@@ -1,4 +1,4 @@
-// What keys do in an editor of plain text.
+// Keys in an editor of plain text.
 
 export interface Selected {
   text: string;
@@ -17,7 +17,7 @@ export function indent(at: Selected): Selected {
   return overLines(at, (line) => (line ? INDENT + line : line));
 }
 
-/** Shift and Tab: takes the indentation of the selected lines back by one step. */
+/** Shift and Tab: reduces the indentation of the selected lines by one step. */
 export function unindent(at: Selected): Selected {
   return overLines(at, (line) => line.replace(/^(?: {1,4}|\t)/, ""));
 }
@@ -37,7 +37,7 @@ function overLines({ text, start, end }: Selected, change: (line: string) => str
   };
 }
 
-/** Enter: the indentation that the new line begins with. */
+/** Enter: the indentation of the new line. */
 export function indentation(text: string, at: number): string {
   const line = text.slice(text.lastIndexOf("\n", at - 1) + 1, at);
   return /^[ \t]*/.exec(line)![0];
@@ -47,7 +47,7 @@ export function lineCount(text: string): number {
   return text.split("\n").length;
 }
 
-/** Where a line begins and ends in the text; lines are counted from 1. */
+/** The begin and the end of a line in the text; lines are counted from 1. */
 export function rangeOfLine(text: string, line: number): [number, number] {
   const lines = text.split("\n");
   const before = lines.slice(0, line - 1).reduce((sum, one) => sum + one.length + 1, 0);

@@ -1,6 +1,6 @@
 // The filter of a grid by the names of its rows; pages/project/filters.py does the same on the server.
 
-/** Do all words of the text occur in the name? */
+/** Returns whether all words of the text occur in the name. */
 export function admits(name: string, text: string): boolean {
   const lower = name.toLowerCase();
   return text

@@ -1,14 +1,14 @@
-// Pieces of pages that the server renders. The browser parses them as documents of their own, in which no script runs:
-// no text becomes markup here, so that Trusted Types can forbid it everywhere.
+// Pieces of pages that the server renders. The browser parses them as separate documents, in which no script runs: here
+// no text becomes markup, so Trusted Types can forbid that everywhere.
 
-export const PATIENCE_MS = 8000; // with a server to which the network may be cut
+export const PATIENCE_MS = 8000; // with a server that may be unreachable
 
-/** What the server answers to a GET. */
+/** The server's answer to a GET. */
 export function getPiece(address: string): Promise<ChildNode[]> {
   return load("GET", address, null).then((body) => [...body.childNodes]);
 }
 
-/** What the server answers to a form as it is typed. */
+/** The server's answer to a form during typing. */
 export function postForm(address: string, form: HTMLFormElement, signal: AbortSignal): Promise<Element[]> {
   return load("POST", address, new FormData(form), signal).then((body) => [...body.children]);
 }
@@ -33,7 +33,7 @@ function load(method: string, address: string, content: FormData | null, signal?
   });
 }
 
-/** Calls once nothing has happened for a while, and tells an earlier call to stop. */
+/** Calls after a quiet pause, and aborts an earlier call. */
 export function whenCalm(pause: number, call: (signal: AbortSignal) => void): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   let running = new AbortController();

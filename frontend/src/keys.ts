@@ -1,11 +1,11 @@
-// What keys do on a page: pure, so that it can be tested without a browser.
+// The keys of a page: pure functions, so that tests need no browser.
 
 export interface Key {
   keys: string[];
   does: string;
 }
 
-/** The keys that the page has, as its dialog lists them. */
+/** The keys of the page, for its dialog. */
 export function keysOf(page: { rows: boolean; select: boolean; decide: boolean; search: boolean }): Key[] {
   return [
     ...(page.rows
@@ -33,7 +33,7 @@ export function keysOf(page: { rows: boolean; select: boolean; decide: boolean; 
 
 export const DECISIONS: Record<string, string> = { a: "take", e: "expected", i: "invalid", f: "fixed" };
 
-/** The row after a step from the active one (-1: none is active yet), within the list. */
+/** The row one step from the active one (-1: none is active yet), within the list. */
 export function stepped(active: number, by: number, count: number): number {
   if (count === 0) return -1;
   if (active < 0) return by > 0 ? 0 : count - 1;

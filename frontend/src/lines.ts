@@ -1,4 +1,4 @@
-// Ranges of lines in the part of an address behind #: L120, L120-L140.
+// Ranges of lines in the part of an address after #: L120, L120-L140.
 
 export type LineRange = [first: number, last: number];
 
@@ -13,7 +13,7 @@ export function formatRange([first, last]: LineRange): string {
   return first === last ? `#L${first}` : `#L${first}-L${last}`;
 }
 
-/** The range after a click on a line: with the shift key, from where the last range began. */
+/** The range after a click on a line: with the shift key, from the begin of the last range. */
 export function clicked(line: number, before: LineRange | null, isShifted: boolean): LineRange {
   if (!isShifted || !before) return [line, line];
   return line < before[0] ? [line, before[0]] : [before[0], line];

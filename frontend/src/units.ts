@@ -49,7 +49,7 @@ export function scale(unit: string, size: number): Scale {
   return { factor, unit: name, decimals: decimalsOf(Math.abs(size) / factor, factor === 1) };
 }
 
-/** So many that three digits are shown, two of them behind the point where it is below 1, but no zeros alone. */
+/** The decimals for three digits (below 1, two of them after the point), without a tail of zeros alone. */
 function decimalsOf(shown: number, unscaled: boolean): number {
   if (shown >= 99.95 || (shown === Math.trunc(shown) && unscaled)) return 0;
   if (shown >= SMALL || shown === 0) return shown >= 9.995 ? 1 : 2;
@@ -65,7 +65,7 @@ export function quantity(unit: string, value: number): string {
   return `${number(shown, value)} ${shown.unit}`;
 }
 
-/** Both ends in the unit of the higher one; one more decimal where they would look equal. */
+/** Both ends in the unit of the higher one; one more decimal if they would look equal. */
 export function interval(unit: string, low: number, high: number): string {
   let shown = scale(unit, high);
   if (low !== high && number(shown, low) === number(shown, high)) {
@@ -79,7 +79,7 @@ const SMALLEST_FACTOR = 0.005;
 const LARGEST_FACTOR = 10000;
 
 /**
- * A ratio as a signed percentage, or as a factor where it is large.
+ * A ratio as a signed percentage, or as a factor if it is large.
  * A ratio of zero or below comes from a metric with such values: it is a share of the metric's usual size.
  */
 export function change(ratio: number): string {
@@ -93,7 +93,7 @@ export function change(ratio: number): string {
   return `${percent >= 0 ? "+" : ""}${text}%`;
 }
 
-/** The words for a worse and a better value of a metric, where they are not slower and faster. */
+/** The words for a worse and a better value of a metric, if they are not slower and faster. */
 const EFFECTS: Record<string, [string, string]> = {
   instructions_per_request: ["more instructions", "fewer instructions"],
   callgrind_instructions_per_request: ["more instructions", "fewer instructions"],
@@ -111,7 +111,7 @@ export function effect(metric: string, worse: boolean): string {
   return (EFFECTS[metric] ?? ["slower", "faster"])[worse ? 0 : 1]!;
 }
 
-/** The label of an axis tick: the unit by the axis' end, the decimals by its step. */
+/** The label of an axis tick: the unit depends on the axis' end, the decimals on its step. */
 export function tick(unit: string, value: number, end: number, step: number): string {
   const shown = scale(unit, end);
   const decimals =

@@ -1,8 +1,8 @@
-// The address of a timeline holds what it shows.
+// The address of a timeline contains its visible part.
 
 const RANGE = ["from", "to", "around"];
 
-/** The commits at the ends of what is shown. */
+/** The commits at the ends of the visible part. */
 export interface Ends {
   from: string;
   to: string;
@@ -19,7 +19,7 @@ export function withEnds(search: string, ends: Ends | null): string {
   return query.size > 0 ? `?${query}` : "";
 }
 
-/** The query string with some keys set, or removed where null; a page's passing keys are dropped. */
+/** The query string with some keys set, or removed if null; a page's passing keys are dropped. */
 export function withKeys(search: string, changes: Record<string, string | null>): string {
   const query = new URLSearchParams(search);
   for (const key of ["why", "part"]) query.delete(key);
@@ -38,7 +38,7 @@ export function withLine(search: string, line: string): string {
   return `?${query}`;
 }
 
-/** Does the query string name a part of the timeline? */
+/** Returns whether the query string names a part of the timeline. */
 export function namesRange(search: string): boolean {
   const query = new URLSearchParams(search);
   return RANGE.some((key) => query.has(key));

@@ -36,7 +36,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class CompilerCache:
-    """How many compilations of a build were in ccache, and how many were not."""
+    """How many compilations of a build ccache had, and how many it had not."""
 
     hits: int
     misses: int

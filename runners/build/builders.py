@@ -14,7 +14,7 @@ from runners.processes.control import Control
 
 @dataclass(frozen=True)
 class Toolchain:
-    """What determines a build besides its recipe. `image`: the digest of the image that it runs in."""
+    """The tools that determine a build, in addition to its recipe. `image`: the digest of the image that it runs in."""
 
     compiler: str
     libc: str
@@ -33,7 +33,7 @@ class Builder(Protocol):
     """One kind of build. Raises Transient if another attempt may succeed, else Permanent, or the error of an abort."""
 
     def toolchain(self, recipe: BuildRecipe, write: WriteLog, control: Control) -> Toolchain:
-        """What a build of this recipe uses."""
+        """The tools that a build of this recipe uses."""
 
     def make(
         self, source: CommitSource, recipe: BuildRecipe, toolchain: Toolchain, write: WriteLog, control: Control
@@ -41,7 +41,7 @@ class Builder(Protocol):
         """Builds the commit with the result of `toolchain`. Raises BuildFailed and UnusableFile as well."""
 
     def clean(self) -> str:
-        """Removes the directory of the build; empty, or why something of it is left. Raises OSError."""
+        """Removes the directory of the build; returns why something is left, or an empty text. Raises OSError."""
 
 
 @dataclass(frozen=True)

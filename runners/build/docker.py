@@ -1,9 +1,9 @@
-"""Builds a commit in a container of its own: without network, rights or mounts of the host, and with limits.
+"""Builds a commit in a fresh container: without network, rights or mounts of the host, and with limits.
 
 The source is a tar on the container's standard input, the artifacts are a tar on its standard output, and the output of
-the build is its standard error. So this works wherever the daemon is, no privileged program unpacks what a build made,
-and the tree is in a tmpfs that ends with the container. A container has a label of the runner's home, and a name that
-is chosen before it is created: so containers that a lost answer or a killed runner left are found again.
+the build is its standard error. So the daemon may be on another host, no privileged program unpacks the output of a
+build, and the tree is in a tmpfs that ends with the container. A container has a label of the runner's home, and a name
+that is chosen before it is created: so the runner finds containers that a lost answer or a killed runner left behind.
 """
 
 import io
@@ -80,7 +80,7 @@ exec tar -chf - -C /build {STATISTICS} "$@"
 """
 # $0: the tar, $@: its members. A tar may ask for any amount of memory, as for a name of 900 MB.
 UNPACK = 'ulimit -c 0; ulimit -v 262144; exec tar -x --no-same-owner --no-same-permissions -f "$0" -- "$@"'
-MEMBERS_MISSING = 2  # tar's exit status, also if an artifact is not among them: `find_artifacts` says so
+MEMBERS_MISSING = 2  # tar's exit status, also if an artifact is missing: `find_artifacts` reports that
 PROBE_SCRIPT = """
 set -- $CC
 if [ "$1" = ccache ]; then shift; fi
@@ -160,7 +160,7 @@ class DockerBuilder:
         return removal.remove(self.home / "build")
 
     def _unpack(self, packed: Path, artifacts: tuple[str, ...], deadline: BuildDeadline) -> Path:
-        """Unpacks what is wanted of a build's tar, in a sandbox: the build made the tar. Raises BuildFailed."""
+        """Unpacks the artifacts of a build's tar, in a sandbox because the build made the tar. Raises BuildFailed."""
         tree, messages = empty_directory(packed.parent / "made"), list[str]()
         members = [STATISTICS, *(f"source/{name}" for name in artifacts)]
         argv = ["/bin/sh", "-c", UNPACK, str(packed), *members]
@@ -207,7 +207,7 @@ class DockerBuilder:
         command = ChildCommand(argv, code | variables, file.parent)
         status = run_logged(self.processes, command, BuildDeadline(recipe.timeout_s, control), write)
         if status != 0:
-            raise Permanent("the image of build.dockerfile cannot be built: the log of the build says why")
+            raise Permanent("the image of build.dockerfile cannot be built: see the log of the build")
 
     def _probe(self, api: docker.APIClient, image: str, variables: dict[str, str], control: Control) -> Toolchain:
         spec = ContainerSpec(image, ["/bin/sh", "-c", PROBE_SCRIPT], variables, "0/0")
@@ -302,7 +302,7 @@ class DockerBuilder:
 
 @contextmanager
 def daemon() -> Iterator[docker.APIClient]:
-    """A connection to the daemon. Its failures inside are Transient: daemons are restarted."""
+    """A connection to the daemon. Its failures in the block are Transient, because daemons are restarted."""
     try:
         api = docker.APIClient(timeout=CALL_TIMEOUT_S, **docker.utils.kwargs_from_env())
         try:

@@ -1,6 +1,6 @@
-"""Facts about a program from its ELF file, which foreign code made: a number in it may be anything.
+"""Facts about a program from its ELF file. Foreign code made the file, so any number in it may be wrong.
 
-So nothing outside of the file is read, no table without end is followed, and no name is longer than LONGEST_NAME.
+Nothing outside of the file is read, tables have a limit, and no name is longer than LONGEST_NAME.
 """
 
 import os
@@ -35,12 +35,12 @@ Value = TypeVar("Value")
 
 
 class Damaged(Exception):
-    """A file is an ELF file by its first bytes, but not by what follows."""
+    """A file begins as an ELF file, but its content is invalid."""
 
 
 @dataclass(frozen=True)
 class Linkage:
-    """What a program is linked with. `versions`: those that it needs, by library; `defined`: those of the file."""
+    """The libraries of a program. `versions`: those that it needs, by library; `defined`: those that it defines."""
 
     machine: int
     interpreter: str
@@ -91,7 +91,7 @@ class Elf:
         return next(((header[2], header[5]) for header in self.segments() if header[0] == kind), None)
 
     def offset_of(self, address: int) -> int:
-        """Where in the file the content of an address is."""
+        """The position in the file of the content of an address."""
         for kind, _, offset, begin, _, size, *_ in self.segments():
             if kind == PT_LOAD and begin <= address < begin + size:
                 return int(offset + address - begin)
@@ -157,7 +157,7 @@ def _functions(elf: Elf) -> frozenset[str]:
 
 
 def _function_places(elf: Elf, table: tuple[int, ...]) -> Iterator[int]:
-    """Where the names of the defined functions of a symbol table begin."""
+    """The positions of the names of the functions that a symbol table defines."""
     symbols = elf.read(table[4], table[5] - table[5] % SYMBOL.size)
     for name, info, _, section, _, _ in SYMBOL.iter_unpack(symbols):
         if info & 0xF in (STT_FUNC, STT_GNU_IFUNC) and section:
@@ -165,7 +165,7 @@ def _function_places(elf: Elf, table: tuple[int, ...]) -> Iterator[int]:
 
 
 def linkage(file: Path) -> Linkage | None:
-    """What a program is linked with; None for a file that is no 64-bit little-endian ELF file. Raises Damaged."""
+    """The libraries of a program; None for a file that is no 64-bit little-endian ELF file. Raises Damaged."""
     return read_elf(file, _linkage, None)
 
 

@@ -88,7 +88,7 @@ class HostBuilder:
         check_success(command, status)
 
     def view(self, tree: Path, recipe: BuildRecipe) -> SandboxView:
-        """What a build sees in a sandbox: it may write its own directory and the ccache of its trust level."""
+        """The view of a build in a sandbox: it may write to its own directory and to the ccache of its trust level."""
         store, readable = self.home / CACHE / recipe.trust, (self.home / COMPILER_LINKS, self.home / CACHE_SETTINGS)
         return SandboxView(tree.parent / "tmp", (tree.parent, *([store] if store.exists() else [])), readable)
 
@@ -121,8 +121,8 @@ class HostBuilder:
                 (links / name).symlink_to(ccache)
         store = self.home / CACHE / trust
         store.mkdir(parents=True, exist_ok=True)
-        # A configuration of its own: that of the host could name a remote cache, which others fill. It is not kept in
-        # the cache, where a build could replace it by a link.
+        # The host's configuration is not used: it could name a remote cache, which others fill. Ours is not kept in the
+        # cache, where a build could replace it by a link.
         settings = self.home / CACHE_SETTINGS
         settings.write_text("max_size = 2G\n")
         return {

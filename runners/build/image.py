@@ -1,6 +1,7 @@
 """`python -m runners.build.image NAME none|network` builds ./Dockerfile and prints the messages of the daemon.
 
-Exit status 1: it failed. There is no build context: the Dockerfile of a suite installs tools, it copies no files.
+It exits with 1 if the build fails. There is no build context: the Dockerfile of a suite installs tools, it copies no
+files.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Whether a program that was built in an image can run on this host, read from its file: nothing of it is loaded."""
+"""Decides from its file whether a program that was built in an image can run on this host. Nothing of it is loaded."""
 
 import subprocess
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def check_runs_here(name: str, program: Path) -> None:
 
 
 def lacks(built: Linkage) -> Iterator[str]:
-    """What this host lacks of what a program needs, most important first."""
+    """The libraries and versions that a program needs and this host lacks, the most important first."""
     own = linkage(SELF.resolve())
     if own is None:
         return
@@ -36,14 +36,14 @@ def lacks(built: Linkage) -> Iterator[str]:
         yield f"it is built for processors of another kind: e_machine is {built.machine}, here {own.machine}"
     if built.interpreter and not Path(built.interpreter).is_file():
         yield f"its loader {built.interpreter} => not found"
-    # The paths of another loader, such as musl's, are its own.
+    # Another loader, such as musl's, has its own paths.
     if built.interpreter and own.interpreter and Path(built.interpreter).resolve() == Path(own.interpreter).resolve():
         libraries = {library: find_library(library, built) for library in built.needed}
         yield from (f"{library} => not found" for library, path in libraries.items() if path is None)
         for library, version in built.versions:
             path = libraries.get(library)
             defined = defined_versions(path) if path else frozenset()
-            if defined and version not in defined:  # the loader takes a library without any versions
+            if defined and version not in defined:  # the loader accepts a library without any versions
                 yield f"version `{version}' not found in {path}"
 
 

@@ -1,4 +1,4 @@
-"""Run a build program until it ends, passing its output on up to a limit; and find the artifacts that it left."""
+"""Run a build program to its end, pass on its output up to a limit, and find its artifacts."""
 
 import codecs
 import os
@@ -20,7 +20,7 @@ STATISTICS_LIMIT_BYTES = 64 * 2**20  # a line of ten words for each file that wa
 
 
 class CappedLog:
-    """Passes decoded output on up to LOG_LIMIT_BYTES, then one line that says so."""
+    """Passes decoded output on up to LOG_LIMIT_BYTES, then one line that it was cut."""
 
     def __init__(self, write: WriteLog, limit_bytes: int = LOG_LIMIT_BYTES) -> None:
         self._write, self._left, self._limit = write, limit_bytes, limit_bytes
@@ -43,7 +43,7 @@ class CappedLog:
 
 
 class BuildDeadline:
-    """The time limit of a build, checked while it is waited for."""
+    """The time limit of a build, checked by everything that waits for the build."""
 
     def __init__(self, timeout_s: float, control: Control) -> None:
         self._timeout_s, self._control = timeout_s, control
@@ -66,7 +66,7 @@ class BuildDeadline:
 def run_logged(processes: Processes, command: ChildCommand, deadline: BuildDeadline, write: WriteLog) -> int:
     """Runs a program to its end while its output goes to the log, without what exceeds LOG_LIMIT_BYTES.
 
-    Returns its exit status; raises as BuildDeadline, and OSError if it cannot be started. Nothing of it is left.
+    Returns its exit status; raises as BuildDeadline, and OSError if it cannot be started. Leaves no process behind.
     """
     log = CappedLog(write)
     reading, writing = os.pipe()
@@ -107,7 +107,7 @@ def _move_output(reading: int, log: CappedLog) -> bytes | None:
 def check_success(command: str, status: int) -> None:
     """Raises BuildFailed if the build's command ended with an error."""
     if status != 0:
-        raise BuildFailed(f"`{command}` ended with {exit_text(status)}: the log says why")
+        raise BuildFailed(f"`{command}` ended with {exit_text(status)}: see the log")
 
 
 def find_artifacts(tree: Path, names: tuple[str, ...]) -> dict[str, Path]:

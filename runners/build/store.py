@@ -53,7 +53,7 @@ class ArtifactStore:
     def store(self, sha: str, recipe_digest: str, files: dict[str, Path]) -> dict[str, Artifact]:
         """Copies built programs into the store and records them.
 
-        Raises UnusableFile for what is no program of a usual size, OSError when the disk is full.
+        Raises UnusableFile for a file that is no program of a usual size, OSError when the disk is full.
         """
         artifacts = {name: self._add(file) for name, file in files.items()}
         content = {

@@ -20,10 +20,10 @@ ERRORS = 2  # the stream with the output of the build; the other one, 1, has its
 
 @contextmanager
 def attach(api: docker.APIClient, container: str) -> Iterator[socket.socket]:
-    """The streams of a container that has not started yet, so that no output is missed."""
+    """The streams of a container, opened before it starts, so that no output is missed."""
     streams = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
     wrapped = api.attach_socket(container, streams)
-    connection: socket.socket = getattr(wrapped, "_sock", wrapped)  # the reader around it cannot half-close
+    connection: socket.socket = getattr(wrapped, "_sock", wrapped)  # the wrapper cannot half-close
     connection.settimeout(CHECK_EVERY_S)
     try:
         yield connection

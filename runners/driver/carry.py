@@ -1,7 +1,7 @@
-"""What the wheel of the runner carries beside its modules: the driver, and the units of systemd that start the runner.
+"""Adds the driver, and the units of systemd that start the runner, to the wheel of the runner.
 
-Hatchling calls this when it builds ``runners/``. Without SPEEDTRACK_CARRIED_DRIVER it changes nothing: the wheel is
-one for any machine, and its runner looks for a driver on PATH. `make wheel` names the driver that it has built.
+Hatchling calls this when it builds ``runners/``. Without SPEEDTRACK_CARRIED_DRIVER it changes nothing: the wheel fits
+any machine, and its runner looks for a driver on PATH. `make wheel` sets it to the driver that it has built.
 """
 
 import os
@@ -35,7 +35,7 @@ class CarriedFiles(BuildHookInterface):  # type: ignore[misc]
 
 
 def platform_tag(driver: Path) -> str:
-    """The machines that a program runs on: by the newest symbols of the C library that it asks for (PEP 600)."""
+    """The platform tag of a program, from the newest symbols of the C library that it needs (PEP 600)."""
     versions = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?:\.\d+)?(?=\0)", driver.read_bytes())
     newest = max([OLDEST, *((int(major), int(minor)) for major, minor in versions)])
     return f"manylinux_{newest[0]}_{newest[1]}_{platform.machine()}"

@@ -1,1 +1,1 @@
-"""The native driver and other programs that load a server, and the metrics that are read from the output of each."""
+"""The native driver and other programs that load a server, and the metrics in their output."""

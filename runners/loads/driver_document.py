@@ -1,6 +1,6 @@
 """The JSON document of the native driver: checked, and the metrics that are read from it.
 
-User and system time are a split of the exact CPU time by the clock ticks of each (its accuracy: the driver's README).
+User and system time split the exact CPU time by the clock ticks of each (the driver's README has the accuracy).
 """
 
 import json
@@ -21,7 +21,7 @@ SCHEMA, DUEL_SCHEMA = "speedbench.v1", "speedbench.duel.v1"
 DOCUMENT = "driver document"
 LONGEST_DOCUMENT = 16 << 20
 FLAGS = ("client_bound", "client_delayed", "slipped", "unsteady", "no_steady_state", "clock")
-WRONG_ANSWERS = ("hit_rate", "key_count")  # flags of a load that is no measurement
+WRONG_ANSWERS = ("hit_rate", "key_count")  # flags that make a load no measurement
 STARVED = "%s in the window: the machine is too busy to measure on, or the window is too short"
 EVENTS = {"instructions": "instructions_per_request", "cycles": "cycles_per_request"}  # metric by event of the kernel
 # By metric: the fields of the driver's `server` object that are divided by the requests of the window.
@@ -53,7 +53,7 @@ class _Errors:
 
 @dataclass(frozen=True, config=STRICT)
 class _Answers:
-    """What the server answered in the window."""
+    """The server's answers in the window."""
 
     requests: int
     hits: int
@@ -75,7 +75,7 @@ class _ServerCpu:
 
 @dataclass(frozen=True, config=STRICT)
 class _Figures:
-    """What was measured in a window with answers."""
+    """The figures of a window with answers."""
 
     mode: str
     throughput_rps: float
@@ -117,7 +117,7 @@ def read_outcome(document: Any, benchmark: Benchmark, phases: int) -> Outcome:
         "latency_us_p99": figures.latency_us.p99,
     }
     metrics |= server_metrics(document)
-    # In an open loop the throughput is the rate that the suite asks for: it says nothing about the server.
+    # In an open loop the suite sets the rate, so the throughput is no property of the server.
     if figures.mode == "closed":
         metrics["throughput_rps"] = figures.throughput_rps
     begin_s = figures.window_began_ns / 1e9
@@ -144,7 +144,7 @@ class _Ratio:
 
 @dataclass(frozen=True, config=STRICT)
 class _Duel:
-    """What was measured of both servers."""
+    """The figures of both servers."""
 
     slice_ms: int
     slices: tuple[_Slice, ...]
@@ -214,7 +214,7 @@ def _flags(answers: _Answers) -> list[str]:
 
 
 def server_metrics(document: Mapping[str, Any]) -> dict[str, float]:
-    """What the driver has read about the server's process, per request, and bytes per key; values of 0 are left out.
+    """The driver's readings of the server's process, per request, and bytes per key; values of 0 are left out.
 
     A short window may have no clock tick of a kind, and a small key space may need no new memory.
     """

@@ -1,7 +1,7 @@
 """Load generators other than the native driver: redis-benchmark, memtier_benchmark, and a command that a suite names.
 
-Throughput and latency are what they report. The server's CPU time is read here, over the whole run of the tool, so it
-includes what the tool does before and after its load. What a suite may ask of each is checked by the SpeedTrack server
+They report throughput and latency. The server's CPU time is read here, over the whole run of the tool, so it includes
+the tool's work before and after its load. The SpeedTrack server checks the suite's settings for each tool
 (speedtrack/benchmarks/external.py).
 """
 
@@ -95,7 +95,7 @@ class ExternalLoads:
         return [*fill, [name, *tool.arguments(benchmark.workload, target)]]
 
     def program(self, benchmark: Benchmark) -> Path:
-        """The path of the program. Raises BenchmarkFailed with the remedy where there is none."""
+        """The path of the program. Raises BenchmarkFailed with the remedy if it is missing."""
         tool = LOAD_GENERATORS.get(benchmark.driver)
         path = self.paths.get(tool.setting) if tool else None
         name = path or (tool.program if tool else shlex.split(benchmark.command)[0])
@@ -136,7 +136,7 @@ class ExternalLoads:
         wall_s = time.monotonic() - begin
         try:
             report = read_report()
-        except Permanent as error:  # of this one benchmark: the others of the run can be measured
+        except Permanent as error:  # only this benchmark fails: the others of the run can be measured
             raise BenchmarkFailed(str(error)) from error
         if server_ns <= 0:
             raise BenchmarkFailed(NO_CPU)

@@ -8,7 +8,7 @@ from runners.errors import BenchmarkFailed
 from runners.loads.report import ToolReport, Workload, rate_and_latency
 from runners.loads.target import Target
 
-_CSV_LINE = re.compile(r'^"(?P<test>.*)"(?P<numbers>(?:,"[^",]*"){7})$')  # commands of a suite are not quoted in it
+_CSV_LINE = re.compile(r'^"(?P<test>.*)"(?P<numbers>(?:,"[^",]*"){7})$')  # a suite's commands contain no quotes
 
 
 def redis_benchmark_arguments(workload: Workload, target: Target) -> list[str]:

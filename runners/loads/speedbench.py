@@ -19,9 +19,7 @@ GRACE_S = 30.0  # to start, to drain and to write the document, on a slow machin
 SLOWEST_CONNECTIONS_PER_S = 500.0  # opened, and answered once: a tenth of what a machine with ten times its work does
 PREFILL_KEYS_PER_S = 5_000.0  # far below any server worth measuring
 SLOWEST_REQUESTS_PER_S = 1_000.0
-CLIENTS_PER_ADDRESS = (
-    8_000  # over TCP: an address has some 28000 ports, of which closed connections keep theirs a while
-)
+CLIENTS_PER_ADDRESS = 8_000  # over TCP: an address has some 28000 ports, and closed connections keep theirs for a while
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Driver:
 
 
 def only_prefill(benchmark: Benchmark) -> Benchmark:
-    """A benchmark that only sets every key of another one's workload once."""
+    """A benchmark that sets every key of another one's workload once, and does nothing else."""
     items = {key: benchmark.workload[key] for key in ("keys", "values", "prefill_request") if key in benchmark.workload}
     one_request = {"test": "get", "prefill": True, "clients": 1, "requests": 1, "warmup_s": 0.0}
     return replace(benchmark, workload=one_request | items)
@@ -87,7 +85,7 @@ def workload_document(benchmark: Benchmark, target: Target, cpus: frozenset[int]
 
 
 def phases(workload: Mapping[str, Any], cpus: int) -> list[dict[str, Any]]:
-    """The phases of the driver's input: what sets up the server, if anything, and what is measured."""
+    """The phases of the driver's input: the set-up of the server, if any, and the measured phase."""
     phase = {"threads": min(cpus, workload["clients"])} | dict(workload)
     setup = phase.pop("setup", None)
     if setup is None:
@@ -107,7 +105,7 @@ def driver_arguments(benchmark: Benchmark, target: Target, seed: int, cpus: froz
 
 
 def source_options(benchmark: Benchmark, target: Target) -> list[str]:
-    """Options with the addresses that connections come from, if one address has too few ports."""
+    """Options with the source addresses of the connections, if one address has too few ports."""
     addresses = -(-benchmark.workload["clients"] // CLIENTS_PER_ADDRESS)
     if target.address.transport == "unix" or addresses < 2:
         return []
@@ -122,7 +120,7 @@ def duel_arguments(benchmark: Benchmark, base: Target, head: Target, seed: int, 
 
 
 def deadline_s(workload: Mapping[str, Any]) -> float:
-    """How many seconds the driver may run; after that it is considered to hang."""
+    """The time limit of the driver in seconds; a driver that runs longer hangs."""
     connecting_s = workload["clients"] / SLOWEST_CONNECTIONS_PER_S
     prefill_s = workload["keys"]["count"] / PREFILL_KEYS_PER_S if workload.get("prefill") else 0.0
     counted_s = workload.get("requests", 0) / SLOWEST_REQUESTS_PER_S
@@ -131,7 +129,7 @@ def deadline_s(workload: Mapping[str, Any]) -> float:
 
 
 def check_exit(status: int | None, timeout_s: float, line: str) -> None:
-    """Raises the error that the end of the driver process means. `status` None is a timeout."""
+    """Raises the error for the exit status of the driver process. A `status` of None is a timeout."""
     message = f": {line}" if line else "; it printed no message"
     match status:
         case 0:

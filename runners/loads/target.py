@@ -1,4 +1,4 @@
-"""The server that is loaded, and what one load of it gave."""
+"""The server that is loaded, and the outcome of one load."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ LONGEST_LINE = 500
 
 @dataclass(frozen=True)
 class Target:
-    """The server: how to reach it, its process, and the directory for the files of whatever loads it."""
+    """The server: its address, its process, and the directory for the files of the load generator."""
 
     protocol: str
     address: Address

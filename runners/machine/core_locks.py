@@ -3,7 +3,7 @@
 A runner locks every core that it may use, because it builds on all of them. It does so before it claims a run, so that
 no lease expires while it waits, and until the run has ended. There is one lock file per physical core, named by its
 lowest hardware thread; the kernel releases it when its holder ends, even by SIGKILL. Before the lock of a core a second
-lock is taken, `.next`, and released once the core is locked: so a runner that waits goes before one that comes back.
+lock is taken, `.next`, and released once the core is locked: so a waiting runner goes before one that returns.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ NOT_COVERED = "runners in containers that do not share this directory (SPEEDTRAC
 
 @dataclass(frozen=True)
 class Holder:
-    """A runner that holds a core, as the log of a waiting runner names it."""
+    """A runner that holds a core, for the log of a waiting runner."""
 
     pid: int
     home: str
@@ -50,7 +50,7 @@ class Holder:
 
     @property
     def brief(self) -> str:
-        """The holder without its paths and its host, as everybody may read it on pages."""
+        """The holder without its paths and its host, because anybody may read the pages."""
         return f"the runner of machine {self.machine} (process {self.pid})" if self.pid else UNKNOWN_HOLDER
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class CoreLocks:
     directory: Path
     names: tuple[int, ...]
     holder: Holder
-    show: Callable[[str], None] = lambda core: None  # is called with the core that is waited for; empty: no longer
+    show: Callable[[str], None] = lambda core: None  # called with the core that the runner waits for; empty: no longer
 
     def check(self) -> None:
         """Raises Permanent if a lock cannot be used."""
@@ -110,7 +110,7 @@ class CoreLocks:
         return True
 
     def _try(self, name: str) -> int | None:
-        """The descriptor of the locked file, with this holder written to it; None if another process holds it."""
+        """The descriptor of the locked file, in which this holder is written; None if another process holds it."""
         file = self._file(name)
         descriptor = open_lock(file)
         try:
@@ -122,7 +122,7 @@ class CoreLocks:
             os.close(descriptor)
             return None
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        with contextlib.suppress(OSError):  # the disk is full: the lock holds all the same
+        with contextlib.suppress(OSError):  # on a full disk the lock holds nevertheless
             os.pwrite(descriptor, json.dumps(asdict(self.holder) | {"since": now}).encode(), 0)
         return descriptor
 
@@ -138,8 +138,8 @@ def physical_cores(machine: Topology) -> tuple[int, ...]:
 def lock_directory(setting: Path | None, root: Path = ROOT) -> Path:
     """The directory of the locks of all runners of this host. Raises Permanent if there is none.
 
-    It is the same for every user, and every user must be able to write there. In a read-only container it is not the
-    host's directory, unless both are given the same path.
+    It is the same for every user, and every user must be able to write there. A read-only container does not see the
+    host's directory, unless both mount the same path.
     """
     if setting is not None:
         if not setting.is_dir() or not os.access(setting, os.W_OK | os.X_OK):
@@ -202,7 +202,7 @@ def _remedy(file: Path) -> str:
 
 
 def same_file(file: Path, descriptor: int) -> bool:
-    """Returns whether the path is still that of the open file."""
+    """Returns whether the path still leads to the open file."""
     try:
         return os.path.samestat(os.lstat(file), os.fstat(descriptor))
     except FileNotFoundError:
@@ -216,7 +216,7 @@ def release(descriptor: int) -> None:
 
 
 def holder_of(file: Path) -> Holder:
-    """The holder of a lock, as its file says. Every user may write to it, so only printable letters are kept."""
+    """The holder of a lock, from its file. Every user may write to the file, so only printable letters are kept."""
     try:
         descriptor = open_lock(file)
         try:

@@ -22,8 +22,8 @@ from runners.machine.placement import Placement, Planner
 COMMAND_TIMEOUT_S = 10.0
 VERSION_BYTES = 1 << 16
 SHORT = 'ulimit -f 2048; exec "$0" "$@"'  # $0: the program; files of 1 MB: it could print without end
-BUILD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of builds, unless the suite has one
-# A sample without these could not be compared with any other, so nothing is measured; by fact, the cause and remedy.
+BUILD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of builds, unless the suite sets one
+# A sample without these facts could not be compared with any other, so nothing is measured; by fact: cause and remedy.
 INDISPENSABLE = {
     "cpu_model": "/proc/cpuinfo names no processor",
     "kernel": "the kernel reports no release",

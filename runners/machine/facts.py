@@ -1,4 +1,4 @@
-"""Facts below a root directory: words and numbers with stable names; what cannot be read is "unknown".
+"""Facts below a root directory: words and numbers with stable names; "unknown" if they cannot be read.
 
 docs/result-format.md describes each of them.
 """
@@ -43,7 +43,7 @@ SERIES_FILES = {
     "local_ports": "proc/sys/net/ipv4/ip_local_port_range",
     "loopback_mtu": "sys/class/net/lo/mtu",
 }
-# They define no series: the kernel lowers the rate by itself, and the right to use perf changes no result.
+# These define no series: the kernel lowers the rate by itself, and the right to use perf changes no result.
 RECORDED_FILES = {
     "perf_sample_rate": "proc/sys/kernel/perf_event_max_sample_rate",
     "perf_event_paranoid": "proc/sys/kernel/perf_event_paranoid",
@@ -82,7 +82,7 @@ def from_files(root: Path, files: Mapping[str, str]) -> dict[str, Any]:
 
 
 def processor(root: Path) -> dict[str, Any]:
-    """The processor, and the system that it is in."""
+    """The processor and its system."""
     cpu = _cpuinfo(root)
     return {
         "architecture": platform.machine() or UNKNOWN,
@@ -173,7 +173,7 @@ def caches(root: Path, cpu: int) -> dict[str, Any]:
 
 
 def kernel(root: Path) -> dict[str, Any]:
-    """How the kernel was built and started, and its mitigations, one fact for each vulnerability."""
+    """The kernel's build and command line, and its mitigations, one fact for each vulnerability."""
     files = sorted((root / CPUS / "vulnerabilities").glob("*"))
     options = read_fact(root / "proc/cmdline").split()
     names = KERNEL_OPTIONS.split()
@@ -197,7 +197,7 @@ def _kernel_hz(root: Path) -> int | str:
 
 
 def _io_uring() -> str:
-    """Says whether the kernel offers io_uring: then a call with wrong arguments fails with another error."""
+    """Whether the kernel offers io_uring: if so, a call with wrong arguments fails with another error."""
     ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(_IO_URING_SETUP), 0, None)
     answers = {errno.ENOSYS: "not offered", errno.EPERM: "not permitted"}
     return answers.get(ctypes.get_errno(), "available")

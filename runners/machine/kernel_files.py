@@ -46,6 +46,6 @@ def latency_us(root: Path) -> int | None:
 
 
 def irqbalance(root: Path) -> str:
-    """Says whether the daemon that distributes interrupts runs; unknown where processes cannot be seen."""
+    """Whether the daemon that distributes interrupts runs; unknown if processes are hidden."""
     names = [text(file) for file in root.glob("proc/[0-9]*/comm")]
     return ("running" if "irqbalance" in names else "not running") if names else "unknown"

@@ -1,4 +1,4 @@
-"""The cores of the server, the driver and everything else: disjoint physical cores of one cache where possible."""
+"""The cores of the server, the driver and everything else: disjoint physical cores that share a cache if possible."""
 
 import math
 import os
@@ -12,7 +12,7 @@ from runners.machine.kernel_files import cpu_list
 from runners.machine.topology import Core, Topology
 
 ALLOW_SHARED = "SPEEDTRACK_ALLOW_SHARED_CORES"
-# What near cores have in common, nearest first: a cache, a memory node, the machine.
+# What neighbouring cores share, nearest first: a cache, a memory node, the machine.
 NEARNESS: tuple[Callable[[Core], object], ...] = (
     lambda core: (core.node, core.cache),
     lambda core: core.node,
@@ -55,7 +55,7 @@ class Planner:
     bind: Callable[[frozenset[int]], str | None] = memory.bind_refusal
 
     def plan(self, servers: int = 1) -> Placement:
-        """The placement for a server of so many cores. Raises Permanent if too few may not be shared."""
+        """The placement for a server of so many cores. Raises Permanent if there are too few to share."""
         cores = self.machine.cores
         if len(cores) <= servers:
             self._refuse_unless_allowed(servers)
@@ -111,7 +111,7 @@ class _Choice:
 
     @property
     def shared(self) -> bool:
-        """Returns whether server and driver have the same cores, because there are too few."""
+        """Returns whether server and driver share cores, because there are too few."""
         return self.server == self.driver
 
     @property
@@ -150,7 +150,7 @@ def _choose(cores: Sequence[Core], home: Core, servers: int) -> _Choice:
 
 
 def _best_group(pool: Sequence[Core], kind: Callable[[Core], object], home: Core, servers: int) -> list[Core]:
-    """Of the groups with more cores than the server needs, the one with the most calm cores, then the largest.
+    """The group with the most calm cores, then the largest, among those with more cores than the server needs.
 
     Empty if there is no such group.
     """
@@ -158,14 +158,14 @@ def _best_group(pool: Sequence[Core], kind: Callable[[Core], object], home: Core
     for core in pool:
         groups.setdefault(kind(core), []).append(core)
     fitting = [group for group in groups.values() if len(group) > servers]
-    # Of equal groups that without the home core: the kernel's own work uses less of its cache.
+    # Of equal groups the one without the home core: the kernel's own work uses less of its cache.
     return max(
         fitting, key=lambda group: (sum(map(_calm, group)), len(group), kind(group[0]) != kind(home)), default=[]
     )
 
 
 def _calm(core: Core) -> int:
-    """A sort key: how much of the kernel's own work a core is spared, such as other tasks and the timer tick."""
+    """A sort key: how much of the kernel's own work, such as other tasks and the timer tick, avoids a core."""
     return core.isolated + core.tickless
 
 
@@ -192,7 +192,7 @@ def _seats(group: list[Core], home: Core, servers: int) -> tuple[list[Core], lis
 
 
 def _overrides(choice: _Choice, machine: Topology) -> Iterator[str]:
-    """The rules that this machine cannot keep."""
+    """The rules that this machine breaks."""
     cores = [*choice.server, *choice.driver]
     caches = {core.cache for core in choice.server}
     several = len(choice.server) > 1 and not choice.shared

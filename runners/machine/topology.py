@@ -1,4 +1,4 @@
-"""What this process may use of the machine: cores, caches, memory nodes, and the limits of its control groups.
+"""The part of the machine that this process may use: cores, caches, memory nodes, and the limits of its control groups.
 
 Everything is read below a root directory, so that tests can read trees that were recorded on other machines.
 """
@@ -29,7 +29,7 @@ class Core:
 
 @dataclass(frozen=True)
 class GroupLimits:
-    """What the control groups of this process allow; None: no limit. `quota_cpus`: CPU time, in CPUs."""
+    """The limits of this process's control groups; None: no limit. `quota_cpus`: CPU time, in CPUs."""
 
     cpus: frozenset[int] | None = None
     quota_cpus: float | None = None
@@ -38,7 +38,7 @@ class GroupLimits:
 
 @dataclass(frozen=True)
 class Topology:
-    """The machine as this process may use it. `is_known`: sysfs says which hardware threads share a core."""
+    """The usable part of the machine. `is_known`: sysfs shows which hardware threads share a core."""
 
     cores: tuple[Core, ...]
     nodes: frozenset[int]
@@ -81,7 +81,7 @@ def read_topology(root: Path = ROOT, affinity: frozenset[int] | None = None) -> 
 def _usable(
     online: frozenset[int], isolated: frozenset[int], group_cpus: frozenset[int] | None, affinity: frozenset[int]
 ) -> frozenset[int]:
-    """The CPUs of the mask; if it was never set, also the isolated ones, which the kernel leaves out by default."""
+    """The CPUs of the mask; also the isolated ones if it was never set, as the kernel leaves them out by default."""
     permitted = (online or affinity) if group_cpus is None else group_cpus & (online or group_cpus)
     untouched = affinity == permitted - isolated
     return permitted if untouched else (affinity & permitted or affinity)

@@ -1,1 +1,1 @@
-"""From a running server to samples: trials, pairs, what disturbs them, when to stop; profiles and callgrind."""
+"""From a running server to samples: trials, pairs, disturbances, when to stop; profiles and callgrind."""

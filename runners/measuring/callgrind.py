@@ -1,7 +1,7 @@
 """Instructions per request, counted by callgrind: slow, but possible on every machine, however busy it is.
 
-A server runs in valgrind with N requests and again with 2N, with the same keys and seed. The difference of what they
-executed, divided by N, is the cost of a request, without start, prefill, connections and end of the server. Kernel
+A server runs in valgrind with N requests and again with 2N, with the same keys and seed. The difference of their
+instructions, divided by N, is the cost of a request, without start, prefill, connections and end of the server. Kernel
 instructions are not counted.
 """
 
@@ -29,7 +29,7 @@ END_TIMEOUT_S = 60.0
 REPORT = "callgrind.out"
 REPORT_LIMIT_BYTES = 64 << 20
 NO_VALGRIND = "valgrind is not a program on this machine: install it on the runner's PATH"
-# What a server in valgrind, or the driver that loads it, says when it fails, and the remedy.
+# Messages of a failing server in valgrind, or of the driver that loads it, and the remedies.
 REMEDIES = (
     ("failed to start tool|Exec format error|cannot execute", "install valgrind for this machine's architecture"),
     ("valgrind: not found", "the sandbox hides it: name its directory in SPEEDTRACK_SANDBOX_READABLE"),
@@ -47,7 +47,7 @@ KEPT_KEYS = (
 
 @contextmanager
 def in_valgrind() -> Iterator[None]:
-    """Adds to a failure in the block that it happened in valgrind, and the remedy if one is known."""
+    """Adds "in valgrind" to a failure in the block, and the remedy if one is known."""
     try:
         yield
     except BenchmarkFailed as error:
@@ -66,7 +66,7 @@ def load_alive(runner: TrialRunner, benchmark: Benchmark, target: Target, server
 
 
 def count_instructions(runner: TrialRunner, benchmark: Benchmark, side: str) -> dict[str, float]:
-    """The metric of counted instructions; empty if it cannot be counted: the log says why. Raises what ends the run."""
+    """The metric of counted instructions; empty, with a line in the log, if that fails. Raises what ends the run."""
     try:
         once = executed_instructions(runner, benchmark, side, REQUESTS)
         twice = executed_instructions(runner, benchmark, side, 2 * REQUESTS)
@@ -101,8 +101,8 @@ def executed_instructions(runner: TrialRunner, benchmark: Benchmark, side: str, 
 def counting_benchmark(benchmark: Benchmark, requests: int) -> Benchmark:
     """The benchmark with a number of requests from one connection in a closed loop.
 
-    With more connections the number of requests in one turn of the server's event loop would be random, and with it the
-    share of the turn that each of them costs.
+    With more connections the number of requests in one turn of the server's event loop would be random, and so would be
+    each request's share of the cost of a turn.
     """
     workload = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
     shape = {"clients": 1, "threads": 1, "requests": requests, "warmup_s": 0.0}

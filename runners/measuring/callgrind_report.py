@@ -1,9 +1,9 @@
 """The reports of callgrind: how many instructions each function executed itself, and below which callers.
 
-The format is that of `callgrind.out` (valgrind manual, "Callgrind Format Specification"). Names are compressed:
-`(12) name` gives a name its number, `(12)` uses it. A line after `calls=` is what the callee cost, which is in the
-callee's own costs already. With `--separate-callers` a name is that of the function and, after `'`, of its callers from
-the nearest on; a number after `'` is the depth of a recursion.
+The format is that of `callgrind.out` (valgrind manual, "Callgrind Format Specification"). Names are compressed: `(12)
+name` gives a name its number, `(12)` uses it. A line after `calls=` is the cost of the callee, which its own lines have
+already. With `--separate-callers` a name has the function and, after `'`, its callers from the nearest on; a number
+after `'` is the depth of a recursion.
 """
 
 import os
@@ -19,17 +19,17 @@ from runners.measuring.stacks import Stack, StackTable
 PART = re.compile(r"\.(\d+)$")
 _NAME = re.compile(r"(c?fn)=\((\d{1,18})\)(?: (.*))?")
 _COST = re.compile(r"[+*\d-]\S* (\d{1,18})")
-_ADDRESS = re.compile(r"0x[0-9a-f]+")  # of code without a symbol: another one in each build
+_ADDRESS = re.compile(r"0x[0-9a-f]+")  # of code without a symbol: it differs from build to build
 UNKNOWN = "(unknown)"
-# Of one load: a server may write there, too.
+# Of one load; a limit because a server may write there, too.
 PARTS_LIMIT_BYTES, MOST_PARTS, MOST_NUMBERS, MOST_FRAMES = 32 << 20, 20_000, 100_000, 200
 
 
 def stack_costs(lines: Iterable[str], table: StackTable) -> Counter[Stack]:
-    """The instructions by stack: of the last function alone, without those of what it called.
+    """The instructions by stack: those of the last function alone, without its callees.
 
     Stacks begin at the outermost caller that the report has and end with the function; without `--separate-callers`
-    they are only the function. Raises UnusableFile for more of them than a report of a server has.
+    they have only the function. Raises UnusableFile for more stacks than a server's report has.
     """
     stacks: dict[int, Stack] = {}
     costs: Counter[Stack] = Counter()
@@ -66,7 +66,7 @@ def function_costs(stacks: Counter[Stack]) -> Counter[str]:
 
 
 def parts_of(report: Path) -> list[Path]:
-    """The parts of a report that were written so far, the oldest first:
+    """The parts of a report so far, the oldest first:
 
     `report.1`, `report.2`, and in the end `report`. Raises BenchmarkFailed for more than a count can have.
     """

@@ -1,8 +1,8 @@
 """The instructions of a request by stack, for machines on which perf has no hardware counters or may not sample.
 
-They are counted as the exact series is, with `--separate-callers`: callgrind then keeps the costs of a function apart
-for each chain of callers, so the stacks are whole and exact, not put together from pairs of caller and callee. The
-server takes about twice as long.
+They are counted like the exact series, with `--separate-callers`: callgrind then separates the costs of a function by
+chain of callers, so the stacks are whole and exact, not joined from pairs of caller and callee. The server takes about
+twice as long.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from runners.measuring.trials import TrialRunner
 
 INSTRUCTIONS: Final = "instructions"
 CALLERS = 80
-FOLDED_REQUESTS = 100  # a cost in the folded text is that of so many requests, so that it is an integer
+FOLDED_REQUESTS = 100  # a cost in the folded text is for so many requests, so that it is an integer
 DEEPER = "(outer callers)"
 
 

@@ -4,19 +4,18 @@ A fresh server process runs in callgrind and answers one connection that keeps P
 the start of the server are outside the counted functions. The first requests, two for each key, are not counted: after
 them the server's hash tables have their final size.
 
-callgrind writes a part of its report whenever the server accepts a connection, so each load gets parts of its own.
+callgrind writes a part of its report whenever the server accepts a connection, so each load has separate parts.
 callgrind_control could do that too, but it needs a debugger's rights and cannot reach into a sandbox.
 
 The same REQUESTS requests are counted on ROUNDS connections, and the lowest cost of each function is used. The C
-library's string functions take a longer path if a string is near the end of a page, and a connection keeps the buffers
-that the allocator gave it at its begin: this moves the count of a GET in Redis by 0.3 to 0.6%. A load on other
-connections between two counts makes the allocator choose other buffers, and a long request other objects for the words
-of the requests after it. Short loads of BATCH requests measure what the connection itself and the driver's own
-questions cost, which is subtracted.
+library's string functions take a longer path if a string is near the end of a page, and a connection keeps its first
+buffers: this moves the count of a GET in Redis by 0.3 to 0.6%. A load on other connections between two counts makes the
+allocator choose other buffers, and a long request changes the objects for the words of the requests after it. Short
+loads of BATCH requests measure the cost of the connection and of the driver's own requests, which is subtracted.
 
 In a sandbox, the server reads the same random bytes at every commit, and other bytes in each further process of a side.
 Otherwise a randomly seeded hash table may put two command names into one bucket in one process and not in the next,
-which is 2% of a GET in Redis.
+a difference of 2% for a GET in Redis.
 """
 
 import hashlib
@@ -55,23 +54,23 @@ SETTLING = 40_000  # requests after prefill, at most; their instructions are not
 BATCH, REQUESTS = 320, 2_000  # of a load; the cost of the former is subtracted from that of the latter
 COUNTED = REQUESTS - BATCH
 BATCHES, ROUNDS = 8, 12  # loads of so many requests
-WORD_BYTES = (3, 12, 20, 28, 44)  # of a long request: so that an allocator gives each of them memory of another size
-MOST_FUNCTIONS = 60  # of a count that are kept by name, the costliest
+WORD_BYTES = (3, 12, 20, 28, 44)  # of a long request: an allocator gives each of them memory of another size
+MOST_FUNCTIONS = 60  # of a count that keep their names, the costliest
 OTHERS = "(other functions)"
 RANDOM_BYTES = 1 << 16
 MOST_CPU_S = 60.0  # of a server that is counted; those of the suites take 2 to 10 s
 ACCEPTS = ("accept", "accept4")
 APART = "its instructions are counted in valgrind, one process after the other"
-# Under valgrind a program can only set its limit of open files to what it is already, and memcached ends if it cannot.
+# Under valgrind a program cannot change its limit of open files, and memcached ends if it cannot set another one.
 LIMITED = """/bin/sh -c 'ulimit -S -n 4096; exec "$0" "$@"'"""
 _CLONE = r"(?:\.(?:constprop|isra|lto_priv)\.\d+)*"  # a copy that the compiler made of a whole function
 
 
 @dataclass(frozen=True)
 class Count:
-    """Instructions per request in one process: in all, and by function without what each of them called.
+    """Instructions per request in one process: in all, and by function without its callees.
 
-    `functions` add up to `per_request`: those that are not named are OTHERS.
+    `functions` add up to `per_request`: those without a name are OTHERS.
     """
 
     inside: str
@@ -84,7 +83,7 @@ class Count:
 
 @dataclass(frozen=True)
 class CountLoad:
-    """A load on a server in callgrind; whether the instructions that it costs are used, and whether it may fail."""
+    """A load on a server in callgrind; whether its instructions are counted, and whether it may fail."""
 
     benchmark: Benchmark
     is_counted: bool = False
@@ -92,7 +91,7 @@ class CountLoad:
 
 
 def count_once(runner: TrialRunner, benchmark: Benchmark, side: str) -> dict[str, float]:
-    """The metric from one process; empty if it cannot be counted: the log says why. Raises what ends the run."""
+    """The metric from one process; empty, with a line in the log, if it cannot be counted. Raises what ends the run."""
     try:
         count = count_instructions(runner, benchmark, side)
     except (BenchmarkFailed, Transient) as error:
@@ -188,7 +187,7 @@ def costs_of_loads(
     starts: list[int] = []
     loads = loads_of_count(benchmark, target.protocol)
     for load in loads:
-        starts.append(len(parts_of(report)) + 1)  # the part that ends when this load connects is not its own
+        starts.append(len(parts_of(report)) + 1)  # the part that ends now belongs to the load before
         try:
             load_alive(runner, load.benchmark, target, server)
         except BenchmarkFailed:
@@ -201,7 +200,7 @@ def costs_of_loads(
     report_parts = parts_of(report)
     if starts[0] == starts[-1]:
         raise BenchmarkFailed("callgrind saw no connection: the server must accept with a function of the C library")
-    ends = [*starts[1:], len(report_parts)]  # its last part ends when the next load connects
+    ends = [*starts[1:], len(report_parts)]  # a load's last part ends when the next load connects
     spans = zip(loads, starts, ends, strict=True)
     parts_of_loads = [report_parts[first:end] for load, first, end in spans if load.is_counted]
     table = StackTable()
@@ -215,7 +214,7 @@ def costs_of_loads(
 
 
 def check_cpu(used_s: float) -> None:
-    """Raises BenchmarkFailed if a count takes too much. CPU time: a busy machine alone does not end a count."""
+    """Raises BenchmarkFailed if a count takes too much CPU time (not time: a busy machine must not end a count)."""
     if used_s > MOST_CPU_S:
         raise BenchmarkFailed(
             f"counting its instructions took more than {MOST_CPU_S:g} s of CPU time: give the benchmark fewer keys or "
@@ -224,7 +223,7 @@ def check_cpu(used_s: float) -> None:
 
 
 def loads_of_count(benchmark: Benchmark, protocol: str) -> list[CountLoad]:
-    """The load that settles the server; then, for each counted one, others that shuffle its memory."""
+    """The load that settles the server; then each counted load, after others that shuffle the server's memory."""
     workload = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
     workload |= {"threads": 1, "pipeline": PIPELINE, "warmup_s": 0.0}
     again = {key: value for key, value in workload.items() if key not in ("prefill", "prefill_request", "setup")}
@@ -243,7 +242,7 @@ def long_request(copies: int) -> dict[str, Any]:
     """The workload of one request with so many copies of a word of each length.
 
     A server that has an object for each word frees them in their order, so the next requests get other objects than
-    before. A server that does not know the command has no such objects moved, and is counted all the same.
+    before. If a server does not know the command, its objects stay the same, and it is counted nevertheless.
     """
     request = " ".join(["EXISTS", *("w" * length for length in WORD_BYTES for _ in range(copies))])
     return {"commands": [{"request": request}], "clients": 1, "threads": 1, "requests": 1, "warmup_s": 0.0}
@@ -259,7 +258,7 @@ def settling(workload: Mapping[str, Any]) -> int:
 
 
 def costs_of_requests(inside: str, batches: Counter[Stack], rounds: Counter[Stack]) -> Counter[Stack]:
-    """What COUNTED requests cost, by the lowest costs of loads of BATCH and of REQUESTS requests.
+    """The cost of COUNTED requests, from the lowest costs of loads of BATCH and of REQUESTS requests.
 
     Raises BenchmarkFailed if it is nothing.
     """
@@ -273,9 +272,9 @@ def costs_of_requests(inside: str, batches: Counter[Stack], rounds: Counter[Stac
 
 
 def lowest(loads: Iterable[Counter[Stack]]) -> Counter[Stack]:
-    """The lowest cost of each stack: of two places in memory both may be slow in one load, and either in each.
+    """The lowest cost of each stack, as places in memory make other stacks slow in each load.
 
-    The costs of one load at a time are kept, beside the lowest so far.
+    Only the costs of one load, and the lowest so far, are kept at a time.
     """
     remaining = iter(loads)
     costs = next(remaining)
@@ -286,7 +285,7 @@ def lowest(loads: Iterable[Counter[Stack]]) -> Counter[Stack]:
 
 
 def count_of(inside: str, costs: Counter[str]) -> Count:
-    """The count from the costs of COUNTED requests in each function."""
+    """The count, from the costs of COUNTED requests in each function."""
     total = costs.total() / COUNTED
     per_request = {name: cost / COUNTED for name, cost in costs.items() if cost > 0}
     costliest = sorted(per_request, key=lambda name: (-per_request[name], name))
@@ -299,7 +298,7 @@ def count_of(inside: str, costs: Counter[str]) -> Count:
 def counted_symbols(inside: Iterable[str], programs: Mapping[str, Path]) -> tuple[str, list[str]]:
     """The first of these functions that the programs have, and its symbols: itself, and copies that the compiler made.
 
-    Raises BenchmarkFailed if there is none: before anything has been started.
+    Raises BenchmarkFailed if there is none, before anything is started.
     """
     symbols = frozenset[str]().union(*(function_names(file) for file in programs.values()))
     for name in inside:

@@ -1,4 +1,4 @@
-"""Indicators of what may disturb a load, with their limits and flags, and their values between two readings.
+"""Indicators of disturbances of a load, with their limits and flags, and their values between two readings.
 
 An indicator that this machine does not offer is "unknown", and raises no flag.
 """
@@ -20,7 +20,7 @@ IndicatorValues = dict[str, float | str]
 
 @dataclass(frozen=True)
 class Indicator:
-    """What is read of a watched load. Above `limit` it raises `flag`; without a flag it is recorded only."""
+    """An indicator of a watched load. Above `limit` it raises `flag`; without a flag it is only recorded."""
 
     name: str
     unit: str

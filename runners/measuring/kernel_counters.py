@@ -1,7 +1,6 @@
 """The kernel's counters up to now, of the measured cores and of the measured processes.
 
-A counter that this kernel does not keep, or that this user may not read, is None or missing; it is neither an error nor
-0.
+A counter that this kernel does not keep, or that this user may not read, is None or missing, not an error and not 0.
 """
 
 import contextlib
@@ -30,7 +29,7 @@ _MAJOR_FAULTS = 9  # of /proc/PID/stat, counted after the name
 
 @dataclass(frozen=True)
 class Roots:
-    """Where the files of the kernel are; tests read recorded machines from elsewhere."""
+    """The directories of the kernel's files; tests read recorded machines from elsewhere."""
 
     proc: Path = PROC
     sys: Path = SYS
@@ -40,7 +39,7 @@ class Roots:
 class KernelCounters:
     """Counters at one moment: seconds since some fixed point, unless the name says otherwise.
 
-    `driver_s` has no jump when the driver ends: it is its CPU time while it runs, and that of ended children later.
+    `driver_s` does not jump when the driver ends: it is its CPU time while it runs, and later that of ended children.
     """
 
     at_s: float
@@ -95,7 +94,8 @@ class CounterReader:
     def _busy(self, rows: Mapping[str, list[str]]) -> tuple[dict[int, float], float]:
         """How long tasks have run on each CPU, from the finest source there is, and its resolution, both in seconds.
 
-        Interrupts are left out where the kernel counts them apart: many are of the server's own network traffic.
+        Interrupts are left out where the kernel counts them separately: many belong to the server's own network
+        traffic.
         """
         exact = self._busy_by_scheduler() or self._busy_by_cpuacct()
         if exact:
@@ -155,7 +155,7 @@ def delays(tasks: Path) -> dict[int, float]:
 
 
 def _text(file: Path) -> str:
-    """The content; empty if it cannot be read. PSI that is switched off fails on reading, not on opening."""
+    """The content; empty if it cannot be read. If PSI is switched off, reading fails, not opening."""
     try:
         return file.read_text()
     except OSError:

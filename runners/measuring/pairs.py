@@ -1,11 +1,11 @@
 """Blocks of a paired run: a fresh server of each side, both running at once, loaded in turn on the same cores.
 
 One process of the driver has connections to both and alternates between them every 20 to 100 ms (`speedbench duel`), so
-that what happens to the machine happens to both; the pairs of slices in which it happened to one of them are trimmed.
-What is random at each start (memory layout, and the slot: which one starts first, its port and directory) differs from
-block to block and is by far the largest part of the noise. So a block is short, and it is one pair, however many slices
-it has. The slots are assigned at random for each block. If both builds were the same, swapping their names would change
-nothing; the test of the pairs' signs needs no more than that.
+a disturbance of the machine hits both; pairs of slices in which it hit only one of them are trimmed. The random part of
+each start (memory layout, and the slot: which one starts first, its port and directory) differs from block to block and
+is by far the largest part of the noise. So a block is short, and it is one pair, however many slices it has. The slots
+are assigned at random for each block. If both builds were the same, swapping their names would change nothing; the test
+of the pairs' signs needs no more than that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ from runners.measuring.trials import MEASURE, Trial, TrialRunner, TrialStart, me
 from runners.servers.server import ServerProcess
 
 SIDES = ("base", "head")
-WINDOW_S = 0.6  # of each side of a block, at most: more blocks say more than longer ones
-WARMUP_S = 0.1  # of each side: the prefill has warmed the server up, too
-SETTLING_REQUESTS = 1000  # of a server that is filled to see how large it becomes
+WINDOW_S = 0.6  # of each side of a block, at most: more blocks are worth more than longer ones
+WARMUP_S = 0.1  # of each side; the prefill has warmed up the server, too
+SETTLING_REQUESTS = 1000  # of a server that is filled to measure its size
 ROOM = 4  # free memory that a block needs, in multiples of one server's peak: there are two, and each may fork
 MEMINFO = Path("/proc/meminfo")
 SLOWEST_RPS = 100  # of an open loop: with fewer a slice of 100 ms would not hold the rate
-# Keys of a workload that cannot be divided into slices, and why.
+# By key that keeps a workload from being divided into slices: the reason.
 NOT_SLICED = {
     "requests": "its length is a number of requests, not a time",
     "ttl_s": "its keys expire, and a block takes longer than a trial",
@@ -134,7 +134,7 @@ class Block:
         return servers
 
     def _require_room(self, name: str) -> None:
-        """Fills a server to see how large it becomes. Raises NoRoom if there is no memory for two like it."""
+        """Fills a server to measure its size. Raises NoRoom if there is too little memory for two of it."""
         with self.runner.fresh_server(self.benchmark, SIDES[0]) as server:
             self.runner.run_load(settling_load(self.benchmark), server, self._seed, name)
             peak_bytes = server.peak_rss_bytes()
@@ -170,4 +170,4 @@ def available_bytes() -> int:
     try:
         return int(fields["MemAvailable"].split()[0]) * 1024
     except (KeyError, ValueError, IndexError) as error:
-        raise BenchmarkFailed(f"{MEMINFO} does not say how much memory is available") from error
+        raise BenchmarkFailed(f"{MEMINFO} does not report the available memory") from error

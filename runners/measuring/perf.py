@@ -26,11 +26,11 @@ POLL_S = 0.02
 COMM_LENGTH = 15  # of a thread's name
 NO_PERF = "perf is not a program on this machine: install it on the runner's PATH (linux-perf, linux-tools)"
 NOT_ALLOWED = "set kernel.perf_event_paranoid to 1 or less, or give the runner the capability PERFMON"
-# The names between these parts are those of the build: a pattern for a whole line would try each of their blanks.
+# The build chooses the names between these parts: a pattern for a whole line would try each of their blanks.
 _EVENT = re.compile(r"([\w./-]+)(?::\w*)?:")
 _ADDRESS = re.compile(r"\s+[0-9a-f]+ ")
 _UNKNOWN = "[unknown]"
-# What runs before the program's own code. Some samples reach it and others do not, so equal stacks would differ.
+# Functions that run before the program's own code. Only some samples reach them, so equal stacks would differ.
 _START = re.compile(r"_start|__libc_start_\w+(@.*)?|start_thread|(__)?clone3?")
 
 
@@ -40,10 +40,10 @@ class ProfileUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Profile:
-    """What one server does under load, by stack.
+    """The functions of one server under load, by stack.
 
-    `unavailable`: why that is not known; empty if it is. `kind`: samples by perf, or counted instructions. The latter
-    have no frequency; `samples` is then the sum of the costs.
+    `unavailable`: why there is no profile; empty if there is one. `kind`: samples by perf, or counted instructions. The
+    latter have no frequency; their `samples` are the sum of the costs.
     """
 
     frequency_hz: int = 0
@@ -55,7 +55,7 @@ class Profile:
 
     @property
     def hardware(self) -> bool:
-        """Returns whether a counter of the processor gave the samples."""
+        """Returns whether the samples come from a counter of the processor."""
         return "cycles" in self.event
 
 
@@ -106,7 +106,7 @@ class Profiler:
             recording.end(SAVE_TIMEOUT_S)
         kernel = copied_kernel_symbols(room)
         script = self._command([perf, *SCRIPT, *kernel, "-i", str(data)], room)
-        # It reads the symbols and unwind tables of the build's programs, which may be made to take it over.
+        # perf reads the symbols and unwind tables of the build's programs, which may be crafted to take it over.
         visible = tuple(file for file in (Path(perf), data, room / KALLSYMS) if file.exists())
         # perf gets a /tmp of its own, because the server is still running and can write to the one in `tmp`.
         view = SandboxView(room / "perf.tmp", (), (*visible, *process.programs))
@@ -151,10 +151,10 @@ def copied_kernel_symbols(room: Path) -> list[str]:
 
 
 def fold(lines: Iterable[str], names: Mapping[str, str]) -> tuple[Counter[Stack], str]:
-    """The stacks in the output of `perf script`, root first, with their samples; and the event that was sampled.
+    """The stacks in the output of `perf script`, root first, with their samples; and the sampled event.
 
     `names`: names for files whose own names are digests in the artifact store. Raises UnusableFile for more stacks than
-    samples of a server have.
+    the samples of a server have.
     """
     threads = {file[:COMM_LENGTH]: name for file, name in names.items()}
     stacks, first_event, table = Counter[Stack](), "", StackTable()

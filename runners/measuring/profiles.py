@@ -1,6 +1,6 @@
 """A profile run: the server of every side is sampled under the load of every benchmark, and nothing is measured.
 
-Where perf has no hardware counters, the instructions of benchmarks that are counted are profiled as well.
+If perf has no hardware counters, the instructions of counted benchmarks are profiled as well.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def run_profiles(runner: TrialRunner, request: ProfileRequest, show: Callable[[R
 def send_profile(
     runner: TrialRunner, benchmark: Benchmark, side: Side, profile: Profile, cpu_ns: float | None = None
 ) -> None:
-    """Stores a profile and sends it; the log says what it is of. Raises as a trial does."""
+    """Stores a profile, sends it and names it in the log. Raises as a trial does."""
     description = profile.unavailable or f"{profile.samples} samples of {profile.event}"
     if profile.kind == INSTRUCTIONS and profile.folded:
         description = f"{profile.samples / FOLDED_REQUESTS:.2f} instructions per request by stack"
@@ -71,7 +71,7 @@ def profile_server(
 
 
 def prefilled_benchmark(runner: TrialRunner, benchmark: Benchmark, server: ServerProcess) -> Benchmark:
-    """The benchmark as it is sampled: its keys are set already, and its window is WINDOW_S long."""
+    """The benchmark for sampling: its keys are set already, and its window is WINDOW_S long."""
     if benchmark.driver != "speedbench":
         return benchmark
     if benchmark.workload.get("prefill"):

@@ -25,13 +25,13 @@ from runners.measuring.kernel_counters import PROC, SYS, CounterReader, KernelCo
 from runners.processes.affinity import affinity
 from runners.processes.control import Control
 
-SAMPLE_S = 0.2  # how long the cores are watched to see whether they are quiet
-FRESH_S = 1.0  # for so long after a load during which they were quiet they need not be watched again
+SAMPLE_S = 0.2  # how long the cores are watched to decide whether they are quiet
+FRESH_S = 1.0  # after a load with quiet cores they need not be watched again for so long
 BUSY_LIMIT = 0.05  # of a sample, on a core that only measured processes may use: the runner itself takes 1%
 SHARED_BUSY_LIMIT = 0.25  # on a core that the placement shares with the runner and the rest of the machine
 SPIN_ROUNDS, SPINS = 500, 20  # about 0.1 ms each; the fastest of 20 was not interrupted
-SPINS_KEPT, FEWEST_SPINS = 64, 8  # of the latest trials, to know what is usual on this machine
-# The indicators that hold a trial back, and how the log says so.
+SPINS_KEPT, FEWEST_SPINS = 64, 8  # of the latest trials, to find out what is usual on this machine
+# The indicators that hold a trial back, and the reason for the log.
 BUSY_REASONS = {
     "steal": "the hypervisor took a measured core",
     "foreign_server": "the server's core was busy",
@@ -75,7 +75,7 @@ class Watch:
 
 @dataclass
 class GateHistory:
-    """What a gate remembers of earlier trials on this machine, also those of other runs on other cores."""
+    """The gate's memory of earlier trials on this machine, also of other runs on other cores."""
 
     patience_left_s: float = float("inf")
     quiet_at_s: float = float("-inf")  # when the last load ended, on time.monotonic's clock, if the cores were quiet
@@ -84,7 +84,7 @@ class GateHistory:
 
 @dataclass(frozen=True)
 class QuietGate:
-    """Waits for a quiet machine before a trial, and finds out whether it stayed quiet.
+    """Waits for a quiet machine before a trial, and checks whether it stayed quiet.
 
     After the machine was busy for the whole of `patience_s`, the next wait is half as long, so that a machine that is
     never quiet costs little time; once it is quiet, waits have their full length again.
@@ -154,7 +154,7 @@ class QuietGate:
         return indicator_values([before, after], self.placement)
 
     def _busy_reason(self, values: IndicatorValues) -> str:
-        """Which indicators are above their limits, in words; empty if the cores are quiet."""
+        """The indicators above their limits, in words; empty if the cores are quiet."""
         limits = dict.fromkeys(BUSY_REASONS, BUSY_LIMIT)
         if shares_driver(self.placement):
             limits["foreign_driver"] = SHARED_BUSY_LIMIT
@@ -177,9 +177,9 @@ def spin_ns(cpu: int) -> int:
 
 
 def slowness(spins_ns: Sequence[int]) -> float | str:
-    """By what share the last of these spins took longer than usual; unknown below FEWEST_SPINS.
+    """The share by which the last of these spins took longer than usual; unknown below FEWEST_SPINS.
 
-    Usual is the median, not the best: after a rest a core is faster for a moment than it ever is under load.
+    The median is usual, not the best: after a rest a core is faster for a moment than it ever is under load.
     """
     return round(spins_ns[-1] / median(spins_ns) - 1, 4) if len(spins_ns) >= FEWEST_SPINS else UNKNOWN
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from runners.foreign import UnusableFile, size_text
 
 MOST_STACKS, DEEPEST, LONGEST_NAME = 4_000, 120, 200
-MOST_TEXT = 8_000_000 - 100  # characters of a folded text: what the server takes, less the line of RARE
+MOST_TEXT = 8_000_000 - 100  # characters of a folded text: the server's limit, less the line of RARE
 RARE = "(rare stacks)"
 TABLE_BYTES = 64 << 20  # of a table of stacks: the 22,451 stacks of a report of Redis need less than 40 MB
 ENTRY_BYTES, COSTS_BYTES = 100, 400  # of a dict for one key, and of the costs of a stack in four loads
@@ -22,7 +22,7 @@ Stack = tuple[str, ...]
 
 
 def function_frame(name: str) -> str:
-    """The name of a function as a frame has it: the same for all copies that the compiler made of it."""
+    """The name of a function in a frame: the same for all copies that the compiler made of it."""
     return _CLONE.sub("", name).replace(";", ":")[:LONGEST_NAME]
 
 

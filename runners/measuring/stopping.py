@@ -1,4 +1,4 @@
-"""When a benchmark has been measured often enough: the 95% interval of its median against a target."""
+"""Decides when a benchmark has been measured often enough: when the 95% interval of its median meets a target."""
 
 import math
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ SENTENCES = {
 
 @dataclass(frozen=True)
 class StopDecision:
-    """Why the trials of one side ended. Both widths are shares of the median; None: one trial, or no headline.
+    """Why the trials of one side ended. Widths are shares of the median; None for one trial, or without a headline.
 
-    `trials` were kept; `thrown_out` were measured as well and repeated because of their flags.
+    `trials` were kept; `thrown_out` were repeated because of their flags.
     """
 
     reason: str
@@ -60,7 +60,7 @@ def stop_decision(reason: str, benchmark: Benchmark, trials: Sequence[Trial], th
 
 
 def expected_trials(job: Job, benchmark: Benchmark, trials: Sequence[Trial]) -> int:
-    """How many trials it will probably take: the interval narrows with the square root of their number."""
+    """The probable number of trials: the interval narrows with the square root of their number."""
     if len(trials) < job.trials:
         return job.trials
     width = half_width(headline_samples(trials)) or 0.0
@@ -87,8 +87,8 @@ def half_width(samples: Sequence[float]) -> float | None:
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
     """The distribution-free interval of the median between two order statistics (Conover 1999, section 3.2).
 
-    It is the interval that the SpeedTrack server shows (`speedtrack/stats/summary.py`); a golden file holds both to
-    the same values. Below six samples there is none at 95%: their range is given.
+    The SpeedTrack server shows the same interval (`speedtrack/stats/summary.py`); a golden file checks both. Below six
+    samples there is none at 95%, so their range is returned.
     """
     ordered = sorted(samples)
     rank = _outer_rank(len(ordered), confidence)

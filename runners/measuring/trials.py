@@ -23,14 +23,14 @@ from runners.servers import capacity, counters
 from runners.servers.server import ServerProcess, ServerSpec
 
 MEASURE = "measure"
-# A driver that uses its whole core, waits for it (on two cores housekeeping shares it) or falls behind its schedule is
-# a property of the workload and the machine: once a repeat had the same flag, further repeats would have it, too.
+# If a driver uses its whole core, waits for it (on two cores housekeeping shares it) or falls behind its schedule, the
+# cause is the workload and the machine: once a repeat had the same flag, further repeats would have it, too.
 STRUCTURAL_FLAGS = frozenset({"client_bound", "client_delayed", "clock", "slipped"})
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One fresh server, measured. `order` is its place in the whole attempt, dropped trials included.
+    """One measurement of a fresh server. `order` is its position in the whole attempt, dropped trials included.
 
     `pairing`: its block in a paired run (docs/result-format.md).
     """
@@ -65,7 +65,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """The result of one load of a server, and what disturbed it."""
+    """The result of one load of a server, and its disturbances."""
 
     metrics: dict[str, float]
     flags: tuple[str, ...]
@@ -119,7 +119,7 @@ class TrialRunner:
         return benchmark.name + (f" ({side})" if len(self.job.sides) > 1 else "")
 
     def await_quiet(self, name: str) -> None:
-        """Returns when the measured cores are quiet, or its time is up; logs a line if it had to wait."""
+        """Returns when the measured cores are quiet, or after its time limit; logs a line if it had to wait."""
         wait = self.tools.gate.await_quiet(self.control)
         if wait.reason:
             self.log.line(MEASURE, f"{name}: {wait}")
@@ -133,7 +133,7 @@ class TrialRunner:
         return self.order - 1
 
     def recipe(self, server: ServerProcess, loads: Sequence[SeededBenchmark]) -> dict[str, Any]:
-        """How to repeat by hand what was done with this server."""
+        """The commands that repeat by hand the work with this server."""
         return reproduce.recipe(self.job, loads, server, self.tools.launcher, self.tools.external)
 
     @contextmanager

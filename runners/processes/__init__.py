@@ -1,1 +1,1 @@
-"""Child processes: start them on their cores, wait for them, end them, find them again after a crash."""
+"""Child processes: start them on their cores, wait for them, end them, and find them again after a crash."""

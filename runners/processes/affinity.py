@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def affinity(cpus: frozenset[int] | None) -> Iterator[None]:
-    """Children started inside inherit these CPUs (None: no change); the calling thread gets its own back."""
+    """Children started in the block inherit these CPUs (None: no change); the calling thread gets its old ones back."""
     if cpus is None:
         yield
         return
@@ -22,7 +22,7 @@ def affinity(cpus: frozenset[int] | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def all_threads_on(cpus: frozenset[int]) -> Iterator[None]:
-    """Inside, every thread of this process runs on these CPUs; afterwards, on those it had before."""
+    """In the block, every thread of this process runs on these CPUs; afterwards, on its former ones."""
     before: dict[int, Set[int]] = {}
     try:
         # A thread that has not been moved yet may start another one: look again until there is none left to move.
@@ -37,7 +37,7 @@ def all_threads_on(cpus: frozenset[int]) -> Iterator[None]:
 
 
 def move_process(cpus: frozenset[int]) -> None:
-    """Every thread of this process runs on these CPUs from now on."""
+    """Moves every thread of this process to these CPUs."""
     for thread in _masks():
         _move(thread, cpus)
 

@@ -1,8 +1,8 @@
-"""Child processes in groups of their own: started on their cores, always ended, found again after a crash.
+"""Child processes, each in its own group: started on their cores, always ended, found again after a crash.
 
 Every process started here carries `SPEEDTRACK_MARK` in its environment (a prefix per runner, see identity.py, and a
 random suffix per start) and has a state file with its start time. So the next runner of the same home can end what a
-killed one left behind, even processes that changed their session or parent, and never those of somebody else. In a
+killed one left behind, even processes that changed their session or parent, but never those of others. In a
 sandbox nothing can hide: the kernel ends all its processes when the runner ends or is killed.
 """
 
@@ -34,7 +34,7 @@ TERM_GRACE_S = 2.0
 class ChildCommand:
     """What to start, on which CPUs (None: any) and with memory of which nodes (empty: any).
 
-    With a `view` it runs in a sandbox of its own, if this machine can make one. With a `network` it uses the network of
+    With a `view` it runs in a new sandbox, if this machine can make one. With a `network` it uses the network of
     that sandbox.
     """
 
@@ -102,7 +102,7 @@ class Processes:
         self.directory = home / "processes"
         self.directory.mkdir(parents=True, exist_ok=True)
         self.mark, is_new = identity.mark(home)
-        if is_new:  # the home is a copy: its state files are about processes of another runner
+        if is_new:  # the home is a copy: its state files belong to another runner's processes
             for record in self.directory.glob("*.json"):
                 record.unlink(missing_ok=True)
         self.latest: int | None = None  # the process that was started last
@@ -117,7 +117,7 @@ class Processes:
     ) -> int | None:
         """Runs a program to its end: the exit status, or None if it was ended after `timeout_s`.
 
-        Raises OSError if it cannot be started, and the error of an abort. Nothing of it is left afterwards.
+        Raises OSError if it cannot be started, and the error of an abort. Leaves no process behind.
         """
         child = self.start(command, output, errors)
         try:
@@ -128,7 +128,7 @@ class Processes:
     def start(
         self, command: ChildCommand, output: IO[bytes] | int, errors: IO[bytes] | int = subprocess.STDOUT
     ) -> Child:
-        """Starts a process in a session of its own. Raises OSError if it cannot be started."""
+        """Starts a process in a new session. Raises OSError if it cannot be started."""
         mark = f"{self.mark}.{secrets.token_hex(4)}"
         options: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
@@ -158,13 +158,13 @@ class Processes:
         return process, None
 
     def end_strays(self) -> int:
-        """Ends what a killed runner of this home left behind; returns how many processes that were."""
+        """Ends the processes that a killed runner of this home left behind; returns their number."""
         count = sum(end_recorded(record) for record in self.directory.glob("*.json"))
         return count + end_marked(self.mark)
 
 
 def exit_text(status: int) -> str:
-    """How a process ended, in words, from its exit status."""
+    """The end of a process in words, from its exit status."""
     return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 

@@ -1,4 +1,4 @@
-"""The mark of a runner: the same after a restart, another one for a copy of the runner's home.
+"""The mark of a runner: the same after a restart, but different for a copy of the runner's home.
 
 It is kept in the file `mark` of the home: one half is random, the other half is a digest of the machine's id and of the
 home's path. In a home that was copied to another machine or place, as by cloning a virtual machine, the second half
@@ -17,7 +17,7 @@ HALF = 16
 
 
 def machine_id(root: Path = ROOT) -> str:
-    """What distinguishes this machine from its copies, also after a reboot; the host name where there is no id."""
+    """An id that distinguishes this machine from its copies, also after a reboot; the host name if there is none."""
     ids = (text(root / file) for file in MACHINE_IDS)
     return next((value for value in ids if value and value != "uninitialized"), "") or platform.node()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 MARK_VARIABLE = "SPEEDTRACK_MARK"
-KILL_GRACE_S = 30.0  # only a machine without a free core needs any of it
+KILL_GRACE_S = 30.0  # only a machine without a free core needs it
 ENVIRONMENT_BYTES = 8 << 20  # more than the kernel starts a program with; a process may name any of its memory
 MOST_SEARCHES = 20  # for marked processes that keep forking
 
@@ -26,7 +26,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def end_recorded(record: Path) -> int:
-    """Kills the process of a state file if it still runs, and removes the file; returns how many that were."""
+    """Kills the process of a state file if it still runs, and removes the file; returns 1 if it did, else 0."""
     try:
         content = json.loads(record.read_text())
         pid, ticks = int(content["pid"]), content["start_ticks"]
@@ -76,7 +76,7 @@ def _end_if_marked(pid: int, variable: bytes) -> int:
     """Kills the process if `variable` is in its environment; returns 1 if it did, else 0.
 
     The descriptor is opened before the environment is read, so both are of the same process. All processes are read
-    whenever a child has ended, so the environments are searched as they are, not split.
+    whenever a child has ended, so for speed the environments are searched without splitting them.
     """
     try:
         pidfd = os.pidfd_open(pid)

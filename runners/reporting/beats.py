@@ -1,9 +1,9 @@
-"""The process of the heartbeat (`python -m runners.reporting.beats`): it renews the lease of the runner that starts it.
+"""The heartbeat process (`python -m runners.reporting.beats`): it renews the lease of the runner that starts it.
 
-It is a process of its own, on the housekeeping cores, so that it takes nothing from what is measured, and what is
-measured takes nothing from it. It reads messages of the runner from its input and writes what it hears to its output,
-a JSON object per line. It ends when its input does, so that it never outlives the runner, and it does not renew for
-work that hangs: when the runner is stopped, or a phase lasts far longer than its own limits allow.
+It is a separate process on the housekeeping cores, so that it and the measured processes do not disturb each other. It
+reads the runner's messages from its input and writes the server's answers to its output, a JSON object per line. It
+ends when its input ends, so it never outlives the runner. It does not renew for work that hangs: when the runner is
+stopped, or a phase lasts far longer than its own limits allow.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ RETRIES_PER_LEASE = 12
 # The runner gives up before the server does: their clocks differ, and the last answer took some time.
 USABLE_SHARE = 2 / 3
 SHORTEST_TIMEOUT_S = 0.05
-HUNG_FACTOR, HUNG_GRACE_S = 2, 60.0  # a phase ends itself at its limit: what lasts so much longer hangs
+HUNG_FACTOR, HUNG_GRACE_S = 2, 60.0  # a phase ends itself at its limit; one that lasts so much longer hangs
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Moment:
-    """The last progress of the run, and when it was made."""
+    """The last progress of the run, and its time."""
 
     document: dict[str, Any]
     at: float
@@ -66,7 +66,7 @@ class Moment:
 
 
 class Beats:
-    """The runner's last messages, and the heartbeats that follow from them."""
+    """The runner's last messages, and the heartbeats for them."""
 
     def __init__(self, runner: int) -> None:
         self.runner = runner
@@ -79,7 +79,7 @@ class Beats:
         self.due = False
 
     def read(self, lines: Iterable[str]) -> None:
-        """Reads the runner's messages until the runner ends, and with it this process."""
+        """Reads the runner's messages until the runner ends, which ends this process."""
         for line in lines:
             with self.changed:
                 self._take(json.loads(line))
@@ -111,7 +111,7 @@ class Beats:
                 self.due = False
 
     def beat(self) -> float:
-        """Renews the lease, or reports that the idle runner is there; returns the seconds until the next beat."""
+        """Renews the lease, or reports an idle runner; returns the seconds until the next beat."""
         with self.changed:
             connection, hold, moment, idle = self.connection, self.hold, self.moment, self.idle
         if connection is None:
@@ -119,7 +119,7 @@ class Beats:
         if hold is None:
             return self._idle(connection, idle)
         if boottime() >= hold.deadline_at or hold.left_s <= 0:
-            return IDLE_EVERY_S  # the runner sees that, too, and ends the work
+            return IDLE_EVERY_S  # the runner sees it, too, and ends the work
         return self._renew(connection, hold, moment)
 
     def _idle(self, connection: ServerConnection, idle: IdleState) -> float:
@@ -129,7 +129,7 @@ class Beats:
         except Unauthorized as error:
             tell("refused", text=one_line(error))
         except RunnerError:
-            pass  # the runner asks for work, too, and says so itself
+            pass  # the runner meets the same error when it asks for work, and logs it
         return IDLE_EVERY_S
 
     def _renew(self, connection: ServerConnection, hold: Hold, moment: Moment | None) -> float:
@@ -165,7 +165,7 @@ class Beats:
                 self.hold = None
 
     def _why_hung(self, moment: Moment | None) -> str:
-        """Why the work cannot go on; empty if nothing is known to be wrong."""
+        """Why the work hangs; empty if it seems to go on."""
         if state_of(self.runner) in "tT":
             return "the process of its runner is stopped (SIGSTOP or a debugger): its lease is not renewed"
         if moment and moment.hangs:

@@ -32,7 +32,7 @@ class Client(ServerConnection):
         instance: str = "",
     ) -> None:
         super().__init__(url, token)
-        self.instance = instance  # the same after a restart, by which the server knows that the run it had is lost
+        self.instance = instance  # the same after a restart, so the server knows that its former run is lost
         self.spool = spool
         self.stopping = stopping
         self.pauses_s = pauses_s
@@ -53,11 +53,11 @@ class Client(ServerConnection):
         return str(answer["linked"]["sha"]) if answer.get("linked") else None
 
     def measurement(self, run: int, document: dict[str, Any]) -> None:
-        """Stores a measurement on disk and sends what is waiting there; an unreachable server is no error."""
+        """Stores a measurement on disk and sends all waiting calls; an unreachable server is no error."""
         self._deliver(f"runs/{run}/measurement", document)
 
     def profile(self, run: int, document: dict[str, Any]) -> None:
-        """Stores a profile on disk and sends what is waiting there; for errors see `measurement`."""
+        """Stores a profile on disk and sends all waiting calls; for errors see `measurement`."""
         self._deliver(f"runs/{run}/profile", document)
 
     def complete(self, run: int, token: int, out_of_reach: Mapping[str, str] | None = None) -> None:
@@ -121,7 +121,7 @@ class Client(ServerConnection):
         return self.retried(lambda: self._once(path, body))
 
     def retried(self, call: Callable[[], Reply]) -> Reply:
-        """Makes a call, again after growing pauses while the server cannot be reached."""
+        """Makes a call, and repeats it after growing pauses while the server cannot be reached."""
         for pause_s in self.pauses_s:
             try:
                 return call()

@@ -1,4 +1,4 @@
-"""The HTTP calls to the server (docs/result-format.md), each made once, and what their answers mean."""
+"""The HTTP calls to the server (docs/result-format.md), each made once, and the errors for its answers."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,8 +40,8 @@ class RenewalReply:
 class IdleState:
     """Why an idle runner takes no run; the server shows it on its pages.
 
-    `unable`: what keeps it from work, of which operators are mailed; `waits`: for what it waits, as the end of "waits
-    for ..."; `ended`: why it has ended, as the end of "its runner ...".
+    `unable`: why it cannot work; operators are mailed about it. `waits`: what it waits for, as the end of "waits for
+    ...". `ended`: why it has ended, as the end of "its runner ...".
     """
 
     unable: str = ""
@@ -78,20 +78,20 @@ class ServerConnection:
         return self._introduced("enroll", {**VERSION, "code": code, "token": self.token})
 
     def succeed(self, token: str) -> None:
-        """Tells the server another token of this machine, which it accepts from now on as well."""
+        """Registers another token of this machine, which the server accepts from now on as well."""
         self._once("token", {"token": token})
 
     def beat(self, state: IdleState, timeout_s: float) -> bool:
-        """Reports that an idle runner is there, and why it takes no run, if so.
+        """Reports an idle runner, and why it takes no run, if it cannot.
 
-        Returns whether its token is to be replaced.
+        Returns whether its token must be replaced.
         """
         return bool(self._once("beat", asdict(state), timeout_s).get("rotate"))
 
     def renew(
         self, run: int, token: int, progress: dict[str, Any] | None, reasons: dict[str, Any], timeout_s: float
     ) -> RenewalReply:
-        """Renews the lease, unless `reasons` say that the work hangs; takes at most twice `timeout_s`."""
+        """Renews the lease, and sends `reasons` such as that the work hangs; takes at most twice `timeout_s`."""
         answer = self._once(f"runs/{run}/renew", {"token": token, "progress": progress, **reasons}, timeout_s)
         return RenewalReply(float(answer["lease_s"]), bool(answer["cancel"]), bool(answer.get("rotate")))
 
@@ -126,7 +126,7 @@ class ServerConnection:
             raise self._unreachable(error) from error
 
     def _headers(self) -> dict[str, str]:
-        """The headers of a call, with the present token: it may be replaced while the runner works."""
+        """The headers of a call, with the current token, which may be replaced while the runner works."""
         return {"Authorization": f"Bearer {self.token}"}
 
     def _unreachable(self, error: Exception) -> Unreachable:

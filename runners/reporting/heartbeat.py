@@ -1,4 +1,4 @@
-"""The runner's side of its heartbeat: start its process (beats.py), report progress to it, and hear its answers."""
+"""The runner's side of the heartbeat: start its process (beats.py), report progress to it, and read its answers."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ Message = dict[str, Any]
 
 @dataclass
 class Heard:
-    """The functions that are called with messages of the process: about the active run, and to replace the token."""
+    """The functions for messages of the process: about the active run, and to replace the token."""
 
     of_run: Callable[[Message], None] | None = None
     rotate: Callable[[], None] | None = None
@@ -37,7 +37,7 @@ class Heard:
 class Heartbeat:
     """The process that renews leases, on `cpus`.
 
-    It is started again if it ends, and then told again what is going on.
+    It is started again if it ends, and then receives the last messages again.
     """
 
     def __init__(self, connection: ServerConnection, cpus: frozenset[int]) -> None:
@@ -65,7 +65,7 @@ class Heartbeat:
                 stdout=subprocess.PIPE,
                 text=True,
                 env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,  # Ctrl-C is for the runner, which still needs its lease while it stops
+                start_new_session=True,  # Ctrl-C ends only the runner, which still needs its lease while it stops
             )
         self._write({"kind": "server", "url": self.connection.url, "token": self.connection.token})
         for message in list(self._last.values()):
@@ -79,7 +79,7 @@ class Heartbeat:
         self._tell("hold", **lease, cpus=sorted(cpus))
 
     def drop(self) -> None:
-        """Renews the lease no more: the run is over."""
+        """Stops renewing the lease: the run is over."""
         self.heard.of_run = None
         for kind in ("hold", "progress"):
             self._last.pop(kind, None)
@@ -90,7 +90,7 @@ class Heartbeat:
         self._tell("progress", **progress)
 
     def unable(self, why: str) -> bool:
-        """Stores why no work is taken; empty if it is. Returns whether that has changed.
+        """Stores why the runner takes no work; empty if it takes work. Returns whether that has changed.
 
         The server hears of a change at once.
         """
@@ -100,7 +100,7 @@ class Heartbeat:
         return is_new
 
     def wait_for(self, reason: str) -> None:
-        """Shows for what the runner waits before it asks for work, as the end of "waits for ..."; empty: for nothing.
+        """Shows what the runner waits for before it asks for work, as the end of "waits for ..."; empty: nothing.
 
         The server hears of a change at once.
         """
@@ -108,7 +108,7 @@ class Heartbeat:
             self._show_idle(replace(self._idle, waits=reason))
 
     def drain(self) -> None:
-        """Shows with each renewal that the runner ends after its run."""
+        """Adds to each renewal that the runner ends after its run."""
         self._tell("draining")
 
     def _show_idle(self, state: IdleState) -> None:
@@ -117,12 +117,12 @@ class Heartbeat:
         self._tell("idle", **asdict(state))
 
     def use_token(self) -> None:
-        """Tells the process that its connection uses another token from now on."""
+        """Makes the connection of the process use the new token."""
         with self._lock:
             self._write({"kind": "server", "url": self.connection.url, "token": self.connection.token})
 
     def close(self, why: str = "") -> None:
-        """Ends the process; the server is told once `why` the runner has ended, if it can be reached soon."""
+        """Ends the process; it reports once `why` the runner has ended, if it can reach the server soon."""
         with self._lock:
             self._closed = True
             process, self._process = self._process, None
@@ -148,7 +148,7 @@ class Heartbeat:
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
         except OSError:
-            pass  # it has ended: `_listen` starts another one
+            pass  # the process has ended: `_listen` starts another one
 
     def _listen(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
@@ -172,11 +172,11 @@ class Heartbeat:
             case kind:
                 if kind == "renewed" and (hold := self._last.get("hold")):
                     hold |= {"lease_s": message["lease_s"], "renewed_at": message["at"]}
-                if of_run := self.heard.of_run:  # `drop` may end it at any moment
+                if of_run := self.heard.of_run:  # `drop` may clear it at any moment
                     of_run(message)
 
     def _rotate(self) -> None:
-        """Replaces the token in a thread of its own, so that renewals are heard however long that call takes."""
+        """Replaces the token in a new thread, so that the answers to renewals are read however long that call takes."""
         if self.heard.rotate and not (self._rotating and self._rotating.is_alive()):
             self._rotating = threading.Thread(target=self.heard.rotate, name="rotate", daemon=True)
             self._rotating.start()

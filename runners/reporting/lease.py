@@ -11,15 +11,15 @@ from runners.processes.control import Control, boottime
 from runners.reporting.beats import USABLE_SHARE
 from runners.reporting.heartbeat import Heartbeat, Message
 
-OVERDUE_FACTOR = 5  # a phase that lasts so many times longer than its like did before is not finishing
-OVERDUE_S = float(os.environ.get("SPEEDTRACK_OVERDUE_S") or 120)  # but shorter ones are not spoken of
+OVERDUE_FACTOR = 5  # a phase that lasts so many times longer than phases of its kind before is stuck
+OVERDUE_S = float(os.environ.get("SPEEDTRACK_OVERDUE_S") or 120)  # shorter phases are not reported
 END_S = 600.0  # limit of reporting the end of a run
 ENDS: dict[str, type[RunnerError]] = {"lost": LeaseLost, "cancelled": Cancelled, "unauthorized": Unauthorized}
 
 
 @dataclass(frozen=True)
 class RunProgress:
-    """The progress for the page of the run: trials that are done, their total, and what is being done now.
+    """The progress for the page of the run: finished trials, their total, and the current step.
 
     `phase`: a name that phases of equal duration share. After `limit_s` the phase ends by itself.
     """
@@ -32,7 +32,7 @@ class RunProgress:
 
 
 class Pace:
-    """How long the phases of a run have lasted, from which it follows when one is overdue."""
+    """The durations of the phases of a run, which determine when one is overdue."""
 
     def __init__(self) -> None:
         self._longest: dict[str, float] = {}
@@ -109,7 +109,7 @@ class Lease:
             self._control.abort(ENDS[message["kind"]](message["text"]))
 
     def _watch(self) -> None:
-        """Aborts the work when the lease runs out or its deadline has come."""
+        """Aborts the work when the lease or the deadline of the run expires."""
         while self._control.error is None:
             if (until_deadline := self._deadline - boottime()) <= 0:
                 self._control.abort(Permanent(f"the run was ended at its deadline of {self._job.deadline_s:g} s"))

@@ -1,4 +1,4 @@
-"""The log of a run: written by the work, sent to the server by a thread of its own."""
+"""The log of a run: written by the work, sent to the server by a separate thread."""
 
 import logging
 import threading
@@ -18,7 +18,7 @@ CLOSE_TIMEOUT_S = 20.0
 class RunLog:
     """Collects text by phase and sends it in numbered chunks; an unreachable server does not delay the work.
 
-    Chunks that cannot be delivered are dropped with a line in the runner's own log: measurements matter more.
+    Chunks that cannot be delivered are dropped, with a line in the runner's own log: measurements matter more.
     """
 
     def __init__(self, client: Client, run: int, token: int) -> None:

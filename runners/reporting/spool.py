@@ -1,4 +1,4 @@
-"""Calls that are kept on disk until the server has them: a crash or an outage loses no measurement."""
+"""Keeps calls on disk until the server has them, so that no crash or outage loses a measurement."""
 
 import json
 import logging
@@ -30,7 +30,7 @@ class SpooledCall:
 
 
 class Spool:
-    """A directory of calls in the order in which they were made; each is on disk before it is sent."""
+    """A directory of calls in order; each is on disk before it is sent."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

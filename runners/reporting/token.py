@@ -1,4 +1,4 @@
-"""The token of this machine: made here, kept in a file that only its user may read, replaced while runs go on.
+"""The token of this machine: made here, kept in a file that only its user may read, and replaced while runs go on.
 
 A token is ``strn_<key>_<43 letters and digits>_<check sum>`` (docs/result-format.md).
 """
@@ -36,14 +36,14 @@ def check_sum(key: str, secret: str) -> str:
 
 
 class TokenFile:
-    """The file of the token, and a file `*.next` with its successor until the server knows that."""
+    """The file of the token, and a file `*.next` with its successor until the server accepts it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.next = file.with_name(f"{file.name}.next")
 
     def successor(self) -> str:
-        """A new token, on disk before anybody hears of it. After a crash the same one is returned again."""
+        """A new token, on disk before it is sent. After a crash the same one is returned again."""
         with suppress(OSError, UnicodeDecodeError):
             if pending_token := self.next.read_text().strip():
                 return pending_token
@@ -52,7 +52,7 @@ class TokenFile:
         return token
 
     def discard(self) -> None:
-        """Deletes the successor, which the server has refused: the next one is another."""
+        """Deletes the successor because the server has refused it: the next one is different."""
         self.next.unlink(missing_ok=True)
 
     def accept(self) -> None:
@@ -64,7 +64,7 @@ class TokenFile:
 def rotate(connection: ServerConnection, file: Path | None) -> bool:
     """Replaces the token; the old one stays valid until the new one is used.
 
-    Returns False if that was not possible; the log says why, and the server asks again.
+    Returns False if that failed; the reason is in the log, and the server asks again.
     """
     if file is None:
         log.warning("the token is to be replaced, but is not in a file: set SPEEDTRACK_TOKEN_FILE instead of its text")

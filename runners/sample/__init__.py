@@ -1,4 +1,4 @@
-"""A small key-value server, kvd, kept as the recipe of its git history: patches and a table of their effects."""
+"""A small key-value server, kvd, stored as the recipe of its git history: patches and a table of their effects."""
 
 import json
 import os
@@ -21,12 +21,12 @@ _TIMEOUT_SECONDS = 300
 
 
 class HistoryError(Exception):
-    """The destination cannot hold the history; the message says why and what to do."""
+    """The destination cannot hold the history; the message has cause and remedy."""
 
 
 @dataclass(frozen=True)
 class HistoryCommit:
-    """One commit of the recipe. `effect` is what it does to the speed of the server, seen from its parent."""
+    """One commit of the recipe. `effect`: its effect on the speed of the server, compared with its parent."""
 
     number: int
     subject: str
@@ -51,9 +51,9 @@ def commits() -> list[HistoryCommit]:
 def write_history(destination: Path, upto: int | None = None) -> list[str]:
     """Brings the repository at `destination` to the first `upto` commits; returns their SHAs, oldest first.
 
-    The destination may be missing, an empty directory, or a repository with an earlier part of this history:
-    it is only ever moved forward. Anything else raises HistoryError and stays as it is. A repository that
-    already has more commits is left alone, and the SHAs of the first `upto` are returned.
+    The destination may be missing, an empty directory, or a repository with an earlier part of this history, which is
+    only ever moved forward. Anything else raises HistoryError and is not changed. A repository that already has more
+    commits is not changed either, and the SHAs of the first `upto` are returned.
     """
     entries = _first(upto)
     destination = Path(destination)
@@ -131,7 +131,7 @@ def _shas(repository: Path) -> list[str]:
 
 
 def _build(repository: Path, entries: list[HistoryCommit]) -> list[str]:
-    """Plays the patches into a new repository."""
+    """Applies the patches to a new repository."""
     _git(repository, "init", "--quiet", f"--initial-branch={BRANCH}")
     for entry in entries:
         _git(repository, "am", "--quiet", "--committer-date-is-author-date", "--no-gpg-sign", str(entry.patch))

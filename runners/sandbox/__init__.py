@@ -1,1 +1,1 @@
-"""Keeps builds and measured servers from the rest of their machine: namespaces, made without another program."""
+"""Separates builds and measured servers from the rest of the machine with namespaces, made without another program."""

@@ -1,14 +1,14 @@
-"""The program that starts another one in a sandbox. It runs alone (`python -I -S`), with the standard library only.
+"""The program that starts another one in a sandbox. It runs isolated (`python -I -S`), with the standard library only.
 
     launch.py CONTROL REPORT SPEC [USER NETWORK]      inherited descriptors
 
 There are three processes. The *keeper* stays in the process namespace of the host, where the program cannot reach it,
 and ends the sandbox when the runner closes CONTROL or dies. The *init* is process 1 of the sandbox: when it ends, the
-kernel ends all others. The *program* is its child, in a session of its own, without capabilities.
+kernel ends all others. The *program* is its child, in a new session, without capabilities.
 
 CONTROL has one message of the program, whose credentials give the runner its process id, and later the replies of the
-keeper. REPORT is closed by a successful exec, or has the error. SPEC is a file with a JSON document. USER and NETWORK
-are the namespaces of a running sandbox, which this one shares.
+keeper. A successful exec closes REPORT; otherwise it has the error. SPEC is a file with a JSON document. USER and
+NETWORK are the namespaces of a running sandbox, which this one shares.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ INNER_ID = 1000  # user and group inside, always: as root some programs behave d
 PASSWD = f"root:x:0:0::/:/bin/sh\nspeedtrack:x:{INNER_ID}:{INNER_ID}::/tmp:/bin/sh\n"
 GROUP = f"root:x:0:\nspeedtrack:x:{INNER_ID}:\n"
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-# Settings that a new network namespace does not inherit, and that servers or the loopback depend on.
+# Settings that a new network namespace does not inherit, although servers or the loopback depend on them.
 SYSCTLS = ("net/core/somaxconn", "net/ipv4/ip_local_port_range", "net/ipv4/tcp_*")
 # How many user namespaces a program may make: the kernel counts for each user namespace and all below it.
 USER_NAMESPACES = Path("/proc/sys/user/max_user_namespaces")
@@ -50,7 +50,7 @@ LAST_CAPABILITY = 63
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 IFREQ = struct.Struct("16sh22x")
 
-HOST, ROOT = "/old", "/new"  # where the files of the host and the new root are while it is made
+HOST, ROOT = "/old", "/new"  # the host's files and the new root during the set-up
 HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -109,7 +109,7 @@ def main(argv: Sequence[str]) -> int:
     for number in (control_fd, report, spec_fd, *shared):
         os.set_inheritable(number, False)
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)  # sent to the group, they are meant for the program
+        signal.signal(name, signal.SIG_IGN)  # signals to the group are meant for the program
     try:
         with os.fdopen(spec_fd) as file:
             spec = json.load(file)
@@ -132,7 +132,7 @@ def report_error(report: int, error: OSError) -> None:
 
 
 def separate() -> None:
-    """New namespaces of users and of the network for this process; no further user namespace can be made in them."""
+    """Moves this process to new namespaces of users and network, in which no further user namespace can be made."""
     uid, gid = os.geteuid(), os.getegid()
     host_values = sysctls()
     unshare(CLONE_NEWUSER, "user namespace")
@@ -160,7 +160,7 @@ def write_setting(file: Path, value: str) -> None:
 
 
 def make_network(host_values: dict[Path, str]) -> None:
-    """A loopback with the settings of the host."""
+    """Makes a loopback with the settings of the host."""
     raise_loopback()
     for file, value in sysctls().items():
         with contextlib.suppress(OSError):
@@ -187,7 +187,7 @@ def raise_loopback() -> None:
 
 
 def start_init(spec: dict[str, Any], control: socket.socket, report: int) -> tuple[int, int]:
-    """The process id of the init, and the end of a pipe to which it writes how the program ended."""
+    """Returns the process id of the init, and a pipe to which it writes how the program ended."""
     reading, writing = os.pipe()
     keeper = os.pidfd_open(os.getpid())
     init = os.fork()
@@ -304,7 +304,7 @@ def make_devices() -> None:
 
 
 def add_mount(kind: str, source: str, target: str) -> bool:
-    """Mounts one listed path; whether an empty directory covers the target now. Raises SetupError."""
+    """Mounts one listed path; returns whether an empty directory covers the target now. Raises SetupError."""
     try:
         return MOUNTS[kind](source, target)
     except SetupError:
@@ -347,7 +347,7 @@ def opened(root: str, path: str, make: str = "") -> Iterator[int]:
     """A handle of a path below HOST or ROOT. `make`: what it becomes if it is missing, `directory` or `file`.
 
     Raises SetupError for a link that a program may have made, on the way or at the end: this process is outside of the
-    root that it makes, and would follow the link to any place of the host.
+    root that it makes, and would follow the link anywhere on the host.
     """
     with contextlib.ExitStack() as stack:
         yield walk(stack, root, path, make)

@@ -1,7 +1,7 @@
-"""What a program in a sandbox can see of its machine, and whether this machine can make sandboxes.
+"""The paths that a program in a sandbox can see, and whether this machine can make sandboxes.
 
 Only listed paths are visible: the programs and libraries of the system, toolchains in known places, the paths of
-SPEEDTRACK_SANDBOX_READABLE, and what the program itself needs. Everything else does not exist in the sandbox.
+SPEEDTRACK_SANDBOX_READABLE, and the files of the program itself. Nothing else exists in the sandbox.
 """
 
 import os
@@ -33,7 +33,7 @@ SYSTEM = (
     "/sys/fs/cgroup",
     "/sys/kernel/mm",
 )
-# The files of /etc that compilers, linkers and C libraries read; others may have passwords and keys.
+# The files of /etc that compilers, linkers and C libraries read; other files may hold passwords and keys.
 ETC = (
     "alternatives",
     "ca-certificates*",
@@ -79,7 +79,7 @@ WITHOUT = (
 
 @dataclass(frozen=True)
 class SandboxView:
-    """What one program sees in addition to the system. `tmp`: its /tmp; `random`: a file in place of RANDOM, if any."""
+    """One program's view, in addition to the system. `tmp`: its /tmp; `random`: a file in place of RANDOM, if any."""
 
     tmp: Path
     writable: tuple[Path, ...] = ()
@@ -108,7 +108,7 @@ class Sandbox:
         return WORKS if self.works else WITHOUT.format(reason=self.refusal)
 
     def mounts(self, view: SandboxView) -> list[Mount]:
-        """The mounts in their order. For each path the longest listed one counts, then the later of these groups."""
+        """The mounts in their order. The longest listed path wins; among equal paths, the later of these groups."""
         visible = [*system_mounts(), *read_mounts(self.readable)]
         hidden = [("hide", str(path), str(path)) for path in self.hidden]
         own = [*read_mounts(view.readable), *(("write", resolved_place(path), str(path)) for path in view.writable)]
@@ -140,14 +140,14 @@ def read_mounts(paths: Iterable[Path]) -> list[Mount]:
 
 
 def resolved_place(path: Path) -> str:
-    """A path in a resolved directory. Its last part may have been replaced by a link, which launch.py refuses."""
+    """A path in a resolved directory. If a link has replaced its last part, launch.py refuses it."""
     return str(path.parent.resolve() / path.name)
 
 
 def sandbox_of_machine(environ: Mapping[str, str], home: Path | None = None) -> Sandbox:
     """The sandboxes of this machine by the settings, after a trial. `home`: of the runner.
 
-    Raises SettingsError for a wrong setting, and where a sandbox is required and cannot be made.
+    Raises SettingsError for a wrong setting, and if a sandbox is required but cannot be made.
     """
     choice = environ.get(SETTING) or "auto"
     if choice not in CHOICES:

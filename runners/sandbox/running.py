@@ -76,7 +76,7 @@ class SandboxedProgram:
 def start(
     program: SandboxedProgram, network: RunningSandbox | None = None, **options: Any
 ) -> tuple["subprocess.Popen[bytes]", RunningSandbox]:
-    """Starts a program in a sandbox of its own; the options of Popen also apply to its keeper.
+    """Starts a program in a new sandbox; the options of Popen also apply to its keeper.
 
     With `network` it shares the network of that sandbox. Raises NoSandbox, or the OSError of an exec that failed.
     """
@@ -125,7 +125,7 @@ def _started(control: socket.socket, reading: int) -> int:
     if not select.select([control], [], [], 0)[0]:
         raise NoSandbox(0, "the launcher of the sandbox ended without a report")
     _, ancillary, _, _ = control.recvmsg(16, socket.CMSG_SPACE(CREDENTIALS.size))
-    control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)  # what follows carries descriptors
+    control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)  # the next messages carry descriptors
     for level, kind_of_message, data in ancillary:
         if (level, kind_of_message) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
             return int(CREDENTIALS.unpack(data[: CREDENTIALS.size])[0])

@@ -1,4 +1,4 @@
-"""Where a measured server listens, and the name of its socket that only the runner can change."""
+"""The address of a measured server, and a name of its socket that only the runner can change."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ CONNECT_S = 1.0
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server listens; the transport says which of port and socket is used.
+    """The address of the server; the transport decides whether port or socket is used.
 
     `network`: the sandbox in whose network the port is, if not in the host's. A unix socket needs none.
     """
@@ -43,8 +43,8 @@ class Address:
 def take_socket(bound: Path, target: Path) -> None:
     """Gives a server's socket a second name, `target`, in a directory where the server cannot write.
 
-    The server may replace `bound` at any time by a link to a socket that it cannot reach itself, but that the driver
-    can, which runs outside of the sandbox. Raises UnusableFile if it is no socket, OSError if it cannot be taken.
+    The server may replace `bound` at any time by a link to a socket that it cannot reach itself. The driver, which runs
+    outside of the sandbox, could reach it. Raises UnusableFile if it is no socket, OSError if it cannot be taken.
     """
     handle = os.open(bound, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -53,7 +53,7 @@ def take_socket(bound: Path, target: Path) -> None:
         target.unlink(missing_ok=True)
         directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            # With the descriptor of a directory, linkat(2) follows this path to what was opened; link(2) would not.
+            # With a directory's descriptor, linkat(2) follows this path to the opened file; link(2) would not.
             os.link(f"/proc/self/fd/{handle}", target.name, dst_dir_fd=directory)
         finally:
             os.close(directory)

@@ -1,4 +1,4 @@
-"""Answers of a measured server, which is code of others: one may come byte by byte, never end, or hold anything."""
+"""Answers of a measured server, which is foreign code: an answer may come byte by byte, never end, or hold anything."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ PIECE_BYTES = 1 << 16
 class Question:
     """A request to a measured server, with the limits of its answer.
 
-    `is_whole` tells whether the bytes received so far are the complete answer. `within_s` limits the total time and
+    `is_whole` decides whether the bytes received so far are the complete answer. `within_s` limits the total time and
     `most_bytes` the total size.
     """
 
@@ -24,9 +24,9 @@ class Question:
 
 
 def ask(address: Address, question: Question) -> bytes:
-    """The answer until it is whole, the server hangs up, or `most_bytes` have come.
+    """The bytes of the answer until it is whole, the server hangs up, or `most_bytes` have come.
 
-    Raises OSError, and TimeoutError if that takes longer than `within_s` in all, with the time to connect.
+    Raises OSError, and TimeoutError if that takes longer than `within_s` in all, including the time to connect.
     """
     deadline = time.monotonic() + question.within_s
     answer = b""

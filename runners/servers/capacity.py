@@ -1,4 +1,4 @@
-"""Servers with thousands of connections: how many they have to allow, and how many open files that takes."""
+"""Servers with thousands of connections: the connections that they have to allow, and the open files for them."""
 
 import contextlib
 import resource
@@ -9,12 +9,12 @@ from runners.documents import Benchmark, ServerRecipe
 from runners.errors import OutOfReach
 
 CLIENTS = "{clients}"  # in the command of a server
-LEAST_CLIENTS = 4096  # few connections or many: the tables that a server makes for them have one size
-RESERVE = 100  # files that are no connections of the load
+LEAST_CLIENTS = 4096  # so that a server's tables have one size, for few connections and for many
+RESERVE = 100  # open files other than the load's connections
 
 
 def files_needed(benchmark: Benchmark) -> int:
-    """How many files the server of this benchmark has open at the same time."""
+    """The number of files that the server of this benchmark has open at the same time."""
     probe = benchmark.workload.get("probe") or {}
     return int(benchmark.workload.get("clients", 1) + probe.get("clients", 0) + RESERVE)
 
@@ -28,7 +28,7 @@ def recipe_for(recipe: ServerRecipe, benchmark: Benchmark) -> ServerRecipe:
 
 @contextlib.contextmanager
 def open_files(needed: int) -> Iterator[None]:
-    """Inside, a process that is started may open so many files, and as many as this one if that is more.
+    """Processes started in the block may open so many files, or as many as this process if that is more.
 
     Raises OutOfReach if this machine does not allow it.
     """

@@ -1,7 +1,7 @@
 """The counters that a server keeps itself (`INFO`, `stats`).
 
-They are read before and after a whole load, prefill and warm-up included: they show what was asked of the server, and
-nothing is computed from them.
+They are read before and after a whole load, prefill and warm-up included: they show the server's work, and nothing is
+computed from them.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ def own_counters(address: Address, protocol: str) -> dict[str, float]:
 
 
 def counter_growth(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """By counter that is in both: the difference. Without those whose difference is no finite number."""
+    """The difference of each counter that is in both, if it is a finite number."""
     growth = {name: round(after[name] - before[name], 6) for name in before if name in after}
     return {name: value for name, value in growth.items() if math.isfinite(value)}
 
@@ -75,7 +75,7 @@ def is_whole_bulk(reply: bytes) -> bool:
 
 
 def bulk_text(reply: bytes) -> str:
-    """The text of a RESP bulk string, as far as it came; empty for an error reply."""
+    """The text of a RESP bulk string, as far as it was received; empty for an error reply."""
     return reply[: bulk_length(reply) or 0].partition(b"\n")[2].decode(errors="replace")
 
 

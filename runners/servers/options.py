@@ -1,4 +1,4 @@
-"""Options that only some releases of a server have: they are given to programs that contain their names."""
+"""Options that only some releases of a server have: programs that contain their names get them."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ _KNOWN = re.compile(r"\{known:(-{1,2}([\w-]{3,})(?: [^{}]*)?)\}")
 def with_known_options(recipe: ServerRecipe, artifacts: Mapping[str, Path]) -> ServerRecipe:
     """The recipe with each `{known:--NAME WORDS}` replaced by `--NAME WORDS`, or by nothing if no program has the name.
 
-    So the same program always gets the same options, and nothing is started to find out.
+    So the same program always gets the same options, and no program is started to find out.
     """
 
     def fill(match: re.Match[str]) -> str:

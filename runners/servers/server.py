@@ -36,7 +36,7 @@ _PORT_TAKEN = "ddress already in use"
 
 
 class PortTaken(BenchmarkFailed):
-    """Another process took the port between the choice and the server's own bind."""
+    """Another process took the port before the server bound it."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class ServerProcess:
             raise BenchmarkFailed(f"the server ended during the trial ({exit_text(status)}){self.last_output()}")
 
     def peak_rss_bytes(self) -> int:
-        """The largest memory that it has had so far (VmHWM), in bytes.
+        """Its peak memory so far (VmHWM), in bytes.
 
         Raises BenchmarkFailed if the process is gone.
         """
@@ -72,7 +72,7 @@ class ServerProcess:
             raise BenchmarkFailed("the server's peak memory cannot be read: is its process gone?") from error
 
     def last_output(self) -> str:
-        """`: ` and the last lines that it printed, or `; it printed nothing`: the end of an error's sentence."""
+        """The end of an error's sentence: `: ` and the last lines that it printed, or `; it printed nothing`."""
         lines = last_lines(self.output, OUTPUT_LINES)
         return ": " + " | ".join(line.strip() for line in lines) if lines else "; it printed nothing"
 
@@ -81,8 +81,8 @@ class ServerProcess:
 class ServerSpec:
     """The server to start: its recipe and transport, its programs by artifact name, and the slot that it uses.
 
-    `beside`: another server whose network this one shares, so that one driver reaches both. `random`: what it reads
-    from the devices of random bytes, if it runs in a sandbox; None: these devices.
+    `beside`: another server whose network this one shares, so that one driver reaches both. `random`: the bytes that
+    replace the devices of random bytes in a sandbox; None: the devices.
     """
 
     recipe: ServerRecipe
@@ -167,7 +167,8 @@ class Launcher:
     def clean(self) -> str:
         """Removes the files that a crashed runner left, and those that no earlier run could remove.
 
-        Returns why something is left, or an empty text. Raises nothing: no run may keep the runner from starting.
+        Returns why something is left, or an empty text. Raises nothing, because no run may keep the runner from
+        starting.
         """
         obstacles = [remove_left(directory) for directory in (self.home, *self._own_short_directory())]
         for slot in range(SLOTS):
@@ -178,7 +179,7 @@ class Launcher:
         return "; ".join(filter(None, obstacles))
 
     def _clean(self, slot: int) -> str:
-        """Removes the directories of a slot; empty, or why something is left. Raises OSError."""
+        """Removes the directories of a slot; returns why something is left, or an empty text. Raises OSError."""
         directory = self._directory(slot)
         directories = [directory, *(short / directory.name for short in self._own_short_directory())]
         return "; ".join(filter(None, map(remove, directories)))
@@ -189,7 +190,7 @@ class Launcher:
     def _sockets(self, scratch: Path) -> Path:
         """The directory of the sockets: the server makes `socket/s`, and `s` is the runner's own name of it.
 
-        The server may write in `socket`, but not where that name is, nor where the driver writes.
+        The server may write to `socket`, but not to the directory of that name, nor to the driver's directory.
         """
         sockets = scratch
         if len(str(sockets / "socket" / "s")) >= SOCKET_PATH_LIMIT:
@@ -207,7 +208,7 @@ class Launcher:
 
 
 def random_file(scratch: Path, content: bytes | None) -> Path | None:
-    """The path of a file with these bytes; None without any."""
+    """The path of a file with these bytes; None if there are none."""
     if content is None:
         return None
     file = scratch / "random"
@@ -234,7 +235,7 @@ def is_own_directory(path: Path) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port that is free on the loopback, at the moment of the call."""
+    """A TCP port of the loopback that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -261,7 +262,7 @@ def server_argv(recipe: ServerRecipe, address: Address, data: Path, artifacts: M
 
 
 def await_ready(server: ServerProcess, recipe: ServerRecipe, control: Control, bound: Path) -> None:
-    """Returns when the server answers a request; its socket, which it makes at `bound`, then has the runner's name.
+    """Returns when the server answers a request; its socket, made at `bound`, then has the runner's name.
 
     Raises BenchmarkFailed with the last lines of its output.
     """
@@ -285,7 +286,7 @@ def await_ready(server: ServerProcess, recipe: ServerRecipe, control: Control, b
 
 
 def first_answer(address: Address, protocol: str, bound: Path) -> str:
-    """As `greet`, of a server that may just have made its socket."""
+    """As `greet`, for a server that may just have made its socket."""
     if address.transport == "unix":
         try:
             take_socket(bound, address.socket_path)

@@ -93,10 +93,10 @@ def test_each_way_to_write_an_address_is_one_of_celerys(written: str, url: str) 
         ("redis://:hush@h:port", "cannot be read"),
         ("redis://:hush@h:99999", "between 1 and 65535"),
         ("redis://:hush@[h]", "no IPv6 address"),
-        ("redis://:hush@h/name", "no number of a database"),
+        ("redis://:hush@h/name", "no database number"),
         ("redis://:hush@h/0?password=hush", "not known"),
         ("redis://:hush@h/0?ssl_cert_reqs=none", "change the scheme"),
-        ("rediss://:hush@h/0?ssl_cert_reqs=hush", "say required, or none"),
+        ("rediss://:hush@h/0?ssl_cert_reqs=hush", "write required, or none"),
         ("rediss://:hush@h/0?ssl_ca_certs=/no/such", "cannot be read"),
         ("rediss://:hush@h/0?ssl_ca_certs=/a@b", "%40 for @"),
         ("rediss://:hush@h/0?ssl_ca_certs=/dev/null", "no certificates"),
@@ -161,7 +161,7 @@ def test_redis_takes_messages_with_any_password_and_names_its_refusals(room: Pat
         for wrong in ("", ":w%r/ong@"):
             with pytest.raises(Unavailable, match="refuses the user or the password"):
                 probing.probe(brokers.read(f"redis://{wrong}127.0.0.1:{port}"))
-        with pytest.raises(Unavailable, match="for TLS as the scheme says"):
+        with pytest.raises(Unavailable, match="for TLS like the scheme"):
             probing.probe(brokers.read(f"rediss://:{password}@127.0.0.1:{port}"))
 
 

@@ -1,7 +1,6 @@
-"""The journal of changed kernel settings: on disk before the first change, so that a crash leaves nothing changed.
+"""The journal of changed kernel settings: on disk before the first change, so that all are restored after a crash.
 
-A journal has an owner: `run` belongs to a runner, for the time of one run, `hand` to `tune --apply`, until
-`tune --restore`.
+There are two journals: a runner keeps `run` during one run, and `tune --apply` keeps `hand` until `tune --restore`.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from runners.tuning.kernel_settings import KERNEL_SETTINGS, SettingChange
 log = logging.getLogger(__name__)
 
 RUN, HAND = "run", "hand"
-DIRECTORIES = ("run/lock", "var/lock", "tmp")  # of the host, not of a runner home: the settings are the host's
+DIRECTORIES = ("run/lock", "var/lock", "tmp")  # of the host, not of a runner home: the settings belong to the host
 NO_RIGHT = "this user may not change it: run as root"
 
 
@@ -38,7 +37,7 @@ class Journal:
         return self.directory / f"{self.owner}.json"
 
     def read(self) -> list[SettingChange]:
-        """The changes that are to be undone; none after a restart of the machine, which resets all settings."""
+        """The changes to undo; none after a restart of the machine, which resets all settings."""
         try:
             content = json.loads(self.file.read_text())
             if content["boot_id"] == self._boot_id():
@@ -51,7 +50,7 @@ class Journal:
         return []
 
     def apply(self, changes: Sequence[SettingChange]) -> dict[str, str]:
-        """Writes the journal, then makes the changes; returns the causes of those that failed, by file."""
+        """Writes the journal, then makes the changes; returns the causes of failures by file."""
         try:
             self._write(changes)
         except OSError as error:
@@ -59,7 +58,7 @@ class Journal:
         return self._set({change.file: change.target for change in changes})
 
     def undo(self) -> dict[str, str]:
-        """Restores what is still as it was set; returns the causes of those that failed, which stay in the journal."""
+        """Restores settings that nobody changed since; returns the causes of failures, which stay in the journal."""
         ours = [change for change in self.read() if self._value(change) == change.target]
         failures = self._set({change.file: change.before for change in reversed(ours)})
         self._write([change for change in ours if change.file in failures])

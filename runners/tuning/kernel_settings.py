@@ -10,7 +10,7 @@ from pathlib import Path
 from runners.machine.kernel_files import CPUS, cpu_list, parse_cpu_list, selected_word, text
 from runners.machine.placement import Placement
 
-TargetValue = Callable[[str, Placement], str]  # of the present value
+TargetValue = Callable[[str, Placement], str]  # from the present value
 
 
 def exactly(value: str) -> TargetValue:
@@ -18,7 +18,7 @@ def exactly(value: str) -> TargetValue:
 
 
 def any_of(*values: str) -> TargetValue:
-    """A target for which each of these values is good; the first one is set."""
+    """A target that accepts each of these values, and sets the first one otherwise."""
     return lambda before, plan: before if before in values else values[0]
 
 
@@ -123,7 +123,7 @@ KERNEL_SETTINGS = (
 
 @dataclass(frozen=True)
 class SettingChange:
-    """A file that is to be changed: its path below the root, its value before and its target value."""
+    """A file to change: its path below the root, its old value and its target value."""
 
     setting: str
     file: str

@@ -1,4 +1,4 @@
-"""The table of `python -m runners tune`: the settings as they are, their targets, and what prevents a change."""
+"""The table of `python -m runners tune`: the current settings, their targets, and what prevents a change."""
 
 import os
 import resource
@@ -18,7 +18,7 @@ ABSENT = "not offered by this machine"
 
 @dataclass(frozen=True)
 class SettingRow:
-    """A setting, for people; of several files, the values with their counts."""
+    """A setting, for people; if it has several files, the values with their counts."""
 
     setting: str
     before: str
@@ -31,7 +31,7 @@ class SettingRow:
 def setting_rows(
     root: Path, plan: Placement, failures: Mapping[str, str] | None = None, earlier: Mapping[str, str] | None = None
 ) -> Iterator[SettingRow]:
-    """All settings as they are now and, if in `earlier`, as they were before. `failures`: causes by file."""
+    """All settings with their current values, and their old ones if in `earlier`. `failures`: causes by file."""
     for setting in KERNEL_SETTINGS:
         now = setting.values(root)
         before = now | {file: value for file, value in (earlier or {}).items() if file in now}

@@ -24,9 +24,10 @@ Tuning = Callable[[Placement], contextlib.AbstractContextManager[None]]  # enter
 
 @contextlib.contextmanager
 def tuning_for_runs(enabled: bool, root: Path = ROOT) -> Iterator[Tuning]:
-    """The tuning that a runner enters for each run. What a killed runner left is undone, also if it is not enabled.
+    """The tuning that a runner enters for each run.
 
-    Raises SettingsError if it is enabled and another process tunes this machine already.
+    Settings left by a killed runner are restored even if tuning is off. Raises SettingsError if it is on and another
+    process tunes this machine already.
     """
     if not enabled:
         with contextlib.suppress(SettingsError), journal_directory(root) as directory:
@@ -41,7 +42,7 @@ def tuning_for_runs(enabled: bool, root: Path = ROOT) -> Iterator[Tuning]:
 
 @contextlib.contextmanager
 def apply_tuning(journal: Journal, plan: Placement) -> Iterator[None]:
-    """Inside, the machine is tuned for this placement; afterwards, restored. What cannot be set is logged."""
+    """Tunes the machine for this placement in the block, and restores it afterwards. Settings that fail are logged."""
     with _raised_limits(), _latency_limit(journal.root):
         failures = journal.apply(needed_changes(journal.root, plan))
         for file, cause in failures.items():
@@ -82,7 +83,7 @@ def _latency_limit(root: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _raised_limits() -> Iterator[None]:
-    """Raises the limits of the runner, which the servers that it starts inherit."""
+    """Raises the limits of the runner; the servers that it starts inherit them."""
     before = {kind: resource.getrlimit(kind) for kind, _ in LIMITS.values()}
     for kind, target in LIMITS.values():
         soft, hard = before[kind]

@@ -38,7 +38,7 @@ class Agent:
         self.client: Client = tools.client
         self.stopping = stopping
         self.draining = threading.Event()
-        self.at_work = False  # from the moment when its cores are free: before, nothing is lost if it ends
+        self.at_work = False  # true once its cores are free: before that, nothing is lost if it ends
         self.after_run = after_run
         self.space = space
 
@@ -68,15 +68,17 @@ class Agent:
         return count
 
     def _has_space(self) -> bool:
-        """Returns whether there is space on the disk. If not, it is logged and reported, and no run is taken."""
+        """Returns whether there is space on the disk. If not, logs and reports it, and the runner takes no run."""
         lack = self.space.lack() if self.space else ""
         if self.space and lack:
             with suppress(OSError):
-                self.after_run()  # it may be the store that fills the disk
+                self.after_run()  # the store may fill the disk
             self.space.make_room()
             lack = self.space.lack()
         if self.tools.heartbeat.unable(lack):
-            log.log(logging.ERROR if lack else logging.INFO, "%s", lack or "there is space again: work is taken")
+            log.log(
+                logging.ERROR if lack else logging.INFO, "%s", lack or "there is space again: the runner takes work"
+            )
         return not lack
 
     def _claim(self, cores: ExitStack) -> tuple[dict[str, Any], float] | None:
@@ -129,7 +131,7 @@ class Agent:
     def _housekeeping(self, servers: int) -> frozenset[int]:
         """The CPUs of the heartbeat.
 
-        If the machine has too few cores for the run, the run fails soon, and says so.
+        If the machine has too few cores for the run, the run soon fails with that reason.
         """
         planner, usual = self.tools.machine.planner, self.tools.machine.placement
         try:

@@ -20,7 +20,7 @@ def settings_file(environ: Mapping[str, str]) -> Path:
 
 
 def load_settings(environ: MutableMapping[str, str]) -> None:
-    """Adds the lines of the settings file to the environment; what is set there already wins.
+    """Adds the lines of the settings file to the environment; variables that are set already win.
 
     Raises SettingsError if it cannot be read, or a line is no NAME=value.
     """
@@ -43,9 +43,9 @@ def load_settings(environ: MutableMapping[str, str]) -> None:
 
 
 def enroll(url: str, code: str, environ: Mapping[str, str]) -> str:
-    """Enrols this machine; returns what is to be done next. Raises SettingsError and RunnerError.
+    """Enrols this machine; returns the next step for the user. Raises SettingsError and RunnerError.
 
-    The token is on disk before the server hears of it: if its answer is lost, the same command again succeeds.
+    The token is on disk before the server gets it: if the answer is lost, the same command succeeds again.
     """
     url = read_address("the address of the server", url.strip())
     address = urlsplit(url)
@@ -64,7 +64,7 @@ def enroll(url: str, code: str, environ: Mapping[str, str]) -> str:
 
 
 def introduce(connection: ServerConnection, code: str, token_file: TokenFile) -> str:
-    """The name under which the server knows this machine now."""
+    """Registers the token; returns the server's name for this machine."""
     try:
         return connection.enroll(code).machine
     except Permanent as error:

@@ -71,11 +71,11 @@ class Execution:
         ]
 
     def run(self) -> None:
-        """Builds and measures. When this returns or raises, the client has every measurement that was finished.
+        """Builds and measures. When this returns or raises, the client has every finished measurement.
 
         Raises Permanent if the commit does not build, a benchmark failed or the machine has too few cores for the
-        server, Transient if another attempt may succeed, and the error of an abort. Benchmarks that are merely out of
-        reach of this machine are no failure, as long as another one was measured.
+        server, Transient if another attempt may succeed, and the error of an abort. Benchmarks that are out of this
+        machine's reach are no failure if another one was measured.
         """
         self.tools = self.runner.tools = self.tools.placed(self.job.server.cores)
         self._refuse_unreachable()
@@ -98,7 +98,7 @@ class Execution:
         self._raise_failures()
 
     def _refuse_unreachable(self) -> None:
-        """Says which benchmarks need more connections than this machine allows; the others are measured."""
+        """Drops benchmarks that need more connections than this machine allows, with a line in the log."""
         for state in self.states:
             try:
                 capacity.check_files(state.benchmark)
@@ -113,7 +113,7 @@ class Execution:
         self.log.line(MEASURE, f"{state.benchmark.name} failed: {error}")
 
     def _check_space(self) -> None:
-        """Raises NoSpace on a full disk, which is not the commit's fault: programs fail there, and cannot say why."""
+        """Raises NoSpace on a full disk, which is not the commit's fault: programs fail there without a clear error."""
         if self.space and (lack := self.space.lack()):
             raise NoSpace(lack)
 
@@ -134,7 +134,7 @@ class Execution:
         return failures if len(self.job.sides) == 1 and len(failures) < len(self.states) else {}
 
     def _environment(self) -> Environment:
-        """The facts of this machine and of what it builds with."""
+        """The facts of this machine and of its toolchain."""
         phase = f"build {self.job.sides[-1].sha}"
         toolchain = self.tools.builder.toolchain(self.job.build, lambda text: self.log.write(phase, text), self.control)
         return self.tools.machine.environment(toolchain.series)
@@ -171,7 +171,7 @@ class Execution:
         self.tools.client.source(self.job.run, side.sha, self.job.token, file)
 
     def _limit_s(self, benchmark: Benchmark) -> float:
-        """Seconds after which a round of trials has ended by itself.
+        """The seconds within which a round of trials ends by itself.
 
         Each side may be measured twice, and servers have to start.
         """
@@ -202,7 +202,7 @@ class Execution:
             self._trials(state)
         except BenchmarkFailed as error:
             self._fail(state, error)
-            if state.rounds and len(self.job.sides) > 1:  # a pair stands for itself, a point needs all of its trials
+            if state.rounds and len(self.job.sides) > 1:  # each pair counts alone, but a point needs all of its trials
                 state.stopped = stopping.FAILED
                 self._send(state, environment)
             return
@@ -212,7 +212,7 @@ class Execution:
             self._send(state, environment)
 
     def _trials(self, state: BenchmarkState) -> None:
-        """Measures one trial of every side, and once more if a flag voids what the run is to measure."""
+        """Measures one trial of every side, and repeats it if a flag voids it."""
         number = state.rounds
         self._show(f"{state.benchmark.name}, trial {number + 1}", state.benchmark.name, self._limit_s(state.benchmark))
         trials = self._measure_round(state.benchmark, number)
@@ -255,7 +255,7 @@ class Execution:
         return stopping.stop_decision(state.stopped, state.benchmark, state.trials[side.side], state.thrown_out)
 
     def _once(self, benchmark: Benchmark, side: Side) -> dict[str, float]:
-        """Metrics that are measured only once, because they are slow. Pairs have none: other metrics compare them."""
+        """Metrics that are measured only once, because they are slow. Pairs have none; other metrics compare them."""
         if len(self.job.sides) > 1:
             return {}
         metrics = counting.count_once(self.runner, benchmark, side.side) if benchmark.inside else {}

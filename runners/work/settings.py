@@ -22,11 +22,11 @@ CARRIED_DRIVER = PACKAGE / "bin" / "speedbench"  # in the wheel of `make wheel`
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one runner; there is no `broker` where the runner polls."""
+    """The settings of one runner; `broker` is None if the runner polls."""
 
     url: str
     token: str
-    token_file: Path | None  # that it is from, where it can be replaced
+    token_file: Path | None  # the file of `token`, where it can be replaced
     broker: Broker | None
     home: Path
     driver: Path
@@ -66,7 +66,7 @@ def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
 
 
 def broker_of(environ: Mapping[str, str]) -> Broker | None:
-    """The broker of BROKER_URL, if it is set. Raises SettingsError."""
+    """The broker of BROKER_URL; None if it is not set. Raises SettingsError."""
     try:
         return brokers.read_environment(environ, environ["BROKER_URL"]) if environ.get("BROKER_URL") else None
     except brokers.AddressError as error:
@@ -143,7 +143,7 @@ def home_directory(environ: Mapping[str, str]) -> Path:
 
 
 def find_driver(environ: Mapping[str, str]) -> Path:
-    """The path of speedbench: SPEEDTRACK_DRIVER, else built in this checkout, else in the wheel, else on PATH.
+    """The path of speedbench: SPEEDTRACK_DRIVER, else this checkout's build, else in the wheel, else on PATH.
 
     Raises SettingsError.
     """

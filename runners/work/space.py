@@ -1,6 +1,6 @@
 """Check that there is space on the disk of the runner's home.
 
-Without it, builds and results fail for reasons of the machine.
+Without space, builds and results fail although the commit is not at fault.
 """
 
 import contextlib
@@ -14,18 +14,18 @@ from runners.removal import ASIDE, remove, remove_left
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 MB = 1 << 20
-REPLACEABLE = ("build", "image", "ccache")  # directories of the home that builds fill and that the next one makes anew
+REPLACEABLE = ("build", "image", "ccache")  # directories of the home that each build makes anew
 
 
 @dataclass(frozen=True)
 class Space:
-    """The directory of a runner, and how much of its disk must be free before work is taken."""
+    """The directory of a runner, and the free space that it needs to take work."""
 
     home: Path
     least_bytes: int
 
     def lack(self) -> str:
-        """Why no work can be taken, with the remedy; empty if there is space."""
+        """Why the runner can take no work, with the remedy; empty if there is space."""
         state = os.statvfs(self.home)
         free = state.f_bavail * state.f_frsize
         inodes_left = state.f_favail > 0 or state.f_files == 0  # some file systems do not count them
@@ -40,16 +40,16 @@ class Space:
         )
 
     def make_room(self) -> None:
-        """Removes what builds have left and the next one can do without: no project may fill the disk for others."""
+        """Removes leftovers of builds that the next build does not need: no project may fill the disk for others."""
         remove_left(self.home)
         for name in REPLACEABLE:
             with contextlib.suppress(OSError):
                 remove(self.home / name)
 
     def cause_of(self, error: BaseException) -> NoSpace | None:
-        """A NoSpace error if the disk is full, which is then the cause of this error; otherwise None.
+        """A NoSpace error if the disk is full, which then caused this error; otherwise None.
 
-        Builds and servers report a full disk in words of their own.
+        Builds and servers report a full disk in various ways.
         """
         if lack := self.lack():
             return NoSpace(lack)

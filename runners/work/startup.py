@@ -1,4 +1,4 @@
-"""The start of the runner: its tools, its introduction to the server, and the ways in which it waits for work."""
+"""The start of the runner: its tools, its announcement to the server, and its ways of waiting for work."""
 
 import logging
 import os
@@ -42,7 +42,7 @@ LOG_AGAIN_S = 60.0
 
 
 def run(settings: Settings, tuning: Tuning, once: bool, poll_every_s: float | None) -> int:
-    """Starts up, then works until it is to stop; returns the exit code.
+    """Starts up, then works until it is stopped; returns the exit code.
 
     `once`: until there is no work; `poll_every_s`: asks at this interval; None: waits for messages of the broker.
     """
@@ -90,7 +90,7 @@ def work(agent: Agent, settings: Settings, hello: HelloReply, once: bool, poll_e
 
 
 def drain_on_signal(agent: Agent) -> None:
-    """On SIGUSR2 the runner ends: after its run if it has one, so that it can be updated without losing it."""
+    """Makes the runner end on SIGUSR2, but after its run if it has one, so that an update does not lose the run."""
 
     def drain(*_: object) -> None:
         agent.draining.set()
@@ -142,9 +142,9 @@ def assemble(settings: Settings, stopping: threading.Event) -> Tools:
 def say_hello(
     client: Client, boot_id: str, facts: dict[str, Any], stopping: threading.Event, once: bool
 ) -> HelloReply | None:
-    """Announces this machine; waits for a server that cannot be reached. None: the runner is to stop.
+    """Announces this machine; waits for a server that cannot be reached. Returns None if the runner is stopped.
 
-    It also waits for a server of another version, unless it is to work `once`: then it raises WrongVersion.
+    It also waits for a server of another version, unless it works `once`: then it raises WrongVersion.
     """
     logged_at = -LOG_AGAIN_S
     while not stopping.is_set():
@@ -175,7 +175,7 @@ def work_or_wait(agent: Agent) -> None:
 
 
 def poll(agent: Agent, every_s: float, stopping: threading.Event) -> int:
-    """Asks for work at an interval until the runner is to stop."""
+    """Asks for work at an interval until the runner is stopped."""
     while not stopping.is_set():
         work_or_wait(agent)
         stopping.wait(every_s)
@@ -183,8 +183,8 @@ def poll(agent: Agent, every_s: float, stopping: threading.Event) -> int:
 
 
 def listen(agent: Agent, settings: Settings, hello: HelloReply, stopping: threading.Event) -> int:
-    """Works on what is waiting already, then at each message of the broker."""
-    from runners.work.worker import NudgeSource, serve  # Celery is imported only where there is a broker
+    """Works on the waiting runs, then at each message of the broker."""
+    from runners.work.worker import NudgeSource, serve  # Celery is imported only if there is a broker
 
     assert settings.broker  # `read_settings` needed one
     work_or_wait(agent)

@@ -45,7 +45,7 @@ def celery_app(broker: Broker, queue: str) -> Celery:
 
 @dataclass(frozen=True)
 class NudgeSource:
-    """Where messages come from. `show` is called with why none can come; empty: they come again."""
+    """The source of messages. `show` is called with the reason why none can come; empty: they come again."""
 
     broker: Broker
     queue: str
@@ -53,13 +53,13 @@ class NudgeSource:
 
 
 def consumer_of(show: Callable[[str], None]) -> type[Consumer]:
-    """Celery's consumer, which shows when its broker cannot be reached: until then no message brings work."""
+    """Celery's consumer, which reports an unreachable broker, since no message brings work then."""
 
     class ShowingConsumer(Consumer):  # type: ignore[misc]
         def ensure_connected(self, conn: Any) -> Any:
             try:
                 conn.connect()
-            except Exception as error:  # of whatever kind the transport has: Celery's own attempts follow
+            except Exception as error:  # each transport has other errors; Celery retries afterwards
                 show(f"its broker, which cannot be reached: {reason(error) or type(error).__name__}")
             connected = super().ensure_connected(conn)
             show("")

@@ -1,1 +1,1 @@
-"""People: what they may see and do, the tokens of their programs, and the record of what they changed."""
+"""People: their rights, the tokens of their programs, and the record of their changes."""

@@ -1,7 +1,7 @@
-"""Who may see and do what.
+"""The rights to see and to change things.
 
-A public project is seen by everybody, a private one by its members. Changes need a role; what belongs to no project
-(machines, suites, tracking another repository) needs an operator, who has every role everywhere.
+Everybody sees a public project, but only members see a private one. Changes need a role. Things outside of projects
+(machines, suites, tracking another repository) need an operator, who has every role everywhere.
 """
 
 from collections.abc import Iterable
@@ -20,15 +20,12 @@ RANK = {role: rank for rank, role in enumerate(Role)}
 
 
 class Refused(Exception):
-    """The person may not do this; the message says what is needed and who gives it."""
+    """The person may not do this; the message names the role or scope that is needed, and who gives it."""
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: a person at a page, or one of their tokens within its scopes. ``user``:
-
-    None for an anonymous caller.
-    """
+    """A person at a page, or one of their tokens within its scopes. ``user``: None for an anonymous caller."""
 
     user: User | None = None
     scopes: frozenset[str] = frozenset(Scope)
@@ -37,7 +34,7 @@ class Caller:
 
     @property
     def is_operator(self) -> bool:
-        """Return whether the caller is an operator. One who uses a token for a single project is not."""
+        """Return whether the caller is an operator. With a token for a single project nobody is."""
         return self.project_id is None and self.user is not None and self.user.is_active and self.user.is_superuser
 
 
@@ -73,10 +70,10 @@ Rows = TypeVar("Rows", bound=QuerySet[Any])
 
 
 class Access:
-    """What a person at a page, or anybody, sees and may do. It is read with one statement, and kept for one request.
+    """The rights of a person at a page, or of anybody. They are read with one statement, and kept for one request.
 
-    Of tokens, which may be for one project only, ask ``visible`` and ``may``. ``named``: the condition of the project
-    that the caller names, if any; the same statement reads whether there is one.
+    For tokens, which may be limited to one project, use ``visible`` and ``may``. ``named``: the condition of the
+    project that the caller names, if any; the same statement reads whether there is one.
     """
 
     def __init__(self, caller: Caller, named_projects: Q = NONE) -> None:
@@ -88,7 +85,7 @@ class Access:
 
     @cached_property
     def known(self) -> dict[int, KnownProject]:
-        """By project id: the private projects, those in which the caller has a role, and the one that is named.
+        """By project id: the private projects, those in which the caller has a role, and the named one.
 
         Empty for an operator, who needs none.
         """
@@ -115,7 +112,7 @@ class Access:
     def sees_named(self) -> bool:
         """Return whether the named project exists, and the caller sees it.
 
-        Operators see all; whether it exists is for them no secret that has to be asked for first.
+        It is always true for operators, from whom nothing is hidden.
         """
         return self.is_operator or any(
             project.is_named and (project.is_public or project.role) for project in self.known.values()
@@ -125,7 +122,7 @@ class Access:
         return project_id not in self.hidden
 
     def among(self, rows: Rows, path: str = "project") -> Rows:
-        """The rows that belong to a project which the caller sees, or to none. ``path``: from a row to its project."""
+        """The rows that belong to a visible project, or to none. ``path``: from a row to its project."""
         return rows.exclude(**{f"{path}__in": self.hidden}) if self.hidden else rows
 
     def role(self, project_id: int) -> Role | None:
@@ -152,7 +149,7 @@ def reaches(role: Role | None, needed: Role) -> bool:
 
 
 def seers(project: Project, users: Iterable[int | None]) -> set[int]:
-    """Return those of these users who may see a project."""
+    """Return the users among these who may see a project."""
     ids = {user for user in users if user is not None}
     if project.is_public:
         return ids

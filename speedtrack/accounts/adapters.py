@@ -1,4 +1,4 @@
-"""The answers of this installation to django-allauth: who may log in, where links lead, and how mails are sent."""
+"""This installation's rules for django-allauth: who may log in, the target of links, and the sending of mails."""
 
 import logging
 from typing import Any
@@ -74,23 +74,23 @@ class SocialAdapter(DefaultSocialAccountAdapter):
     def list_apps(self, request: Any, provider: Any = None, client_id: Any = None) -> list[Any]:
         """Return the apps of the settings only.
 
-        Those of the database are ignored: a row of it must not send people or secrets to another server.
+        Apps in the database are ignored: a row must not send people or secrets to another server.
         """
         apps_by_provider = _build_apps_from_settings(provider=provider, client_id=client_id)
         return [app for apps in apps_by_provider.values() for app in apps]
 
     def get_requests_session(self) -> requests.Session:
-        """Return a session for all calls of a login. It calls an inner address only if the settings name its server."""
+        """Return a session for all calls of a login. It calls only servers of the settings at private addresses."""
         issuers = [app.settings["server_url"] for app in self.list_apps(None) if "server_url" in app.settings]
         return outgoing.session_to([*issuers, GitHubOAuth2Adapter.access_token_url, GitHubOAuth2Adapter.api_url])
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
         if settings.SIGNUP == "invited" and signup.is_restricted(sociallogin.account.provider):
-            return True  # who passes the restriction is invited by it
+            return True  # the restriction of the provider replaces an invitation
         return signup.is_open(request)
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Refuse whoever the restriction of the provider does not admit. Every login is checked, since people leave."""
+        """Refuse people whom the provider's restriction does not admit. Every login is checked, since people leave."""
         if why := self.why_refused(sociallogin):
             log.warning("a login by %s was refused: %s", sociallogin.account.provider, why)
             raise ImmediateHttpResponse(render(request, "socialaccount/refused.html", {"why": why}, status=403))

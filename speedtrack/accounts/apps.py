@@ -5,4 +5,4 @@ from django.apps import AppConfig
 
 class AccountsConfig(AppConfig):
     name = "speedtrack.accounts"
-    label = "accounts"  # that of django-allauth is `account`
+    label = "accounts"  # django-allauth's label is `account`

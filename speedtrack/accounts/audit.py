@@ -1,4 +1,4 @@
-"""The audit log: every change that a person or a program of theirs makes is an entry, in the same transaction."""
+"""The audit log: each change by a person or their program writes an entry, in the same transaction."""
 
 import getpass
 from typing import Any

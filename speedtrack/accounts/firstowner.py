@@ -11,11 +11,11 @@ from django.db import transaction
 from speedtrack.accounts import audit
 from speedtrack.accounts.models import OwnerLink
 
-MOST_LINKS = 20  # a server that starts again and again makes one each time
+MOST_LINKS = 20  # a server makes one at each start
 
 
 class NoLonger(Exception):
-    """The link makes no account; the message says why."""
+    """The link makes no account; the message has the reason."""
 
 
 def is_needed() -> bool:

@@ -1,4 +1,4 @@
-"""How passwords are kept."""
+"""The hashing of passwords."""
 
 from django.contrib.auth.hashers import Argon2PasswordHasher
 from django.core.exceptions import ValidationError
@@ -15,7 +15,7 @@ class Argon2(Argon2PasswordHasher):
 
 
 class LongestPassword:
-    """A validator that refuses very long passwords: they are no safer, and hashing them takes the server time."""
+    """A validator that refuses very long passwords: they are no safer, but take long to hash."""
 
     def validate(self, password: str, user: object = None) -> None:
         if len(password) > LONGEST:

@@ -1,4 +1,4 @@
-"""Invitations: a link that makes whoever opens it, logs in and accepts a member of a project."""
+"""Invitations: a link for people who open it, log in and accept, to become members of a project."""
 
 import hashlib
 import secrets
@@ -16,11 +16,11 @@ from speedtrack.projects.models import Project
 
 DAYS, MOST_DAYS, MOST_USES = 7, 90, 1000
 WRONG_WITHIN = timedelta(minutes=10)
-MOST_WRONG = 10  # codes within that from one address; of all addresses ten times as many
+MOST_WRONG = 10  # codes within that time from one address; from all addresses ten times as many
 
 
 class Closed(Exception):
-    """The link admits nobody; the message says why, and what to do."""
+    """The link admits nobody; the message has cause and remedy."""
 
 
 class Unknown(Closed):
@@ -32,7 +32,7 @@ class TooMany(Exception):
 
 
 def make(project: Project, role: Role, user: User | None, days: int = DAYS, uses: int = 1) -> tuple[Invitation, str]:
-    """Make an invitation. Return it and its code, which is shown once. Raises ValueError that says what is wrong."""
+    """Make an invitation. Return it and its code, which is shown once. Raises ValueError with the mistake."""
     if not 1 <= days <= MOST_DAYS:
         raise ValueError(f"an invitation is valid for 1 to {MOST_DAYS} days")
     if not 1 <= uses <= MOST_USES:
@@ -57,7 +57,7 @@ def digest_of(code: str) -> str:
 def find(code: str, address: str | None) -> Invitation:
     """The invitation with this code, if it still admits somebody. Raises Closed or TooMany.
 
-    Only wrong codes are counted, and refused once they are too many. So nobody can block the links of others by
+    Only wrong codes are counted, and refused once there are too many. So nobody can block the links of others by
     guessing.
     """
     invitation = Invitation.objects.filter(digest=digest_of(code)).select_related("project", "made_by").first()
@@ -70,7 +70,7 @@ def find(code: str, address: str | None) -> Invitation:
 
 
 def admits(code: str) -> bool:
-    """Return whether the code that somebody has opened before still admits them."""
+    """Return whether an already opened code still admits its visitor."""
     invitation = Invitation.objects.filter(digest=digest_of(code)).first()
     try:
         if invitation:
@@ -101,7 +101,7 @@ def require_open(invitation: Invitation) -> None:
 def accept(invitation: Invitation, user: User) -> tuple[Role | None, Role]:
     """Make somebody a member. Return the roles before and after. Raises Closed if it was closed meanwhile.
 
-    One who has the role already does not use the invitation up.
+    A person who already has the role does not use up the invitation.
     """
     row = Invitation.objects.select_for_update().select_related(None).get(pk=invitation.pk)
     require_open(row)

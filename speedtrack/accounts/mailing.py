@@ -1,7 +1,7 @@
-"""Mails about an account, sent while its page is already answered.
+"""Mails about an account, sent after the answer of its page.
 
-So a mail server that hangs holds no thread of the web server, and how long an answer takes does not tell whether there
-is an account with an address. What is not sent is logged, without its text: it may hold a link that logs in.
+So a mail server that hangs blocks no thread of the web server, and the time of an answer does not reveal whether there
+is an account with an address. A mail that fails is logged without its text, which may hold a link that logs in.
 """
 
 import logging
@@ -20,7 +20,7 @@ waiting_room = threading.BoundedSemaphore(MOST_WAITING)
 def post(message: EmailMessage) -> None:
     """Send a mail soon, in another thread.
 
-    It is dropped while MOST_WAITING others wait: people can ask for it again.
+    It is dropped while MOST_WAITING others wait, since people can request it again.
     """
     if not waiting_room.acquire(blocking=False):
         log.error("a mail about an account was not sent: %s others wait for the mail server", MOST_WAITING)

@@ -1,4 +1,4 @@
-"""Members of a project: who has which role, and what keeps a project from being left without anybody in charge."""
+"""Members of a project and their roles, with the rule that a project always keeps somebody in charge."""
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -9,7 +9,7 @@ from speedtrack.projects.models import Project
 
 
 class NotPossible(Exception):
-    """The change would leave a project without an owner, or names nobody; the message says what to do."""
+    """The change would leave a project without an owner, or names nobody; the message has the remedy."""
 
 
 def locked(project: Project) -> None:
@@ -31,7 +31,7 @@ def give_role(project: Project, user: User, role: Role) -> tuple[Role | None, Ro
 
 @transaction.atomic
 def raise_role(project: Project, user: User, role: Role) -> tuple[Role | None, Role]:
-    """Like ``give_role``, but whoever has this role already, or a higher one, keeps it."""
+    """Like ``give_role``, but a member who has this role or a higher one keeps it."""
     locked(project)
     membership = project.memberships.filter(user=user).first()
     before = Role(membership.role) if membership else None

@@ -15,16 +15,16 @@ MOST_DAYS = 3650
 
 
 class Role(models.TextChoices):
-    """What a member of a project may do; each may do what those before it may."""
+    """The rights of a member of a project; each role includes the roles before it."""
 
-    READER = "reader"  #: see it, where it is private
+    READER = "reader"  #: see it, if it is private
     TRIAGER = "triager"  #: decide on alerts, mute, annotate
     MAINTAINER = "maintainer"  #: queue, cancel and import measurements; change settings, policies, webhooks
     OWNER = "owner"  #: admit and remove members, make it private or public, stop tracking it
 
 
 class Scope(models.TextChoices):
-    """What a token may be used for; its user's role must allow it, too."""
+    """The permitted uses of a token; its user's role must allow them, too."""
 
     READ = "read"  #: read what its user may see
     TRIAGE = "triage"  #: states of alerts, annotations, mutes
@@ -73,14 +73,14 @@ class Invitation(models.Model):
 
 
 class WrongInvitation(models.Model):
-    """A wrong code of an invitation that somebody has tried; they are counted against guessing."""
+    """A failed attempt with a wrong code of an invitation, counted against guessing."""
 
     address = models.GenericIPAddressField(null=True)
     at = models.DateTimeField(db_default=Now())
 
 
 class PersonToken(models.Model):
-    """A token of a person's program. It may do what its scopes say and its user may; in one project, if it has one."""
+    """A token of a person's program. It has its user's rights within its scopes; in one project, if it has one."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="tokens")
     project = models.ForeignKey(Project, models.CASCADE, null=True, related_name="+", help_text="null: in all projects")
@@ -108,7 +108,7 @@ class PersonToken(models.Model):
 
 
 class AuditEntry(models.Model):
-    """A change that somebody made: who, how, what, and its values before and after. Never a secret."""
+    """A change by somebody: the person, the way, the subject, and the values before and after. Never a secret."""
 
     class Door(models.TextChoices):
         PAGE = "page"
@@ -135,7 +135,7 @@ class AuditEntry(models.Model):
 
 
 class OwnerLink(models.Model):
-    """A link by which the first operator makes an account. All end with the first one that is used."""
+    """A link by which the first operator makes an account. Using one ends all."""
 
     digest = models.CharField(max_length=64, unique=True)
     created = models.DateTimeField(db_default=Now())

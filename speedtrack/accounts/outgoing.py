@@ -18,7 +18,7 @@ ALL = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
 class Refused(requests.RequestException):
-    """The address may not be called, or is none; the message says why."""
+    """The address may not be called, or is invalid; the message has the reason."""
 
 
 class Session(requests.Session):
@@ -46,14 +46,14 @@ def origin_of(url: str) -> tuple[str, str, int]:
         scheme, host = split_url.scheme, split_url.hostname or ""
         port = split_url.port or (443 if scheme == "https" else 80)
     except ValueError as e:
-        raise Refused("the server of a login names what is no address") from e
+        raise Refused("the server of a login gives an invalid address") from e
     if not addresses.is_host(host) or "@" in split_url.netloc:
         raise Refused(f"{host!r} is no address of a server, or goes with a password")
     return scheme, host, port
 
 
 class Pinned(HTTPAdapter):
-    """Connects to the address that was checked, whatever the name says by then. TLS still verifies the name."""
+    """Connects to the checked address, even if the name resolves differently by then. TLS still verifies the name."""
 
     def __init__(self, origins: Collection[tuple[str, str, int]]) -> None:
         super().__init__()

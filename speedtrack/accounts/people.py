@@ -1,4 +1,4 @@
-"""Accounts as an operator sees them, and how one ends: what the person has done stays, without the name."""
+"""Accounts for operators, and the end of an account: the person's deeds stay in the history, without the name."""
 
 from allauth.account.models import EmailAddress
 from axes.models import AccessAttempt
@@ -14,11 +14,11 @@ from speedtrack.accounts import sessions
 from speedtrack.accounts.models import AuditEntry, Membership, PersonToken, Role
 from speedtrack.projects.models import Project
 
-FORMER = "former user"  # no name that a person can choose: it has a blank
+FORMER = "former user"  # nobody can choose this name, as it has a blank
 
 
 class NotPossible(Exception):
-    """The account stays as it is; the message says why, and what to do first."""
+    """The account is not changed; the message has the reason, and the first remedy."""
 
 
 def user_named(name: str) -> User:
@@ -55,7 +55,7 @@ def owner_of(email: str) -> User | None:
 def addresses_of(user: User) -> set[str]:
     """The addresses of an account in lower case.
 
-    Addresses that the person has given but not proven are left out: they may be somebody else's.
+    Unconfirmed addresses are left out: they may be somebody else's.
     """
     verified_by_address = {
         address.email.lower(): address.verified for address in EmailAddress.objects.filter(user=user)
@@ -71,7 +71,7 @@ def addresses_of(user: User) -> set[str]:
 def set_address(user: User, email: str) -> None:
     """Make this the only address of the account.
 
-    It counts as confirmed, so one can log in with it and have a lost password replaced.
+    It counts as confirmed: it allows to log in, and to replace a lost password.
     """
     EmailAddress.objects.filter(user=user).delete()
     EmailAddress.objects.create(user=user, email=email.lower(), primary=True, verified=True)
@@ -106,11 +106,10 @@ def set_operator(user: User, is_operator: bool) -> None:
 
 @transaction.atomic
 def remove(user: User) -> str:
-    """End an account for ever. Return the name under which its history stays. Raises NotPossible.
+    """End an account for ever. Return the name that replaces it in the history. Raises NotPossible.
 
-    What belongs to the person alone is deleted: tokens, memberships, addresses, subscriptions. What says who did
-    something stays: it refers to the user's row, which is kept without anything personal. ``notices.leaving`` calls
-    this.
+    Data of the person alone is deleted: tokens, memberships, addresses, subscriptions. Records of actions stay, and
+    refer to the user's row, which is kept without personal data. ``notices.leaving`` calls this.
     """
     user = User.objects.select_for_update().get(pk=user.pk)
     require_another_operator(user)
@@ -136,7 +135,7 @@ def remove(user: User) -> str:
 
 
 def rename_in_audit_log(user: User, name: str) -> None:
-    """Remove the person's name and addresses from entries of what they did, and of what was done to the account."""
+    """Remove the person's name and addresses from entries about their actions, and about their account."""
     AuditEntry.objects.filter(user=user).update(name=name)
     AuditEntry.objects.filter(user=user, action="session.end").update(target="a session")
     of_people = Q(action__startswith="account.") | Q(action__startswith="member.") | Q(action="invitation.accept")

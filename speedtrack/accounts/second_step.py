@@ -22,7 +22,7 @@ def is_set_up(user: User) -> bool:
 
 @transaction.atomic
 def reset(user: User) -> bool:
-    """Take the second step away from somebody who has lost phone and codes, and end the sessions.
+    """Remove the second step of somebody who has lost phone and codes, and end the sessions.
 
     Returns whether there was one.
     """

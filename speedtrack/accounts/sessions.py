@@ -1,6 +1,6 @@
-"""The browsers in which somebody is logged in: each session has a row, whatever it began with.
+"""The browsers in which somebody is logged in: each session has a row, whatever the way of login.
 
-Django's login reports a session when it begins; where its key changes later, the next answer lists it anew.
+Django's login reports a session when it begins; if its key changes later, the next answer lists it again.
 """
 
 import time
@@ -18,8 +18,8 @@ from speedtrack.http.clientaddress import client_address
 
 NO_ADDRESS = "0.0.0.0"  # noqa: S104 (of a request through a unix socket; nothing listens there)
 SEEN_EVERY = timedelta(minutes=5)
-LAST_NOTED = "seen"  #: key of the session: when it was last noted that it is used
-LISTED = "listed"  #: key of the session: the session key under which it has a row
+LAST_NOTED = "seen"  #: key in the session: time of the last stored use
+LISTED = "listed"  #: key in the session: the session key of its row
 LONGEST_AGENT = UserSession._meta.get_field("user_agent").max_length
 
 
@@ -28,7 +28,7 @@ def address_of(request: HttpRequest) -> str:
 
 
 def begin(request: HttpRequest, user: User) -> None:
-    """List the session as one of this person. From now on its use is noted."""
+    """List the session as one of this person. From now on its use is stored."""
     if not request.session.session_key:
         request.session.save()
     key = request.session.session_key
@@ -42,12 +42,12 @@ def agent_of(request: HttpRequest) -> str:
 
 
 def is_listed(request: HttpRequest) -> bool:
-    """Return whether the session has a row, as the session itself says."""
+    """Return whether the session has a row, from the session's own data."""
     return bool(request.session.session_key) and request.session.get(LISTED) == request.session.session_key
 
 
 def note_use(request: HttpRequest) -> None:
-    """Note that a session is used, and from where, every few minutes."""
+    """Store the time and address of a session's use, every few minutes."""
     last = request.session.get(LAST_NOTED)
     if not isinstance(last, int) or time.time() - last < SEEN_EVERY.total_seconds():
         return
@@ -82,7 +82,7 @@ def end_all(user: User, but: str | None = None) -> int:
 
 
 def unlisted(user: User) -> set[str]:
-    """The keys of the person's sessions without a row: begun by an older version, and not used since."""
+    """The keys of the person's sessions without a row: an older version began them, and they were not used since."""
     sessions = Session.objects.filter(expire_date__gt=timezone.now())
     sessions = sessions.exclude(session_key__in=UserSession.objects.values("session_key"))
     return {

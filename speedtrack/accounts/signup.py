@@ -1,11 +1,11 @@
-"""Find out who may make an account, by the setting SIGNUP."""
+"""Decide who may make an account, by the setting SIGNUP."""
 
 from django.conf import settings
 from django.http import HttpRequest
 
 from speedtrack.accounts import invitations
 
-#: The key of the session under which the page of an invitation keeps its code.
+#: The session key under which the page of an invitation keeps its code.
 INVITATION = "invitation"
 
 

@@ -1,4 +1,4 @@
-"""The steps between a right password and a session."""
+"""The steps between a correct password and a session."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from allauth.account.stages import EmailVerificationStage
 
 
 class FirstLogin(EmailVerificationStage):
-    """Lets nobody log in for the first time before the mail address that they gave when signing up is confirmed.
+    """Refuses the first login until the mail address of the sign-up is confirmed.
 
     Later logins send no mail.
     """

@@ -61,7 +61,7 @@ def of(user: User) -> list[PersonToken]:
 
 
 def revoke(user: User, pk: int) -> PersonToken | None:
-    """Refuse one of a person's tokens from now on; None if there is no valid one with this number."""
+    """Revoke one of a person's tokens; None if there is no valid one with this number."""
     token = PersonToken.objects.filter(user=user, pk=pk, revoked_at=None).first()
     if token is None or not PersonToken.objects.filter(pk=pk, revoked_at=None).update(revoked_at=Now()):
         return None
@@ -69,9 +69,9 @@ def revoke(user: User, pk: int) -> PersonToken | None:
 
 
 def find(text: str, address: str | None) -> Caller:
-    """Return the caller with this token, and store when and from where it was used.
+    """Return the caller with this token, and store the time and address of its use.
 
-    Raises UnknownToken that says why it is refused.
+    Raises UnknownToken with the reason.
     """
     try:
         token_text = TokenText.parse(text, PERSON)

@@ -1,4 +1,4 @@
-"""What a suite file may say: the models of its sections, with the rules that hold between them."""
+"""The content of a suite file: the models of its sections, with the rules between them."""
 
 import re
 import shlex
@@ -29,9 +29,9 @@ from speedtrack.benchmarks.workloads import (
 
 USUAL_CAP = 15  # trials; the interval of five is halved by about as many
 GROUP = r"^([a-z0-9][a-z0-9 -]{0,29})?$"
-BUILD = "build"  # name of the benchmark that the build's own series belong to
-Content = dict[str, Any]  # a section or a whole suite as JSON, as it is stored
-PLACEHOLDER = re.compile(r"(?<!\$)\{[A-Za-z_]\w*(?::[^{}]*)?\}")  # not ${NAME}: that is the shell's
+BUILD = "build"  # name of the benchmark of the build's own series
+Content = dict[str, Any]  # a section or a whole suite as stored JSON
+PLACEHOLDER = re.compile(r"(?<!\$)\{[A-Za-z_]\w*(?::[^{}]*)?\}")  # not ${NAME}, which belongs to the shell
 KNOWN_OPTION = re.compile(r"\{known:-{1,2}[\w-]{3,}(?: [^{}]*)?\}")  # for programs that contain its name
 
 
@@ -43,7 +43,7 @@ class Mistake(NamedTuple):
 
 
 class DefinitionError(Exception):
-    """The suite is wrong; the message names file, place, cause and remedy.
+    """The suite is wrong; the message names file, position, cause and remedy.
 
     ``mistakes``: the single mistakes with their lines.
     """
@@ -57,8 +57,8 @@ class BuildSection(Strict):
     """How to build the server: a shell command for a fresh source tree, and the files that it must produce.
 
     ``kind`` = "docker": in a container of ``image``, or of an image built from ``dockerfile`` (its text; the build
-    context is empty, and its steps have no network without ``dockerfile_network``). ``trust``: runs with the same value
-    share a compiler cache; empty: the runs of the project.
+    context is empty, and its steps only have a network with ``dockerfile_network``). ``trust``: runs with the same
+    value share a compiler cache; empty: the runs of the project.
     """
 
     command: str = Field(min_length=1)
@@ -95,7 +95,7 @@ class BuildSection(Strict):
 class ServerSection(Strict):
     """How to start the server and talk to it.
 
-    ``listen``: per transport, the text for {listen}, for servers that cannot serve both at once. ``cores``: the number
+    ``listen``: the text for {listen} per transport, for servers that cannot serve both at once. ``cores``: the number
     of physical cores for a multithreaded server.
     """
 
@@ -106,21 +106,21 @@ class ServerSection(Strict):
     cores: int = Field(1, ge=1, le=256)
 
 
-#: A function as it is in the symbol table of the program; callgrind would take `*` and `?` for patterns.
+#: A function by its name in the program's symbol table; callgrind would take `*` and `?` for patterns.
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.$]{0,499}$")]
 
 
 class CountedFunctions(Strict):
     """The functions of the server inside of which instructions are counted.
 
-    Where several are given, the first one that the program has is used.
+    The first one that the program has is used.
     """
 
     inside: list[Function] = Field(min_length=1, max_length=20)
 
 
 class CountedBenchmarks(CountedFunctions):
-    """Functions inside of which instructions are counted, for several benchmarks of a suite."""
+    """The functions inside of which instructions are counted, for several benchmarks of a suite."""
 
     benchmarks: list[Name] = Field(min_length=1)
 
@@ -134,9 +134,9 @@ class BenchmarkSection(Strict):
     """One benchmark.
 
     ``extended``: it is measured only if it is named, or if all extended benchmarks are requested. ``group``: the
-    heading under which pages show it (groups.py); empty: by its name. ``ladder``: the section stands for one extended
-    benchmark per value of a setting, each of which has its ``rung``. ``target``: no more trials are needed once the
-    half-width of the median's 95% interval is at most this share of the median.
+    heading under which pages show it (groups.py); empty: by its name. ``ladder``: the section defines one extended
+    benchmark per value of a setting, each with its ``rung``. ``target``: no more trials are needed once the half-width
+    of the median's 95% interval is at most this share of the median.
     """
 
     name: Name
@@ -174,7 +174,7 @@ class BenchmarkSection(Strict):
         return self
 
     def rungs(self) -> list["BenchmarkSection"]:
-        """The benchmarks that this section stands for; without a ladder, only itself.
+        """The benchmarks that this section defines; without a ladder, only itself.
 
         Raises ValueError if one is not valid.
         """
@@ -199,7 +199,7 @@ class BenchmarkSection(Strict):
 
     @property
     def names(self) -> set[str]:
-        """The names by which lists of benchmarks may call it: its name, or that of its ladder."""
+        """The names under which lists of benchmarks may have it: its name, or that of its ladder."""
         return {self.name, self.rung.ladder} if self.rung else {self.name}
 
     @property
@@ -241,7 +241,7 @@ class MetricSection(Strict):
 
 
 class SettleSection(Strict):
-    """``budget_s``: how many seconds a suspicion may be measured again before it is left unsettled."""
+    """``budget_s``: the seconds for which a suspicion may be measured again before it is left unsettled."""
 
     budget_s: int = Field(ge=1, le=7 * 24 * 3600)
 
@@ -295,11 +295,11 @@ class Definition(Strict):
 
     @property
     def cap(self) -> int:
-        """The largest number of trials of a benchmark, even if its interval is wider than the target."""
+        """The largest number of trials of a benchmark, even if its interval misses the target."""
         return self.most_trials or max(self.trials, USUAL_CAP)
 
     def functions_of(self, section: BenchmarkSection) -> list[str]:
-        """The functions inside of which a benchmark's instructions are counted: its own, otherwise the suite's."""
+        """The functions inside of which a benchmark's instructions are counted: its section's, else the suite's."""
         if isinstance(section.instructions, CountedFunctions):
             return section.instructions.inside
         is_counted = self.instructions is not None and not section.names.isdisjoint(self.instructions.benchmarks)
@@ -319,7 +319,7 @@ class Definition(Strict):
             self.reference_of(section)
 
     def reference_of(self, section: BenchmarkSection) -> BenchmarkSection:
-        """The benchmark whose throughput determines this one's rate. Raises ValueError if there is none that can."""
+        """The benchmark whose throughput determines this one's rate. Raises ValueError if there is no suitable one."""
         reference = next((benchmark for benchmark in self.benchmark if benchmark.name == section.rate_of), None)
         if reference is None:
             raise ValueError(f"rate.of: there is no benchmark {section.rate_of!r}: name one of this suite")

@@ -10,8 +10,8 @@ from speedtrack.benchmarks.definitions import SECTIONS
 
 Content = dict[str, Any]  # a section or a whole suite as JSON, as it is stored
 
-#: Per section, the keys that digests include even when they have their default. All other keys are left out while they
-#: have their default, so that adding a key does not change stored digests. Never add to this table or change a default.
+#: Per section, the keys that digests include even with their default. All other keys are left out while they have their
+#: default, so that a new key does not change stored digests. Never add to this table or change a default.
 ALWAYS_INCLUDED = {
     "build": {"environment"},
     "server": {"listen"},
@@ -34,9 +34,9 @@ def json_digest(value: Any) -> str:
 def benchmark_meaning(content: Content, section: Content) -> Content:
     """Everything that affects the meaning of a benchmark's results, so neither its name nor its ``why``.
 
-    ``content`` is a whole definition as any version has stored it, and ``section`` one of its benchmarks. The driver's
-    digest belongs to the Environment: drivers built on different machines are different binaries, so a benchmark would
-    have another identity on each machine.
+    ``content`` is a whole definition, stored by any version, and ``section`` one of its benchmarks. The driver's digest
+    belongs to the Environment: each machine has its own binary of the driver, so a benchmark would have another
+    identity on each machine.
     """
     own: Content = {key: section[key] for key in ("driver", "workload", "command") if key in section}
     meaning = canonical_section("benchmark", own)
@@ -47,7 +47,7 @@ def benchmark_meaning(content: Content, section: Content) -> Content:
 
 
 def rate_reference(content: Content, section: Content) -> Content | None:
-    """The section of the benchmark whose throughput determines this one's rate; None if the rate is no such share."""
+    """The section of the benchmark whose throughput determines this one's rate; None if none does."""
     rate = (section.get("workload") or {}).get("rate")
     return (
         next(benchmark for benchmark in content["benchmark"] if benchmark["name"] == rate["of"])
@@ -63,7 +63,7 @@ def build_meaning(content: Content) -> Content:
 
 
 def canonical_section(name: str, content: Content) -> Content:
-    """A section as digests include it: without absent values, and without defaults that are not in ALWAYS_INCLUDED."""
+    """A section for digests: without absent values, and without defaults that are not in ALWAYS_INCLUDED."""
     defaults = defaults_of(SECTIONS[name])
     always = ALWAYS_INCLUDED.get(name, set())
     included = {
@@ -75,7 +75,7 @@ def canonical_section(name: str, content: Content) -> Content:
 
 
 def canonical_value(key: str, value: Any) -> Any:
-    """The value of a key as digests include it; nested sections are reduced as well."""
+    """The value of a key for digests; nested sections are reduced as well."""
     if isinstance(value, list):
         return [canonical_value(key, item) for item in value]
     return canonical_section(key, value) if key in SECTIONS and isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""The keys of a workload that each load generator of others supports; runners/loads/ writes the command lines.
+"""The keys of a workload that each external load generator supports; runners/loads/ writes the command lines.
 
 A key that a tool does not support is an error; it is never ignored.
 """

@@ -1,11 +1,11 @@
-"""The groups of benchmarks on pages: as the suite states them, otherwise by the first word of a name."""
+"""The groups of benchmarks on pages: from the suite, otherwise by the first word of a name."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
 OTHER = "other"
-#: The usual names of the commands that each group begins with. A suite names its groups as it likes.
+#: By usual group, the commands with which its names begin. A suite may name its groups freely.
 FIRST_WORDS = {
     "reads": "get gets mget gat mg read",
     "writes": "set mset add replace append prepend cas incr decr touch ms ma del write",
@@ -18,11 +18,11 @@ GROUP_OF_WORD = {token: group for group, tokens in FIRST_WORDS.items() for token
 
 
 def group_by_name(name: str) -> str:
-    """The group of a benchmark to which its suite gives none."""
+    """The group of a benchmark without one in its suite."""
     return GROUP_OF_WORD.get(re.split(r"[-_.]", name, maxsplit=1)[0], OTHER)
 
 
 def groups_of(definition: Mapping[str, Any]) -> dict[str, str]:
-    """By benchmark name, in the suite's order: the group that a stored suite gives it."""
+    """By benchmark name, in the suite's order: the group in a stored suite."""
     sections = definition["benchmark"]
     return {section["name"]: section.get("group") or group_by_name(section["name"]) for section in sections}

@@ -1,4 +1,4 @@
-"""Ladders of suites: one benchmark at several values of one setting, each value a benchmark of its own (a rung)."""
+"""Ladders of suites: one benchmark at several values of one setting, each value a separate benchmark (a rung)."""
 
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -50,7 +50,7 @@ class Ladder(Strict):
 
 
 class Rung(Strict):
-    """A benchmark's place on a ladder: the setting and its value."""
+    """A benchmark's position on a ladder: the setting and its value."""
 
     ladder: str
     axis: Axis
@@ -58,7 +58,7 @@ class Rung(Strict):
 
 
 def rungs_of(name: str, ladder: Ladder) -> list[tuple[str, Rung]]:
-    """The name and the place of each rung of a ladder. Raises ValueError if a name is too long."""
+    """The name and the position of each rung of a ladder. Raises ValueError if a name is too long."""
     if len(name) > LONGEST_NAME:
         raise ValueError(f"the name of a ladder has at most {LONGEST_NAME} characters: shorten {name}")
     values = [float(value) for value in ladder.values]
@@ -66,7 +66,7 @@ def rungs_of(name: str, ladder: Ladder) -> list[tuple[str, Rung]]:
 
 
 def short(value: float) -> str:
-    """A value as names of rungs show it: 1000000, not 1e+06."""
+    """A value in the form for names of rungs: 1000000, not 1e+06."""
     return f"{value:.0f}" if value == int(value) else str(value)
 
 

@@ -17,12 +17,12 @@ class Direction(StrEnum):
 class Metric:
     """``smallest_effect`` is a ratio (0.01 = 1%); a suite may set its own. ``watched``: a change may raise an alert.
 
-    ``voided_by``: flags of a trial that make this metric useless. A driver at its limit, for instance, hides the
-    server's throughput, but not its CPU time per request. ``exact``: the metric has no noise, so one sample is enough.
-    ``counted``: a count of instructions in fresh processes, which the load of the machine does not change; a suspicion
-    is settled by counting both sides again, and its smallest effect is not below the difference of two processes of
-    one build. ``steady_effect``: the smallest effect at best, where A/A pairs show
-    changes below ``smallest_effect``; how steady the metric is depends on the machine.
+    ``voided_by``: flags of a trial that make this metric useless. If the driver is at its limit, for instance, the
+    throughput is the driver's, but the CPU time per request is still the server's. ``exact``: the metric has no noise,
+    so one sample is enough. ``counted``: a count of instructions in fresh processes, which the load of the machine does
+    not change; a suspicion is settled by counting both sides again, and its smallest effect is at least the difference
+    between two processes of one build. ``steady_effect``: the lowest possible smallest effect, for machines whose A/A
+    pairs show changes below ``smallest_effect``.
     """
 
     name: str
@@ -43,18 +43,18 @@ class Metric:
 
     @property
     def follows_floor(self) -> bool:
-        """Return whether the smallest effect of a series depends on what A/A runs of its machine show."""
+        """Return whether the smallest effect of a series depends on A/A runs of its machine."""
         return self.counted or self.steady_effect is not None
 
 
-# A trial with wrong answers measured other work than that of the benchmark.
+# A trial with wrong answers measured other work than the benchmark's.
 OTHER_WORK = frozenset({"errors", "hit_rate", "key_count"})
 # The same work took a different time: another clock frequency, no steady state yet, paging, a machine that slept.
 VOIDS_CPU = frozenset({"steal", "unsteady", "no_steady_state", "frequency", "paging", "suspended"}) | OTHER_WORK
 VOIDS_THROUGHPUT = VOIDS_CPU | {"delayed", "foreign", "client_bound", "clock"}
 VOIDS_LATENCY = VOIDS_THROUGHPUT | {"client_delayed", "slipped"}
 
-OUTSIDE_EFFECT = 0.03  # of a metric from outside, unless its project states another
+OUTSIDE_EFFECT = 0.03  # of a metric from outside, unless its project sets another
 LONGEST_KEY = 100  # as Series.metric
 OUTSIDE_KEY = re.compile(r"((?:\w|-[0-9A-F]{2})+)--((?:\w|-[0-9A-F]{2})*)--(higher|lower)", re.ASCII)
 
@@ -63,8 +63,8 @@ def outside_key(name: str, unit: str, better: Direction) -> str:
     """The name under which a metric from outside is stored and addressed: it encodes the whole definition.
 
     So every process can read it without the database, equal metrics of several projects can be compared, and a metric
-    whose unit or direction differs is another metric. Letters, digits and ``_`` stand for themselves, all other bytes
-    as ``-`` and two hexadecimal digits: the key fits wherever addresses have a metric.
+    with another unit or direction is another metric. Letters, digits and ``_`` stay, all other bytes become ``-`` and
+    two hexadecimal digits: so the key fits into addresses.
     """
     return f"{escaped(name)}--{escaped(unit)}--{better}"
 
@@ -98,7 +98,7 @@ def is_outside(key: str) -> bool:
 
 
 class Metrics(dict[str, Metric]):
-    """Metrics by name: those of the runners, which it lists, and those from outside, which it reads from their keys."""
+    """Metrics by name: a list of the runners' metrics, and metrics from outside, which it reads from their keys."""
 
     def __missing__(self, key: str) -> Metric:
         metric = outside_metric(key)
@@ -116,7 +116,7 @@ class Metrics(dict[str, Metric]):
             return default
 
     def among(self, names: Iterable[str]) -> list[Metric]:
-        """The metrics with these names, in the order in which pages show them."""
+        """The metrics with these names, in the order of pages."""
         distinct = set(names)
         own = [metric for metric in self.values() if metric.name in distinct]
         return own + sorted((self[name] for name in distinct - self.keys()), key=lambda metric: metric.title)
@@ -137,7 +137,7 @@ METRICS = Metrics(
             steady_effect=0.002,
         ),
         Metric("cycles_per_request", "Cycles per request", "", Direction.LOWER, 0.01, False, VOIDS_CPU),
-        # Measured once per run, so pairs cannot confirm a change.
+        # These are measured once per run, so pairs cannot confirm a change.
         Metric(
             "callgrind_instructions_per_request",
             "Instructions per request (callgrind)",
@@ -182,7 +182,7 @@ METRICS = Metrics(
 
 HEADLINE = "server_cpu_ns_per_request"
 COUNTED = [metric.name for metric in METRICS.values() if metric.counted]
-INSTRUCTIONS = [*COUNTED, "instructions_per_request"]  # of a request, the exactest first
+INSTRUCTIONS = [*COUNTED, "instructions_per_request"]  # of a request, the most exact first
 WATCHED = [metric.name for metric in METRICS.values() if metric.watched]
 
 

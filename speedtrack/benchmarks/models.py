@@ -1,4 +1,4 @@
-"""What is measured: versions and edits of suites, benchmarks by the digest of their definition, and sets of these."""
+"""Versions and edits of suites, benchmarks by the digest of their definition, and sets of benchmarks."""
 
 from typing import Any, ClassVar
 
@@ -10,11 +10,11 @@ from django.db.models.functions import Now
 from speedtrack.benchmarks.metrics import LONGEST_KEY, METRICS, Metric
 from speedtrack.projects.models import Project
 
-LONGEST_NAME = 200  # of a benchmark: those from outside have their parameters in it
+LONGEST_NAME = 200  # of a benchmark: names from outside contain the parameters
 
 
 class Suite(models.Model):
-    """One version of a suite file. A run refers to the version it was planned with, so later edits do not affect it."""
+    """One version of a suite file. A run refers to the version of its planning, so later edits do not affect it."""
 
     name = models.CharField(max_length=100)
     digest = models.CharField(max_length=80, unique=True)
@@ -31,16 +31,15 @@ class Suite(models.Model):
 
     @property
     def settling_s(self) -> int | None:
-        """How many seconds a suspicion may be measured again; None if the suite sets no limit."""
+        """The seconds for which a suspicion may be measured again; None if the suite sets no limit."""
         settle: dict[str, int] = self.definition.get("settle") or {}
         return settle.get("budget_s")
 
 
 class SuiteEdit(models.Model):
-    """A version of a suite as a person saved it in the browser. The newest one of a name is in force, before any file.
+    """A version of a suite that a person saved in the browser. The newest one of a name is in force, not the file.
 
-    ``text``: null if from then on the file is in force again. ``file_digest``: of the file at that time; empty if there
-    was none.
+    ``text``: null if the file is in force again. ``file_digest``: of the file at that time; empty if there was none.
     """
 
     name = models.CharField(max_length=100)
@@ -91,7 +90,7 @@ class Benchmark(models.Model):
 
 
 class BenchmarkSet(models.Model):
-    """The benchmarks that a run measures. Equal sets are one row, which many runs share."""
+    """The benchmarks that a run measures. Many runs share the row of equal sets."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="benchmark_sets", db_index=False)
     digest = models.CharField(max_length=80, help_text="over the names and digests of its benchmarks")

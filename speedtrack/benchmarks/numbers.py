@@ -13,8 +13,8 @@ SCALES: dict[str, tuple[tuple[float, str], ...]] = {
     "requests/s": ((1, "/s"), (1e3, "k/s"), (1e6, "M/s"), (1e9, "G/s")),
     "bytes": ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")),
 }
-SPEEDS = ("ns", "µs", "us", "ms", "s", "requests/s")  #: units of metrics from outside that are certainly about speed
-# Words for a worse and a better value of a metric, where they are not "slower" and "faster".
+SPEEDS = ("ns", "µs", "us", "ms", "s", "requests/s")  #: units that are certainly about speed, for metrics from outside
+# Words for a worse and a better value of a metric, if they are not "slower" and "faster".
 EFFECTS: dict[str, tuple[str, str]] = {
     "instructions_per_request": ("more instructions", "fewer instructions"),
     "callgrind_instructions_per_request": ("more instructions", "fewer instructions"),
@@ -56,7 +56,7 @@ def unit_scale(unit: str, size: float) -> UnitScale:
 
 
 def decimals_of(number: float, is_unscaled: bool) -> int:
-    """The number of decimals that shows three significant digits, but no superfluous zeros."""
+    """The number of decimals for three significant digits without superfluous zeros."""
     if number >= 99.95 or (number == int(number) and is_unscaled):
         return 0
     if number >= SMALL or number == 0:
@@ -92,7 +92,7 @@ def interval(metric: Metric, low: float, high: float) -> str:
 def change(ratio: float) -> str:
     """A ratio as a signed percentage, or as a factor when it is large.
 
-    Metrics with values of zero or below can have such ratios: these are differences as a share of the usual value.
+    Metrics with values of zero or below can have large ratios: these are differences as a share of the usual value.
     """
     if not math.isfinite(ratio):
         return "not known"
@@ -144,7 +144,7 @@ def duration(seconds: float) -> str:
 
 
 def about(seconds: float) -> str:
-    """A duration in one unit, rounded as coarsely as an estimate deserves."""
+    """A duration in one unit, rounded for an estimate."""
     if seconds < 90:
         return f"{max(10, 10 * round(seconds / 10))} s"
     if seconds < 1.5 * 3600:
@@ -153,7 +153,7 @@ def about(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago in one unit, as ``3 h ago``; a negative number lies in the future."""
+    """The time since then in one unit, such as ``3 h ago``; a negative number is in the future."""
     size = abs(seconds)
     if size < 10:
         return "just now" if seconds >= 0 else "now"

@@ -21,10 +21,10 @@ def suite_of(suite_id: int) -> Suite:
 
 @lru_cache(maxsize=50)
 def definition_of(suite_id: int) -> Definition:
-    """The definition in a stored suite. Keys that were added since have their defaults.
+    """The definition in a stored suite. Newer keys have their defaults.
 
-    Raises DefinitionError. A stored suite never changes, so the result is cached: to read and check it takes longer
-    than all else that a claim does.
+    Raises DefinitionError. A stored suite never changes, so the result is cached: reading and checking it takes longer
+    than the rest of a claim.
     """
     suite = Suite.objects.get(pk=suite_id)
     try:
@@ -38,7 +38,7 @@ def definition_of(suite_id: int) -> Definition:
 
 
 def usual_benchmarks(definition: Definition, benchmarks: list[Benchmark]) -> list[Benchmark]:
-    """The benchmarks of a suite that are measured without being requested: those that are not extended."""
+    """The benchmarks of a suite that are measured without a request: those that are not extended."""
     extended = {section.name for section in definition.benchmark if section.extended}
     return [benchmark for benchmark in benchmarks if benchmark.name not in extended]
 
@@ -56,14 +56,14 @@ def store_suite(project: Project, definition: Definition) -> tuple[Suite, list[B
     )
     rows: dict[str, Benchmark] = {}
     sections = content["benchmark"]
-    for of_rates in (False, True):  # what sets the rate of another one has none itself
+    for of_rates in (False, True):  # a benchmark that sets another one's rate has none itself
         batch = [section for section in sections if bool(rate_reference(content, section)) == of_rates]
         rows |= store_benchmarks([benchmark_row(project, content, section, rows) for section in batch])
     return suite, [rows[section["name"]] for section in sections]
 
 
 def benchmark_row(project: Project, content: Content, section: Content, rows: Mapping[str, Benchmark]) -> Benchmark:
-    """The unsaved row of a benchmark, from its section. ``rows``: those among which its rate's reference is found."""
+    """The unsaved row of a benchmark, from its section. ``rows``: they contain the reference of its rate."""
     meaning = benchmark_meaning(content, section)
     reference = rate_reference(content, section)
     rung = section.get("rung") or {"ladder": "", "axis": "", "value": None}
@@ -80,11 +80,11 @@ def benchmark_row(project: Project, content: Content, section: Content, rows: Ma
     )
 
 
-OUTSIDE = ("why", "ladder", "axis", "rung", "rate_from_id")  # columns that may change while the digest stays
+OUTSIDE = ("why", "ladder", "axis", "rung", "rate_from_id")  # columns that do not affect the digest
 
 
 def store_benchmarks(rows: Sequence[Benchmark]) -> dict[str, Benchmark]:
-    """By name: the rows of these benchmarks of one project, created or brought up to date where necessary."""
+    """By name: the rows of these benchmarks of one project, created or updated if necessary."""
     if not rows:
         return {}
     same = Benchmark.objects.filter(project=rows[0].project, digest__in=[row.digest for row in rows])
@@ -102,7 +102,7 @@ def is_up_to_date(row: Benchmark, existing: Benchmark | None) -> bool:
 def store_set(suite: Suite, benchmarks: Sequence[Benchmark]) -> BenchmarkSet:
     """The set of these benchmarks of one project, created if it is missing.
 
-    A benchmark that the suite defines differently is left out, since a run measures what its suite says.
+    A benchmark that the suite defines differently is left out, since a run follows its suite.
     """
     digests = benchmark_digests(suite.definition)
     members = [

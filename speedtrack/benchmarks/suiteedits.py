@@ -1,4 +1,4 @@
-"""Edit suites in the browser: save versions, and say beforehand what they change."""
+"""Edit suites in the browser: save versions, and list their changes beforehand."""
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -16,16 +16,16 @@ from speedtrack.benchmarks.models import Benchmark, SuiteEdit
 from speedtrack.benchmarks.suitefiles import file_digest, file_text, newest_edit, parse_suite
 
 LONGEST_TEXT = 200_000  # characters of a suite
-LONGEST_VALUE, CONTEXT = 120, 20  # characters of a value in a comparison, and of what it shares with the other one
-MEANING = ("name", "driver", "workload", "command")  # the keys of a benchmark that decide which line it has
+LONGEST_VALUE, CONTEXT = 120, 20  # characters of a value in a comparison, and of a beginning that both share
+MEANING = ("name", "driver", "workload", "command")  # the keys of a benchmark that identify its line
 
 
 class NotSaved(Exception):
-    """The suite was not saved; the message says why, and what to do."""
+    """The suite was not saved; the message has cause and remedy."""
 
 
 class Fate(StrEnum):
-    """What a new version of a suite does to a benchmark's line."""
+    """The effect of a new version of a suite on a benchmark's line."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -37,7 +37,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class BenchmarkChange:
-    """What happens to one benchmark, and its changed values as ``path: before → after``."""
+    """The fate of one benchmark, and its changed values as ``path: before → after``."""
 
     name: str
     fate: Fate
@@ -46,7 +46,7 @@ class BenchmarkChange:
 
 @dataclass(frozen=True)
 class SuiteChange:
-    """What a new version of a suite changes. ``shared``: changes that concern all benchmarks."""
+    """The changes of a new version of a suite. ``shared``: changes that concern all benchmarks."""
 
     benchmarks: list[BenchmarkChange]
     shared: list[str]
@@ -67,7 +67,7 @@ class SuiteChange:
 def compare(
     old: Definition | None, new: Definition, earlier: AbstractSet[tuple[str, str]] = frozenset()
 ) -> SuiteChange:
-    """What happens when ``new`` replaces ``old``.
+    """The changes when ``new`` replaces ``old``.
 
     ``earlier``: (name, digest) of benchmarks that have had lines before.
     """
@@ -120,7 +120,7 @@ def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
 
 
 def in_words(old: str, new: str) -> tuple[str, str]:
-    """Two values that differ, shortened: without most of a long common beginning, and not longer than a line."""
+    """Two different values, shortened: without most of a long common beginning, and no longer than a line."""
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
     begin = common - CONTEXT if max(len(old), len(new)) > LONGEST_VALUE and common > CONTEXT else 0
     return shortened(old, begin), shortened(new, begin)
@@ -137,13 +137,13 @@ def known_benchmarks(name: str) -> set[tuple[str, str]]:
 
 
 def version_of(name: str) -> str:
-    """A text that changes with each edit of a suite and each change of its file."""
+    """A version identifier: it changes with each edit of a suite and each change of its file."""
     edit = newest_edit(name)
     return f"{edit.number if edit else 0} {file_digest(name)}"
 
 
 def check_text(name: str, text: str) -> Definition:
-    """The definition in a text that is to be saved as this suite. Raises DefinitionError."""
+    """The definition in a text to save as this suite. Raises DefinitionError."""
     if len(text) > LONGEST_TEXT:
         raise DefinitionError(f"the suite has {len(text):,} characters: at most {LONGEST_TEXT:,} are stored")
     definition = parse_suite(text, f"{name}.toml")
@@ -179,7 +179,7 @@ def return_to_file(name: str, author: User, seen_version: str) -> SuiteEdit:
 
 def store_edit(name: str, text: str | None, author: User, seen_version: str) -> SuiteEdit:
     if version_of(name) != seen_version:
-        raise NotSaved("somebody else, or a new file, has changed this suite meanwhile: look at what is in force now")
+        raise NotSaved("somebody else, or a new file, has changed this suite meanwhile: look at the version in force")
     newest = newest_edit(name)
     try:
         with transaction.atomic():
@@ -191,7 +191,7 @@ def store_edit(name: str, text: str | None, author: User, seen_version: str) -> 
                 author=author,
             )
     except IntegrityError:
-        raise NotSaved("somebody else has saved this suite at the same moment: look at what is in force now") from None
+        raise NotSaved("somebody else has saved this suite at the same moment: look at the version in force") from None
 
 
 def conflict(edit: SuiteEdit | None) -> str:

@@ -1,6 +1,6 @@
 """Read suites: from TOML text to a validated Definition, with one line per mistake.
 
-The text of a suite is the newest edit that was saved in the browser, or else its file.
+The text of a suite is the newest edit from the browser, otherwise its file.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def toml_mistake(text: str, message: str) -> Mistake:
 
 
 def mistake_in(text: str, error: Any) -> Mistake:
-    """A mistake without the name of the file, with its line if that is known."""
+    """A mistake without the name of the file, with its line if known."""
     path = tuple(key for key in error["loc"] if key not in FORMS)
     if error["type"] == "missing":
         path = path[:-1]
@@ -51,7 +51,7 @@ def mistake_in(text: str, error: Any) -> Mistake:
 
 
 def explain_mistake(where: str, error: Any) -> str:
-    """One mistake as ``file: place: cause and remedy``."""
+    """One mistake as ``file: position: cause and remedy``."""
     path = ".".join(str(key) for key in error["loc"] if key not in FORMS) or "suite"
     if error["type"] == "extra_forbidden":
         return f"{where}: {path}: no such key; allowed here: {', '.join(allowed_keys(error['loc']))}"
@@ -62,7 +62,7 @@ def explain_mistake(where: str, error: Any) -> str:
 
 
 def has_keys(value: Any) -> bool:
-    """Return whether it is a section or a list of sections, which would be too long for a message."""
+    """Return whether it is a section or a list of sections: these are too long for a message."""
     return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value))
 
 
@@ -74,7 +74,7 @@ def allowed_keys(path: tuple[str | int, ...]) -> list[str]:
 
 
 def load_suite(name: str) -> Definition:
-    """The suite of this name that is in force. Raises DefinitionError that lists the suites."""
+    """The suite of this name that is in force. Raises DefinitionError with a list of the suites."""
     text = text_of(name)
     if text is None:
         names = ", ".join(suite_names()) or "none"
@@ -83,7 +83,7 @@ def load_suite(name: str) -> Definition:
 
 
 def text_of(name: str) -> str | None:
-    """The text that is in force: of the newest edit, or else of the file; None if there is neither."""
+    """The text in force: of the newest edit, otherwise of the file; None if there is neither."""
     edit = newest_edit(name)
     return edit.text if edit and edit.text is not None else file_text(name)
 
@@ -93,7 +93,7 @@ def newest_edit(name: str) -> SuiteEdit | None:
 
 
 def suite_names() -> list[str]:
-    """The names of all suites, of files and of those made in the browser."""
+    """The names of all suites, from files and from the browser."""
     edited = SuiteEdit.objects.filter(text__isnull=False).values_list("name", flat=True)
     return sorted({*file_names(), *edited})
 

@@ -1,4 +1,4 @@
-"""Find the line of a suite file that a mistake is about, since parsers of TOML do not report it."""
+"""Find the line of a mistake in a suite file, since parsers of TOML do not report it."""
 
 import re
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ QUOTES = ('"""', "'''")
 
 
 def lines_by_place(text: str) -> dict[Place, int]:
-    """By place: the line, counted from 1, on which each table and each key begins.
+    """By position: the line, counted from 1, on which each table and each key begins.
 
-    Keys of inline tables, as suites write workloads, have the line of their table.
+    Keys of inline tables, such as workloads, have the line of their table.
     """
     lines: dict[Place, int] = {}
     counts: dict[Place, int] = {}
     table: Place = ()
-    quote = ""  # of the string of several lines that the line is inside of
+    quote = ""  # of the multi-line string that contains the line
     for number, line in enumerate(text.split("\n"), start=1):
         if quote:
             quote = "" if quote in line else quote
@@ -40,7 +40,7 @@ def lines_by_place(text: str) -> dict[Place, int]:
 
 
 def table_of(header: re.Match[str], counts: dict[Place, int]) -> Place:
-    """The place of a table from its header. A table of an array has its number, counted from 0, in its place."""
+    """The position of a table from its header. For a table of an array it includes its index, counted from 0."""
     path: Place = ()
     keys = words_of(header[2])
     for position, key in enumerate(keys, start=1):
@@ -57,9 +57,9 @@ def words_of(dotted: str) -> list[str]:
 
 
 def line_of(text: str, path: Sequence[str | int], message: str = "") -> int | None:
-    """The line of the longest part of a place that the text has.
+    """The line of the longest part of a position that the text has.
 
-    If that is the whole suite, the beginning of the message is searched for a place or the name of a benchmark.
+    If that is the whole suite, the beginning of the message is searched for a position or the name of a benchmark.
     """
     lines = lines_by_place(text)
     for end in range(len(path), 0, -1):

@@ -54,9 +54,9 @@ TESTS = {
 }
 
 
-#: Tags for the forms of a key that may have several; they occur in the locations of pydantic's errors.
+#: Tags for the forms of a key that has several; they occur in the locations of pydantic's errors.
 FORMS = ("single", "list", "table")
-#: A command line as redis-cli splits it: quotes may begin anywhere, and must end before a space.
+#: A command line, split like redis-cli does: quotes may begin anywhere, and must end before a space.
 REQUEST = re.compile(r"""\s*(?:(?:[^\s"']|"(?:\\.|[^"\\])*"(?=\s|$)|'(?:\\'|[^'])*'(?=\s|$))+\s*)+""")
 
 
@@ -88,7 +88,7 @@ def check_rising(pair: list[Any]) -> list[Any]:
     return pair
 
 
-#: The driver judges ten slices of 0.1 s, and lets the load run for another one before the window.
+#: The driver judges ten slices of 0.1 s, after one further slice of load before the window.
 LEAST_JUDGED_S = 1.1
 Single, Listed, Table, BY_FORM = Tag("single"), Tag("list"), Tag("table"), Discriminator(form_of)
 TWO = Field(min_length=2, max_length=2)
@@ -101,7 +101,7 @@ Size = Annotated[int, Field(ge=0, le=512 << 20)]
 Seconds = Annotated[int, Field(ge=1, le=2**32 - 1)]
 HitRate = Annotated[Annotated[Part, Single] | Annotated[list[Part], TWO, RISING, Listed], BY_FORM]
 Lifetime = Annotated[Annotated[Seconds, Single] | Annotated[list[Seconds], TWO, RISING, Listed], BY_FORM]
-#: A command line as one types it, or its words.
+#: A typed command line, or its words.
 Request = Annotated[
     Annotated[str, AfterValidator(check_request_text), Single]
     | Annotated[list[str], Field(min_length=1), AfterValidator(check_request_words), Listed],
@@ -121,7 +121,7 @@ def require_one_of(model: BaseModel, *names: str) -> None:
 
 
 class Keys(Strict):
-    """How many keys there are, and how requests choose among them."""
+    """The number of keys, and how requests choose among them."""
 
     count: int = Field(1, ge=1, le=10**12)
     distribution: Literal["uniform", "sequential", "zipf", "gaussian", "hotspot", "latest"] = "uniform"

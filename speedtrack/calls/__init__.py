@@ -1,1 +1,1 @@
-"""What calls of the API leave behind: answers by their Idempotency-Keys, and how fast somebody calls."""
+"""Data about calls of the API: answers by Idempotency-Key, and the rates of callers."""

@@ -20,11 +20,11 @@ Answer = tuple[int, Any]  # status, and a document of JSON
 
 
 class BadKey(ValueError):
-    """This text is no key; the message says what is."""
+    """This text is no key; the message describes a valid one."""
 
 
 class UsedKey(Exception):
-    """The key came with another request before."""
+    """An earlier, different request had the key."""
 
 
 class KeyBusy(Exception):
@@ -32,7 +32,7 @@ class KeyBusy(Exception):
 
 
 def check(key: str) -> str:
-    """The key without the quotes that the draft puts around it. Raises BadKey."""
+    """The key without the quotes of the draft. Raises BadKey."""
     bare_key = key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key
     if not KEY.fullmatch(bare_key):
         raise BadKey("1 to 255 visible ASCII characters, such as those of a random UUID")
@@ -41,9 +41,9 @@ def check(key: str) -> str:
 
 @dataclass(frozen=True)
 class Work:
-    """What a request does. ``rights``: those that it has asked for, once it is done, as JSON.
+    """The work of a request. ``rights``: the rights that it has needed, once it is done, as JSON.
 
-    ``check``: raises unless the caller has such rights still.
+    ``check``: raises unless the caller still has such rights.
     """
 
     do: Callable[[], Answer]
@@ -53,10 +53,10 @@ class Work:
 
 @transaction.atomic
 def answer_once(token_id: int, key: str, request: bytes, work: Work) -> tuple[Answer, bool]:
-    """The answer of ``work``, or the kept one of an equal request; and whether it was kept. Raises UsedKey and KeyBusy.
+    """The answer of ``work``, or the kept one of an equal request, and whether it was kept. Raises UsedKey and KeyBusy.
 
-    What ``work`` changes and its answer are committed together; if it raises, neither is, and the key is free. A kept
-    answer is for those who may do still what was done: for others ``work.check`` raises.
+    The changes of ``work`` and its answer are committed together; if it raises, neither is, and the key is free. Only
+    callers who may still do the work get a kept answer: for others ``work.check`` raises.
     """
     with connection.cursor() as cursor:
         cursor.execute(LOCKED, [f"{token_id} {key}"])

@@ -9,7 +9,7 @@ from speedtrack.accounts.models import PersonToken
 
 
 class KeptAnswer(models.Model):
-    """What a request with an Idempotency-Key was answered: it is stored in the transaction of what it changed."""
+    """The answer to a request with an Idempotency-Key, stored in the transaction of the request's changes."""
 
     token = models.ForeignKey(PersonToken, models.CASCADE, related_name="+", db_index=False)
     key = models.CharField(max_length=255)
@@ -30,7 +30,7 @@ class KeptAnswer(models.Model):
 
 
 class Allowance(models.Model):
-    """When a caller's allowance is whole again. The table is unlogged: after a crash all are whole."""
+    """The time at which a caller's allowance is whole again. The table is unlogged: after a crash all are whole."""
 
     caller = models.CharField(max_length=80, primary_key=True)
     whole_at = models.DateTimeField()

@@ -1,7 +1,7 @@
-"""How fast somebody may call: a bucket of requests that fills steadily, one for all processes.
+"""The rate limit of a caller: a bucket of requests that fills steadily, shared by all processes.
 
-One statement takes a request out of it. The table is unlogged, so no disk is waited for. What is stored is when the
-bucket will be full again (the generic cell rate algorithm of ATM), so nothing has to fill it.
+One statement takes a request out of it. The table is unlogged, so the statement waits for no disk. The table has the
+time when the bucket will be full again (the generic cell rate algorithm of ATM), so nothing has to fill it.
 """
 
 import math
@@ -12,7 +12,7 @@ from django.db import connection
 
 MINUTE = 60
 
-# Nothing is updated, and no row returned, where the bucket is empty; then the last SELECT says until when.
+# If the bucket is empty, nothing is updated and no row returned; then the last SELECT returns the time that is owed.
 TAKE = """
       WITH taken AS (
         INSERT INTO calls_allowance AS a (caller, whole_at)
@@ -30,7 +30,7 @@ TAKE = """
 
 @dataclass(frozen=True)
 class Standing:
-    """``remaining``: requests that may follow at once. ``wait_s``: until the next may; ``whole_s``: until all may."""
+    """``remaining``: further requests allowed now. ``wait_s``: until the next one is; ``whole_s``: until all are."""
 
     per_minute: int
     is_allowed: bool
@@ -49,13 +49,13 @@ class Standing:
 
 
 def take(caller: str, per_minute: int) -> Standing:
-    """Take one request from a caller's allowance, which is that of a minute at most."""
+    """Take one request from a caller's allowance, which holds at most one minute's requests."""
     interval = MINUTE / per_minute
     parameters: dict[str, Any] = {"caller": caller, "interval": interval, "room": MINUTE - interval}
     with connection.cursor() as cursor:
         cursor.execute(TAKE, parameters)
         row = cursor.fetchone()
-    # No row: another process inserted the first one meanwhile.
+    # There is no row if another process inserted the first one meanwhile.
     is_allowed, owed_s = row or (True, interval)
     remaining = max(0, math.floor((MINUTE - owed_s) / interval + 1e-6))
     wait_s = max(1, math.ceil(owed_s + interval - MINUTE))

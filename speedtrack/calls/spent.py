@@ -1,4 +1,4 @@
-"""Delete what calls have left behind and nobody needs any more: answers after a day, and allowances that are whole."""
+"""Delete data of calls that nobody needs any more: answers after a day, and allowances that are whole."""
 
 from django.db.models.functions import Now
 

@@ -1,1 +1,1 @@
-"""What knows nothing of what SpeedTrack does."""
+"""Tools that are independent of SpeedTrack's domain."""

@@ -1,6 +1,6 @@
-"""Headers that tell browsers what they may not do, on every answer: Django's, and those that the servers give alone."""
+"""Headers on every answer that restrict browsers: Django's, and those that the servers add without Django."""
 
-#: Django has no setting for it. None of our pages needs a device, a sensor or a payment.
+#: Django has no setting for this header. None of our pages needs a device, a sensor or a payment.
 PERMISSIONS = ", ".join(
     f"{feature}=()"
     for feature in (
@@ -17,7 +17,7 @@ PERMISSIONS = ", ".join(
         "usb",
     )
 )
-#: Of answers that are no pages: refusals of a request that never reached Django, and streams of events.
+#: For answers that are no pages: refusals of a request that never reached Django, and streams of events.
 WITHOUT_PAGE = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -29,6 +29,6 @@ WITHOUT_PAGE = {
 
 
 def without_page(hsts_s: int) -> list[tuple[str, str]]:
-    """The headers, with the one that keeps browsers on https if the installation is reached by it."""
+    """The headers, with the one that keeps browsers on https if the installation uses it."""
     strict = {"Strict-Transport-Security": f"max-age={hsts_s}"} if hsts_s else {}
     return list((WITHOUT_PAGE | strict).items())

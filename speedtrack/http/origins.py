@@ -1,7 +1,7 @@
-"""Addresses of servers that settings name: read, checked, and spelt as browsers spell them.
+"""Addresses of servers in settings: read, checked, and spelt like in browsers.
 
 A browser sends the host of an address in lower case, in punycode and with brackets around IPv6, and leaves out the
-usual port. What is compared with its headers (Host, Origin) must be spelt in the same way.
+usual port. Texts that are compared with its headers (Host, Origin) must be spelt in the same way.
 """
 
 import re
@@ -28,10 +28,10 @@ LONGEST_NAME = 253
 
 @dataclass(frozen=True)
 class Origin:
-    """Scheme, host and port of a server; ``str()`` of it is what a browser sends as Origin."""
+    """Scheme, host and port of a server; ``str()`` gives the Origin header of a browser."""
 
     scheme: str
-    host: str  #: as in an address: IPv6 has brackets
+    host: str  #: IPv6 has brackets, as in an address
     port: int | None  #: None for the usual port of the scheme
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Origin:
 
     @property
     def hostname(self) -> str:
-        """The host without brackets, as programs that connect want it."""
+        """The host without brackets, for programs that connect."""
         return self.host.strip("[]")
 
     @property
@@ -52,14 +52,14 @@ class Origin:
 
     @property
     def mail_domain(self) -> str:
-        """What stands behind the @ of a mail address there: an IP address is written in brackets (RFC 5321, 4.1.3)."""
+        """The part after the @ of a mail address there: an IP address has brackets (RFC 5321, 4.1.3)."""
         if self.host.startswith("["):
             return f"[IPv6:{self.hostname}]"
         return f"[{self.host}]" if NUMBER.fullmatch(self.host.rpartition(".")[2]) else self.host
 
 
 def spell_in_environment(environ: MutableMapping[str, str]) -> None:
-    """Spell the addresses of pages and streams there as `str(Origin)` does, for programs that need no settings.
+    """Spell the addresses of pages and streams in the environment like `str(Origin)`, for programs without settings.
 
     Raises ImproperlyConfigured.
     """
@@ -70,7 +70,7 @@ def spell_in_environment(environ: MutableMapping[str, str]) -> None:
 
 
 def read_origin(name: str, text: str) -> Origin:
-    """The origin that a setting names; a slash at its end does not count.
+    """The origin in a setting; a slash at its end does not count.
 
     Raises ImproperlyConfigured if the text is no origin.
     """
@@ -81,7 +81,7 @@ def read_origin(name: str, text: str) -> Origin:
 
 
 def read_address(name: str, text: str) -> tuple[Origin, str]:
-    """The origin and the path, without a slash at its end, of the server that a setting names.
+    """The origin and the path of the server in a setting, without a slash at the end.
 
     Raises ImproperlyConfigured if the text is no address of http or https.
     """
@@ -100,7 +100,7 @@ def read_address(name: str, text: str) -> tuple[Origin, str]:
 
 
 def read_sealed_address(name: str, text: str) -> str:
-    """The address of a server that is told secrets: https, or http on this machine. Raises ImproperlyConfigured."""
+    """The address of a server that gets secrets: https, or http on this machine. Raises ImproperlyConfigured."""
     origin, path = read_address(name, text)
     if not origin.is_https and not origin.is_loopback:
         refuse(name, f"{text!r} is reached without encryption: give an https:// address such as https://id.example.org")
@@ -108,12 +108,12 @@ def read_sealed_address(name: str, text: str) -> str:
 
 
 def without_user(text: str) -> str:
-    """The text without what may be a user's name and password."""
+    """The text without a possible user name and password."""
     return text.rpartition("@")[2]
 
 
 def read_server(name: str, text: str) -> tuple[str, int | None]:
-    """Host and port of HOST or HOST:PORT; without a port None."""
+    """Host and port of HOST or HOST:PORT; the port is None if it is missing."""
     server = SERVER.fullmatch(text)
     if server and server["port"] and not 0 < int(server["port"]) < 65536:
         refuse(name, f"{text!r} has the port {server['port']}: give one from 1 to 65535, or none")
@@ -125,9 +125,9 @@ def read_server(name: str, text: str) -> tuple[str, int | None]:
 
 
 def read_host(name: str, text: str) -> str:
-    """A host as browsers spell it: a name in lower case and punycode, IPv4, or IPv6 in brackets.
+    """A host in browsers' spelling: a name in lower case and punycode, IPv4, or IPv6 in brackets.
 
-    Raises ImproperlyConfigured if the text is none, or an address at which nobody can be reached.
+    Raises ImproperlyConfigured if the text is no host, or an address that cannot be reached.
     """
     if text.startswith("["):
         return f"[{read_ip(name, text, IPv6Address)}]"
@@ -140,7 +140,7 @@ def read_host(name: str, text: str) -> str:
 
 
 def read_ip(name: str, text: str, kind: type[IPv4Address] | type[IPv6Address]) -> IPv4Address | IPv6Address:
-    """An address of this kind; one of IPv6 is written in brackets."""
+    """An address of this kind; IPv6 has brackets."""
     try:
         address = ip_address(text.strip("[]"))
     except ValueError:
@@ -155,9 +155,9 @@ def read_ip(name: str, text: str, kind: type[IPv4Address] | type[IPv6Address]) -
 
 
 def read_connected_host(name: str, text: str) -> str:
-    """A host that the server connects to, in lower case and punycode; IPv6 may have brackets, and loses them.
+    """A host for connections of the server, in lower case and punycode; brackets of IPv6 are removed.
 
-    Raises ImproperlyConfigured, also if more than a host is named.
+    Raises ImproperlyConfigured, also if the text has more than a host.
     """
     host = in_punycode(text).lower()
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
@@ -196,10 +196,10 @@ def read_allowed_host(name: str, text: str) -> str:
 
 
 def in_punycode(host: str) -> str:
-    """The name as it is sent over the network (IDNA 2008); unchanged if it cannot be."""
+    """The name in its network form (IDNA 2008); unchanged if it has none."""
     if host.isascii():
         return host
-    import idna  # here: few names need its tables
+    import idna  # here, because few names need its tables
 
     try:
         return idna.encode(host, uts46=True).decode()

@@ -9,7 +9,7 @@ MEDIA_TYPE = "application/problem+json"
 
 @dataclass(frozen=True)
 class Problem:
-    """A kind of refusal. ``meaning``: what it tells a program's author, with the remedy."""
+    """A kind of refusal. ``meaning``: its meaning for a program's author, with the remedy."""
 
     name: str
     status: int
@@ -21,32 +21,32 @@ class Problem:
         return f"{API}docs#problem-{self.name}"
 
 
-UNREADABLE = Problem("unreadable", 400, "Unreadable request", "The request is not HTTP, UTF-8 or JSON as it should be.")
+UNREADABLE = Problem("unreadable", 400, "Unreadable request", "The request is not valid HTTP, UTF-8 or JSON.")
 UNKNOWN_TOKEN = Problem("unknown-token", 401, "Unknown token", "Send `Authorization: Bearer stpt_...` with your token.")
 FORBIDDEN = Problem("forbidden", 403, "Not allowed", "The token's scopes, or its owner's role, do not allow this.")
 NOT_FOUND = Problem("not-found", 404, "Not found", "It does not exist, or its project is private to others.")
 WRONG_METHOD = Problem("wrong-method", 405, "Method not allowed", "The header Allow lists what the address accepts.")
-CONFLICT = Problem("conflict", 409, "Conflict", "The state is not, or is no longer, what the request assumes: read it.")
+CONFLICT = Problem("conflict", 409, "Conflict", "The request assumes another state than the present one: read that.")
 BUSY_KEY = Problem(
     "busy-key", 409, "Still at work", "A request with this Idempotency-Key is under way: ask again soon."
 )
 WITHOUT_LENGTH = Problem("without-length", 411, "Length required", "Send the body in one piece, with Content-Length.")
-TOO_LARGE = Problem("too-large", 413, "Too large", "Send less at once; the detail says how much is accepted.")
+TOO_LARGE = Problem("too-large", 413, "Too large", "Send less at once; the detail has the limit.")
 WRONG_TYPE = Problem("wrong-media-type", 415, "Wrong media type", "Send `Content-Type: application/json`.")
 INVALID = Problem("invalid", 422, "Invalid request", "`errors` names each parameter or field at fault.")
 REFUSED_RESULTS = Problem(
-    "refused-results", 422, "No result was taken", "`errors` says of each refused result what is wrong with it."
+    "refused-results", 422, "No result was taken", "`errors` has the fault of each refused result."
 )
 USED_KEY = Problem("used-key", 422, "Used key", "This Idempotency-Key came with another request: make a new one.")
-TOO_MANY = Problem("too-many", 429, "Too many requests", "Wait as many seconds as the header Retry-After says.")
+TOO_MANY = Problem("too-many", 429, "Too many requests", "Wait for the seconds in the header Retry-After.")
 FAILED = Problem("failed", 500, "Server error", "A defect of SpeedTrack: the server's log has the traceback.")
-AWAY = Problem("away", 503, "Temporarily unavailable", "Ask again after as many seconds as Retry-After says.")
+AWAY = Problem("away", 503, "Temporarily unavailable", "Ask again after the seconds in Retry-After.")
 
 KINDS = (
     *(UNREADABLE, UNKNOWN_TOKEN, FORBIDDEN, NOT_FOUND, WRONG_METHOD, CONFLICT, BUSY_KEY, WITHOUT_LENGTH, TOO_LARGE),
     *(WRONG_TYPE, INVALID, REFUSED_RESULTS, USED_KEY, TOO_MANY, FAILED, AWAY),
 )
-BY_STATUS = {kind.status: kind for kind in reversed(KINDS)}  # of equal ones the first, which is the general one
+BY_STATUS = {kind.status: kind for kind in reversed(KINDS)}  # the first one of equal kinds is the general one
 
 
 def is_api(path: str) -> bool:
@@ -62,5 +62,5 @@ def document(kind: Problem, detail: str, instance: str, errors: Sequence[Mapping
 
 
 def of_status(status: int) -> Problem:
-    """The kind of a refusal that was made elsewhere."""
+    """The kind of a refusal from elsewhere."""
     return BY_STATUS.get(status) or Problem("other", status, "Refused", "The detail says why.")

@@ -1,8 +1,8 @@
 """``python -m speedtrack.http.webserver --bind HOST:PORT``: the web server, waitress with deadlines and shares.
 
 One thread reads and writes all connections. A request gets one of the THREADS only once it has arrived completely, and
-its answer is buffered. So a client that sends or reads slowly occupies a connection and nothing else, until its time is
-up; and no client may occupy more than its share of the connections.
+its answer is buffered. So a client that sends or reads slowly occupies only a connection, until its time limit; and no
+client may occupy more than its share of the connections.
 """
 
 import argparse
@@ -36,20 +36,20 @@ from speedtrack.http.clientaddress import named_by_proxy, network_of
 THREADS = 8
 CONNECTIONS = 1000
 PER_ADDRESS = CONNECTIONS // 4
-SURPLUS = 1 / 20  # of all connections may be beyond the shares of their addresses, open to be refused
-SURPLUS_S = 2  # within which they must send a request
+SURPLUS = 1 / 20  # of all connections may be beyond the shares of their addresses, so that they get a refusal
+SURPLUS_S = 2  # such connections must send a request within this time
 RETRY_S = 10
-RESTING_S = 1  # without a byte in either direction, until a connection may be closed for another one
+RESTING_S = 1  # without a byte in either direction before a connection may be closed for another one
 OPEN_FILES = 4 * CONNECTIONS  # sockets, and the files that buffer large bodies
 HEADERS_S = 20  # from a request's first byte to the end of its headers
 BODY_S = 120  # from a request's first byte to its last
 IDLE_S = 60  # without a byte in either direction
-DRAIN_S = 5  # for requests under way when the server is told to stop
+DRAIN_S = 5  # for requests under way when the server is stopped
 HEADER_BYTES = 64 * 1024
 TRANSFER_CODINGS = re.compile(rb"^transfer-encoding:[ \t]*(.*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 M_MMAP_THRESHOLD = -3  # malloc.h
 LARGE_BLOCK = 1024 * 1024
-BUFFERED_BYTES = 64 * 1024 * 1024  # of an answer; for a longer one, the thread waits for the client
+BUFFERED_BYTES = 64 * 1024 * 1024  # of an answer; if it is longer, the thread waits for the client
 
 
 class TooManyConnections(Error):
@@ -66,11 +66,11 @@ class Request(HTTPRequestParser):
         self.began = time.time()
         self.connection = connection
         self.start = b""
-        self.is_answered = False  #: the headers of the answer are on their way
+        self.is_answered = False  #: the headers of the answer are sent
 
     @property
     def is_head(self) -> bool:
-        """Known from the first bytes, since a request that cannot be parsed is answered as well."""
+        """This uses only the first bytes, since invalid requests are answered as well."""
         return self.start == b"HEAD "
 
     def received(self, data: bytes) -> int:
@@ -82,7 +82,7 @@ class Request(HTTPRequestParser):
         elif self.chunked and len(self.body_rcv.control_line) + len(self.body_rcv.trailer) > HEADER_BYTES:
             self.refuse(BadRequest("A line between two chunks, or the trailer, is too long"))
         if self.completed:
-            self.expect_continue = False  # waitress would ask for a body that nobody will send
+            self.expect_continue = False  # waitress would ask for a body that never comes
         return consumed
 
     def refuse(self, error: Error | None) -> None:
@@ -92,7 +92,7 @@ class Request(HTTPRequestParser):
     def parse_header(self, header_plus: bytes) -> None:
         try:
             super().parse_header(header_plus)
-        except ValueError as e:  # of an address or a number that no library reads
+        except ValueError as e:  # an address or a number that no library reads
             raise ParsingError(str(e)) from e
         self.check_framing(header_plus)
         if (limit := bodylimits.limit_of(self.path)) != bodylimits.PAGES:
@@ -100,7 +100,7 @@ class Request(HTTPRequestParser):
             self.adj.max_request_body_size = limit + 1
 
     def check_framing(self, header_plus: bytes) -> None:
-        """Refuse a body whose end a proxy might see elsewhere: what follows it would be a request that nobody sent."""
+        """Refuse a body whose end a proxy might see elsewhere: the bytes after it would be a forged request."""
         codings = [coding.lower() for coding in TRANSFER_CODINGS.findall(header_plus)]
         if codings and (not self.chunked or codings != [b"chunked"] or "CONTENT_LENGTH" in self.headers):
             raise ParsingError("Transfer-Encoding must be chunked, in HTTP/1.1 and without Content-Length")
@@ -109,7 +109,7 @@ class Request(HTTPRequestParser):
 class JsonRefusal(ErrorTask):
     """The answer to an invalid request, as JSON like all errors outside of the pages."""
 
-    headers: ClassVar[list[tuple[str, str]]] = browserheaders.without_page(hsts_s=0)  #: `main` adds what is set
+    headers: ClassVar[list[tuple[str, str]]] = browserheaders.without_page(hsts_s=0)  #: `main` adds the configured ones
 
     def execute(self) -> None:
         error = self.request.error
@@ -123,14 +123,14 @@ class JsonRefusal(ErrorTask):
         self.response_headers += [("Content-Type", media_type), *self.headers]
         if isinstance(error, TooManyConnections):
             self.response_headers.append(("Retry-After", str(RETRY_S)))
-        self.request.headers["CONNECTION"] = "close"  # to HTTP/1.0, waitress would promise to keep the connection
+        self.request.headers["CONNECTION"] = "close"  # for HTTP/1.0, waitress would promise to keep the connection
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)
 
 
 class OnlyHeaders:
-    """What answers HEAD: of the body only the first piece is made, because the headers wait for it."""
+    """The body for HEAD: only its first piece is made, because the headers wait for it."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self.pieces = pieces
@@ -144,7 +144,7 @@ class OnlyHeaders:
 
 
 def headers_for_head(application: Any) -> Any:
-    """The application, which makes no more for HEAD than its headers need."""
+    """The application, which does no more for HEAD than the headers need."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         pieces: Iterable[bytes] = application(environ, start_response)
@@ -156,8 +156,8 @@ def headers_for_head(application: Any) -> Any:
 class ClientConnection(HTTPChannel):
     """One connection.
 
-    ``address``: whose it is. A proxy has connections for all its clients: each is the client's whose request is under
-    way on it.
+    ``address``: of the client. A proxy has connections for all its clients: each belongs to the client whose request is
+    under way on it.
     """
 
     server: "WebServer"
@@ -177,7 +177,7 @@ class ClientConnection(HTTPChannel):
         return Request(adj, self)
 
     def refusal(self, request: Request) -> Error | None:
-        """Why a request whose headers have arrived gets no other answer, if so."""
+        """The refusal of a request whose headers have arrived; None if it is accepted."""
         if self.server.is_behind_proxy:
             self.address = named_by_proxy(request.headers.get("X_FORWARDED_FOR", ""))
             rivals = (connection for connection in self.server.connections_of(self) if connection.busy())
@@ -186,7 +186,7 @@ class ClientConnection(HTTPChannel):
         return TooManyConnections(share) if self.is_surplus else None
 
     def write_soon(self, data: Any) -> int:
-        """Pass on what a task writes: first its headers, in one piece, then a body, which HEAD must not get."""
+        """Send a task's output: first its headers, in one piece, then a body, which HEAD must not get."""
         request: Request = self.requests[0]
         if request.is_head and request.is_answered:
             if isinstance(data, ReadOnlyFileBasedBuffer):
@@ -201,7 +201,7 @@ class ClientConnection(HTTPChannel):
         return bool(self.request or self.requests or self.total_outbufs_len)
 
     def rests(self) -> bool:
-        """Return whether nothing is under way, nor may be on its way here."""
+        """Return whether nothing is under way, and nothing may be arriving."""
         return not self.busy() and time.time() - self.last_activity > RESTING_S
 
     def overdue(self, now: float) -> bool:
@@ -237,9 +237,9 @@ class WebServer(TcpWSGIServer):
                     yield candidate
 
     def admit(self, connection: ClientConnection) -> None:
-        """Keep addresses to their share: close a connection that rests for a new one, else let the new one be refused.
+        """Limit an address to its share: close a resting connection for a new one, otherwise refuse the new one.
 
-        Clients open a new connection when a resting one is closed; no half request, and no answer, is lost.
+        Clients reconnect when a resting connection is closed; no request and no answer is lost.
         """
         rivals = list(self.connections_of(connection))
         if len(rivals) < self.per_address:
@@ -289,7 +289,7 @@ def adjustments(bind: str, connections: int) -> Adjustments:
         max_request_header_size=HEADER_BYTES,
         max_request_body_size=bodylimits.PAGES + 1,  # waitress refuses a body of this size
         outbuf_high_watermark=BUFFERED_BYTES,
-        clear_untrusted_proxy_headers=False,  # BEHIND_TLS_PROXY says whether they are trusted
+        clear_untrusted_proxy_headers=False,  # BEHIND_TLS_PROXY decides whether they are trusted
         ident=None,
     )
 
@@ -297,8 +297,8 @@ def adjustments(bind: str, connections: int) -> Adjustments:
 def give_memory_back() -> None:
     """Let freed blocks of LARGE_BLOCK bytes and more return to the system.
 
-    glibc raises this limit to the largest block that was freed (mallopt(3), M_MMAP_THRESHOLD), and each thread then
-    keeps for ever what its largest request took.
+    glibc raises this limit to the largest freed block (mallopt(3), M_MMAP_THRESHOLD), and each thread would then keep
+    the memory of its largest request for ever.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # glibc
@@ -306,9 +306,9 @@ def give_memory_back() -> None:
 
 
 def load_pages() -> None:
-    """Load what the first request would load, and leave it out of garbage collections for ever.
+    """Load everything that the first request needs, and exclude it from garbage collections for ever.
 
-    A full collection that looks at all of it stops every request for 150 ms, about once in ten pages.
+    A full collection of all of it would stop every request for 150 ms, about once in ten pages.
     """
     from django.urls import get_resolver
 

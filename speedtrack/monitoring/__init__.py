@@ -1,1 +1,1 @@
-"""The state of the installation itself: whether it is ready, what its processes do, and what they log."""
+"""The state of the installation itself: its readiness, and the activity of its processes."""

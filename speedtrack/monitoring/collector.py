@@ -1,4 +1,4 @@
-"""The metrics of ``/metrics`` that are read from PostgreSQL at the scrape: a few statements, each by an index.
+"""The metrics of ``/metrics`` that each scrape reads from PostgreSQL, with a few statements that use indexes.
 
 They describe the whole installation, so each web process reports the same; ``counters`` has those of one process.
 """
@@ -165,7 +165,7 @@ def processes() -> Iterator[Metric]:
 
 
 def buckets_of(row: TaskTime) -> list[tuple[str, float]]:
-    """(upper end, how many took no longer), as Prometheus counts."""
+    """(upper end, number of tasks that took no longer), Prometheus' cumulative buckets."""
     total, buckets = 0, []
     for end, count in zip((*map(str, BUCKETS_S), "+Inf"), row.buckets, strict=True):
         total += count
@@ -211,13 +211,13 @@ newest = Remembered(gather, REMEMBERED_S)
 
 
 class DatabaseCollector(Collector):
-    """Collects the metrics of the database. At most one scrape at a time asks it, however many there are."""
+    """Collects the metrics of the database. At most one scrape at a time queries it, however many there are."""
 
     def collect(self) -> Iterable[Metric]:
         return newest.get()
 
     def describe(self) -> Iterable[Metric]:
-        """Returns nothing, so that registering does not ask the database."""
+        """Returns nothing, so that registering does not query the database."""
         return []
 
 

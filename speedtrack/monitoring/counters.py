@@ -1,4 +1,4 @@
-"""What one process of the web server has counted for ``/metrics`` since it began."""
+"""The counts of one web server process for ``/metrics`` since its start."""
 
 from prometheus_client import (
     CollectorRegistry,

@@ -35,7 +35,7 @@ class Finding:
 
 
 def findings() -> list[Finding]:
-    """What the checks found, not more than a few seconds ago."""
+    """The findings of the checks, at most a few seconds old."""
     try:
         return newest.get()
     except StillComputing as e:
@@ -47,7 +47,7 @@ def is_ready(results: list[Finding]) -> bool:
 
 
 def examine() -> list[Finding]:
-    """Run all checks in order; those that need the database run only if the one before is good."""
+    """Run all checks in order; each check that needs the database runs only if the one before is good."""
     results: list[Finding] = []
     for check in NEED_DATABASE:
         if is_ready(results):
@@ -85,7 +85,7 @@ def own_migrations() -> frozenset[tuple[str, str]]:
 
 
 def check_dispatcher() -> Finding:
-    """The dispatcher is alive: without it pushes are stored, but not looked at, and nothing happens by itself."""
+    """The dispatcher is alive: without it pushes are stored but not processed, and nothing happens automatically."""
     age_s = heartbeats.age_s(DISPATCHER)
     if age_s is None:
         return Finding(DISPATCHER, "bad", "has never run: start `manage.py dispatch`")
@@ -95,10 +95,10 @@ def check_dispatcher() -> Finding:
 
 
 def check_broker() -> Finding:
-    """The broker takes a message and gives it back.
+    """The broker accepts a message and returns it.
 
-    One that is away is a note: work waits until it is back, and pages, webhooks and runners that poll go on. One that
-    is there and takes nothing stays so until a person does something.
+    An absent broker is only a note: work waits until it is back, and pages, webhooks and runners that poll go on. A
+    broker that answers but refuses messages needs a person.
     """
     try:
         probing.probe(broker(), app.connection_for_write())

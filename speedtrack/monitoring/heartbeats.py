@@ -1,4 +1,4 @@
-"""Signs of life of processes of which only one works at a time, such as the dispatcher."""
+"""Signs of life of processes that run only once, such as the dispatcher."""
 
 import time
 
@@ -7,11 +7,11 @@ from django.db.models.functions import Now
 from speedtrack.monitoring.models import Heartbeat
 
 DISPATCHER = "dispatcher"
-LATE_S = 30.0  # without a sign of life for longer, a process is thought dead: six ticks of the dispatcher
+LATE_S = 30.0  # a process without a sign of life for longer counts as dead: six ticks of the dispatcher
 
 
 class Beating:
-    """Stores signs of life of this process, no more often than every few seconds."""
+    """Stores signs of life of this process, at most every few seconds."""
 
     def __init__(self, process: str, every_s: float) -> None:
         self.process, self.every_s = process, every_s

@@ -1,4 +1,4 @@
-"""What processes store about themselves so that another process can report it: signs of life, and times of tasks."""
+"""Facts that processes store about themselves for another process to report: signs of life, and times of tasks."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 
 class Heartbeat(models.Model):
-    """The last sign of life of a process of which one works at a time."""
+    """The last sign of life of a process that runs only once."""
 
     process = models.CharField(max_length=40, primary_key=True)
     at = models.DateTimeField(db_default=Now())
@@ -18,7 +18,7 @@ class Heartbeat(models.Model):
 
 
 class TaskTime(models.Model):
-    """How often a task ended in one way, and how long it took, in all processes of the server since the first one.
+    """The number of executions of a task with one outcome, and their times, in all processes of the server so far.
 
     ``buckets``: for each of ``tasktimes.BUCKETS_S`` the number of executions up to that long, and longer than the bound
     before.

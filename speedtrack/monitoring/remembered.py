@@ -1,4 +1,4 @@
-"""Answers that are kept for a few seconds, so that many who ask cost as little as one."""
+"""Answers that are kept for a few seconds, so that many callers cost as little as one."""
 
 import threading
 import time
@@ -17,13 +17,13 @@ class StillComputing(Exception):
 class Remembered(Generic[Answer]):
     """The answer of a function, kept for some seconds.
 
-    One thread at a time calls the function; others get the former answer.
+    One thread at a time calls the function; the others get the former answer.
     """
 
     def __init__(self, find: Callable[[], Answer], for_s: float) -> None:
         self.find, self.for_s = find, for_s
         self.lock = threading.Lock()
-        self.known: tuple[float, Answer] | None = None  # when it was found, on time.monotonic's clock
+        self.known: tuple[float, Answer] | None = None  # when it was computed, on time.monotonic's clock
 
     def get(self) -> Answer:
         """The answer. Raises StillComputing, and what the function raises."""
@@ -35,7 +35,7 @@ class Remembered(Generic[Answer]):
                 return last[1]
             raise StillComputing("the installation is being examined already, and does not answer")
         try:
-            if self.known is last:  # else another thread has just found it
+            if self.known is last:  # otherwise another thread has just computed it
                 self.known = (time.monotonic(), self.find())
             assert self.known
             return self.known[1]

@@ -1,7 +1,7 @@
-"""How long tasks take and how they end: one row per task and outcome, to which every process adds.
+"""Durations and outcomes of tasks: one row per task and outcome, to which every process adds.
 
-A table is used because tasks run in child processes, in several containers and on several hosts, which have nothing but
-the database in common. It costs one statement per task.
+A table is used because tasks run in child processes, in several containers and on several hosts, which share only the
+database. It costs one statement per task.
 """
 
 import bisect
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 # Upper ends of the buckets. The last one has none; a worker kills a task after an hour.
 BUCKETS_S = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0, 120.0, 600.0)
-# The row is found by its constraint; the array is added element by element.
+# The constraint finds the row; the array is added element by element.
 ADD = f"""
 INSERT INTO {TaskTime._meta.db_table} AS known (task, outcome, count, seconds, buckets, last_at)
 VALUES (%(task)s, %(outcome)s, 1, %(seconds)s, %(buckets)s, now())
@@ -57,7 +57,7 @@ def note_begin(task: Any, task_id: str, **event: Any) -> None:
 def note_end(task: Any, state: str, **event: Any) -> None:
     """Count a task that has ended.
 
-    A failed task may have lost the database; then its time is lost as well, which must not raise another error.
+    If a failed task has lost the database, its time is lost as well, without another error.
     """
     outcome = TaskTime.Outcome.SUCCEEDED if state == "SUCCESS" else TaskTime.Outcome.FAILED
     begun.attributes["outcome"] = outcome.value

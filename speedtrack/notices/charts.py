@@ -28,7 +28,7 @@ BEFORE, WORSE, BETTER = "#1f6feb", "#d1372c", "#1a8a4f"
 
 def picture(change_point: ChangePoint) -> bytes:
     """The PNG of one change: its line above, the ratios of the pairs below if there are any."""
-    from matplotlib.figure import Figure  # takes 60 MB, so only the process that sends mails imports it
+    from matplotlib.figure import Figure  # it takes 60 MB, so only the process that sends mails imports it
 
     points, pairs = line_around(change_point), ratios(change_point)
     figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100), dpi=100 * SCALE, facecolor=PAPER, layout="constrained")
@@ -57,7 +57,7 @@ def line_around(change_point: ChangePoint) -> list[LinePoint]:
 
 
 def ratios(change_point: ChangePoint) -> list[float]:
-    """After / before of each clean pair of the two commits that were found to differ."""
+    """After / before of each clean pair of the two commits that differ."""
     ends = change_point.verdicts.filter(answer="different").order_by("id").first()
     if ends is None:
         return []

@@ -1,4 +1,4 @@
-"""End the account of a person who leaves, and what other rooms store about the name and address."""
+"""End the account of a person who leaves, and remove name and address from other rooms' data."""
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -9,7 +9,7 @@ from speedtrack.alerts.models import Bisection
 from speedtrack.notices.models import Channel, Outbox, Subscriber
 from speedtrack.runs.models import Import, MachineEvent
 
-# Sentences that name who did it.
+# Sentences with the name of the person who acted.
 NAMED = (
     (Bisection, "note", "stopped by {}"),
     (Channel, "paused_why", "paused by {}"),
@@ -19,7 +19,7 @@ NAMED = (
 
 @transaction.atomic
 def leave(user: User) -> str:
-    """End an account for ever. Return the name under which its history is kept. Raises ``people.NotPossible``."""
+    """End an account for ever. Return the name that replaces it in the history. Raises ``people.NotPossible``."""
     name, addresses = user.username, people.addresses_of(user)
     former = people.remove(user)
     for address in addresses:

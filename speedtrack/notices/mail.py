@@ -101,7 +101,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
 
 
 def is_shown(event: AlertEvent, row: Outbox) -> bool:
-    """Return whether a mail says that an event happened: not of the first one, whose changes it lists."""
+    """Return whether a mail mentions an event: not the first one, whose changes it lists."""
     is_again = event.kind == AlertEvent.Kind.RAISED and row.event != AlertEvent.Kind.RAISED
     return is_again or event.kind not in (AlertEvent.Kind.RAISED, AlertEvent.Kind.GREW)
 
@@ -156,7 +156,7 @@ def machine_message(row: Outbox) -> EmailMultiAlternatives:
 
 
 def alarm_message(row: Outbox) -> EmailMultiAlternatives:
-    """The mail about an alarm that has begun, or is over, as text."""
+    """The mail about an alarm that has begun or ended, as text."""
     alarm = row.alarm
     assert alarm is not None
     about = (
@@ -203,7 +203,7 @@ def trial_message(subscriber: Subscriber) -> EmailMultiAlternatives:
 
 @dataclass(frozen=True)
 class DigestLine:
-    """A row of a digest's table. ``summaries``: of what got worse, then of what got better."""
+    """A row of a digest's table. ``summaries``: of slowdowns, then of improvements."""
 
     alert: Alert
     summaries: list[DirectionSummary]
@@ -228,7 +228,7 @@ class DigestLine:
 
     @property
     def cause(self) -> str:
-        """The cause in words. No single commit is named as long as another one may be the cause."""
+        """The cause in words. It names no single commit as long as another one may be the cause."""
         if self.alert.drift:
             return f"little by little since {self.alert.drift}"
         return self.alert.commit.subject if self.alert.width == 1 else f"one of {self.alert.width} commits"
@@ -253,7 +253,7 @@ def notices_of(row: Outbox) -> list[Notice]:
 def headers_of(row: Outbox, links: dict[str, str]) -> dict[str, str]:
     """Return the headers of a mail.
 
-    If a subscription is the reason for the mail, two of them let the reader end it with one click (RFC 8058).
+    If a subscription is the reason for the mail, two headers let the reader end it with one click (RFC 8058).
     """
     headers = {"Message-ID": row.message_id(), "Auto-Submitted": "auto-generated"}
     if links:
@@ -290,7 +290,7 @@ def earlier_mails(row: Outbox) -> Iterable[Outbox]:
 
 
 def thread_headers(earlier: list[Outbox]) -> dict[str, str]:
-    """The headers that place a mail in the thread of earlier ones; of many, only the first and the newest are named."""
+    """The headers that put a mail into the thread of earlier ones; of many, they name only the first and the newest."""
     if not earlier:
         return {}
     ids = [row.message_id() for row in earlier]
@@ -308,7 +308,7 @@ def pictures_of(changes: list[ChangePoint]) -> dict[int, bytes]:
 
     One that cannot be drawn is left out: the text is complete without it.
     """
-    from speedtrack.notices import charts  # only where mails are sent
+    from speedtrack.notices import charts  # only the process that sends mails imports it
 
     pictures = {}
     for cp in changes[:MOST_PICTURES]:
@@ -331,7 +331,7 @@ def inline_image(png: bytes, cid: str) -> MIMEImage:
 
 
 def commits_in_words(alert: Alert) -> str:
-    """The short sha of the cause, or the range as long as the cause is not known."""
+    """The short sha of the cause, or the range as long as the cause is unknown."""
     return alert.commit.short if alert.width == 1 else f"{alert.before.short}..{alert.commit.short}"
 
 

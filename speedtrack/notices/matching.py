@@ -1,4 +1,4 @@
-"""Find out who is notified of an alert, by which subscription, and how soon."""
+"""Decide who is notified of an alert, by which subscription, and how soon."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ class MatchedChange:
 
 @dataclass(frozen=True)
 class AlertFacts:
-    """The facts about an alert that subscriptions are matched with."""
+    """The facts about an alert that are compared with subscriptions."""
 
     branches: list[str]
     changes: list[MatchedChange]
@@ -36,7 +36,7 @@ class AlertFacts:
 
 @dataclass(frozen=True)
 class Interest:
-    """A subscriber who is to be notified; ``subscription`` is None if it is about the subscriber's own commit."""
+    """A subscriber to notify; ``subscription`` is None if it is about the subscriber's own commit."""
 
     subscriber: Subscriber
     subscription: Subscription | None
@@ -55,14 +55,14 @@ def facts_of(alert: Alert) -> AlertFacts:
     ]
     emails = list(alert.candidates().values_list("author_email", flat=True)[: MOST_AUTHORS + 1])
     if alert.drift:
-        return AlertFacts(alert.branch_names(), changes, frozenset())  # none of the many commits is the cause
+        return AlertFacts(alert.branch_names(), changes, frozenset())  # no single commit causes a drift
     candidates = emails or [alert.commit.author_email]
     authors = frozenset(e.lower() for e in candidates) if len(candidates) <= MOST_AUTHORS else frozenset()
     return AlertFacts(alert.branch_names(), changes, authors)
 
 
 def interests_in(alert: Alert) -> list[Interest]:
-    """Return one interest for each subscriber who is to be notified: the one with the soonest pace.
+    """Return one interest for each subscriber to notify: the one with the soonest pace.
 
     An alert about a subscriber's own commits is sent at once. For a private project, only members are notified.
     """
@@ -80,10 +80,10 @@ def interests_in(alert: Alert) -> list[Interest]:
 
 
 def authors_to_notify(facts: AlertFacts, subscriptions: Sequence[Subscription]) -> list[Subscriber]:
-    """The authors of the commits who are to be notified, because something got worse that counts for them.
+    """The authors to notify of their commits, because of a slowdown that counts for them.
 
-    An author with subscriptions to the project has said by them which changes count. Which branches and benchmarks they
-    name does not matter: these are the author's own commits.
+    The subscriptions of an author to the project decide which changes count. Their branches and benchmarks do not
+    matter, because these are the author's own commits.
     """
     authors = Subscriber.objects.alias(address=Lower("email")).filter(own_commits=True, address__in=facts.authors)
     slowdowns = [change for change in facts.changes if change.is_slowdown]
@@ -94,7 +94,7 @@ def authors_to_notify(facts: AlertFacts, subscriptions: Sequence[Subscription]) 
 
 
 def counts_for(limits: Sequence[Subscription], change: MatchedChange) -> bool:
-    """Return whether a change counts for a receiver with these subscriptions; all do without any."""
+    """Return whether a change counts for a receiver with these subscriptions; without any, every change counts."""
     return not limits or any(is_counted(subscription, change) for subscription in limits)
 
 

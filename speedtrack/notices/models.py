@@ -1,4 +1,4 @@
-"""Who is notified of what and when, the notices for them, and the messages that wait to be sent."""
+"""Subscribers and their subscriptions, the notices for them, and the messages that wait to be sent."""
 
 from datetime import time
 from functools import reduce
@@ -31,7 +31,7 @@ class Pace(models.TextChoices):
 
 
 class Subscriber(models.Model):
-    """A mail address with subscriptions; of an account, or managed only by the links in its mails."""
+    """A mail address with subscriptions; it belongs to an account, or is managed only by the links in its mails."""
 
     email = models.EmailField()
     user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, null=True, related_name="subscriber")
@@ -67,7 +67,7 @@ class Subscriber(models.Model):
 
 
 class Subscription(models.Model):
-    """Which alerts a subscriber is notified of, and how soon.
+    """Defines the alerts that a subscriber is notified of, and how soon.
 
     A field may hold several globs, separated by spaces, of which any may match.
     """
@@ -121,11 +121,11 @@ class OutboxQuerySet(models.QuerySet["Outbox"]):
         return [pk or MAIL_LANE for pk in self.order_by().values_list("channel", flat=True).distinct()]
 
     def failing(self) -> "OutboxQuerySet":
-        """Rows that were given up, and those that failed and wait for another attempt."""
+        """Rows that were given up, or that failed and wait for another attempt."""
         return self.filter(Q(given_up_at__isnull=False) | ~Q(error=""), sent_at=None)
 
 
-#: What a message of the outbox may be about; none of them is set for a digest.
+#: The possible subjects of a message in the outbox; a digest has none of them.
 SUBJECTS = ("alert", "machine_event", "alarm", "token", "commit_status")
 
 
@@ -134,7 +134,7 @@ def about(subject: str | None) -> Q:
 
 
 class Outbox(models.Model):
-    """A message to be sent: about an alert, once per recipient and event; about a machine, an alarm or a token; a
+    """A message to send: about an alert, once per recipient and event; about a machine, an alarm or a token; a
     digest of ``notices``; or a commit status.
     """
 
@@ -218,10 +218,10 @@ class NoticeQuerySet(models.QuerySet["Notice"]):
 
 
 class Notice(models.Model):
-    """Tells a subscriber of an event, once, even if several subscriptions match it.
+    """The notice of an event to a subscriber: only one, even if several subscriptions match.
 
-    ``mail`` is null while it waits. ``subscription``: of those that match, the one with the soonest pace; null if the
-    notice is about the person's own commit (``own``).
+    ``mail`` is null while it waits. ``subscription``: the matching one with the soonest pace; null if the notice is
+    about the person's own commit (``own``).
     """
 
     subscriber = models.ForeignKey(Subscriber, models.CASCADE, related_name="notices")
@@ -246,8 +246,8 @@ class Notice(models.Model):
 class Channel(models.Model):
     """A way other than mail to report a project's alerts (speedtrack.notices.channels).
 
-    ``url`` is sealed because that of a chat contains its password; ``origin`` is the part that pages show. While a
-    webhook's secret is being replaced, messages are also signed with the former one.
+    ``url`` is sealed because a chat's URL contains its password; pages show only ``origin``. While a webhook's secret
+    is being replaced, messages are also signed with the former one.
     """
 
     class Kind(models.TextChoices):
@@ -298,12 +298,12 @@ class Channel(models.Model):
 
 class CommitStatusQuerySet(models.QuerySet["CommitStatus"]):
     def due(self) -> "CommitStatusQuerySet":
-        """Statuses whose commits are to be checked now."""
+        """Statuses whose commits must be checked now."""
         return self.filter(look_at__lte=Now(), channel__paused_at=None)
 
 
 class CommitStatus(models.Model):
-    """The status of a commit at a forge: the state that the forge is to show under the context of a project.
+    """The status of a commit at a forge: the state to show under the context of a project.
 
     ``version`` counts the changes of the state; ``sent_version`` is the last version that the forge accepted.
     ``look_at``: when the commit is checked again; null: only an event of an alert can change it.

@@ -1,4 +1,4 @@
-"""Send the rows of the outbox, once each: a row waits until its receiver has accepted it.
+"""Send each row of the outbox once: a row waits until its receiver has accepted it.
 
 Rows for one receiver form a lane; the mail server is one. One session at a time works on a lane, in one connection,
 and takes the rows one by one without holding row locks. So a receiver that hangs delays only its own lane.
@@ -30,7 +30,7 @@ Sender = Callable[[Outbox], object]
 LANE_LOCK = 0x5340  # class of the advisory lock of a lane; the object is the lane's number
 MAX_ATTEMPTS = 12  # with doubling pauses from 30 s: about 17 hours
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30, 24 * 3600
-TAKEN_S = 600  # for so long no other session takes a row; its sender ends earlier, or has crashed
+TAKEN_S = 600  # no other session takes a row for so long: its sender ends earlier, or has crashed
 LANE_S = 60  # a connection takes no further row after this
 
 
@@ -104,7 +104,7 @@ def attempt_row(row: Outbox, sender: Sender) -> bool | None:
         log.warning("outbox row %s to %s is given up: %s", row.pk, row.receiver, e)
         give_up_row(row, str(e))
         return False
-    except Exception as e:  # the top of the loop: a row whose message cannot be made must not hold up the others
+    except Exception as e:  # a row whose message cannot be made must not hold up the others
         log.exception("outbox row %s to %s is given up", row.pk, row.receiver)
         give_up_row(row, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
         return False

@@ -1,4 +1,4 @@
-"""SMTP with TLS, a time limit on each step, and an error of its own for each kind of refusal."""
+"""SMTP with TLS, a time limit on each step, and a separate error for each kind of refusal."""
 
 import smtplib
 import socket
@@ -20,7 +20,7 @@ START_DATA = 354
 
 
 class Utf8(str):
-    """A text whose bytes are UTF-8, whatever encoding smtplib asks for: it asks for ASCII where RFC 4616 says UTF-8."""
+    """A text whose bytes are always UTF-8: smtplib asks for ASCII where RFC 4616 requires UTF-8."""
 
     def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
         return super().encode("utf-8", errors)
@@ -33,7 +33,7 @@ class Conversation(smtplib.SMTP):
     last_code = 0
 
     def getreply(self) -> tuple[int, bytes]:
-        self.unanswered = self.last_code == START_DATA  # smtplib reads the next reply once all of the message is sent
+        self.unanswered = self.last_code == START_DATA  # smtplib reads the next reply once the whole message is sent
         self.last_code, text = super().getreply()
         self.unanswered = False
         return self.last_code, text
@@ -102,7 +102,7 @@ class SmtpBackend(smtp.EmailBackend):
         if self.use_ssl:
             options["context"] = self.ssl_context
         self.connection = self.connection_class(**options)
-        self.connection._host = self.host  # type: ignore[attr-defined]  # the name that TLS checks; SMTP() alone sets it
+        self.connection._host = self.host  # type: ignore[attr-defined]  # the name that TLS checks; only SMTP() sets it
         code, text = self.connection.connect(self.host, self.port)
         if code != 220:
             raise smtplib.SMTPConnectError(code, text)
@@ -126,7 +126,7 @@ class SmtpBackend(smtp.EmailBackend):
         assert self.connection
         conversation = self.connection
         try:
-            self._send(message)  # type: ignore[attr-defined]  # Django's, which its stubs leave out
+            self._send(message)  # type: ignore[attr-defined]  # Django has this, but its stubs do not
         except smtplib.SMTPRecipientsRefused as e:
             code, text = next(iter(e.recipients.values()))
             raise error_of_reply(code, text) from e
@@ -134,7 +134,7 @@ class SmtpBackend(smtp.EmailBackend):
             raise ReceiverAway(f"the mail server refuses the sender {e.sender}: check EMAIL_FROM: {reply(e)}") from e
         except smtplib.SMTPResponseException as e:
             raise error_of_reply(e.smtp_code, e.smtp_error) from e
-        except ValueError as e:  # of an address or a header, before anything of it is sent
+        except ValueError as e:  # a wrong address or header, before anything is sent
             cause = " ".join(str(e).split())
             raise PermanentFailure(
                 f"this mail cannot be written ({cause}): correct the address {', '.join(message.to)!r} or EMAIL_FROM; "
@@ -152,7 +152,7 @@ class SmtpBackend(smtp.EmailBackend):
         if isinstance(error, smtplib.SMTPResponseException):
             return reply(error)
         if isinstance(error, ValueError):
-            return f"what it answers cannot be read ({error}): does a mail server listen there?"
+            return f"its answer cannot be read ({error}): does a mail server listen there?"
         return str(error) or type(error).__name__
 
     @contextmanager
@@ -190,7 +190,7 @@ class SmtpBackend(smtp.EmailBackend):
 
 def error_of_reply(code: int, text: bytes | str) -> Exception:
     """The error for an answer to a recipient or to a message. 421 ends the connection for every mail."""
-    sentence = f"the mail server says {code} {as_text(text)}"
+    sentence = f"the mail server answers {code} {as_text(text)}"
     if code == 421:
         return ReceiverAway(sentence)
     return PermanentFailure(f"{sentence}: check the address") if code >= 500 else TemporaryFailure(sentence)

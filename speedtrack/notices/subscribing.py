@@ -56,7 +56,7 @@ def subscriber_of(user: User) -> Subscriber:
 
 @dataclass(frozen=True)
 class Unsubscription:
-    """What a link in a mail ends: subscriptions, and notices about own commits."""
+    """The subscriptions, and notices about own commits, that a link in a mail ends."""
 
     subscriber: Subscriber
     subscriptions: list[Subscription]
@@ -75,7 +75,7 @@ def unsubscribe_token(subscriber: Subscriber, notices: Iterable[Notice]) -> str:
 
 
 def unsubscription_of(token: str) -> Unsubscription | None:
-    """Return what the token ends, as far as it still exists.
+    """Return the subscriptions and notices that the token ends, as far as they still exist.
 
     None if the signature is wrong or the subscriber is gone.
     """
@@ -95,7 +95,7 @@ def unsubscription_of(token: str) -> Unsubscription | None:
 
 @transaction.atomic
 def unsubscribe(ending: Unsubscription) -> None:
-    """End the subscriptions, and drop the notices that wait because of them. Safe to repeat."""
+    """End the subscriptions, and delete the notices that wait because of them. Safe to repeat."""
     unmailed = ending.subscriber.notices.filter(mail=None)
     unmailed.filter(subscription__in=ending.subscriptions).delete()
     ending.subscriber.subscriptions.filter(pk__in=[s.pk for s in ending.subscriptions]).delete()

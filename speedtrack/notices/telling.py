@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 FIRST = ("raised", "grew")
 #: Kinds that notify those who already know of the alert.
 FOLLOW_UPS = ("narrowed", "moved", "decided", "noted", "fixed", "reopened")
-TOKEN_WARNING = timedelta(days=7)  # before a token expires, its person is told
+TOKEN_WARNING = timedelta(days=7)  # its owner is mailed so long before a token expires
 FIRST_MAIL = "raised"  # the value of ``event`` in the outbox row of the first mail about an alert
 BURST = 5  # more alerts than this at once are one mail with a table
 
@@ -38,7 +38,7 @@ def tell_subscribers(now: datetime | None = None) -> None:
 
 @transaction.atomic
 def note_events(now: datetime) -> None:
-    """Write one notice per new event and subscriber who is to be notified of it."""
+    """Write one notice for each new event and each subscriber to notify."""
     events = AlertEvent.objects.filter(untold=True).select_for_update(skip_locked=True, of=("self",)).order_by("id")
     for event in events.select_related("alert__project", "alert__branch", "alert__commit"):
         earlier = earlier_notices(event.alert)
@@ -54,8 +54,8 @@ def note_events(now: datetime) -> None:
 def is_follow_up(event: AlertEvent) -> bool:
     """Return whether the event is sent to those who know of the alert.
 
-    Notes by a person are; notes by SpeedTrack are only shown with the alert. A merge by SpeedTrack is: it says that a
-    drift was none.
+    Notes by a person are sent; notes by SpeedTrack are only shown with the alert. A merge by SpeedTrack is sent,
+    because it means that a drift was none.
     """
     if event.kind == AlertEvent.Kind.MERGED:
         return event.who_id is None
@@ -70,10 +70,10 @@ def earlier_notices(alert: Alert) -> dict[int, Notice]:
 
 
 def first_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) -> list[Notice]:
-    """Notices for those to whom the alert is news.
+    """Notices for subscribers who do not know of the alert yet.
 
     If it is raised again, because it now has changes of both directions, those who know of it are notified once more:
-    the mail they have says only what got better, or only what got worse.
+    their mail has only the improvements, or only the slowdowns.
     """
     informed: dict[int, Notice] = {} if is_first_slowdown(event) else earlier
     new = [interest for interest in interests_in(event.alert) if interest.subscriber.pk not in informed]
@@ -93,7 +93,7 @@ def is_first_slowdown(event: AlertEvent) -> bool:
 
 
 def follow_up_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) -> list[Notice]:
-    """Notices for those who know of the alert, want to know more of it and may still see it, at their pace.
+    """Notices, at their pace, for those who know of the alert, want to hear more about it and may still see it.
 
     The person who caused the event gets none.
     """
@@ -126,7 +126,7 @@ def mail_due(now: datetime) -> None:
 def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
     """Put a subscriber's due notices into the outbox: one mail per alert.
 
-    They become one digest if there are many or the pace asks for it. In quiet hours nothing is sent. Mails beyond the
+    They become one digest if there are many or the pace is a digest. In quiet hours nothing is sent. Mails beyond the
     daily limit wait for tomorrow's digest, except those about the person's own commits.
     """
     unmailed = subscriber.notices.filter(mail=None, not_before__lte=now).select_related("event__alert__project")
@@ -191,8 +191,8 @@ def mails_since(subscriber: Subscriber, moment: datetime) -> int:
 def mail_key(subscriber: Subscriber, event: AlertEvent) -> str:
     """The value of ``event`` in the outbox row of a mail about an alert.
 
-    An alert that is raised again shares the mail of the first time if nobody has tried to send that yet: mails are
-    written when they are sent, so it will have the changes of both directions.
+    An alert that is raised again shares its first mail if nobody has tried to send that yet: mails are written when
+    they are sent, so it will have the changes of both directions.
     """
     if event.kind != AlertEvent.Kind.RAISED:
         return f"{event.kind} {event.pk}"
@@ -223,7 +223,7 @@ def tell_operators() -> None:
 
 @transaction.atomic
 def tell_of_alarms() -> None:
-    """Put one mail per operator into the outbox for each alarm that has begun, and one for each that is over."""
+    """Put one mail per operator into the outbox for each alarm that has begun, and for each that has ended."""
     alarms = Alarm.objects.filter(untold=True).select_for_update(skip_locked=True, of=("self",)).order_by("id")
     for alarm in alarms.select_related("machine", "branch__project"):
         event = "ended" if alarm.ended_at else "began"

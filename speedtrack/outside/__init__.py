@@ -1,1 +1,1 @@
-"""Results that were measured elsewhere: the documents that they come in, and how they become runs and measurements."""
+"""Results that were measured elsewhere: reads their documents, and stores them as runs and measurements."""

@@ -1,4 +1,4 @@
-"""Results as clients of Codespeed send them (``/result/add/``), turned into rows of a batch.
+"""Results from clients of Codespeed (``/result/add/``), converted into rows of a batch.
 
 docs/results-from-outside.md has a table. The answers are Codespeed's own texts, because scripts look for them.
 """
@@ -17,7 +17,7 @@ from speedtrack.projects.models import Project
 from speedtrack.runs.models import Series
 
 REQUIRED = ("commitid", "branch", "project", "executable", "benchmark", "environment", "result_value")
-DESCRIBING = ("units", "units_title", "lessisbetter")  # of a benchmark; often sent with its first result only
+DESCRIBING = ("units", "units_title", "lessisbetter")  # of a benchmark; often only its first result has them
 SPREAD, ENDS = ("std_dev", "q1", "q3"), ("min", "max")
 UNITS = {"seconds": "s", "second": "s", "sec": "s", "secs": "s", "milliseconds": "ms", "microseconds": "µs"}
 UNITS |= {"nanoseconds": "ns", "byte": "bytes"}
@@ -28,7 +28,7 @@ MOST_RESULTS = 10_000
 
 
 Row = dict[str, Any]
-#: By the place of a result in the request, from 0: why it is not stored.
+#: By the index of a result in the request, from 0: why it is not stored.
 Faults = dict[int, str]
 
 
@@ -46,7 +46,7 @@ def results_of(text: str) -> list[dict[str, Any]]:
         raise BadResult("The value of 'json' must be a list of objects")
     if len(items) > MOST_RESULTS:
         raise BadResult(f"{len(items)} results: send at most {MOST_RESULTS} at once")
-    return [item if isinstance(item, dict) else {} for item in items]  # `check` says what such a result lacks
+    return [item if isinstance(item, dict) else {} for item in items]  # `check` reports what such a result lacks
 
 
 def check(item: Mapping[str, Any]) -> None:
@@ -62,7 +62,7 @@ def check(item: Mapping[str, Any]) -> None:
 
 
 def rows_of(project: Project, items: Mapping[int, Mapping[str, Any]]) -> tuple[dict[int, Row], Faults]:
-    """By their places in the request: the rows of the results of one project, and the faults of those without one."""
+    """By index in the request: the rows of one project's results, and the faults of results without a row."""
     metric_keys = metrics_known(project, items.values())
     rows: dict[int, Row] = {}
     faults: Faults = {}
@@ -112,9 +112,9 @@ def has_value(item: Mapping[str, Any], name: str) -> bool:
 
 
 def metric_of(item: Mapping[str, Any]) -> dict[str, str]:
-    """The metric as Codespeed describes it: seconds, of which less is better, unless the sender says otherwise.
+    """The metric in Codespeed's terms: seconds, of which less is better, unless the sender states otherwise.
 
-    A metric has one unit in a project, so another unit is made part of the metric's name.
+    A metric has one unit in a project, so another unit becomes part of the metric's name.
     """
     title = str(item["units_title"]) if has_value(item, "units_title") else "Time"
     units = str(item["units"]) if has_value(item, "units") else "seconds"

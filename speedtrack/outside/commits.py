@@ -21,13 +21,13 @@ from speedtrack.runs.planning import pushes
 
 FULL = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 ABBREVIATED = re.compile(r"[0-9a-f]{7,64}")
-NOT_A_NAME = re.compile(r"[\s~^:?*\[\\]|@\{|\.\.|^[-./]")  # no branch or tag has them; git would take them for orders
-MOST_ASKED = 200  # names of one batch that git is asked for, one by one
-MOST_FETCHED = 3  # commits of one batch that are fetched by themselves, as no tracked branch has them
-PATIENCE_S = 30  # for the repository, where somebody waits for an answer
+NOT_A_NAME = re.compile(r"[\s~^:?*\[\\]|@\{|\.\.|^[-./]")  # no branch or tag contains these; git would interpret them
+MOST_ASKED = 200  # names of one batch that git looks up, one by one
+MOST_FETCHED = 3  # commits of one batch that are fetched one by one, because no tracked branch has them
+PATIENCE_S = 30  # for the repository, if somebody waits for an answer
 AGAIN = "send the result again in a minute"
 TRY_LOCK_EVERY_S = 0.2
-PAUSE = timedelta(seconds=2)  # between two looks at a repository because of unknown commits
+PAUSE = timedelta(seconds=2)  # between two fetches of a repository because of unknown commits
 
 BEGINNING_WITH = """
 SELECT asked.name, min(c.sha), count(*)
@@ -39,16 +39,16 @@ KNOWN = "SELECT sha, id FROM projects_commit WHERE project_id = %(project)s AND 
 
 
 class Found(NamedTuple):
-    """``shas``: by name, the full commit id. ``faults``: by name, why it has none."""
+    """``shas``: by name, the full commit id. ``faults``: by name, why there is none."""
 
     shas: dict[str, str]
     faults: dict[str, str]
 
 
 def find(project: Project, names: Iterable[str]) -> Found:
-    """The commits of these names: stored ones, otherwise those in the mirror, otherwise those of the remote repository.
+    """The commits of these names: from the database, otherwise from the mirror, otherwise from the remote repository.
 
-    Names of branches move, so the repository is looked at before such names are read; ids do not move.
+    Branches move, so the repository is fetched before their names are read; ids do not move.
     """
     wanted_names = set(names)
     lookup = Found({}, {name: fault for name in wanted_names if (fault := fault_of(name))})
@@ -107,7 +107,7 @@ def find_stored(project: Project, names: set[str]) -> Found:
         for name, prefix in ids.items()
         if prefix in rows and rows[prefix][1] > 1
     }
-    # A branch may be called as the whole id of a commit, which it then does not stand for.
+    # A branch may have the full id of a commit as its name; the id then still means the commit.
     references = {name for name in names - shas.keys() - faults.keys() if not FULL.fullmatch(name.lower())}
     tags = Tag.objects.filter(project=project, name__in=references).values_list("name", "sha")
     branches = Branch.objects.filter(project=project, name__in=references, head__isnull=False, deleted_at=None)
@@ -140,9 +140,9 @@ def asked_for(find: Callable[[], str]) -> str:
 
 
 def look(project: Project) -> str:
-    """Look at the repository, to which something may have been pushed. Return why that failed; empty if it did not.
+    """Fetch new commits of the repository. Return why that failed; empty if it succeeded.
 
-    New commits are planned as after any push. If another process is looking, this waits for it.
+    New commits are planned as after any push. If another process is fetching, this waits for it.
     """
     if project.untracked_at:
         return "it is no longer tracked, so newer commits are not known here"
@@ -163,7 +163,7 @@ def look(project: Project) -> str:
 def locked(project: Project) -> Iterator[None]:
     """Hold the project's lock in this block.
 
-    Raises RepositoryUnreachable once the surrounding ``gitprocess.within`` is over.
+    Raises RepositoryUnreachable at the deadline of the surrounding ``gitprocess.within``.
     """
     while True:
         with project_lock(project) as is_mine:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class DocumentError(Exception):
-    """The whole document is refused: nothing of it was stored. ``pointer``: the JSON pointer to the fault."""
+    """The whole document is refused, and nothing is stored. ``pointer``: the JSON pointer to the fault."""
 
     def __init__(self, detail: str, pointer: str = "") -> None:
         self.pointer, self.detail = pointer, detail
@@ -46,7 +46,7 @@ class Refusal:
 
 
 def whole_number(value: Any) -> Any:
-    """Turn a float without a fraction into an int, since 1.0 and 1 are one number in JSON."""
+    """Convert a float without a fraction into an int, since 1.0 and 1 are the same number in JSON."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -139,7 +139,7 @@ def schema_of_batch() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Point:
-    """A result that was checked by itself, completed with the batch's fields. ``index``: its place in the batch."""
+    """A result that was checked alone, completed with the batch's fields. ``index``: its position in the batch."""
 
     index: int
     row: Row
@@ -157,7 +157,7 @@ def parse(content: bytes) -> Batch:
 
 
 def parse_json(content: bytes, largest: int = LARGEST_DOCUMENT) -> Any:
-    """The value in JSON. Raises DocumentError. Numbers beyond JSON (NaN, Infinity) are left to the checks of values."""
+    """The value in JSON. Raises DocumentError. The checks of values refuse numbers beyond JSON (NaN, Infinity)."""
     if len(content) > largest:
         raise TooLarge(f"the document has more than {largest} bytes: send several")
     try:
@@ -168,7 +168,7 @@ def parse_json(content: bytes, largest: int = LARGEST_DOCUMENT) -> Any:
         raise DocumentError(f"line {e.lineno}, column {e.colno}: {e.msg}: send JSON") from e
     except RecursionError as e:
         raise DocumentError("it is nested too deeply: send the document that docs/results-from-outside.md shows") from e
-    except ValueError as e:  # a key twice, or a number of thousands of digits
+    except ValueError as e:  # a repeated key, or a number of thousands of digits
         raise DocumentError(str(e)) from e
 
 
@@ -198,7 +198,7 @@ def batch_of(document: Any) -> Batch:
 
 
 def whole_of(document: Any) -> Batch:
-    """All results of a parsed document, which may be more than are stored at once. Raises DocumentError."""
+    """All results of a parsed document, even if they are too many to be stored at once. Raises DocumentError."""
     try:
         return Batch.model_validate(document)
     except ValidationError as e:
@@ -214,7 +214,7 @@ def parts_of(batch: Batch) -> Iterator[tuple[int, Batch]]:
 
 
 def points_of(batch: Batch) -> Iterator[Point | Refusal]:
-    """Each result, checked by itself: a Point, or the Refusal of a wrong one."""
+    """Each result, checked alone: a Point, or the Refusal of a wrong one."""
     for index, row in enumerate(batch.results):
         yield point_of(index, row, batch)
 
@@ -247,9 +247,9 @@ def first(*values: T | None) -> T:
 
 
 def fault_of(row: Row, commit: str | None, machine: str | None) -> tuple[str, str] | None:
-    """What is wrong among the fields of a result: (place, sentence); None if nothing is."""
+    """The fault among the fields of a result: (position, sentence); None if there is none."""
     if not commit or not machine:
-        return ("/machine" if commit else "/commit"), "missing: say it here, or once for the whole batch"
+        return ("/machine" if commit else "/commit"), "missing: give it here, or once for the whole batch"
     if (row.samples is None) == (row.value is None):
         return "", "a result has either samples or a value"
     if row.samples is not None and (row.low, row.high, row.n) != (None, None, None):
@@ -264,7 +264,7 @@ def fault_of(row: Row, commit: str | None, machine: str | None) -> tuple[str, st
 def pointer_of(error: ErrorDetails) -> str:
     """The place of pydantic's error as a JSON pointer.
 
-    What is neither a key nor an index names a branch of a union, and is left out.
+    A part that is neither a key nor an index names a branch of a union, and is left out.
     """
     steps = [str(step) for step in error["loc"] if step not in ("bool", "int", "float", "str", "[key]")]
     keys = [step for step in steps if not step.startswith(("constrained-", "function-", "nullable["))]
@@ -282,7 +282,7 @@ WORDS = {
 
 
 def words_of(error: ErrorDetails) -> str:
-    """The sentence about pydantic's error, with the given value where that is short."""
+    """The sentence about pydantic's error, with the given value if that is short."""
     sentence = WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     value = error.get("input")
     is_short = isinstance(value, str | int | float) and len(repr(value)) <= 60

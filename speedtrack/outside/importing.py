@@ -18,11 +18,11 @@ from speedtrack.runs.models import Import
 
 AUTO, NATIVE = "auto", "native"
 LARGEST_FILE = 100 * 1024 * 1024  # bytes
-BEGINNING = 4096  # bytes of a file in which the schema's name stands
+BEGINNING = 4096  # bytes of a file that contain the schema's name
 
 
 class Unreadable(Exception):
-    """A file cannot be read; the message says which, why, and what to do."""
+    """A file cannot be read; the message has the file, the cause and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Contents:
-    """The batches in a file. ``left_out``: parts of it that are no usable results, with the reasons."""
+    """The batches in a file. ``left_out``: parts without usable results, with the reasons."""
 
     parcels: list[Parcel]
     left_out: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Contents:
 class ImportOutcome:
     """The result of importing one file.
 
-    ``refused``: a sentence for each refused result. ``benchmarks``, ``commits``: of what is stored, in order.
+    ``refused``: a sentence for each refused result. ``benchmarks``, ``commits``: of the stored results, in order.
     """
 
     taken: int = 0
@@ -65,7 +65,7 @@ class ImportOutcome:
 
 
 class Unfinished(Exception):
-    """A batch could not be stored, for a reason that is not in its results; ``outcomes`` has what was stored before."""
+    """A batch could not be stored, although its results are valid; ``outcomes`` has everything stored before."""
 
     def __init__(self, outcomes: Mapping[Path, ImportOutcome], cause: BaseException) -> None:
         self.outcomes = outcomes
@@ -103,7 +103,7 @@ def contents_in(content: bytes, form: str, options: Options) -> Contents:
 
 
 def content_of(path: Path) -> bytes:
-    """The bytes of a file, or those of a tar of a folder's results. Raises Unreadable or ReadError."""
+    """The bytes of a file, or of a tar of a folder's results. Raises Unreadable or ReadError."""
     try:
         if path.is_dir():
             return folders.tar_of(path)
@@ -121,7 +121,7 @@ def is_native(content: bytes) -> bool:
 
 
 def shared_by(options: Options) -> dict[str, Any]:
-    """The fields that the options state for results without them, as a batch has them."""
+    """The fields that the options state for results without them, in a batch's form."""
     values = {
         "commit": options.commit,
         "machine": options.machine,
@@ -140,8 +140,8 @@ def store(
 ) -> dict[Path, ImportOutcome]:
     """Store the results of files that this person imports.
 
-    ``progress`` is called after each batch with its number of results. Several batches are several imports: what is
-    stored of the first ones stays, whatever comes later.
+    ``progress`` is called after each batch with its number of results. Several batches are several imports: the first
+    ones stay stored even if a later one fails.
     """
     return store_each(files, prepared_batches(project, files, name), progress)
 
@@ -171,7 +171,7 @@ def prepared_batches(
 def store_each(
     files: Iterable[Path], prepared: Iterable[tuple[Path, Parcel, Prepared]], progress: Callable[[int], object]
 ) -> dict[Path, ImportOutcome]:
-    """Store each batch in a transaction of its own. Raises Unfinished if one fails."""
+    """Store each batch in a separate transaction. Raises Unfinished if one fails."""
     outcomes = {path: ImportOutcome() for path in files}
     try:
         for path, parcel, prepared_batch in prepared:
@@ -179,7 +179,7 @@ def store_each(
                 report = store_noted(prepared_batch)
             outcomes[path].add(parcel, report, prepared_batch)
             progress(len(parcel.batch.results))
-    except (Exception, KeyboardInterrupt) as e:  # whatever it is, what was stored before it stays
+    except (Exception, KeyboardInterrupt) as e:  # after any error, earlier batches stay stored
         raise Unfinished(outcomes, e) from e
     return outcomes
 
@@ -196,7 +196,7 @@ def store_noted(prepared: Prepared) -> Report:
 def refusal_in_words(parcel: Parcel, refusal: Refusal) -> str:
     """The sentence about a refused result.
 
-    For a file of another tool it names the result, since a place in our document would tell the user nothing.
+    For a file of another tool it names the result, since the user does not know its position in our document.
     """
     within = refusal.pointer.removeprefix(f"/results/{refusal.index}")
     if not parcel.of_reader:

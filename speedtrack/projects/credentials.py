@@ -1,4 +1,4 @@
-"""Credentials of private repositories: check, store and remove them. They are shown to nobody again."""
+"""Credentials of private repositories: check, store and remove them. They are never shown again."""
 
 import hmac
 import re
@@ -19,14 +19,14 @@ from speedtrack.projects import remotes
 from speedtrack.projects.models import Credential, Project
 from speedtrack.projects.remotes import Endpoint
 
-USUAL_USER = "git"  # any name goes with a token of GitHub, GitLab, Gitea and Forgejo
+USUAL_USER = "git"  # GitHub, GitLab, Gitea and Forgejo accept any name with a token
 HOST_KEY = re.compile(
     r"(?P<hosts>[^\s@]\S*) +(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-\S+) +[A-Za-z0-9+/]+=*( .*)?"
 )
 
 
 class Unfit(Exception):
-    """The input is no credential; the message says why. ``field`` names the input."""
+    """The input is no credential; the message has the reason. ``field`` names the input."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class CredentialEntry:
-    """What a person entered: a token with its user, or a key with the keys of the host."""
+    """The input of a person: a token with its user, or a key with the keys of the host."""
 
     token: str = ""
     user: str = ""
@@ -85,7 +85,7 @@ def key_for(endpoint: Endpoint, entry: CredentialEntry) -> Credential:
 
 
 def public_part(private: str) -> str:
-    """The public key that belongs to a private one, in the form that forges take. Raises Unfit."""
+    """The public key of a private one, in the form for forges. Raises Unfit."""
     for load in (load_ssh_private_key, load_pem_private_key):
         try:
             key = load(private.encode(), password=None)
@@ -125,7 +125,7 @@ def names_host(column: str, name: str) -> bool:
 
 @transaction.atomic
 def store_credential(project: Project, credential: Credential | None) -> None:
-    """Store a credential for the project's repository, in place of the present one. None keeps that."""
+    """Replace the credential of the project's repository. None keeps the present one."""
     if credential is None:
         return
     Credential.objects.filter(project=project).delete()

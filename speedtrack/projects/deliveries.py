@@ -1,4 +1,4 @@
-"""What people do with stored webhook calls: list them, replay them, and delete them by hand.
+"""Operations on stored webhook calls: list them, replay them, and delete them by hand.
 
 ``retention`` deletes them by age.
 """
@@ -22,7 +22,7 @@ Status = Delivery.Status
 
 
 class NotPossible(Exception):
-    """These calls cannot be replayed or deleted; the message says why."""
+    """These calls cannot be replayed or deleted; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def calls_numbered(project: Project, numbers: Iterable[int]) -> "QuerySet[Delive
 
 
 def replay(project: Project, rows: "QuerySet[Delivery]") -> int:
-    """Handle these calls as if they had just arrived: each causes a look at the repository. Return the number of calls.
+    """Handle these calls as if they had just arrived: each causes a fetch. Return the number of calls.
 
     Raises NotPossible while the project is not tracked, and for more than MOST_REPLAYED.
     """
@@ -59,13 +59,13 @@ def replay(project: Project, rows: "QuerySet[Delivery]") -> int:
     numbers = list(rows.values_list("pk", flat=True)[: MOST_REPLAYED + 1])
     if len(numbers) > MOST_REPLAYED:
         raise NotPossible(f"more than {MOST_REPLAYED:,} deliveries: one look covers all, so replay only the newest")
-    for number in reversed(numbers):  # the oldest first, as they came
+    for number in reversed(numbers):  # the oldest first
         replay_one(Delivery.objects.select_related("project").get(pk=number))
     return len(numbers)
 
 
 def replay_one(delivery: Delivery) -> None:
-    """Note again what the call says, and queue a look. If an equal call already waits, that one stands for both."""
+    """Store the facts of the call again, and queue a fetch. If an equal call already waits, that one is enough."""
     if provider := BY_NAME.get(delivery.provider):
         content_type = {name.lower(): value for name, value in delivery.headers.items()}.get("content-type", "")
         intake.note_facts(delivery.project, provider.meaning(delivery.event, Body.of(delivery.body), content_type))
@@ -79,7 +79,7 @@ def replay_one(delivery: Delivery) -> None:
 
 
 def purge(project: Project, older_than_days: int, status: str = "", only_count: bool = False) -> Purged:
-    """Delete calls, and counts of refused ones, that arrived at least so many days ago; calls that wait are kept.
+    """Delete calls, and counts of refused ones, that arrived at least so many days ago, except waiting calls.
 
     ``only_count``: change nothing. Raises NotPossible.
     """

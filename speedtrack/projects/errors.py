@@ -1,4 +1,4 @@
-"""Failures of repositories: those that may pass by themselves, those that a person must fix, and missing commits."""
+"""Failures of repositories: temporary ones, those that a person must fix, and missing commits."""
 
 
 class RepositoryError(Exception):
@@ -14,7 +14,7 @@ class NoSuchCommit(RepositoryError):
 
 
 class NotFetched(RepositoryError):
-    """The repository was not fetched yet, or never will be, as of a project that was imported from a file."""
+    """The repository was not fetched yet, or never will be, as in a project imported from a file."""
 
 
 class NoSuchBranch(RepositoryError):
@@ -35,4 +35,4 @@ class GitFailed(RepositoryError):
 
 
 class Interrupted(Exception):
-    """git was killed because this process ends. The repository did not fail; another process looks at it later."""
+    """git was killed because this process ends. The repository did not fail; another process fetches it later."""

@@ -1,7 +1,7 @@
 """Update the mirror from the remote: the tracked branches, the tags of mirrored commits, and all releases.
 
-An object that git refuses affects only the references that need it: a fetch that fails because of an object is
-repeated in halves. Branches that nobody tracks are not fetched.
+An object that git refuses affects only the references that need it: a fetch that fails because of an object is repeated
+in halves. Untracked branches are not fetched.
 """
 
 import re
@@ -27,7 +27,7 @@ OBJECT_ID = re.compile(r"\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b")
 PULL_REFS = ("refs/pull/{}/head", "refs/merge-requests/{}/head", "refs/pull-requests/{}/from")
 NO_COMMIT = "non-commit object"
 GONE = "couldn't find remote ref"
-# Remedies for git's other messages; the first pattern that matches counts. What happens here may be told of any remote.
+# Remedies for git's other messages; the first match counts. These texts may be shown for any remote.
 HERE = (
     (r"No space left on device|Disk quota exceeded", "Make room on this machine"),
     (r"\.lock'?:", "Another git is running there, or was killed: its lock is removed {timeout} s after it was made"),
@@ -45,7 +45,7 @@ REMEDIES = (
 
 @dataclass(frozen=True)
 class FetchResult:
-    """The remote's references (name -> object id), and why some could not be fetched."""
+    """The remote's references (name -> object id), and the reasons why some could not be fetched."""
 
     remote: dict[str, str]
     faults: dict[str, str]
@@ -64,7 +64,7 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
     remote_refs = git.remote_refs(remote)
     local = git.local_refs(slug)
     if not remote_refs and any(ref.startswith("refs/heads/") for ref in local):
-        # So does a page that some server shows in place of the repository, too.
+        # A server with another page in place of the repository causes this, too.
         raise RepositoryUnreachable(f"{remote.url} lists no branch at all: is it still the repository?")
     heads = [ref for ref in map(head_ref, branches) if ref in remote_refs]
     # Deletions first: the name of a deleted branch may become the folder of a new one.
@@ -79,8 +79,8 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
 def tags_to_fetch(slug: str, remote: dict[str, str]) -> dict[str, str]:
     """The remote's releases, and its tags of mirrored commits: reference name -> object id.
 
-    Names longer than LONGEST_TAG are left out. A release may lie on a branch that nobody tracks; other tags there are
-    not fetched.
+    Names longer than LONGEST_TAG are left out. A release may be on an untracked branch; other tags there are not
+    fetched.
     """
     longest = len("refs/tags/") + git.LONGEST_TAG
     tags = [ref for ref in remote if ref.startswith("refs/tags/") and not ref.endswith("^{}") and len(ref) <= longest]
@@ -128,7 +128,7 @@ def run_fetch(
 
 
 def remove_halves(mirror: Path, since_s: float) -> int:
-    """Remove what a failed fetch has received, which git leaves when it is killed. Return the largest size in bytes."""
+    """Remove the partial packs of a failed fetch, which a killed git leaves. Return the largest size in bytes."""
     halves = [half for half in (mirror / "objects" / "pack").glob("tmp_*") if half.stat().st_mtime >= since_s]
     largest = max((half.stat().st_size for half in halves), default=0)
     for half in halves:
@@ -162,7 +162,7 @@ def failure_with_remedy(slug: str, remote: Remote, error: GitFailed) -> Reposito
 
 
 def is_related(slug: str, remote: Remote, branch: str, within_s: float) -> bool:
-    """Return whether git finds a commit that this remote and the mirror have in common, within the time.
+    """Return whether git finds a common commit of this remote and the mirror within the time.
 
     Raises RepositoryError if the remote does not answer.
     """
@@ -186,10 +186,10 @@ def break_old_locks(mirror: Path) -> None:
 
 
 def fetch_pull_request(slug: str, remote: Remote, number: int, branch: str = "") -> str:
-    """Fetch the head of a pull or merge request from the repository that it is for. Return its commit id.
+    """Fetch the head of a pull or merge request from its target repository. Return its commit id.
 
     ``branch``: the source branch, if it is in the same repository: Bitbucket Cloud has no reference of the pull
-    request. A fork is never fetched from: its address is known from nobody but the forge. Raises RepositoryError.
+    request. Forks are never fetched from, because only the forge knows their addresses. Raises RepositoryError.
     """
     ref, sha = pull_request_ref(remote, number, branch)
     git.make_mirror(slug)
@@ -198,7 +198,7 @@ def fetch_pull_request(slug: str, remote: Remote, number: int, branch: str = "")
 
 
 def pull_request_ref(remote: Remote, number: int, branch: str = "", within_s: float | None = None) -> tuple[str, str]:
-    """The remote's reference of the head of a pull or merge request, and the whole commit id that it is at.
+    """The remote's reference of the head of a pull or merge request, and its full commit id.
 
     ``branch``: as for ``fetch_pull_request``. Raises RepositoryError.
     """
@@ -222,7 +222,7 @@ def newest_commits(remote: Remote, branch: str, count: int, within_s: float | No
     They are fetched into a temporary mirror by a shallow fetch, without files if the remote supports partial clones.
     Raises RepositoryError.
     """
-    slug, name = f".look-{uuid4().hex}", "newest"  # no project's name has a dot
+    slug, name = f".look-{uuid4().hex}", "newest"  # project names have no dot
     # Git cannot use the path of a local repository as the remote of a partial clone.
     options = [f"--depth={max(count, 1)}", *([] if remote.is_local else ["--filter=tree:0"])]
     git.make_mirror(slug)
@@ -241,7 +241,7 @@ def fetch_asked(
     timeout_s: float | None = None,
     options: Sequence[str] = (),
 ) -> None:
-    """Fetch a commit that a person has named; no branch need contain it. Raises RepositoryError."""
+    """Fetch a commit that a person has requested; it may be on no branch. Raises RepositoryError."""
     try:
         run_fetch(slug, remote, [f"+{source}:refs/asked/{sha}"], timeout_s, options)
     except GitFailed as e:
@@ -268,5 +268,5 @@ def find_commit(slug: str, remote: Remote, name: str) -> str:
 
 
 def reference_named(name: str, remote_refs: dict[str, str]) -> str | None:
-    """The remote's tag, branch or reference with this name. Not for whole commit ids: a branch may be called as one."""
+    """The remote's tag, branch or reference with this name. Not for full commit ids: a branch may be named like one."""
     return next((ref for ref in (f"refs/tags/{name}", head_ref(name), name) if ref in remote_refs), None)

@@ -1,4 +1,4 @@
-"""The bare mirror of each project: what git knows of it, and what it lists of remotes. ``gitprocess`` runs git."""
+"""The bare mirror of each project: queries of it, and of the references of remotes. ``gitprocess`` runs git."""
 
 import contextlib
 import logging
@@ -29,11 +29,11 @@ LONGEST_TAG = 250  # as Tag.name
 LATEST_S = 253402300799  # the end of the year 9999, the latest datetime of Python
 BEGINNING = re.compile(r"[0-9a-f]{4,39}")  # of a commit id
 MOST_MEANINGS = 10  # of a name, in a message
-NOT_UTF8 = "\ufffd"  # replaces bytes that cannot be decoded
+NOT_UTF8 = "\ufffd"  # replaces undecodable bytes
 LIST_TIMEOUT_S = 60
 DESCRIBE_TIMEOUT_S = 1.5  # a page waits for it
 NOT_FOUND = 1  # exit code of a quiet `rev-parse --verify`; other failures of git give 128 or a signal
-# What a person is told of a remote that cannot be read, by git's words; the first pattern that matches counts.
+# By git's message: the text for people about a remote that cannot be read; the first match counts.
 ANSWERS = (
     (r"error: 30[0-9]", "it answers with a redirect, which is not followed: enter the address that it leads to"),
     (r"Out of memory", "it sends more than fits into the memory that git may use"),
@@ -48,7 +48,7 @@ ANSWERS = (
 
 @dataclass(frozen=True)
 class Revision:
-    """One commit as git describes it."""
+    """Git's description of one commit."""
 
     sha: str
     parents: list[str]
@@ -57,7 +57,7 @@ class Revision:
     authored_at: datetime
     committed_at: datetime
     subject: str
-    reverts: list[str]  #: ids, perhaps abbreviated, of the commits that its message says it reverts
+    reverts: list[str]  #: ids, perhaps abbreviated, of the commits that it reverts according to its message
 
 
 class ChangedFile(NamedTuple):
@@ -87,7 +87,7 @@ def make_mirror(slug: str) -> Path:
         remove_directory(mirror)
         mirror.parent.mkdir(parents=True, exist_ok=True)
         run_git("init", "--bare", "--quiet", "--initial-branch=main", "--", str(mirror))
-    # A build needs the files of the commit, also those that the repository keeps out of its release archives.
+    # A build needs all files of the commit, also those that the repository excludes from its release archives.
     attributes = mirror / "info" / "attributes"
     if not attributes.exists():
         attributes.parent.mkdir(exist_ok=True)
@@ -104,7 +104,7 @@ def remove_mirror(slug: str) -> None:
 def remove_directory(path: Path) -> None:
     """Delete a directory as far as possible: a branch may have 2,000 parts, more than ``shutil.rmtree`` can enter."""
     directories = [path]
-    for directory in directories:  # grows while it is walked
+    for directory in directories:  # it grows during the loop
         with contextlib.suppress(OSError), os.scandir(directory) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
@@ -134,10 +134,10 @@ def ask(remote: Remote, *options: str, patterns: Sequence[str] = (), timeout_s: 
 
 
 def unreadable(remote: Remote, error: GitFailed) -> RepositoryUnreachable:
-    """Return the error that people are shown when git cannot read a remote.
+    """Return the error for people when git cannot read a remote.
 
-    For a remote on the network the text is always the same, so it does not tell whether something answers there. git's
-    own message is logged.
+    For a remote on the network the text is always the same, so it does not reveal whether something answers there.
+    git's own message is logged.
     """
     if remote.is_local:
         return RepositoryUnreachable(f"cannot read {remote.url}: {error}. Check the address and the network")
@@ -147,7 +147,7 @@ def unreadable(remote: Remote, error: GitFailed) -> RepositoryUnreachable:
 
 
 def list_timeout_s() -> float:
-    """The time limit of a list of references, which is short however large the repository is."""
+    """The time limit of a list of references, which is short even for large repositories."""
     return min(LIST_TIMEOUT_S, settings.GIT_TIMEOUT_S)
 
 
@@ -167,7 +167,7 @@ def remote_default_branch(remote: Remote) -> str | None:
 def resolve_revision(slug: str, name: str) -> str:
     """The commit id of a name. Raises NoSuchCommit, or another RepositoryError if git failed or it has two meanings.
 
-    git itself would read the digits of a commit id as the name of a branch or tag, if there is one called so.
+    git itself would prefer a branch or tag whose name is the digits of a commit id.
     """
     none = NoSuchCommit(
         f"{slug} has no commit, branch or tag {name!r}: check the spelling, and give the full id of a commit that is "
@@ -189,7 +189,7 @@ def resolve_revision(slug: str, name: str) -> str:
 
 
 def check_unambiguous(slug: str, name: str) -> None:
-    """Raise RepositoryError for the first digits of several commit ids, or of one if a branch or tag is called so."""
+    """Raise RepositoryError for the first digits of several commit ids, or if a branch or tag has the same name."""
     begin = re.split(r"[~^@:]", name, maxsplit=1)[0].lower()
     if not BEGINNING.fullmatch(begin):
         return
@@ -228,7 +228,7 @@ def commits_in_range(slug: str, expression: str, find: Callable[[str], str] | No
 
 
 def revisions(slug: str, shas: list[str]) -> Iterator[Revision]:
-    """The commits of these ids, in this order. Asks git in blocks, so that a long history fits a command line."""
+    """The commits of these ids, in this order. git is called in blocks, so that a long history fits a command line."""
     for at in range(0, len(shas), 1000):
         text = run_git(
             "log",
@@ -275,7 +275,7 @@ def describe(slug: str, sha: str) -> Description | None:
 
 
 def changed_paths(slug: str, shas: list[str]) -> dict[str, list[str]]:
-    """By commit id: the paths that it changes against its first parent. Asks git in blocks, like ``revisions``."""
+    """By commit id: the paths that it changes against its first parent. Calls git in blocks, as ``revisions``."""
     options = (
         "--no-walk=unsorted",
         "-z",
@@ -288,10 +288,10 @@ def changed_paths(slug: str, shas: list[str]) -> dict[str, list[str]]:
     for at in range(0, len(shas), 1000):
         text = run_git("log", *options, "--end-of-options", *shas[at : at + 1000], directory=mirror_of(slug))
         pieces = iter(text.split("\0"))
-        next(pieces)  # what is before the first commit: nothing
+        next(pieces)  # before the first commit there is nothing
         while sha := next(pieces, ""):
             next(pieces)  # the end of the format
-            paths = list(takewhile(bool, pieces))  # no path is empty: an empty word begins the next commit
+            paths = list(takewhile(bool, pieces))  # no path is empty: an empty string begins the next commit
             paths_by_sha[sha] = [paths[0].removeprefix("\n"), *paths[1:]] if paths else []
     return paths_by_sha
 
@@ -313,7 +313,7 @@ def lines_of(number: str) -> int | None:
 def datetime_of(seconds: str) -> datetime:
     """The time from git's seconds since 1970.
 
-    1970 if the commit has none: git then prints the format itself.
+    If the commit has none, git prints the format itself, and this is 1970.
     """
     return datetime.fromtimestamp(min(int(seconds), LATEST_S) if seconds.isdigit() else 0, UTC)
 
@@ -336,7 +336,7 @@ def delete_refs(slug: str, names: Iterable[str]) -> None:
 
 
 def commits_among(slug: str, shas: Iterable[str]) -> set[str]:
-    """Those of these object ids that are commits in the mirror."""
+    """The object ids among these that are commits in the mirror."""
     ids = sorted(set(shas))
     lines = "".join(f"{sha}\n" for sha in ids)
     kinds = run_git("cat-file", "--batch-check=%(objecttype)", directory=mirror_of(slug), stdin=lines).split("\n")
@@ -344,7 +344,7 @@ def commits_among(slug: str, shas: Iterable[str]) -> set[str]:
 
 
 def unreachable(slug: str, shas: Iterable[str]) -> set[str]:
-    """Those of these commits that no branch and no tag of the mirror contains, or that the mirror lacks."""
+    """The commits among these that no branch and no tag of the mirror contains, or that the mirror lacks."""
     ids = set(shas)
     present = commits_among(slug, ids)
     lines = "".join(f"{sha}\n" for sha in sorted(present))
@@ -378,7 +378,7 @@ def tags_by_name(slug: str) -> dict[str, str]:
 def archive(slug: str, sha: str) -> Iterator[bytes]:
     """The files of a commit as an uncompressed tar, in blocks.
 
-    Raises RepositoryError: at once if there is no such commit, at the end if git failed.
+    Raises RepositoryError: immediately if there is no such commit, at the end if git failed.
     """
     return archive_blocks(mirror_of(slug), resolve_revision(slug, valid_sha(sha)), NOWHERE)
 

@@ -44,14 +44,14 @@ GUARDS = {
     "http.lowSpeedLimit": "1000",
     "http.lowSpeedTime": "60",
     "gc.auto": "0",
-    "core.warnAmbiguousRefs": "false",  # a branch that is called as a commit id makes every use of that id a failure
+    "core.warnAmbiguousRefs": "false",  # a branch with a commit id as its name would make every use of that id fail
     "safe.directory": "*",
 }
 BOUNDED = 'ulimit -f "$1" && ulimit -v "$2" && shift 2 && exec "$@"'  # files in units of 512 bytes, memory in KiB
-LISTING_MB = 512  # of memory for a list of references, and what git itself needs
+LISTING_MB = 512  # of memory for a list of references, and for git itself
 BLOCK = 1 << 16  # bytes
 NO_PROTOCOL = "none"
-NOWHERE = Transport(NO_PROTOCOL)  # of all that needs no remote
+NOWHERE = Transport(NO_PROTOCOL)  # of commands without a remote
 COMPLAINTS = ("error:", "fatal:", "remote: error:", "remote: fatal:")
 
 ending = threading.Event()  # set when this process is about to end
@@ -59,7 +59,7 @@ running: set[int] = set()  # process groups that ``run_to_end`` waits for
 
 
 def git_environment(transport: Transport) -> dict[str, str]:
-    """The whole environment of a git process: it can reach a remote by the protocol of its transport only."""
+    """The whole environment of a git process: it can reach a remote only by the protocol of its transport."""
     is_allowed = transport.protocol != "file" or settings.ALLOW_LOCAL_REPOSITORIES
     return {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -81,9 +81,9 @@ def git_command(arguments: list[str], directory: Path | None, transport: Transpo
 
 
 def bounded(command: list[str], directory: Path | None) -> list[str]:
-    """The same command with limits that the kernel enforces: a remote may send without end.
+    """The same command with limits that the kernel enforces, because a remote may send without end.
 
-    In a mirror no file may become larger than GIT_MOST_MB; without one, git only lists references, in LISTING_MB of
+    With a mirror no file may become larger than GIT_MOST_MB; without one, git only lists references, in LISTING_MB of
     memory.
     """
     memory_kb = str(LISTING_MB << 10) if directory is None else "unlimited"
@@ -95,7 +95,7 @@ deadline: ContextVar[float | None] = ContextVar("deadline", default=None)  # of 
 
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Limit the seconds that the git commands of this block may wait for a remote, altogether."""
+    """Limit the total seconds that the git commands of this block may wait for a remote."""
     token = deadline.set(time.monotonic() + seconds)
     try:
         yield
@@ -147,7 +147,7 @@ def run_git(
         lines = [line.strip() for line in stderr.split("\n")]
         faults = [line for line in lines if line.startswith(COMPLAINTS)] or lines[-1:]
         words_of_git = "; ".join(filter(None, faults[:3])) or f"exit code {returncode}"
-        if directory is not None:  # which path it has here is for the log, which has all of it
+        if directory is not None:  # only the log has its local path
             log.warning("git %s in %s: %s", arguments[0], directory, stderr)
             words_of_git = words_of_git.replace(str(directory), "its mirror")
         raise GitFailed(f"git {arguments[0]}: {words_of_git}", returncode, stderr)
@@ -182,7 +182,7 @@ def run_to_end(
 
 
 def end_all() -> None:
-    """Kill every git process that this process waits for, and start no more: the process is about to end."""
+    """Kill every git process that this process waits for, and start no more, because the process is about to end."""
     ending.set()
     for group in list(running):
         with contextlib.suppress(ProcessLookupError):

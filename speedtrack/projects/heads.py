@@ -1,11 +1,11 @@
-"""The heads of pull requests, as whole commit ids: a part of one, as some forges send it, names no commit for sure."""
+"""The heads of pull requests, as full commit ids: the abbreviated ids that some forges send are ambiguous."""
 
 from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.projects.remotes import remote_of
 
-PATIENCE_S = 10  # somebody waits for the answer, and with it a thread of the web server
+PATIENCE_S = 10  # a person, and a thread of the web server, wait for the answer
 
 
 def is_whole(sha: str) -> bool:
@@ -13,14 +13,14 @@ def is_whole(sha: str) -> bool:
 
 
 def own_branch(pull: PullRequest) -> str:
-    """The branch of the repository itself that a pull request comes from; empty if it comes from a fork."""
+    """The branch of the same repository that is a pull request's source; empty if the source is a fork."""
     return "" if pull.from_fork else pull.head_ref
 
 
 def complete(pull: PullRequest) -> None:
     """Ask the repository for all digits of a head that the forge abbreviated, and store them.
 
-    Raises RepositoryError if it has no such reference, or if that is at another commit by now.
+    Raises RepositoryError if it has no such reference, or if that has moved meanwhile.
     """
     _, sha = fetching.pull_request_ref(remote_of(pull.project), pull.number, own_branch(pull), PATIENCE_S)
     if not sha.startswith(pull.head_sha):
@@ -33,7 +33,7 @@ def complete(pull: PullRequest) -> None:
 
 
 def store_whole(pull: PullRequest, sha: str) -> None:
-    """Store all digits of the head, unless the forge has told of another one meanwhile."""
+    """Store all digits of the head, unless the forge has reported another one meanwhile."""
     PullRequest.objects.filter(pk=pull.pk, head_sha=pull.head_sha).update(head_sha=sha)
 
 

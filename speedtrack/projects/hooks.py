@@ -16,20 +16,20 @@ from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.projects.forges.signing import KEY_PREFIX, BadSignature, HookCall
 from speedtrack.projects.models import Project, Refusal, new_hook_id, new_hook_secret
 
-FORMER_DAYS = 7  # for which a replaced secret stays valid
+FORMER_DAYS = 7  # a replaced secret stays valid for so long
 MOST_DAYS = 90
 SHORTEST, LONGEST = 16, 200  # characters of a secret that a forge has made
-COUNTED = 1000  # refused calls of an hour, for each reason; further ones cause no write
+COUNTED = 1000  # refused calls per hour and reason; further ones cause no write
 
 
 class UnfitSecret(Exception):
-    """A secret, or the time for which the former one stays valid, is not possible; the message names the remedy."""
+    """An invalid secret, or an invalid time for the former one; the message names the remedy."""
 
 
 def rotate(project: Project, days: int = FORMER_DAYS, forge_secret: str = "") -> str:
     """Give the webhook a new secret and return it. ``forge_secret``: the secret, if the forge has made it.
 
-    The present secret stays valid for so many days, 0 for not at all; an older one ends. Raises UnfitSecret.
+    The present secret stays valid for so many days (0: not at all); an older one ends. Raises UnfitSecret.
     """
     if not 0 <= days <= MOST_DAYS:
         raise UnfitSecret(f"the former secret stays valid for 0 to {MOST_DAYS} days, not {days}")
@@ -47,7 +47,7 @@ def rotate(project: Project, days: int = FORMER_DAYS, forge_secret: str = "") ->
 
 
 def fit_secret(secret: str) -> str:
-    """The secret unchanged. Raises UnfitSecret if nobody should sign with it."""
+    """The secret unchanged. Raises UnfitSecret if it is unsuitable."""
     if not (SHORTEST <= len(secret) <= LONGEST and secret.isascii() and secret.isprintable() and " " not in secret):
         raise UnfitSecret(f"a secret has {SHORTEST} to {LONGEST} characters of ASCII, and no blanks")
     if secret.startswith(KEY_PREFIX):
@@ -59,7 +59,7 @@ def fit_secret(secret: str) -> str:
 
 
 def end_former(project: Project) -> bool:
-    """Refuse the former secret from now on. False if there is none."""
+    """End the validity of the former secret. False if there is none."""
     if not former_is_valid(project):
         return False
     forget_former(project)
@@ -91,7 +91,7 @@ def valid_secrets(project: Project) -> list[str]:
 
 
 def note_refusal(project: Project, call: HookCall, event: str, error: BadSignature) -> None:
-    """Count a refused call. Beyond COUNTED in an hour nothing is written, so that a flood costs reads only."""
+    """Count a refused call. Beyond COUNTED per hour nothing is written, so a flood costs only reads."""
     hour = datetime.fromtimestamp(call.now, UTC).replace(minute=0, second=0, microsecond=0)
     row = {"project": project, "hour": hour, "reason": error.fault.value}
     if Refusal.objects.filter(**row, count__lt=COUNTED).update(count=F("count") + 1, last_at=Now()):

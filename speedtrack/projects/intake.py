@@ -1,6 +1,6 @@
-"""Take webhook deliveries: check the signature and store the raw call once. Its payload is only a hint to look.
+"""Take webhook deliveries: check the signature and store the raw call once. Its payload is only a hint to fetch.
 
-What a call says about pull requests and about a new name of the repository is stored as well; nothing is planned here.
+Facts about pull requests and about a new name of the repository are stored as well; nothing is planned here.
 """
 
 import time
@@ -33,13 +33,13 @@ ONCE_MORE = F("copies") + 1
 
 
 def receive(project: Project, headers: Mapping[str, str], body: bytes | BinaryIO) -> Delivery | None:
-    """Store one call. None if an equal call still waits. Raises BadSignature, and then only counts it, or KeyLost.
+    """Store one call. None if an equal call still waits. Raises BadSignature, after counting it, or KeyLost.
 
-    ``body``: its bytes, or a file that holds them and nothing else, and can be read again.
+    ``body``: its bytes, or a file that holds only these and can be read again.
 
-    The header with the id is not signed, so equal calls are recognised by the digest of their body, too. Both count
-    only while the first call waits, because the next look at the repository then answers both. A call that a person
-    sends again later, with its old id, causes another look.
+    The header with the id is not signed, so equal calls are also recognised by the digest of their body. Both count
+    only while the first call waits, because the next fetch then answers both. A call that a person sends again later,
+    with its old id, causes another fetch.
     """
     delivery, meaning = delivery_of_call(project, HookCall(CaseInsensitiveMapping(headers), Body.of(body), time.time()))
     note_facts(project, meaning)
@@ -61,14 +61,14 @@ def store(delivery: Delivery) -> Delivery | None:
             return None
         if again := requeue_delivery(delivery):
             return again
-        # The conflicting row has gone meanwhile.
+        # The conflicting row has vanished meanwhile.
     raise AssertionError("the last try returns or raises")
 
 
 def is_repeated(delivery: Delivery) -> bool:
     """Return whether an equal call waits already.
 
-    If so, that one counts as received now: a look that has begun may have missed what happened since.
+    If so, that call counts as received now: a fetch that has begun may have missed later changes.
     """
     calls = Delivery.objects.filter(project=delivery.project)
     if delivery.status != Delivery.Status.RECEIVED:
@@ -86,13 +86,13 @@ def requeue_delivery(delivery: Delivery) -> Delivery | None:
         with transaction.atomic():
             handled_calls = same.exclude(status=Delivery.Status.RECEIVED)
             updated = handled_calls.update(received_at=Now(), copies=ONCE_MORE, **contents)
-    except IntegrityError:  # an equal body has just come with another id
+    except IntegrityError:  # an equal body has just arrived with another id
         return None
     return same.first() if updated else None
 
 
 def delivery_of_call(project: Project, call: HookCall) -> tuple[Delivery, Meaning]:
-    """The unsaved row of a call, and what it means. Raises BadSignature or KeyLost."""
+    """The unsaved row of a call, and its meaning. Raises BadSignature or KeyLost."""
     provider, with_former = check_signature(project, call)
     event = storable(provider.event_of(call))
     meaning = provider.meaning(event, call.body, call.header("Content-Type"))
@@ -116,7 +116,7 @@ def delivery_of_call(project: Project, call: HookCall) -> tuple[Delivery, Meanin
 
 
 def check_signature(project: Project, call: HookCall) -> tuple[Provider, bool]:
-    """The forge, and whether it signed with the former secret. Raises BadSignature, and then counts it, or KeyLost."""
+    """The forge, and whether it signed with the former secret. Raises BadSignature, after counting it, or KeyLost."""
     event = ""
     try:
         provider = provider_of(call)
@@ -146,7 +146,7 @@ def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def note_facts(project: Project, meaning: Meaning) -> None:
-    """Store what a verified call says besides "look at this repository"."""
+    """Store the facts of a verified call, other than "fetch this repository"."""
     if meaning.pull:
         note_pull(project, meaning.pull)
     if meaning.renamed_to:
@@ -155,12 +155,12 @@ def note_facts(project: Project, meaning: Meaning) -> None:
 
 
 def note_pull(project: Project, report: PullReport) -> None:
-    """Store what is known of a pull request.
+    """Store a report about a pull request.
 
     A report older than the stored one changes nothing: calls come in any order.
     """
     now = timezone.now()
-    when = min(report.updated_at or now, now)  # a time ahead of ours would keep out all reports until then
+    when = min(report.updated_at or now, now)  # a time in the future would block all reports until then
     facts = {
         "title": report.title,
         "head_sha": report.head_sha,

@@ -1,4 +1,4 @@
-"""Tracked repositories: projects, branches, commits, tags, pull requests, people's annotations, and webhook calls."""
+"""Tracked repositories: projects, branches, commits, tags, pull requests, annotations, and webhook calls."""
 
 import base64
 import secrets
@@ -18,11 +18,11 @@ from speedtrack.ground.secrets.sealed import SealedField, Secret
 from speedtrack.projects.forges.events import CLOSED, MERGED, OPEN
 from speedtrack.projects.forges.signing import KEY_PREFIX, SignatureFault
 
-SYNC_LOCK = 0x5337  # class of the advisory lock that a look at a repository holds; its object is the project
-# Pauses after a failed look at a repository; they double with every further failure.
+SYNC_LOCK = 0x5337  # class of the advisory lock during a sync of a repository; its object is the project
+# Pauses after a failed sync or poll of a repository; they double with every further failure.
 FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(hours=1)
-DOUBLINGS = 7  # as many as the longest pause allows
+DOUBLINGS = 7  # the longest pause allows no more
 LOOKED_AT_NOW = """SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = %s
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 
@@ -32,12 +32,12 @@ def new_hook_id() -> str:
 
 
 def new_hook_secret() -> Secret:
-    """32 random bytes in the form that GitLab accepts for signing; other forges take it as any text."""
+    """32 random bytes in the form that GitLab accepts for signing; for other forges it is just a text."""
     return Secret.of(KEY_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode())
 
 
 def pause_is_over() -> Q:
-    """The condition for projects that are not in a pause after a failed look."""
+    """The condition for projects that are not in a pause after a failure."""
     doublings = Least(F("failures") - 1, Value(DOUBLINGS), output_field=models.FloatField())
     pause = Least(
         Value(FIRST_PAUSE) * Power(Value(2.0), doublings), Value(LONGEST_PAUSE), output_field=models.DurationField()
@@ -50,25 +50,25 @@ class ProjectQuerySet(models.QuerySet["Project"]):
         return self.filter(untracked_at=None)
 
     def due(self, every_s: int) -> "ProjectQuerySet":
-        """Projects not looked at within their polling interval, which a jitter lengthens by up to a quarter."""
+        """Projects not polled within their polling interval, which a jitter lengthens by up to a quarter."""
         interval = (1 + F("poll_jitter")) * Value(timedelta(seconds=every_s))
         return self.tracked().filter(pause_is_over(), Q(polled_at=None) | Q(polled_at__lt=Now() - interval))
 
     def with_deliveries(self) -> "ProjectQuerySet":
-        """Projects with waiting deliveries. A delivery that came after a failure waits for the first pause only."""
+        """Projects with waiting deliveries. A delivery that came after a failure waits only for the first pause."""
         received = Delivery.objects.filter(project=OuterRef("pk"), status="received")
         fresh = Exists(received.filter(received_at__gt=OuterRef("polled_at")))
         again = Q(fresh, polled_at__lt=Now() - Value(FIRST_PAUSE))
         return self.tracked().filter(pause_is_over() | again, Exists(received))
 
     def at_rest(self) -> "ProjectQuerySet":
-        """Projects that no process is looking at now."""
+        """Projects that no process is syncing now."""
         return self.exclude(pk__in=RawSQL(LOOKED_AT_NOW, [SYNC_LOCK]))  # noqa: S611 - constants
 
 
 class MachinePolicy(models.TextChoices):
     EACH = "each", "each of its machines"  #: the same commit is measured on all machines of the project
-    ONE = "one", "one machine of each pool"  #: of machines of equal hardware one, the same as long as it is there
+    ONE = "one", "one machine of each pool"  #: one of the machines with equal hardware, the same as long as it exists
 
 
 class Project(models.Model):
@@ -131,7 +131,7 @@ class Project(models.Model):
 
 
 class Credential(models.Model):
-    """A token for https or a deploy key for ssh that opens a private repository. It is sent to one server only."""
+    """A token for https or a deploy key for ssh that opens a private repository. It is sent only to one server."""
 
     class Kind(models.TextChoices):
         TOKEN = "token", "Access token (https)"
@@ -157,9 +157,9 @@ class Credential(models.Model):
 
 
 class Commit(models.Model):
-    """One revision. It is stored once per project, and may be on any number of branches."""
+    """One revision, stored once per project. It may be on any number of branches."""
 
-    id = models.AutoField(primary_key=True)  # of 4 bytes, as each measurement has it twice
+    id = models.AutoField(primary_key=True)  # 4 bytes, because each measurement has it twice
     project = models.ForeignKey(Project, models.CASCADE, related_name="commits", db_index=False)
     sha = models.CharField(max_length=64)
     parents = ArrayField(models.CharField(max_length=64), default=list)
@@ -221,7 +221,7 @@ class Branch(models.Model):
 
 
 class Position(models.Model):
-    """The place of a commit on a branch, counted from the root along first parents."""
+    """The position of a commit on a branch, counted from the root along first parents."""
 
     branch = models.ForeignKey(Branch, models.CASCADE, related_name="positions", db_index=False)
     commit = models.ForeignKey(Commit, models.CASCADE, related_name="positions")
@@ -235,7 +235,7 @@ class Position(models.Model):
 
 
 class Tag(models.Model):
-    """A tag of the repository, as last seen."""
+    """A tag of the repository at the last fetch."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="tags", db_index=False)
     name = models.CharField(max_length=250)
@@ -249,7 +249,7 @@ class Tag(models.Model):
 
 
 class PullRequest(models.Model):
-    """A pull or merge request as its forge last described it."""
+    """A pull or merge request in its forge's last description."""
 
     class State(models.TextChoices):
         OPEN = OPEN
@@ -281,7 +281,7 @@ class PullRequest(models.Model):
 
 
 class Annotation(models.Model):
-    """What a person has noted about a commit or a moment, in Markdown. Without a project it concerns all of them."""
+    """A person's note about a commit or a moment, in Markdown. Without a project it concerns all of them."""
 
     project = models.ForeignKey(Project, models.CASCADE, null=True, related_name="annotations")
     commit = models.ForeignKey(Commit, models.CASCADE, null=True, related_name="annotations")
@@ -306,12 +306,12 @@ class Annotation(models.Model):
 
 
 class Delivery(models.Model):
-    """One webhook call as it arrived."""
+    """One received webhook call."""
 
     class Status(models.TextChoices):
-        RECEIVED = "received"  #: stored, waits for a look at its repository
-        PROCESSED = "processed"  #: its repository was looked at, or what it says was noted
-        IGNORED = "ignored"  #: its signature is right, and its event is not interesting
+        RECEIVED = "received"  #: stored, waits for a fetch of its repository
+        PROCESSED = "processed"  #: its repository was fetched, or its facts were stored
+        IGNORED = "ignored"  #: its signature is valid, but its event has no effect
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="deliveries", db_index=False)
     provider = models.CharField(max_length=20)
@@ -344,7 +344,7 @@ class Delivery(models.Model):
 
     @property
     def body(self) -> bytes:
-        """The body as it arrived."""
+        """The received body."""
         return zlib.decompress(self.packed_body)
 
     def beginning(self, length: int) -> bytes:
@@ -355,7 +355,7 @@ class Delivery(models.Model):
 class Refusal(models.Model):
     """How many calls of a webhook were refused within an hour for one reason.
 
-    No more than this is stored of a flood.
+    A flood leaves nothing else.
     """
 
     class Reason(models.TextChoices):

@@ -1,4 +1,4 @@
-"""Which tags are releases, and which of these represent a history."""
+"""Decide which tags are releases, and which of these represent a history."""
 
 import re
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""The addresses of repositories: which may be tracked, and to which network addresses git may connect for them.
+"""The addresses of repositories: decides which may be tracked, and to which network addresses git may connect.
 
-The host is looked up once; all its addresses are checked, and git connects to these alone (transports.py). What people
-are told does not distinguish what answers inside the network; the log has that.
+The host is looked up once; all its addresses are checked, and git connects only to these (transports.py). Messages do
+not reveal which addresses answer inside the network; the log has that.
 """
 
 import logging
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 LONGEST_URL = 500  # as Project.url
 PORTS = {"https": 443, "ssh": 22}
 RESOLVE_S = 5
-FORBIDDEN = set(' \\"<>^`{|}#?')  # of a URL: blanks, what belongs percent-encoded, and what no repository has
+FORBIDDEN = set(' \\"<>^`{|}#?')  # of a URL: blanks, characters to percent-encode, and parts that no repository has
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Remote:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A URL taken apart. ``host`` is ASCII in lower case, an IPv6 address without brackets; ``user`` is for ssh."""
+    """The parts of a URL. ``host`` is ASCII in lower case, an IPv6 address without brackets; ``user`` is for ssh."""
 
     scheme: str
     user: str
@@ -52,7 +52,7 @@ class Endpoint:
 
     @property
     def origin(self) -> str:
-        """The server as an origin, for which a credential is entered."""
+        """The server as an origin, to which a credential belongs."""
         return f"{self.scheme}://{self.authority}"
 
 
@@ -73,7 +73,7 @@ def is_path(url: str) -> bool:
 
 
 def valid_url(url: str) -> str:
-    """The address, if it may be tracked. Raises RepositoryError that says which addresses may."""
+    """The address, if it may be tracked. Raises RepositoryError that lists the allowed addresses."""
     if any(ord(c) < 33 or ord(c) == 127 for c in url) or url.startswith("-"):
         raise RepositoryError(f"{url!r} is not a repository address: it has white space or control characters")
     if is_path(url):
@@ -128,7 +128,7 @@ def user_in(split_url: SplitResult, host: str) -> str:
 
 
 def is_plain_host(host: str) -> bool:
-    """Return whether everybody reads the name or address alike: no trailing dot, no 0x7f.1, 2130706433 or 010.0.0.1."""
+    """Return whether all programs read the host alike: no trailing dot, no 0x7f.1, 2130706433 or 010.0.0.1."""
     if not is_host(host) or host.endswith("."):
         return False
     last = host.rpartition(".")[2]
@@ -154,7 +154,7 @@ def require_allowed(endpoint: Endpoint) -> None:
 
 
 def checked_addresses(endpoint: Endpoint) -> list[Address]:
-    """The addresses that git may connect to. Raises RepositoryError; the log has which address was refused."""
+    """The addresses that git may connect to. Raises RepositoryError; the log has the refused address."""
     require_allowed(endpoint)
     try:
         addresses = look_up(endpoint.host, endpoint.port, RESOLVE_S)

@@ -1,7 +1,7 @@
 """Add the submodules of a commit to its sources, if the project lists their repositories.
 
-Each listed repository has a mirror of its own below the project's, which the first build that needs it fetches. A
-commit with the files of all of them is composed in the project's mirror, and its archive is what a runner builds.
+Each listed repository has a separate mirror below the project's, which the first build that needs it fetches. A commit
+with the files of all of them is composed in the project's mirror, and a runner builds its archive.
 """
 
 import posixpath
@@ -18,7 +18,7 @@ from speedtrack.projects.errors import GitFailed, RepositoryError
 from speedtrack.projects.models import Project
 from speedtrack.projects.transports import Transport
 
-MOST = 100  # of a commit, with those inside its submodules
+MOST = 100  # of a commit, including those inside its submodules
 GITLINK = "160000"  # mode of a submodule in a tree
 NOBODY = {
     f"GIT_{role}_{field}": value
@@ -40,7 +40,7 @@ class Submodule(NamedTuple):
 
 @dataclass(frozen=True)
 class Sources:
-    """The submodules that a commit's sources contain (submodule -> name of its mirror), and those that they lack."""
+    """The submodules that a commit's sources contain (submodule -> name of its mirror), and the missing ones."""
 
     present: dict[Submodule, str]
     lacking: list[Submodule]
@@ -66,7 +66,7 @@ def archive(project: Project, sha: str) -> Iterator[bytes]:
 
 
 def lacking(project: Project, sha: str) -> str:
-    """A sentence about the submodules that a commit's sources lack, with the remedy; empty if they lack none."""
+    """A sentence about the missing submodules of a commit's sources, with the remedy; empty if none is missing."""
     try:
         missing = sources_of(project, sha, fetch=False).lacking
     except RepositoryError as e:
@@ -80,7 +80,7 @@ def lacking(project: Project, sha: str) -> str:
 
 
 def sources_of(project: Project, sha: str, fetch: bool = True) -> Sources:
-    """The submodules of a commit, fetched if need be, and those inside them. Raises RepositoryError."""
+    """The submodules of a commit, fetched if necessary, and those inside them. Raises RepositoryError."""
     urls = {plain(url): url for url in project.submodule_urls.splitlines()}
     sources = Sources({}, [])
     queue = [("", project.slug, project.url, sha)]
@@ -96,7 +96,7 @@ def sources_of(project: Project, sha: str, fetch: bool = True) -> Sources:
             if fetch:
                 fetch_commit(project, module, url, submodule.sha)
             elif not git.has_mirror(module):
-                continue  # it is allowed, and not known yet
+                continue  # it is allowed, but not fetched yet
             sources.present[inside] = module
             if len(sources.present) > MOST:
                 raise RepositoryError(f"commit {sha[:10]} has more than {MOST} submodules: list fewer of them")
@@ -165,7 +165,7 @@ def compose_commit(slug: str, sha: str, submodules: list[Submodule], transport: 
     dated = gitprocess.run_git("show", "--no-patch", "--format=%ct", "--end-of-options", sha, directory=mirror).strip()
     with tempfile.TemporaryDirectory() as directory:
         dates = {f"GIT_{role}_DATE": f"{dated} +0000" for role in ("AUTHOR", "COMMITTER")}
-        # ``read-tree --prefix`` wants a work tree, and writes none.
+        # ``read-tree --prefix`` needs a work tree, but writes nothing to it.
         here = {"GIT_DIR": str(mirror), "GIT_WORK_TREE": directory, "GIT_INDEX_FILE": f"{directory}/index"}
         local = replace(transport, environment={**transport.environment, **here, **NOBODY, **dates})
         gitprocess.run_git("read-tree", "--end-of-options", sha, directory=mirror, transport=local)

@@ -20,17 +20,17 @@ from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Proj
 from speedtrack.projects.remotes import remote_of
 
 LONGEST_BRANCH = 250  # as Branch.name
-MOST_BRANCHES = 50  # of a project that patterns bring
-ADOPTED = 1  # newest commits of such a branch that are measured at once
-NEW_FOR = timedelta(days=30)  # before the last look: commits of a tag that is only seen now, and still new
-LEFT_OUT_AGAIN = timedelta(days=1)  # after which references that could not be fetched are tried again in any case
+MOST_BRANCHES = 50  # of a project that patterns add
+ADOPTED = 1  # newest commits of such a branch that are measured immediately
+NEW_FOR = timedelta(days=30)  # before the last fetch: a new tag on a commit of that time is still new
+LEFT_OUT_AGAIN = timedelta(days=1)  # then references that could not be fetched are tried again in any case
 
 
 @dataclass(frozen=True)
 class BranchChange:
-    """The ids of a branch's new commits, oldest first, and of those that left it, at one look.
+    """The ids of a branch's new commits, oldest first, and of those that left it, at one fetch.
 
-    ``first``: the branch is looked at for the first time, so its whole history is new.
+    ``first``: the branch is fetched for the first time, so its whole history is new.
     """
 
     branch: Branch
@@ -52,9 +52,9 @@ def sync(
     """Fetch the repository and update branches, commits, positions and tags.
 
     ``then`` is called for each branch, and ``tagged`` with the commits of new tags, in the same transaction: if one
-    raises, or the process dies, the next look finds the same changes again. Looks at one project never overlap: the
-    second one waits. A branch or tag that cannot be fetched stays as it was, and ``project.left_out`` says why. Raises
-    RepositoryError, and then changes nothing.
+    raises, or the process dies, the next sync has the same changes again. Syncs of one project never overlap: the
+    second one waits. A branch or tag that cannot be fetched is not changed, and ``project.left_out`` has the reason. If
+    it raises RepositoryError, nothing is changed.
     """
     with project_lock(project, wait=True):
         adopt_branches(project)
@@ -101,12 +101,12 @@ def new_matches(project: Project, remote: dict[str, str]) -> list[str]:
 
 
 def note_success(project: Project, **changes: Any) -> None:
-    """Store that a look at the remote succeeded."""
+    """Store that the remote was reached."""
     note_look(project, error="", failures=0, **changes)
 
 
 def note_failure(project: Project, why: str) -> None:
-    """Store why a look at the remote failed. The pause before the next look grows with every failure."""
+    """Store why the remote could not be read. The pause before the next attempt grows with every failure."""
     note_look(project, error=why.replace("\0", ""), failures=F("failures") + 1)
 
 
@@ -139,7 +139,7 @@ def left_out_for_long(project: Project) -> bool:
 
 
 def update_branch(branch: Branch, fetched: FetchResult) -> BranchChange:
-    """Update the branch's positions from the mirror. A deleted branch is marked and keeps its history.
+    """Update the branch's positions from the mirror. A deleted branch is marked, and keeps its history.
 
     A branch counts as deleted only if the remote does not list it; no other failure marks it.
     """
@@ -168,10 +168,9 @@ def update_branch(branch: Branch, fetched: FetchResult) -> BranchChange:
 
 
 def mark_unreachable(project: Project, removed: set[str]) -> None:
-    """Mark commits that no branch and no tag contains any more, and unmark those that one contains again.
+    """Mark commits that no branch or tag contains any more, and unmark those that one contains again.
 
-    Checked are the commits that have just left a branch or lost a tag, those of deleted branches, and those that are
-    marked.
+    It checks the commits that have just left a branch or lost a tag, those of deleted branches, and the marked ones.
     """
     commits = Commit.objects.filter(project=project)
     unreachable = commits.filter(unreachable_since__isnull=False)
@@ -184,7 +183,7 @@ def mark_unreachable(project: Project, removed: set[str]) -> None:
 
 
 def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
-    """By commit id: the rows of these commits, created where they are missing."""
+    """By commit id: the rows of these commits, created if they are missing."""
     present = set(Commit.objects.filter(project=project, sha__in=shas).values_list("sha", flat=True))
     missing = [sha for sha in shas if sha not in present]
     Commit.objects.bulk_create(
@@ -199,7 +198,7 @@ def update_tags(project: Project, first_seen: set[str]) -> tuple[set[str], set[s
     """Update the project's tags from the mirror, including moved ones.
 
     Returns the commit ids of new tags, and those that have lost a tag. ``first_seen``: the commits of branches that are
-    looked at for the first time.
+    fetched for the first time.
     """
     now = git.tags_by_name(project.slug)
     before = dict(project.tags.values_list("name", "sha"))
@@ -214,9 +213,10 @@ def update_tags(project: Project, first_seen: set[str]) -> tuple[set[str], set[s
 
 
 def newly_tagged(project: Project, shas: set[str], first_seen: set[str]) -> set[str]:
-    """Return those of these commits whose tags were made after the last look; none at the first look.
+    """Return the commits among these whose tags were made after the last fetch; none at the first fetch.
 
-    A tag may be seen only now because its branch is new here, or is not tracked. Such a tag is as old as its commit.
+    An old tag may appear only now because its branch is new here, or is not tracked. Such a tag is as old as its
+    commit.
     """
     synced_at = Project.objects.values_list("synced_at", flat=True).get(pk=project.pk)
     if synced_at is None or not shas:

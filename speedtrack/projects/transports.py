@@ -1,6 +1,6 @@
-"""What git needs to reach a repository: the addresses that were checked, and the credential.
+"""Git's way to a repository: the checked addresses, and the credential.
 
-A token or key is given to git in a file in memory that ends with the call: it is on no disk, no command line and in no
+git gets a token or key in a file in memory that ends with the call: it is on no disk, on no command line and in no
 variable.
 """
 
@@ -18,7 +18,7 @@ from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Credential
 from speedtrack.projects.remotes import Endpoint, Remote
 
-# Nothing of the user's own configuration, agent or keys; the host key must be among those that were entered.
+# This uses nothing of the user's own configuration, agent or keys; the host key must be among the entered ones.
 SSH = {
     "BatchMode": "yes",
     "CheckHostIP": "no",
@@ -44,7 +44,7 @@ SSH = {
 
 @dataclass(frozen=True)
 class Transport:
-    """``config``: settings of git that may be seen; ``secrets``: texts that no message may repeat."""
+    """``config``: public settings of git; ``secrets``: texts that no message may repeat."""
 
     protocol: str
     config: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Transport:
 
 @contextmanager
 def transport_to(remote: Remote) -> Iterator[Transport]:
-    """The transport by which git reaches this remote now.
+    """The present transport of git to this remote.
 
     Raises RepositoryError if the remote may not be reached, or has no valid credential.
     """
@@ -97,7 +97,7 @@ def ssh_transport(endpoint: Endpoint, credential: Credential | None, keep: Calla
     address = remotes.checked_addresses(endpoint)[0]
     options = SSH | {
         "HostName": str(address),
-        # As known_hosts names it, whatever the address is.
+        # The name in known_hosts, whatever the address is.
         "HostKeyAlias": endpoint.host
         if endpoint.port == remotes.PORTS["ssh"]
         else f"[{endpoint.host}]:{endpoint.port}",
@@ -122,7 +122,7 @@ def revealed(credential: Credential) -> str:
 
 @contextmanager
 def memory_file(text: str) -> Iterator[str]:
-    """The path of a file in memory that only processes of this user can open; it is gone after the block."""
+    """The path of a file in memory that only processes of this user can open; it is deleted after the block."""
     handle = os.memfd_create("speedtrack", os.MFD_CLOEXEC)
     try:
         os.fchmod(handle, 0o600)

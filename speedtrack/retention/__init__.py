@@ -1,1 +1,1 @@
-"""What is deleted after a time, and what is kept whatever its age."""
+"""Deletes old rows, except those that must be kept whatever their age."""

@@ -1,7 +1,7 @@
-"""Which old rows policies keep because something depends on them.
+"""Find the old rows that policies keep because something depends on them.
 
-Each function gets ids of old rows and returns those that are kept. It asks for few at once by their ids, in simple
-statements: in one with all conditions, PostgreSQL would rather examine the whole history.
+Each function gets ids of old rows and returns those to keep. It queries a few at once by their ids, in simple
+statements: for one statement with all conditions, PostgreSQL would examine the whole history.
 """
 
 from collections import defaultdict
@@ -27,20 +27,20 @@ from speedtrack.stats import canary
 
 Ids = Sequence[int]
 
-#: The columns that name a commit on whose runs something rests, and the path to the series that it is about.
+#: The columns with a commit on whose runs something depends, and the path to the series concerned.
 COMMITS: list[tuple[type[Model], tuple[str, ...], str]] = [
     (ChangePoint, ("before", "commit"), "series"),
     (Verdict, ("base", "commit"), "change_point__series"),
     (Alert, ("before", "commit", "fixed_by", "reverted_by"), "change_points__series"),
     (BestLevel, ("commit",), "series"),
 ]
-#: The columns that name a run on which something rests.
+#: The columns with a run on which something depends.
 RUNS: list[tuple[type[Model], str]] = [
     (ChangePoint.runs.through, "run"),
     (NoiseFloor, "run"),
     (ReferenceRate, "measurement__attempt__run"),
 ]
-CHECKS = max(canary.ANCHOR, canary.RECENT)  # of an environment, oldest and newest, with which a canary is compared
+CHECKS = max(canary.ANCHOR, canary.RECENT)  # the oldest and newest of an environment, for comparing a canary
 
 
 def nothing(ids: Ids) -> set[int]:
@@ -48,7 +48,7 @@ def nothing(ids: Ids) -> set[int]:
 
 
 def held_runs(runs: Iterable[int]) -> set[int]:
-    """Those of these runs on which a change point, alert, release, noise floor, reference rate or best level rests."""
+    """The runs on which a change point, alert, release, noise floor, reference rate or best level depends."""
     ids = set(runs)
     commits = commits_of(ids)
     held_commits = {commit for commit, _, _ in named_results({commit for _, commit in commits})}
@@ -56,7 +56,7 @@ def held_runs(runs: Iterable[int]) -> set[int]:
 
 
 def wholly_held_runs(runs: Iterable[int]) -> set[int]:
-    """Those of these runs that are kept with all benchmarks: runs of a release, or named by a column of RUNS."""
+    """The runs among these that are kept with all benchmarks: runs of a release, or in a column of RUNS."""
     ids = set(runs)
     commits = commits_of(ids)
     tags = Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("sha"))
@@ -77,7 +77,7 @@ def commits_of(runs: set[int]) -> list[tuple[int, int]]:
 
 
 def named_results(commits: Iterable[int]) -> set[tuple[int, int, str]]:
-    """Those (commit id, machine id, benchmark name) of these commits that columns of COMMITS name."""
+    """The (commit id, machine id, benchmark name) of these commits that are in columns of COMMITS."""
     ids = set(commits)
     results: set[tuple[int, int, str]] = set()
     for model, columns, series in COMMITS:
@@ -145,14 +145,14 @@ def unmailed_alarms(ids: Ids) -> set[int]:
 
 
 def compared_canary_runs(ids: Ids) -> set[int]:
-    """Canary runs that the next run of a canary in use is compared with, and those not judged yet."""
+    """Canary runs with which the next run of a canary in use is compared, and those not judged yet."""
     statuses = (Status.SUCCEEDED, Status.FAILED)
     unjudged = Run.objects.filter(pk__in=ids, status__in=statuses, canary_check=None).values_list("pk", flat=True)
     return {*unjudged, *compared_checks().values_list("run", flat=True)}.intersection(ids)
 
 
 def compared_checks() -> QuerySet[CanaryCheck]:
-    """The oldest and the newest checks of canaries in use, in each environment; good checks apart from others."""
+    """The oldest and the newest checks of canaries in use, by environment, separately for good checks and others."""
     in_use = CanaryCheck.objects.filter(canary__retired_at=None, at__gt=F("canary__since"))
     alike = ["canary", "series__environment", "is_good"]
     numbered = in_use.annotate(is_good=Q(answer__in=CanaryCheck.GOOD)).annotate(

@@ -1,10 +1,10 @@
-"""How far each policy of retention has come."""
+"""The progress of each policy of retention."""
 
 from django.db import models
 
 
 class Pruning(models.Model):
-    """The progress of one policy (policies.py); of NIGHT, only when all of them were applied last."""
+    """The progress of one policy (policies.py); the row NIGHT only has the time when all of them were last applied."""
 
     NIGHT = "night"
 

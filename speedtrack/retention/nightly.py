@@ -1,4 +1,4 @@
-"""Apply all policies once a day. What a person would be asked about is refused."""
+"""Apply all policies once a day. A policy that needs a person's confirmation is not applied."""
 
 import logging
 import time
@@ -18,8 +18,8 @@ from speedtrack.retention.policies import POLICIES, Policy
 
 log = logging.getLogger(__name__)
 
-AT_MOST_S = 300.0  # of one call; the next one goes on
-FEWEST = 1000  # rows: fewer may be all there is, as where nobody has pushed for months
+AT_MOST_S = 300.0  # of one call; the next call continues
+FEWEST = 1000  # rows: fewer may be all, as when nobody has pushed for months
 
 
 def last_night() -> Combinable:
@@ -59,12 +59,14 @@ def prune_due() -> None:
 
 
 def prune_by_night(policy: Policy, go_on: Callable[[], bool]) -> bool:
-    """Apply a policy, or store why it was not applied. Return whether it has come to its end."""
+    """Apply a policy, or store why it was not applied. Return whether it is finished."""
     try:
         doubts = [doubt for doubt in pruning.forecast(policy).doubts if doubt.rows is None or doubt.rows >= FEWEST]
         if doubts:
             why = "; ".join(doubt.words for doubt in doubts)
-            note_problem(policy, f"not by itself: {why}. `manage.py prune --only {policy.name}` asks, and does it")
+            note_problem(
+                policy, f"not applied automatically: {why}. `manage.py prune --only {policy.name}` asks, and does it"
+            )
             return True
         deleted, is_all = pruning.prune(policy, go_on=go_on)
     except pruning.PruningFailed as e:
@@ -76,6 +78,6 @@ def prune_by_night(policy: Policy, go_on: Callable[[], bool]) -> bool:
 
 
 def note_problem(policy: Policy, why: str) -> None:
-    """Tell operators why a policy was not applied this night: in the log, and by ``manage.py doctor``."""
+    """Report why a policy was not applied this night, in the log and by ``manage.py doctor``."""
     log.error("retention, %s: %s", policy.name, why)
     Pruning.objects.update_or_create(pk=policy.name, defaults={"done_at": Now(), "problem": why})

@@ -1,7 +1,7 @@
-"""The policies: what is deleted, after how many days, and by which setting that is changed.
+"""The policies: the rows to delete, the number of days, and the setting that changes it.
 
 Measurements with their summaries, runs, commits, change points and alerts are kept for ever, and so is the outbox: its
-rows are what prevents a second mail about one event.
+rows prevent a second mail about one event.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,10 +40,9 @@ Ids = Sequence[int]
 class PolicyPart:
     """The part of a policy whose rows become old together.
 
-    ``dated``: the rows whose ``time`` says how old they are; ``kept``: those of some that stay, by their ids.
-    ``going``: what is deleted with the others, in this order and in one transaction of ``at_once`` of them at most.
-    ``every``: all rows of the kind that goes last, to tell a part of them from nearly all. ``column``: it is set to
-    null, and the rows stay.
+    ``dated``: the rows whose age is in ``time``; ``kept``: returns the ids to keep among given ones. ``going``: the
+    rows to delete for given ids, in this order and in one transaction of at most ``at_once`` ids. ``every``: all rows
+    of the last kind, to compare the number of deleted rows with. ``column``: it is set to null, and the rows stay.
     """
 
     dated: Callable[[], Rows]
@@ -57,7 +56,7 @@ class PolicyPart:
 
 @dataclass(frozen=True)
 class Policy:
-    """``what``: what it deletes, as shown to people; ``setting``: the environment variable with the number of days."""
+    """``what``: the deleted rows in words; ``setting``: the environment variable with the number of days."""
 
     name: str
     what: str
@@ -71,7 +70,7 @@ class Policy:
 
     @property
     def deletion(self) -> str:
-        """The words by which pages say that something was deleted."""
+        """The sentence about deleted data on pages."""
         return f"deleted after {self.days} days by retention" if self.days else "deleted by retention"
 
     @property
@@ -87,7 +86,7 @@ def of_attempts(every: Callable[[], Rows], going: Callable[[Ids], list[Rows]]) -
 
 
 def of_benchmarks(every: Callable[[], Rows], going: Callable[[Ids], list[Rows]], column: str = "") -> PolicyPart:
-    """A part whose rows belong to benchmarks of attempts. ``going`` leaves out those on which something depends."""
+    """A part whose rows belong to benchmarks of attempts. ``going`` leaves out rows on which something depends."""
     return PolicyPart(Attempt.objects.all, kept.wholly_held_attempts, "ended_at", 10, every, going, column)
 
 
@@ -104,7 +103,7 @@ def ended_canary_runs() -> Rows:
 def run_events() -> Rows:
     """Events of runs except cancellations.
 
-    Those tell which runs are queued again when their commits return to a branch.
+    Cancellations determine which runs are queued again when their commits return to a branch.
     """
     return RunEvent.objects.exclude(after=Status.CANCELLED)
 
@@ -165,7 +164,7 @@ def canary_runs() -> Rows:
 
 
 def whole_runs(runs: Ids) -> list[Rows]:
-    """Runs and their many large rows, which are deleted first; the rest is deleted with the runs by cascade."""
+    """Runs, and first their many large rows; the other rows are deleted with the runs by cascade."""
     attempts = Attempt.objects.filter(run__in=runs)
     summaries = [model._default_manager.filter(attempt__in=attempts) for model in (Result, Measurement)]
     return [*raw_samples(attempts), *logs(attempts), *summaries, canary_runs().filter(pk__in=runs)]
@@ -224,9 +223,9 @@ POLICIES = {
 
 
 def deletions(ended_at: datetime | None) -> dict[str, str]:
-    """By policy name: the words of pages about what it has deleted of rows that ended at this time.
+    """By policy name: the sentence for pages about its deletions among rows that ended at this time.
 
-    Only policies that have looked at that time are included. What a policy kept is still there.
+    Only policies that have passed that time are included. Rows that a policy kept still exist.
     """
     passed = Pruning.objects.filter(policy__in=POLICIES, through__gt=ended_at) if ended_at else ()
     return {row.policy: POLICIES[row.policy].deletion for row in passed}

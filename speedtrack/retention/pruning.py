@@ -1,8 +1,8 @@
-"""Delete what is older than its policy keeps it, from the oldest day on, in many short transactions.
+"""Delete rows that are older than their policy allows, from the oldest day on, in many short transactions.
 
-A day that was looked at is not looked at again (``Pruning.through``), so the next pruning costs only what has become
-old since. If a pruning is ended, even by SIGKILL, nothing is lost: what was deleted stays deleted, and the next one
-begins with the same day.
+A finished day is not visited again (``Pruning.through``), so the next pruning only visits rows that have become old
+since. If a pruning is ended, even by SIGKILL, nothing is lost: deleted rows stay deleted, and the next one begins with
+the same day.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 COUNTED_AT_ONCE = 1000
 MOST = 0.9  # share of the rows of a kind above which a policy asks
 FEWEST_DAYS = 7  # below which a policy asks
-ROW_BYTES = 28  # the header of a row, and its place in the page
+ROW_BYTES = 28  # the header of a row, and its pointer in the page
 DISK_FULL = "53100"
 
 
@@ -50,7 +50,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a policy would delete now. ``bytes``: without indexes; a table shrinks by them once it is rewritten."""
+    """The deletions of a policy now. ``bytes``: without indexes; a table shrinks by them once it is rewritten."""
 
     rows: int
     bytes: int
@@ -72,8 +72,8 @@ def failures_in_words(policy: Policy) -> Iterator[None]:
         yield
     except (OperationalError, InterfaceError) as e:
         raise PruningFailed(
-            f"{policy.name}: {str(e).strip().splitlines()[0]}. {remedy(e)}; what was deleted stays deleted, and the "
-            "next pruning goes on from there"
+            f"{policy.name}: {str(e).strip().splitlines()[0]}. {remedy(e)}; deleted rows stay deleted, and the next "
+            "pruning continues there"
         ) from e
 
 
@@ -142,7 +142,7 @@ def prune(policy: Policy, again: bool = False, go_on: Callable[[], bool] = lambd
 
 @transaction.atomic
 def delete(policy_part: PolicyPart, ids: Sequence[int]) -> int:
-    """Delete these rows and what belongs to them. Return the number of rows."""
+    """Delete these rows and the rows that belong to them. Return the number of rows."""
     return sum(
         rows.update(**{policy_part.column: None}) if policy_part.column else rows.delete()[0]
         for rows in policy_part.going(ids)
@@ -150,7 +150,7 @@ def delete(policy_part: PolicyPart, ids: Sequence[int]) -> int:
 
 
 def forecast(policy: Policy, again: bool = False) -> Forecast:
-    """What ``prune`` would delete now. Raises PruningFailed."""
+    """The rows that ``prune`` would delete now. Raises PruningFailed."""
     count, size, doubts = 0, 0, []
     if 0 < policy.days < FEWEST_DAYS:
         doubts.append(Doubt(f"{policy.setting}={policy.days} is less than {FEWEST_DAYS} days"))
@@ -182,7 +182,7 @@ def amount(rows: Rows, column: str) -> tuple[int, int]:
 def doubts_about(policy_part: PolicyPart, going: int) -> list[Doubt]:
     """Reasons to ask: nearly all rows of a kind would be deleted.
 
-    Counts only as many rows as it takes to tell, the newest first.
+    Counts only as many rows as necessary, the newest first.
     """
     total = policy_part.every().order_by("-pk")[: int(going / MOST) + 1].count()
     if going <= MOST * total:

@@ -1,5 +1,5 @@
-"""Numbers in arrays of numpy. What works without them imports neither this module nor numpy: idle processes need not
-hold it.
+"""Numbers in numpy arrays. Code without arrays imports neither this module nor numpy, so that idle processes need not
+load it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 def place_all(scale: Scale, values: Iterable[float]) -> Array:
-    """The place of each value on a scale."""
+    """The position of each value on a scale."""
     numbers = np.fromiter(values, dtype=np.float64)
     return np.log(numbers) if scale.unit is None else numbers / scale.unit
 

@@ -1,4 +1,4 @@
-"""Which commit to measure next, so that few are measured until the one is found at which a line changes its level."""
+"""Choose the next commit to measure, so that few measurements find the commit at which a line changes its level."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CommitRange(NamedTuple):
 def range_left(levels: Levels) -> CommitRange:
     """The range of the first change of a path whose ends are known: the first is old, the last is new.
 
-    Of a path with several changes, that is the oldest one that the measured commits show.
+    If a path has several changes, it is the oldest one that the measured commits show.
     """
     last = next(index for index, level in enumerate(levels) if level == CommitLevel.NEW)
     first = max(index for index, level in enumerate(levels[:last]) if level == CommitLevel.OLD)
@@ -33,19 +33,19 @@ def range_left(levels: Levels) -> CommitRange:
 
 
 def next_place(levels: Levels, within: CommitRange) -> int | None:
-    """The place that halves the range, or the nearest that was not tried; None if none is left."""
+    """The index that halves the range, or the nearest untried one; None if none is left."""
     untried = [index for index in range(within.first + 1, within.last) if levels[index] is None]
     middle = (within.first + within.last) / 2
     return min(untried, key=lambda index: (abs(index - middle), index), default=None)
 
 
 def places_after(levels: Levels, within: CommitRange, index: int) -> list[int]:
-    """The places that come next after either answer about ``index``, so that they can be queued beside it."""
+    """The next indices after either answer about ``index``, so that they can be queued together with it."""
     halves = (CommitRange(within.first, index), CommitRange(index, within.last))
     return [next_index for half in halves if (next_index := next_place(levels, half)) is not None]
 
 
 def steps_left(levels: Levels, within: CommitRange) -> int:
-    """How many commits will be measured at most, if each gets an answer."""
+    """The largest number of commits still to measure, if each gets an answer."""
     untried = sum(levels[index] is None for index in range(within.first + 1, within.last))
     return math.ceil(math.log2(untried + 1))

@@ -1,4 +1,4 @@
-"""Has a machine moved? Compare the newest value of something that never changes with its own history."""
+"""Has a machine changed? Compares the newest value of a constant program with its own history."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from statistics import median
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
-IN_A_ROW = 3  # values that are off before the machine counts as moved: the first one and two immediate repetitions
-FEWEST = 8  # values of history that an answer needs
+IN_A_ROW = 3  # deviating values before the machine counts as changed: the first one and two immediate repetitions
+FEWEST = 8  # values of history needed for an answer
 ANCHOR = 20  # oldest values that define the level: newer ones would let it follow a slow drift
 RECENT = 60  # newest values that define the noise
 
@@ -32,10 +32,10 @@ class CanaryVerdict:
 
 
 def judge_canary(history: Sequence[float], value: float, smallest_effect: float) -> CanaryVerdict:
-    """Is a value further from the level of the history than noise and ``smallest_effect`` (0.02 = 2%) explain?
+    """Judge whether a value is further from the history's level than noise and ``smallest_effect`` (0.02 = 2%) explain.
 
     ``history``: earlier steady values, oldest first. The level is the median of the oldest ones, the noise the median
-    absolute deviation of the newest ones; outliers among up to half of the values do not move either.
+    absolute deviation of the newest ones; outliers among up to half of the values move neither.
     """
     scale = Scale.of([*history, value])
     placed, position = [scale.place(earlier) for earlier in history], scale.place(value)
@@ -52,7 +52,7 @@ def judge_canary(history: Sequence[float], value: float, smallest_effect: float)
 
 
 def outlier_limit(n: int) -> float:
-    """How many deviations from the level the next value may lie, after ``n`` values.
+    """The largest usual distance of the next value from the level after ``n`` values, in deviations.
 
     Steady normal noise exceeds it once in a thousand values.
 

@@ -28,10 +28,10 @@ from speedtrack.stats.windows import (
 
 DEFAULT = Sensitivity()
 CHUNK = 256  # points examined at once
-FEW = 4  # points: windows of up to so many need closer agreement
-REFINE = 8  # points on each side of a split among which the exact place is searched
-PLACE_BEFORE = 60  # points before a step that are used to place it
-NEAR = 2  # points: a shift so near to a known one in the same direction is the same shift
+FEW = 4  # points: windows up to this size need closer agreement
+REFINE = 8  # points on each side of a split in which the exact index is searched
+PLACE_BEFORE = 60  # points before a step that determine its exact index
+NEAR = 2  # points: a shift this near to a known one in the same direction is the same shift
 OTHER_LINE = math.log(2)  # a lasting refuted shift of this size is not noise: the unit or the surroundings changed
 
 
@@ -65,7 +65,7 @@ class Shift:
 class SettledShift:
     """A shift that was confirmed or refuted for good. Its new level starts between ``first`` and ``last``.
 
-    ``near``: the points by which noise may place it elsewhere.
+    ``near``: the number of points by which noise may move it.
     """
 
     first: int
@@ -75,18 +75,18 @@ class SettledShift:
     near: int = NEAR
 
     def is_same(self, index: int, upwards: bool) -> bool:
-        """Is a shift at this place the same one? The range of a refuted shift may include its neighbours already."""
+        """Return whether a shift at this index is the same one. A refuted shift's range may include its neighbours."""
         near = self.near if self.confirmed else max(0, self.near - (self.last - self.first) // 2)
         return upwards == self.upwards and self.first - near <= index <= self.last + near
 
 
 class _Series(NamedTuple):
     level: Array  # the median of each point, on the scale
-    error: Array  # its standard error as far as the trials tell; NaN for single trials
+    error: Array  # its standard error from the trials; NaN for single trials
     quantum: Array
     newest: Array
     effect: float
-    spread: float  # standard deviation between points, as known from elsewhere
+    spread: float  # standard deviation between points, from other series
 
 
 class _Segment(NamedTuple):
@@ -98,7 +98,7 @@ class _Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class _Alarm:
-    """``known``: it only starts a new segment, because it is confirmed already or not a shift of this line."""
+    """``known``: it only starts a new segment, because it is confirmed already or is no shift of this line."""
 
     index: int
     seen: int
@@ -139,7 +139,7 @@ def suspect_shifts(
     spread raise no suspicion. A shift starts a new level, with the noise known from before. With values of zero or
     below the scale is linear, see `Scale`.
 
-    ``settled`` shifts are not suspected again. A confirmed one starts a new level at its place. A refuted one does not,
+    ``settled`` shifts are not suspected again. A confirmed one starts a new level at its index. A refuted one does not,
     so its points count as noise of the line; but if it at least doubles or halves the level and lasts, it is not noise
     (the metric may have changed its unit), and it starts a new level without a suspicion.
 
@@ -159,7 +159,7 @@ def suspect_shifts(
 
 
 def _boundaries(level: Array, settled: Iterable[SettledShift]) -> list[int]:
-    """The places where confirmed shifts start new levels: where two levels fit best in the range of each."""
+    """The indices where confirmed shifts start new levels: where two levels fit best in the range of each shift."""
     boundaries = set()
     for shift in settled:
         indices = range(max(1, shift.first), min(shift.last, len(level) - 1) + 1)
@@ -212,7 +212,7 @@ def _is_return(index: int, level: float, last: _Last, sensitivity: Sensitivity) 
 def _first(
     series: _Series, segment: _Segment, table: Shifts, when: tuple[int, Sensitivity], settled: Sequence[SettledShift]
 ) -> _Alarm | None:
-    """The first alarm from point ``now`` on. Of several window sizes at one point, the clearest consistent one."""
+    """The first alarm from point ``now`` on; among several window sizes at one point, the clearest consistent one."""
     now, sensitivity = when
     begin = segment.start
     with np.errstate(invalid="ignore"):
@@ -220,7 +220,7 @@ def _first(
     scores = np.nan_to_num(scores[now - begin :])
     for row in np.flatnonzero((scores > 1).any(axis=1)):
         arrival = now + int(row)
-        nothing: list[SettledShift] = []  # refuted shifts that windows at this point have found again
+        nothing: list[SettledShift] = []  # refuted shifts that windows at this point show again
         for column in np.argsort(-scores[row])[: np.count_nonzero(scores[row] > 1)]:
             split, size = arrival + 1 - int(AFTER[column]), float(table.size[arrival - begin, column])
             before, after = (
@@ -242,7 +242,7 @@ def _first(
 
 
 def _limits(series: _Series, segment: _Segment, table: Shifts, sensitivity: Sensitivity) -> Array:
-    """The limit that each shift of the table must exceed; infinite where nothing is known to compare with."""
+    """The limit that each shift of the table must exceed; infinite without anything to compare with."""
     window = slice(segment.start, segment.start + len(table.size))
     errors = sensitivity.trials * trial_errors(series.error[window], sensitivity.before)
     before = np.maximum(np.arange(window.start, window.stop)[:, None] - AFTER, 0)
@@ -255,7 +255,7 @@ def _limits(series: _Series, segment: _Segment, table: Shifts, sensitivity: Sens
 
 
 def _young_limits(series: _Series, segment: _Segment, table: Shifts, errors: Array, sensitivity: Sensitivity) -> Array:
-    """The limits while the line has little history: by its trials, and by the spread between runs."""
+    """The limits while the line has little history: from its trials, and from the spread between runs."""
     if series.spread:
         moves = np.concatenate([segment.past, table.size * table.weight])[:, 0]
         spread = _spread_so_far(moves, series.spread, sensitivity.borrowed)[len(segment.past) :, None]
@@ -265,9 +265,9 @@ def _young_limits(series: _Series, segment: _Segment, table: Shifts, errors: Arr
 
 
 def _spread_so_far(moves: Array, known_spread: float, borrowed: float) -> Array:
-    """The spread between runs by the moves before each, and by the known spread, which counts as ``borrowed`` moves.
+    """The spread between runs from the moves before each, and the known spread, which counts as ``borrowed`` moves.
 
-    At least the known spread, since a few points may lie close to each other by chance.
+    It is at least the known spread, since a few points may be close to each other by chance.
     """
     squares, counts = np.cumsum(np.nan_to_num(moves) ** 2), np.cumsum(~np.isnan(moves))
     own, n = np.concatenate([[0.0], squares[:-1]]), np.concatenate([[0], counts[:-1]])
@@ -293,7 +293,7 @@ def _fit(level: Array, indices: Sequence[int], low: int) -> int:
     rights = _deviations(values[::-1], [len(values) - (index - low) for index in reversed(indices)])
     costs = [before + after for before, after in zip(lefts, reversed(rights), strict=True)]
     least = min(costs)
-    equal = (math.isclose(cost, least, rel_tol=1e-9, abs_tol=1e-12) for cost in costs)  # rounding shall not decide
+    equal = (math.isclose(cost, least, rel_tol=1e-9, abs_tol=1e-12) for cost in costs)  # rounding must not decide
     return next(index for index, is_best in zip(indices, equal, strict=True) if is_best)
 
 
@@ -308,7 +308,7 @@ def _deviations(values: Sequence[float], counts: Sequence[int]) -> list[float]:
 
 
 def _shift(alarm: _Alarm, cuts: Sequence[int], series: _Series, scale: Scale) -> Shift:
-    """The shift of an alarm, with its ratio by the points up to the neighbouring shifts."""
+    """The shift of an alarm, with its ratio from the points up to the neighbouring shifts."""
     start = max((cut for cut in cuts if cut < alarm.index), default=0)
     stop = min((cut for cut in cuts if cut > alarm.index), default=len(series.level))
     around = slice(max(start, alarm.index - DEFAULT.before), min(stop, alarm.index + int(AFTER[-1])))
@@ -320,7 +320,7 @@ def _shift(alarm: _Alarm, cuts: Sequence[int], series: _Series, scale: Scale) ->
 
 
 def _noise(series: _Series, around: slice) -> float:
-    """Standard deviation of a point by successive differences, but at least that shown by the trials."""
+    """Standard deviation of a point from successive differences, but at least the one from the trials."""
     moves = np.abs(np.diff(series.level[around]))
     between = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2) if len(moves) > FEW else 0.0
     errors = series.error[around][~np.isnan(series.error[around])]

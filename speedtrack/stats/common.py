@@ -1,4 +1,4 @@
-"""Did many series of one machine move at once? How many took part, and is the machine or the code the cause?"""
+"""Did many series of one machine move at once? If so, which ones, and is the cause the machine or the code?"""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from enum import StrEnum
 
 import numpy as np
 
-SHARE = 0.4  # of a machine's watched series: if so many move at once, the cause is not one benchmark
-FEWEST = 5  # series that an answer needs
-ALIKE = 0.5  # of the usual move: a series that moved at least so far took part
-QUIET = 0.25  # of the usual move: a series that moved at most so far stood still
+SHARE = 0.4  # of a machine's watched series: if at least this share moves at once, the cause is not one benchmark
+FEWEST = 5  # series needed for an answer
+ALIKE = 0.5  # of the usual move: a series that moved at least this far took part
+QUIET = 0.25  # of the usual move: a series that moved at most this far stood still
 
 
 class MoveCause(StrEnum):
@@ -30,16 +30,16 @@ def log_shift(before: Sequence[float], after: Sequence[float]) -> float | None:
 
 
 def is_common(moves: Sequence[float], usual: float) -> bool:
-    """Did at least SHARE of these series, and at least FEWEST, move in the direction and to the extent of ``usual``?
+    """Return whether at least SHARE of these series, and at least FEWEST, moved ALIKE as far as ``usual`` or farther.
 
-    ``moves``: logarithms, one per watched series of the machine that was measured around the place.
+    ``moves``: logarithms, one per watched series of the machine with measurements around the commit.
     """
     count = sum(move * math.copysign(1, usual) >= ALIKE * abs(usual) for move in moves)
     return count >= FEWEST and count >= SHARE * len(moves)
 
 
 def took_part(move: float, usual: float) -> bool | None:
-    """Did another series move about as far as ``usual`` (True), or stand still (False)? None: in between."""
+    """Return whether another series moved about as far as ``usual`` (True), stood still (False), or neither (None)."""
     along = move * math.copysign(1, usual) / abs(usual)
     return True if along >= ALIKE else False if along <= QUIET else None
 

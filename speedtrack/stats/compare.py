@@ -1,4 +1,4 @@
-"""Are two sets of trials different? For independent sets, and for interleaved pairs that settle a suspicion."""
+"""Are two sets of trials different? For independent sets, and for interleaved pairs, which settle a suspicion."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from speedtrack.stats.summary import CONFIDENCE, MAD_TO_SIGMA
 
 MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
 RESAMPLES = 1999
-SHIFTS = 64  # sizes by which pairs are made smaller to see how nearly they would not have been enough
-COUNTABLE = 15  # samples of a side, up to which the chances of each median of a resample are computed
+SHIFTS = 64  # steps in which pairs are made smaller to find out by how much they exceeded the limit
+COUNTABLE = 15  # largest number of samples of a side for which the chances of each median of a resample are computed
 ROUNDING = 1e-12
 LEVEL = 0.01
 FEWEST_COUNTS = 4  # of a side: with three, processes of two equally likely levels would all agree once in 64 times
-RESOLUTION = 1 / 20  # of the smallest effect: the noise of counts is taken to be at least so large
-EXCLUDED = 1 / 3  # of a suspected change: excluding so much of it refutes it, since suspicions overstate changes
-MISSED = 0.15  # of the likelihood of no change: where that of the effect is so low, it is refuted
-HASTE = 0.6  # of the pairs that are expected to settle a suspicion, before the next look
+RESOLUTION = 1 / 20  # of the smallest effect: the noise of counts is assumed to be at least this large
+EXCLUDED = 1 / 3  # of a suspected change: excluding this share of it refutes it, since suspicions overstate changes
+MISSED = 0.15  # of the likelihood of no change: an effect with at most this likelihood is refuted
+HASTE = 0.6  # of the pairs expected to settle a suspicion, before the next look
 
 
 class ComparisonAnswer(StrEnum):
@@ -90,7 +90,7 @@ class IndependentSets(NamedTuple):
 
 
 def compare_many(sets: Sequence[IndependentSets], *, level: float = LEVEL) -> list[Comparison]:
-    """What `compare_samples` answers to each of these, a hundred times as fast where no resampling is needed."""
+    """The answers of `compare_samples` to each of these, a hundred times as fast where no resampling is needed."""
     answers: list[Comparison | None] = [None] * len(sets)
     groups: dict[tuple[int, int], list[int]] = {}
     for index, samples in enumerate(sets):
@@ -112,7 +112,7 @@ def _compare_remembered(samples: IndependentSets, level: float) -> Comparison:
 
 
 def _compare_equal_sizes(sets: Sequence[IndependentSets], level: float) -> list[Comparison]:
-    """The answers for positive samples, as many in each, whose interval is counted."""
+    """The answers for positive samples with equal numbers in each set, and with counted intervals."""
     before, after = (
         np.array(side) for side in zip(*((samples.before, samples.after) for samples in sets), strict=True)
     )
@@ -135,17 +135,17 @@ def _compare_equal_sizes(sets: Sequence[IndependentSets], level: float) -> list[
 
 
 def _is_counted(samples: Sequence[float] | Array) -> bool:
-    """Can the chances of each median of a resample be computed?"""
+    """Return whether the chances of each median of a resample can be computed."""
     return len(samples) % 2 == 1 and len(samples) <= COUNTABLE
 
 
 def compare_exact(before: float, after: float, *, smallest_effect: float, noise: float = 0.0) -> Comparison:
     """Compare two single values. They are the same if their ratio is less than ``smallest_effect`` away from 1.
 
-    ``noise``: the share by which two values may differ although nothing has changed. The interval reaches so far to
-    either side, and a ratio that is not at least so far away from 1 is no difference, but unknown. With a value of
-    zero or below, the ratio is 1 + difference / larger size: 0 to 5 is 2.0, 5 to 0 is 0.0, and two zeros are the same.
-    ValueError for a value that is not finite.
+    ``noise``: the share by which two values may differ without a change. The interval extends this far to either side,
+    and a ratio nearer to 1 than that is unknown, not different. With a value of zero or below, the ratio is 1 +
+    difference / larger size: 0 to 5 is 2.0, 5 to 0 is 0.0, and two zeros are the same. ValueError for a value that is
+    not finite.
     """
     if not (math.isfinite(before) and math.isfinite(after)):
         raise ValueError("a value is not a finite number: leave out what was not measured")
@@ -164,19 +164,19 @@ def settle_pairs(
 ) -> Comparison:
     """Settle a suspicion by interleaved (base, head) pairs in the order of their blocks, after any number of them.
 
-    ``suspected`` is the ratio that the history showed; only a change in its direction is looked for (at 1 in both, with
-    half of the level for each). The effect to tell from none is ``smallest_effect`` or, if that is more, EXCLUDED of
-    the suspected change: a suspicion is the largest of many shifts, and the true change is often half of it.
+    ``suspected`` is the ratio in the history; only a change in its direction is tested (at 1 in both, with half of the
+    level for each). The effect to distinguish from none is ``smallest_effect`` or, if that is more, EXCLUDED of the
+    suspected change: a suspicion is the largest of many shifts, and the true change is often half of it.
 
     different: p <= level, the interval excludes 1, and the estimate is at least half the smallest effect away from 1
     (not the whole effect: half of all estimates of a change of just that size are smaller). same: the likelihood of the
-    effect is at most MISSED of that of no change. unknown: more pairs are needed, `pairs_to_settle` says how many.
+    effect is at most MISSED of that of no change. unknown: more pairs are needed (`pairs_to_settle`).
 
-    p is the reciprocal of the evidence for a change (`sequential.change_evidence`). However often one looks, it ever
+    p is the reciprocal of the evidence for a change (`sequential.change_evidence`). However often it is computed, it
     falls to ``level`` for at most that share of suspicions without a change, as long as the order within each pair is
-    random. Estimate: Hodges-Lehmann (1963) of the per-pair log ratios; its interval is a bootstrap of whole pairs. The
-    end towards 1 of what is different holds for confirmed changes (`confirmed.least_size`): 1 if only the direction is
-    known.
+    random. Estimate: Hodges-Lehmann (1963) of the per-pair log ratios; its interval is a bootstrap of whole pairs. For
+    a change that is different, the interval's end towards 1 takes the confirmation into account
+    (`confirmed.least_size`): it is 1 if only the direction is known.
     """
     if not pairs:
         raise ValueError("nothing to compare: no pairs")
@@ -210,10 +210,10 @@ def pairs_to_settle(
 
 
 def pairs_left(change: float, effect: float, n: int, level: float) -> int:
-    """The pairs before the next look, by the logarithms of the evidence that ``n`` pairs gave; at most as many again.
+    """The pairs before the next look, from the logarithms of the evidence of ``n`` pairs; at most ``n``.
 
-    HASTE of those with which the nearer end is reached if evidence grows as it did. Looking too early costs a run of a
-    few seconds, looking too late pairs of two seconds each.
+    It is HASTE of the pairs that reach the nearer end if evidence grows as before. Looking too early costs a run of a
+    few seconds, looking too late costs pairs of two seconds each.
     """
     to_different = n * (-math.log(level) - change) / change if change > 0 else math.inf
     to_same = n * (effect - math.log(MISSED)) / -effect if effect < 0 else math.inf
@@ -229,7 +229,7 @@ class _Evidence:
 
 
 def _evidence(scale: Scale, steps: Array, smallest_effect: float, suspected: float) -> _Evidence:
-    """The evidence for the suspected direction, or for the better one of both; none of fewer than FEWEST pairs."""
+    """The evidence for the suspected direction, or for the better one of both; none for fewer than FEWEST pairs."""
     if len(steps) < sequential.FEWEST:
         return _Evidence(0.0, 0.0)
     effect = _effect(scale, smallest_effect, suspected)
@@ -240,7 +240,7 @@ def _evidence(scale: Scale, steps: Array, smallest_effect: float, suspected: flo
 
 
 def _effect(scale: Scale, smallest_effect: float, suspected: float) -> float:
-    """The effect to tell from none, on the scale."""
+    """The effect to distinguish from none, on the scale."""
     apart = abs(suspected - 1) if scale.unit or suspected <= 0 else abs(math.log(suspected))
     return max(scale.effect(smallest_effect), EXCLUDED * apart)
 
@@ -253,13 +253,13 @@ def _overshoot(steps: Array, change: _Shift, effect: float, level: float) -> flo
     sign = math.copysign(1.0, change.delta)
     shifts = np.linspace(0, min(abs(change.low), abs(change.high)), SHIFTS)
     evidence = sequential.change_evidence(sign * steps - shifts[:, None], effect)
-    spent = float(evidence[0]) + math.log(change.p)  # by asking about both directions
+    spent = float(evidence[0]) + math.log(change.p)  # by testing both directions
     enough = evidence - spent >= -math.log(level)
     return float(shifts[-1] if enough.all() else shifts[max(0, int(np.argmin(enough)) - 1)])
 
 
 def _interval_of_confirmed(steps: Array, change: _Shift, overshoot: float) -> tuple[float, float]:
-    """The interval of a confirmed change: its end towards no change given the overshoot.
+    """The interval of a confirmed change: the overshoot determines its end towards no change.
 
     Half of its width is at least that of Student's t: the bootstrap of seven or eight steps is too narrow.
     """
@@ -285,12 +285,12 @@ def settle_counts(
     level: float,
     suspected: float = 1.0,
 ) -> Comparison:
-    """Settle a suspicion about a count by (base, head) counts, each of two fresh processes with the same random bytes.
+    """Settle a suspicion about a count from (base, head) counts of two fresh processes with the same random bytes.
 
     The answers are those of `settle_pairs`, but a few pairs suffice. Estimate: the median of the log ratios. different:
-    Student's t-test, and all pairs agree in direction. same: the interval by the median absolute deviation, so that a
-    pair in which one process had bad luck does not keep the question open. The deviation is taken as at least
-    RESOLUTION of the smallest effect: a few equal counts do not show that there is no noise.
+    Student's t-test, and all pairs agree in direction. same: the interval from the median absolute deviation, so that
+    one unlucky process does not keep the question open. The deviation is at least RESOLUTION of the smallest effect: a
+    few equal counts do not prove that there is no noise.
     """
     if len(pairs) < FEWEST_COUNTS:
         raise ValueError(f"nothing to compare: fewer than {FEWEST_COUNTS} counts of a side")
@@ -315,7 +315,7 @@ def settle_counts(
 
 
 def benjamini_hochberg(p_values: Sequence[float], level: float) -> list[bool]:
-    """Which hypotheses to reject so that the false discovery rate is at most ``level`` (Benjamini & Hochberg 1995)."""
+    """The hypotheses to reject so that the false discovery rate is at most ``level`` (Benjamini & Hochberg 1995)."""
     ordered = sorted(p_values)
     passing = [p for rank, p in enumerate(ordered, start=1) if p <= level * rank / len(ordered)]
     return [bool(passing) and p <= passing[-1] for p in p_values]
@@ -342,7 +342,7 @@ def _judge(shift: _Shift, scale: Scale, limits: _Limits, n: tuple[int, int]) -> 
 
 
 def _interval_of_shift(old: Array, new: Array, seed: int) -> tuple[float, float]:
-    """The bootstrap interval of the difference of medians: of all resamples where they can be counted, else of many."""
+    """The bootstrap interval of the difference of medians: over all resamples if they can be counted, or many."""
     tail = _tail(min(len(old), len(new)))
     if not (_is_counted(old) and _is_counted(new)):
         rng = np.random.default_rng(seed)
@@ -360,9 +360,9 @@ def _interval_of_shift(old: Array, new: Array, seed: int) -> tuple[float, float]
 
 @cache
 def _median_chances(n: int) -> Array:
-    """For odd n: how likely each of n ascending values is the median of a resample of them.
+    """For odd n: the probability that each of n ascending values is the median of a resample of them.
 
-    It is at most the k-th where more than half of the draws are among the first k.
+    The median is at most the k-th value if more than half of the draws are among the first k.
     """
     majority = range(n // 2 + 1, n + 1)
     at_most = [sum(math.comb(n, j) * (k / n) ** j * (1 - k / n) ** (n - j) for j in majority) for k in range(n + 1)]

@@ -1,7 +1,7 @@
-"""How large is a change at least that was confirmed because its pairs looked large enough?
+"""The least size of a change that was confirmed because its pairs were large enough.
 
-Only large estimates are confirmed, so an estimate that was hardly large enough is too large on average. What it says is
-known only from how much of it could be missing before the change would not have been confirmed.
+Only large estimates are confirmed, so an estimate that was hardly large enough is too large on average. The correction
+depends on how much smaller it could have been and still been confirmed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ STEPS = 50  # of the bisection
 def least_size(estimate: float, error: float, overshoot: float) -> float:
     """The smaller end of the 95% interval of a confirmed change, given that it was confirmed; at least 0.
 
-    ``estimate`` is above 0, with the standard ``error``; it would have been confirmed as well if it were smaller by
-    ``overshoot``. Of all estimates that would have been, only TAIL would be as large if the change were of this size:
-    a truncated normal distribution (Cohen 1959; Zhong & Prentice 2008). Without an overshoot nothing but the direction
-    is known; with a large one it is the usual end.
+    ``estimate`` is above 0, with the standard ``error``; even if it were smaller by ``overshoot`` it would have been
+    confirmed. If the change were of the returned size, only TAIL of all confirmed estimates would be as large: a
+    truncated normal distribution (Cohen 1959; Zhong & Prentice 2008). Without an overshoot only the direction is known;
+    with a large one it is the usual end.
     """
     farthest, passed = estimate / error if error else math.inf, overshoot / error if error else math.inf
     if not math.isfinite(farthest):
@@ -34,7 +34,7 @@ def least_size(estimate: float, error: float, overshoot: float) -> float:
 
 
 def _is_surprising(distance: float, passed: float) -> bool:
-    """Would at most TAIL of the confirmed estimates lie so many standard errors above the change?"""
+    """Return whether at most TAIL of the confirmed estimates would be so many standard errors above the change."""
     from scipy.special import log_ndtr  # here: processes that are idle need not hold scipy
 
     return float(log_ndtr(-distance) - log_ndtr(passed - distance)) <= math.log(TAIL)

@@ -13,11 +13,11 @@ from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
 LEVEL = 8  # points that define a level
-FEWEST = 5  # points of a level that an answer needs
-CLEARLY = 4.0  # standard errors by which a drift must exceed what known steps explain
-CLEARLY_FROM_BEST = 6.0  # the same if the reference is the best of many levels, which chance has made better
-FRESH = 40  # points after a step within which the step itself is expected to be suspected
-GROWN = 1.5  # times the drift examined before, at which it is examined again
+FEWEST = 5  # points of a level needed for an answer
+CLEARLY = 4.0  # standard errors by which a drift must exceed the known steps
+CLEARLY_FROM_BEST = 6.0  # the same if the reference is the best of many levels, which is better by chance
+FRESH = 40  # points after a step within which detection should suspect the step itself
+GROWN = 1.5  # times the drift of the last examination: then it is examined again
 FURTHER = 0.05  # or this much more
 
 
@@ -39,12 +39,12 @@ def drift_since(
     explained: float = 1.0,
     best: bool = False,
 ) -> Drift | None:
-    """Is the newest level further from the reference than noise, the smallest effect and known steps explain?
+    """The drift, if the newest level is further from the reference than noise, smallest effect and known steps explain.
 
     ``reference``, ``newest``: values of measured commits in commit order, LEVEL of each. ``explained``: the product of
-    the ratios of the known steps between them. The noise is that between neighbouring commits, which a drift hardly
-    affects. ``best``: the reference was chosen as the best of many levels. None: no drift, fewer than FEWEST points on
-    a side, or positive values after a step to zero or below.
+    the ratios of the known steps between them. The noise is measured between neighbouring commits, where a drift has
+    hardly any effect. ``best``: the reference was chosen as the best of many levels. None: no drift, fewer than FEWEST
+    points on a side, or positive values after a step to zero or below.
     """
     scale = Scale.of([*reference, *newest])
     if min(len(reference), len(newest)) < FEWEST or (scale.unit is None and explained <= 0):
@@ -60,7 +60,7 @@ def drift_since(
 
 
 def shown_ratio(reference: Sequence[float], newest: Sequence[float], *, explained: float = 1.0) -> float:
-    """The newest level / the reference, without known steps, however uncertain it is."""
+    """The newest level / the reference, without known steps, even if it is uncertain."""
     scale = Scale.of([*reference, *newest])
     if scale.unit is None and explained <= 0:
         return 1.0
@@ -73,7 +73,7 @@ def _moved(old: Array, new: Array, scale: Scale, explained: float) -> float:
 
 
 def neighbour_noise(*levels: Array) -> float:
-    """Standard deviation of a point, by the differences between neighbours on the same level."""
+    """Standard deviation of a point, from the differences between neighbours on the same level."""
     moves = np.concatenate([np.abs(np.diff(level)) for level in levels])
     usual = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2)
     return max(usual, math.sqrt(math.pi) / 2 * float(np.mean(moves)))
@@ -83,7 +83,7 @@ def fresh_step(values: Sequence[float]) -> float:
     """The ratio of the step that moved the newest points, if it is no ramp and at most FRESH points old; else 1.
 
     Detection is expected to suspect such a step at its own commit. ``values``: a line in commit order, with known steps
-    removed. Compares the best step and the best ramp, over all places, by the sum of squares that they explain.
+    removed. Compares the best step and the best ramp, over all indices, by the sum of squares that they explain.
     """
     scale = Scale.of(values)
     line = place_all(scale, values)[-2 * FRESH :]
@@ -108,7 +108,7 @@ def explained_by(shapes: Array, line: Array) -> Array:
 
 
 def has_grown(ratio: float, before: float) -> bool:
-    """Return whether a drift is so much larger than when it was examined before that it is to be examined again."""
+    """Return whether a drift has grown so much since its last examination that it must be examined again."""
     if min(ratio, before) <= 0:
         return abs(ratio - 1) > GROWN * abs(before - 1)
     now, then = abs(math.log(ratio)), abs(math.log(before))

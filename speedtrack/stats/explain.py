@@ -1,6 +1,6 @@
 """Why was a shift suspected at a place of a series, or why not? And how small a shift would be suspected now?
 
-The answers use the same windows and limits as `changepoint.suspect_shifts`, and say which limit was decisive.
+The answers use the same windows and limits as `changepoint.suspect_shifts`, and name the decisive limit.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ SOON = 16  # points: shifts that only larger windows can show do not count as vi
 
 
 class Limit(StrEnum):
-    """Which limit was the highest."""
+    """The highest limit."""
 
     NOISE = "noise"  #: the line's own moves
     TRIALS = "trials"  #: the error shown by the trials
     ROUNDING = "rounding"  #: the smallest step of a rounded metric
     EFFECT = "effect"  #: the smallest effect that matters
-    HISTORY = "history"  #: too few points before the place and too few trials to compare with
+    HISTORY = "history"  #: too few earlier points and too few trials to compare with
 
 
 LIMITS = list(Limit)  # in the order of the layers of ``_limits``
@@ -44,7 +44,7 @@ LIMITS = list(Limit)  # in the order of the layers of ``_limits``
 
 @dataclass(frozen=True)
 class WindowEvidence:
-    """The clearest window at a place. ``after``: the number of points taken for the new level.
+    """The clearest window at a point. ``after``: the number of points of the new level.
 
     ``ratio`` is new level / old level by these points, ``limit`` the relative change that it had to exceed, ``score``
     the change in units of the limit (> 1 is suspicious). ``agreement``: the share of pairs, one point before and one
@@ -76,9 +76,9 @@ class VisibleChange:
 def explain_place(
     points: Sequence[Point], index: int, *, smallest_effect: float, since: int = 0, sensitivity: Sensitivity = DEFAULT
 ) -> WindowEvidence | None:
-    """The evidence for and against a new level from point ``index`` on, by all window sizes that have enough points.
+    """The evidence for and against a new level from point ``index`` on, over all window sizes with enough points.
 
-    ``since``: where the level before it begins, at the previous shift or 0. None if there is no point before it
+    ``since``: the first point of the level before it, at the previous shift or 0. None if there is no point before it
     or at it.
     """
     if not since < index < len(points):
@@ -109,7 +109,7 @@ def explain_place(
 def clearest_place(
     points: Sequence[Point], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT
 ) -> int | None:
-    """The place within one level at which a shift comes nearest to its limit. None for fewer than two points."""
+    """The point within one level at which a shift comes nearest to its limit. None for fewer than two points."""
     if len(points) < 2:
         return None
     scale = Scale.of(value for point in points for value in point.values)
@@ -124,9 +124,9 @@ def clearest_place(
 def smallest_visible_change(
     level: Sequence[float], error: Sequence[float], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT
 ) -> VisibleChange | None:
-    """The smallest lasting change that would be suspected soon, by the logarithms and errors of one level's points.
+    """The smallest lasting change that would soon be suspected, from the logarithms and errors of one level's points.
 
-    An unknown error is NaN. None for fewer than two points, or if nothing is known to compare a change with.
+    An unknown error is NaN. None for fewer than two points, or without anything to compare a change with.
     """
     if len(level) < 2:
         return None
@@ -139,7 +139,7 @@ def smallest_visible_change(
 
 
 def _limits(level: Array, error: Array, effect: float, sensitivity: Sensitivity) -> tuple[Array, Array]:
-    """The limit of each shift, and its place in LIMITS: one row per point, one column per window size."""
+    """The limit of each shift, and its index in LIMITS: one row per point, one column per window size."""
     table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
     noise = yardsticks(table, np.empty((0, len(AFTER))), sensitivity)
     trials = sensitivity.trials * trial_errors(error, sensitivity.before)

@@ -1,4 +1,4 @@
-"""A machine's own noise, by pairs of identical builds, and the smallest change that pairs can show."""
+"""A machine's own noise, from pairs of identical builds, and the smallest change that pairs can show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from speedtrack.stats.sequential import FEWEST, change_evidence
 POWER = 0.8
 DRAWS = 4000  # simulated samples per power; the standard error is 0.6%
 FARTHEST = 50.0  # standard deviations; a shift that is not seen at this distance is never seen
-EQUAL = 1e-6  # nothing is that exact: all counts of a program may be the same number
+EQUAL = 1e-6  # a floor for programs whose counts are all equal: nothing is so exact
 STEPS = 20  # of the bisection: to a millionth of FARTHEST
 
 
@@ -38,10 +38,10 @@ class Floor:
 
 
 def noise_floor(pairs: Sequence[tuple[float, float]], *, level: float, planned_pairs: int, seed: int) -> Floor:
-    """The noise floor that A/A pairs show, for comparisons of ``planned_pairs`` pairs at this significance ``level``.
+    """The noise floor from A/A pairs, for comparisons of ``planned_pairs`` pairs at this significance ``level``.
 
     Fewer than five pairs give no floor: the error of their standard deviation is half of it. With ten pairs it is a
-    quarter (chi-squared), and so is that of the smallest change. For values of zero or below see `Scale`.
+    quarter (chi-squared), and so is the error of the smallest change. For values of zero or below see `Scale`.
     """
     if len(pairs) < MIN_SAMPLES:
         return Floor(len(pairs), None, None, None, None, None)
@@ -54,11 +54,12 @@ def noise_floor(pairs: Sequence[tuple[float, float]], *, level: float, planned_p
 
 
 def counts_floor(pairs: Sequence[tuple[float, float]], *, level: float) -> Floor:
-    """The noise floor that (base, head) counts of one build show, each of a fresh process.
+    """The noise floor from (base, head) counts of one build, each from a fresh process.
 
     ``smallest`` is the largest difference within a pair: counts may have a few levels, of which each process takes one
-    by chance, and no deviation says how far apart those are. Processes of two pairs are not compared: each pair has
-    random bytes of its own, while commits are counted with the same ones. Fewer than five pairs give no floor.
+    by chance, and a deviation does not show the distance between these levels. Processes of different pairs are not
+    compared: each pair has different random bytes, while commits are counted with the same ones. Fewer than five pairs
+    give no floor.
     """
     if len(pairs) < MIN_SAMPLES:
         return Floor(len(pairs), None, None, None, None, None)
@@ -72,7 +73,7 @@ def counts_floor(pairs: Sequence[tuple[float, float]], *, level: float) -> Floor
 def standard_shift(n: int, level: float, power: float = POWER) -> float:
     """The shift, in standard deviations of a difference, that n pairs confirm with this power at this level.
 
-    It is that of normal differences where just this shift is asked for: the evidence of `settle_pairs`, simulated with
+    It holds for normal differences if exactly this shift is tested: the evidence of `settle_pairs`, simulated with
     fixed random numbers. Infinite if n pairs can never reach the level.
     """
     noise = np.random.default_rng(n).standard_normal((DRAWS, n))

@@ -1,4 +1,4 @@
-"""Latency histograms as drivers store them (HdrHistogram V2, compressed, in base64), and their percentiles."""
+"""Latency histograms in the drivers' form (HdrHistogram V2, compressed, in base64), and their percentiles."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from speedtrack.stats.arrays import Array
 COMPRESSED_COOKIE, COOKIE = 0x1C849314, 0x1C849313
 HEAD = struct.Struct(">iiiiqqd")  # cookie, length, offset, digits, lowest, highest, ratio
 LARGEST_BUCKET = 48  # its values are 78 hours in ns
-LONGEST = 1 << 22  # bytes of a histogram that is unpacked: of any that a driver can write
+LONGEST = 1 << 22  # bytes of an unpacked histogram: more than any driver writes
 
 
 class Histogram(NamedTuple):
-    """Ascending values and how many there are of each, in the unit that was recorded."""
+    """Ascending values in their recorded unit, and the count of each."""
 
     values: Array
     counts: Array
@@ -31,7 +31,7 @@ class Histogram(NamedTuple):
         return float(self.counts.sum())
 
     def quantiles(self, shares: Sequence[float]) -> Array:
-        """The smallest value that each of these shares of all values do not exceed. ValueError if it is empty."""
+        """For each share: the smallest value that so many of all values do not exceed. ValueError if it is empty."""
         if not len(self.values):
             raise ValueError("an empty histogram has no quantiles")
         ranks = np.clip(np.ceil(np.asarray(shares) * self.total), 1, self.total)
@@ -48,7 +48,7 @@ class Histogram(NamedTuple):
 
 
 def decode(text: str) -> Histogram:
-    """The histogram of ``latency_hdr_v2``, each value the middle of its bucket, at least 1. ValueError for others."""
+    """The histogram in ``latency_hdr_v2``, each value the middle of its bucket, at least 1. Raises ValueError."""
     try:
         packed = base64.b64decode(text, validate=True)
         cookie, length = struct.unpack_from(">ii", packed)
@@ -83,7 +83,7 @@ def _zigzag_numbers(content: np.ndarray[Any, np.dtype[np.uint8]]) -> Whole:
 
 
 def _middles(indices: Whole, digits: int, lowest: int) -> Array:
-    """The middles of the buckets at these places of an array of counts."""
+    """The middles of the buckets at these indices of an array of counts."""
     unit = int(math.log2(lowest))
     half = max(0, math.ceil(math.log2(2 * 10**digits)) - 1)
     bucket = (indices >> half) - 1

@@ -1,9 +1,9 @@
 """Did the level of a series change, judged by its history alone? For series that cannot be measured again, and for
 changes that no shift of the newest points shows.
 
-Verdicts are conservative and final: a verdict uses the points up to the one that showed it, so no later point withdraws
-or moves it. The test is a kernel change point test (Harchaoui & Cappe 2007; Arlot, Celisse & Harchaoui 2019) of the
-best single split since the last change. The Gaussian kernel is as wide as the noise between neighbours, so modes and
+Verdicts are conservative and final: a verdict uses only the points up to its own time, so no later point withdraws or
+moves it. The test is a kernel change point test (Harchaoui & Cappe 2007; Arlot, Celisse & Harchaoui 2019) of the best
+single split since the last change. The Gaussian kernel is as wide as the noise between neighbours, so modes and
 outliers have no more weight than other points.
 """
 
@@ -28,7 +28,7 @@ class Strictness:
     """The limits that a split must exceed; set by replaying many kinds of noise, synthetic and real."""
 
     window: int = 200  # points since the last change that are examined
-    memory: int = 300  # points before a change in which its level may have been visited before
+    memory: int = 300  # points before a change that are searched for earlier visits of its level
     before: int = 6  # fewest points before a split
     after: int = 5  # fewest points after a split
     bandwidth: float = 1.5  # of the kernel, in units of the noise between neighbours
@@ -41,16 +41,16 @@ class Strictness:
     blocks: tuple[float, float] = (1.5, 0.3)  # the same for the variance of means of BLOCK points
     slow: float = 1.5  # power of that variance in the limit of a steady split
     agree: float = 0.65  # share of pairs before/after that must agree
-    place: float = 0.7  # places whose gain is lower by at most this may be the true one
-    wide: int = 9  # points on each side within which these places must lie
+    place: float = 0.7  # indices whose gain is lower by at most this may be the true one
+    wide: int = 9  # points on each side within which these indices must be
     outlast: tuple[float, int] = (2.0, 100)  # how long a level visited before must last: times its longest visit; cap
 
 
-BLOCK = 8  # points whose mean shows slow movement
+BLOCK = 8  # points whose mean shows slow movements
 OLD = 60  # points before a split that define its old level
 BASE = 40  # points before a split that define the level from which visits start
 CLIP = 3.0  # standard deviations to which outliers are clipped
-QUICK = 20  # points after a split from which on its place must be certain
+QUICK = 20  # points after a split, from which on its index must be certain
 DEFAULT = Strictness()
 
 
@@ -58,9 +58,9 @@ DEFAULT = Strictness()
 class HistoryVerdict:
     """A change of level that the history shows.
 
-    ``index`` is the first point of the new level, which lies within ``first`` to ``last``; ``seen`` the point whose
-    arrival showed it. ``ratio`` is new level / old level, [low, high] roughly its 95% interval; ``score`` the gain of
-    the split over what it had to exceed.
+    ``index`` is the first point of the new level, between ``first`` and ``last``; ``seen`` the point that showed it on
+    its arrival. ``ratio`` is new level / old level, [low, high] roughly its 95% interval; ``score`` the gain of the
+    split over its limit.
     """
 
     index: int
@@ -77,13 +77,13 @@ class HistoryVerdict:
 
 
 class _Split(NamedTuple):
-    """The best split of a segment: its index, its gain, and the range of places that are nearly as good."""
+    """The best split of a segment: its index, its gain, and the range of nearly equal indices."""
 
     at: int
     gain: float
     first: int
     last: int
-    scatter: float  # distance between points of one side by the kernel, 0 to 1
+    scatter: float  # kernel distance between points of one side, 0 to 1
 
 
 class _Noise(NamedTuple):
@@ -116,7 +116,7 @@ def history_verdicts(
 
 
 def newest_verdict(level: Array, start: int, scale: Scale, smallest_effect: float) -> HistoryVerdict | None:
-    """Does the newest point show a change since ``start``? ``level``: the points so far on the scale.
+    """The change since ``start`` that the newest point shows, if any. ``level``: the points so far on the scale.
 
     Only the last `Strictness.window` points are examined, so the cost of a point does not grow with the series.
     """
@@ -145,7 +145,7 @@ def newest_verdict(level: Array, start: int, scale: Scale, smallest_effect: floa
 
 
 def best_split(recent: Array, effect: float) -> _Split:
-    """The split with the largest gain: how much more similar points are to their side than to all, by the kernel."""
+    """The split with the largest gain: by the kernel, how much more points resemble their side than all points."""
     n = len(recent)
     lag = MAD_TO_SIGMA * float(np.median(np.abs(np.diff(recent)))) / math.sqrt(2)
     width = max(DEFAULT.bandwidth * lag, effect / 4, 1e-12)
@@ -182,7 +182,7 @@ class _Score(NamedTuple):
 
 
 def _least(n: int, scatter: float) -> float:
-    """The limit of the gain that every split must exceed, whatever its noise."""
+    """The limit that the gain of every split must exceed, whatever its noise."""
     return min(DEFAULT.gain, DEFAULT.steady * scatter) * math.log(max(n, DEFAULT.fewest))
 
 
@@ -203,7 +203,7 @@ def _agreement(old: Array, new: Array, delta: float) -> float:
 
 
 def _is_visit(level: Array, at: int) -> bool:
-    """Was the new level visited at least twice before, for about as long as it has lasted? Then it is a mode."""
+    """Return whether the new level is a mode: visited at least twice before, for about as long as it has lasted."""
     past = level[max(0, at - DEFAULT.memory) : at]
     new, base = float(np.median(level[at:])), float(np.median(past[-BASE:]))
     beyond = ((past - (new + base) / 2) * (new - base) > 0).astype(int)
@@ -227,7 +227,7 @@ class Replay:
         return Replay(self.smallest_effect)
 
     def push(self, index: int, values: Sequence[float]) -> list[tuple[int, int]]:
-        """(first point of the new level, direction) of every verdict so far; bounded in cost by the window."""
+        """(first point of the new level, direction) of every verdict so far; the window limits the cost."""
         self.points.append(Point(tuple(values)))
         skipped = max(0, len(self.points) - DEFAULT.window - DEFAULT.memory)
         recent = self.points[skipped:]

@@ -1,4 +1,4 @@
-"""The level of each point of a series on a scale, and its standard error by the trials."""
+"""The level of each point of a series on a scale, and its standard error from the trials."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from speedtrack.stats.arrays import Array, place_all
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
-FEWEST_RUNS = 12  # runs that an answer about their differences needs
+FEWEST_RUNS = 12  # runs needed for an answer about their differences
 
 
 def levels(points: Sequence[Sequence[float]], scale: Scale) -> tuple[Array, Array]:
     """For each point: the median of its trials on the scale, and the standard error of this median.
 
-    The error is the mean of the one by the point's own trials and the one by the trials of all points so far. NaN until
+    The error is the mean of two: from the point's own trials, and from the trials of all points so far. NaN until
     a point has two trials. Points with the same number of trials are computed together.
     """
     sizes = np.array([len(point) for point in points])
@@ -40,9 +40,9 @@ def levels(points: Sequence[Sequence[float]], scale: Scale) -> tuple[Array, Arra
 
 
 def _scatter(trials: Array) -> Array:
-    """Standard deviation of each row of trials, whose median is 0. From four trials on, at most the robust estimate.
+    """Standard deviation of each row of trials, whose median is 0; from four trials on, at most the robust estimate.
 
-    So one trial may be an outlier. The factor for few values is that of Croux & Rousseeuw (1992). NaN for one trial.
+    So one trial may be an outlier. Croux & Rousseeuw (1992) give the factor for few values. NaN for one trial.
     """
     n = trials.shape[1]
     if n < 2:
@@ -55,7 +55,7 @@ def _scatter(trials: Array) -> Array:
 
 
 def spread_between(values: Sequence[float]) -> float | None:
-    """Relative standard deviation between neighbouring runs by the median difference. None for fewer than 12 runs.
+    """Relative standard deviation between neighbouring runs from the median difference. None for fewer than 12 runs.
 
     Steps and outliers have little effect. Differences are relative to the larger of both values, and 0 between zeros.
     """

@@ -1,4 +1,4 @@
-"""On which side of a confirmed change is a commit? Two sequential tests of its pairs, against each level."""
+"""On which side of a confirmed change is a commit? Two sequential tests of its pairs answer, one against each level."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from speedtrack.stats.confirmed import Z95
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.sequential import CLIP, change_evidence, step_noise
 
-MOST = 160  # pairs of one commit; if they do not decide, the change stays a range
+MOST = 160  # pairs of one commit; if they are undecided, the change remains a range
 ROOM = 1.3  # factor on the expected number of pairs, so that one round usually decides
 
 
 class CommitLevel(StrEnum):
-    """The level that a commit's server runs on."""
+    """The level of a commit's server."""
 
     OLD = "old"
     NEW = "new"
@@ -38,13 +38,14 @@ class CommitPlacement:
 
 
 def place_commit(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> CommitPlacement:
-    """Does a commit, measured in (base, commit) pairs, run on the level of its base or on that of the change?
+    """Decide from (base, commit) pairs whether a commit is on the level of its base or on that of the change.
 
     ``ratio`` is the confirmed change, new level / old level; ``error`` the accepted probability of the wrong side,
-    however often one looks. A commit is on the new level if its steps are no noise around the old one, and on the old
-    level if they are none around the new one. Both are bets on signs (``sequential.change_evidence``), so this holds
-    for noise of any kind and for slots that differ by more than the change. Unknown as long as neither is shown, which
-    takes ``fewest_pairs`` at least. Where both are, the nearer level counts: several changes may lie in a range.
+    however often this is called. A commit is on the new level if its steps are no noise around the old one, and on the
+    old level if they are no noise around the new one. Both are bets on signs (``sequential.change_evidence``), so this
+    holds for noise of any kind and for slots that differ by more than the change. Unknown as long as neither is shown,
+    which takes at least ``fewest_pairs``. If both are shown, the nearer level counts: a range may contain several
+    changes.
     """
     if ratio == 1:
         raise ValueError("a change to the old level itself has no halves")
@@ -59,12 +60,12 @@ def place_commit(pairs: Sequence[tuple[float, float]], *, ratio: float, error: f
 
 
 def fewest_pairs(error: float) -> int:
-    """So many equal signs come by chance with at most the probability ``error``."""
+    """The number of equal signs whose probability by chance is at most ``error``."""
     return math.ceil(math.log2(1 / error))
 
 
 def _steps(pairs: Sequence[tuple[float, float]], ratio: float) -> tuple[Scale, Array, float]:
-    """The scale, the step of each pair on it, and the change. Linear if a value or the change is zero or below.
+    """The scale (linear if a value or the change is zero or below), the step of each pair on it, and the change.
 
     So pairs of 5 and 5 can place a commit on the old level of a change from 5 to 0.
     """
@@ -76,11 +77,11 @@ def _steps(pairs: Sequence[tuple[float, float]], ratio: float) -> tuple[Scale, A
 def cautious_ratio(ratio: float, low: float, high: float) -> float:
     """A confirmed ratio moved one standard error towards 1; [low, high] is its 95% interval.
 
-    The error follows from the end away from 1: the other one may be 1 itself, where only the direction is known.
+    The error is computed from the end away from 1, because the other end may be 1 if only the direction is known.
 
-    Only changes with large estimates are confirmed, so estimates are too large on average. Half of a change that is
-    estimated too large is so near to the true new level that commits on that level may be taken for old ones. Half of
-    one that is estimated too small only costs more pairs.
+    Only changes with large estimates are confirmed, so estimates are too large on average. Half of an overestimated
+    change is so near to the true new level that commits on that level may look old. Half of an underestimated one only
+    costs more pairs.
     """
     reach = min(high - ratio, ratio - 1) if ratio > 1 else min(ratio - low, 1 - ratio)
     return ratio - math.copysign(reach / Z95, ratio - 1)
@@ -90,7 +91,7 @@ def _side(steps: Array, change: float, error: float, centre: float) -> CommitLev
     upwards = math.copysign(1.0, change) * steps
     rows = np.stack([upwards, abs(change) - upwards])  # from the old level to the new one, and the other way round
     is_new, is_old = change_evidence(rows, abs(change)) >= math.log(1 / error)
-    if is_new and is_old:  # neither level exactly, as where the noise is less than the error of the confirmed size
+    if is_new and is_old:  # neither level exactly, as when the noise is less than the error of the confirmed size
         return CommitLevel.NEW if centre / change > 0.5 else CommitLevel.OLD
     if is_new == is_old:
         return CommitLevel.UNKNOWN
@@ -98,7 +99,7 @@ def _side(steps: Array, change: float, error: float, centre: float) -> CommitLev
 
 
 def pairs_needed(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> int:
-    """The number of pairs that usually place a commit, by the noise of pairs measured before."""
+    """The usual number of pairs to place a commit, from the noise of earlier pairs."""
     _, steps, change = _steps(pairs, ratio)
     expected = 2 * math.log(1 / error) * (float(step_noise(steps)) / change) ** 2
     return max(fewest_pairs(error), min(MOST // 3, math.ceil(ROOM * expected)))

@@ -11,7 +11,7 @@ import numpy as np
 from speedtrack.stats.arrays import Array
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
-FEWEST = 5  # points that an answer needs
+FEWEST = 5  # points needed for an answer
 FEWEST_FOR_MODES = 16
 APART = 5.0  # Ashman's D of two halves; noise with one mode gives 2.6, and never came near 5 in simulations
 SHARE = 0.2  # of the points, at least, in each mode
@@ -21,7 +21,7 @@ SHARE = 0.2  # of the points, at least, in each mode
 class LineNoise:
     """Relative standard deviations: between neighbouring points, and of a point by its own trials.
 
-    ``modes``: the distance between the two levels that the series alternates between; None if it has one level.
+    ``modes``: the distance between two levels, if the series alternates between them; None if it has one level.
     """
 
     between: float
@@ -30,15 +30,15 @@ class LineNoise:
 
     @property
     def runs_differ_more(self) -> bool:
-        """Do runs differ by much more than their trials explain?"""
+        """Return whether runs differ by much more than their trials explain."""
         return self.between > 2 * self.within
 
 
 def line_noise(level: Sequence[float], error: Sequence[float]) -> LineNoise | None:
-    """The noise of a line, by the logarithms of its medians and their errors (NaN: unknown) in commit order.
+    """The noise of a line, from the logarithms of its medians and their errors (NaN: unknown) in commit order.
 
-    Computed from differences of successive points, so that changes of the level have little effect. None for fewer than
-    five points.
+    It is computed from differences of successive points, so changes of the level have little effect. None for fewer
+    than five points.
     """
     if len(level) < FEWEST:
         return None
@@ -52,13 +52,13 @@ def line_noise(level: Sequence[float], error: Sequence[float]) -> LineNoise | No
 
 
 def _noise_without_modes(moves: Array) -> float:
-    """The noise by the mean move without the largest tenth. The median is too small for a line with two levels."""
+    """The noise from the mean move without the largest tenth. The median is too small for a line with two levels."""
     moderate = np.sort(moves)[: max(1, math.floor(0.9 * len(moves)))]
     return float(moderate.mean()) * math.sqrt(math.pi) / 2
 
 
 def _modes(values: Array) -> float | None:
-    """The distance of two levels that points alternate between, split by the least variance within (Otsu 1979)."""
+    """The distance between two levels of the points, split by the least variance within (Otsu 1979)."""
     n = len(values)
     if n < FEWEST_FOR_MODES:
         return None

@@ -1,4 +1,4 @@
-"""The scale on which changes are judged: logarithms where every value is positive, relative differences elsewhere."""
+"""The scale for judging changes: logarithms if every value is positive, otherwise relative differences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-EXPONENT = 700.0  # ratios saturate at e^700 rather than overflow
+EXPONENT = 700.0  # ratios saturate at e^700 instead of overflowing
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Scale:
     def of(cls, values: Iterable[float], *, linear: bool = False) -> Scale:
         """The common scale of these values; the unit is the median size of those that are not 0.
 
-        So a metric that was always 0 and now is not has moved by one unit, however long it was 0. ``linear``: linear
+        So a metric that was always 0 until now has moved by one unit, however long it was 0. ``linear``: linear
         even if all values are positive.
         """
         numbers = list(values)

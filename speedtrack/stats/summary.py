@@ -16,7 +16,7 @@ MAD_TO_SIGMA = 1 / NormalDist().inv_cdf(0.75)
 
 @dataclass(frozen=True)
 class Estimate:
-    """The median of ``n`` samples with its interval. One sample has none: low = high = value."""
+    """The median of ``n`` samples with its interval. With one sample, low = high = value."""
 
     value: float
     low: float
@@ -27,9 +27,9 @@ class Estimate:
 def summarize(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
     """Median and its distribution-free interval between two order statistics (Conover 1999, section 3.2).
 
-    The interval covers the true median with at least ``confidence``, whatever the distribution. Below six samples
-    no such interval exists at 95%; the range is given, which covers 50, 75, 87.5 and 93.75% for 2, 3, 4 and 5
-    samples (and which the percentile bootstrap of the median would give as well). No samples: ValueError.
+    The interval covers the true median with at least ``confidence``, whatever the distribution. Below six samples no
+    such interval exists at 95%; the range is returned instead, which covers 50, 75, 87.5 and 93.75% for 2, 3, 4 and 5
+    samples (the percentile bootstrap of the median would be the same). No samples: ValueError.
     """
     if not samples:
         raise ValueError("no samples: an unmeasured commit is a gap, not an estimate")
@@ -44,8 +44,8 @@ def summarize(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estim
 @lru_cache(maxsize=2000)
 def outer_rank(n: int, confidence: float) -> int:
     """The largest k such that sample k and sample n-1-k (from 0) enclose the median with ``confidence``; else 0."""
-    # Of each k: the probability of at most k samples below the median. Not scipy's: each process that takes results
-    # would hold it for this.
+    # For each k: the probability of at most k samples below the median. Without scipy, which each process that takes
+    # results would have to load for this.
     below = list(accumulate(binomial_half(k, n) for k in range(n // 2 + 1)))
     return max(0, bisect_right(below, (1 - confidence) / 2) - 1)
 

@@ -27,8 +27,8 @@ class MeanRatio:
 def mean_ratio(ratios: Sequence[tuple[float, float, float]]) -> MeanRatio | None:
     """The geometric mean of (ratio, low, high); those with an end at or below zero are left out. None without any.
 
-    The interval is that of these benchmarks, not of all that could be thought of: the errors of the logarithms are
-    taken to be independent, and as large as the intervals say.
+    The interval is valid for these benchmarks, not for all possible ones: it assumes independent errors of the
+    logarithms, of the size of their intervals.
     """
     usable = [interval for interval in ratios if min(interval) > 0 and math.isfinite(sum(interval))]
     if not usable:

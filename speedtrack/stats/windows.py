@@ -1,7 +1,7 @@
 """Shifts between neighbouring windows of a series for many window sizes, and the limits that they must exceed.
 
-Tables have one row per point (the moment it arrives) and one column per size in `AFTER`, the number of newest points
-taken for the new level. A row uses only points that had arrived by then.
+Tables have one row per point (the moment of its arrival) and one column per size in `AFTER`, the number of newest
+points of the new level. A row uses only points that had arrived by then.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from speedtrack.stats.arrays import Array
 
 AFTER = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64])
 MEAN_ROOT_NORMAL = 0.8222  # mean of the square root of |x| for a standard normal x: 2^(1/4) Gamma(3/4) / sqrt(pi)
-FEWEST_SHIFTS = 8  # shifts of a size that are needed to know the usual one
-QUANTISED_AFTER = 5  # changes of value that are needed to know the smallest step of a rounded metric
+FEWEST_SHIFTS = 8  # shifts of a window size needed to know the usual one
+QUANTISED_AFTER = 5  # changes of value needed to know the smallest step of a rounded metric
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far a shift must exceed each limit; set by replaying many kinds of noise, see research/."""
+    """The factors by which a shift must exceed each limit; set by replaying many kinds of noise, see research/."""
 
     before: int = 40  # most points before a split that define the old level
     trim: float = 0.35  # share cut from each end of a window before its mean is taken
-    history: int = 300  # points back to which placebos count
-    recent: int = 15  # points in which a rise of the noise must show
-    enough: int = 5  # history that a window needs for its own placebos to count, in units of its size
+    history: int = 300  # number of latest points whose placebos count
+    recent: int = 15  # points within which a rise of the noise must appear
+    enough: int = 5  # history needed for a window's own placebos to count, in units of its size
     usual: tuple[float, float, float, float] = (5.0, 3.6, 3.3, 2.7)  # times the usual shift: 1, 2-3, 4-16, 24+ points
     worst: tuple[float, float] = (1.3, 0.85)  # times the largest shift of the history: 1 point, more points
     early: float = 6.6  # factor while the history is short: 1 + early / its length
     fresh: float = 0.3  # factor while the old level is young: 1 + fresh / its points
-    trials: float = 4.0  # times the standard error by the trials
-    between: float = 2.0  # times the standard error by the spread between runs, while the history is too short
-    borrowed: float = 4.0  # moves of the line itself for which the known spread between runs counts
+    trials: float = 4.0  # times the standard error from the trials
+    between: float = 2.0  # times the standard error from the spread between runs, while the history is too short
+    borrowed: float = 4.0  # number of the line's own moves that the known spread between runs equals
     quantum: float = 0.75  # times the smallest step of a rounded metric
     agree: tuple[float, float] = (0.97, 0.72)  # share of pairs before/after that must agree: up to 4 points, more
     least: int = 12  # points of history below which only the trials decide
@@ -51,7 +51,7 @@ class Shifts(NamedTuple):
 
 
 def rolling_means(level: Array, width: int, trim: float) -> Array:
-    """Trimmed mean of the last ``width`` values at each place, or of fewer at the start."""
+    """Trimmed mean of the last ``width`` values at each index, or of fewer at the start."""
     if width == 1:
         return level.copy()
     padded = np.concatenate([np.full(width - 1, np.inf), level])
@@ -73,7 +73,7 @@ def newest_means(level: Array, trim: float) -> Array:
 
 
 def shifts(level: Array, newest: Array, sensitivity: Sensitivity) -> Shifts:
-    """The newest means minus the level before them, of up to ``before`` points; NaN where there is no point before."""
+    """The newest means minus the level before them, of up to ``before`` points; NaN if there is no point before."""
     base = rolling_means(level, sensitivity.before, sensitivity.trim)
     split = np.arange(1, len(level) + 1)[:, None] - AFTER
     size = newest - base[np.maximum(split, 1) - 1]
@@ -82,7 +82,7 @@ def shifts(level: Array, newest: Array, sensitivity: Sensitivity) -> Shifts:
 
 
 def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
-    """The size that a shift must exceed to stand out from the moves that the series makes by itself.
+    """The size that a shift must exceed to stand out from the series' own moves.
 
     These moves are its earlier shifts between windows of the same sizes (placebos), in earlier segments (``past``) and
     in this one. The limits follow their usual size, over the whole history and lately, and the largest of them. The
@@ -108,7 +108,7 @@ def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
 
 
 def _sums(placebos: Array) -> tuple[Array, Array]:
-    """The sums of the roots of the first placebos of each size, and how many of them are known."""
+    """The sums of the roots of the first placebos of each size, and the number of known ones."""
     is_known = ~np.isnan(placebos)
     nothing = np.zeros((1, placebos.shape[1]))
     roots = np.concatenate([nothing, np.cumsum(np.sqrt(np.where(is_known, placebos, 0)), axis=0)])
@@ -116,7 +116,7 @@ def _sums(placebos: Array) -> tuple[Array, Array]:
 
 
 def _usual(sums: tuple[Array, Array], begin: Array, stop: Array) -> tuple[Array, Array]:
-    """Standard deviation of the placebos begin..stop-1, by their mean root, which is robust; and their number."""
+    """Standard deviation of the placebos begin..stop-1, from their mean root, which is robust; and their number."""
     roots, counts = sums
     columns = np.arange(roots.shape[1])
     n = counts[stop, columns] - counts[begin, columns]
@@ -133,7 +133,7 @@ def _largest(values: Array, width: int) -> Array:
 
 
 def trial_errors(error: Array, before: int) -> Array:
-    """Standard error of each shift by the errors of its points; NaN where one of these is unknown."""
+    """Standard error of each shift, from the errors of its points; NaN if one of these is unknown."""
     if np.isnan(error).all():
         return np.full((len(error), len(AFTER)), np.nan)
     squares = np.concatenate([[0.0], np.cumsum(np.nan_to_num(error) ** 2)])

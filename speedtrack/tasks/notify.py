@@ -1,4 +1,4 @@
-"""What the process ``notify`` does: it waits for mail servers, chats and forges."""
+"""The task of the process ``notify``: it waits for mail servers, chats and forges."""
 
 from celery import shared_task
 
@@ -10,7 +10,7 @@ from speedtrack.tasks.steps import take_each
 
 @shared_task(name="speedtrack.tasks.notify")
 def notify() -> None:
-    """Put notices into the outbox, post commit statuses, and send what is due."""
+    """Put notices into the outbox, post commit statuses, and send due messages."""
     take_each(
         tell_subscribers,
         tell_operators,

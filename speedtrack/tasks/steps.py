@@ -1,4 +1,4 @@
-"""A duty of several steps that must not hold up each other."""
+"""A duty of several independent steps."""
 
 import logging
 from collections.abc import Callable
@@ -9,13 +9,13 @@ log = logging.getLogger(__name__)
 
 
 def take_each(*steps: Callable[[], object]) -> None:
-    """Take all steps of a duty, whatever becomes of the others. Raises what the first that failed has raised."""
+    """Take all steps of a duty, even if some fail. Raises the error of the first failed step."""
     failures: list[Exception] = []
     for step in steps:
         try:
             step()
         except (OperationalError, InterfaceError):
-            raise  # the database is away, also for the others
+            raise  # the database is away for the other steps, too
         except Exception as e:  # a step that fails must not hold up the others
             log.exception("%s has failed", step.__name__)
             failures.append(e)

@@ -1,4 +1,4 @@
-"""What the process ``worker`` does: it computes, and deletes."""
+"""The tasks of the process ``worker``: they compute, and delete."""
 
 from celery import shared_task
 
@@ -32,5 +32,5 @@ def calibrate() -> None:
 
 @shared_task(name="speedtrack.tasks.prune")
 def prune() -> None:
-    """Delete what is older than its policy keeps it, for a while; the next nudge goes on."""
+    """Delete old rows by the policies for a limited time; the next nudge continues."""
     nightly.prune_due()

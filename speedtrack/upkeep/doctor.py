@@ -1,4 +1,4 @@
-"""Check this installation. Each check reports what it found, and what to do about a problem."""
+"""Check this installation. Each check reports its finding, and the remedy of a problem."""
 
 import json
 import os
@@ -30,10 +30,10 @@ from speedtrack.runs.models import Machine
 from speedtrack.upkeep import exposure
 
 OLDEST_GIT = (2, 38)
-#: The checks of `python -m runners doctor` that are of interest where the server and a runner share a machine.
+#: The checks of `python -m runners doctor` that matter if the server and a runner share a machine.
 OF_RUNNER = ("driver", "compiler", "docker", "placement", "sandbox", "kernel")
 
-#: What a machine that measures has: variables of its runner, or files of its unit, its enrolment or a build.
+#: The signs of a measuring machine: variables of its runner, or files of its unit, its enrolment or a build.
 VARIABLES_OF_RUNNER = ("SPEEDTRACK_TOKEN", "SPEEDTRACK_TOKEN_FILE", "SPEEDTRACK_DRIVER", "SPEEDTRACK_RUNNER_SETTINGS")
 FILES_OF_RUNNER = (
     Path("/etc/speedtrack-runner.env"),
@@ -42,7 +42,7 @@ FILES_OF_RUNNER = (
     BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench",
 )
 
-# The state and the remedy of each standing of the replica.
+# The state and the remedy for each standing of the replica.
 REPLICAS = {
     ReplicaState.FOLLOWS: ("good", "follows the primary: pages are read from it"),
     ReplicaState.BEHIND: ("note", "It catches up by itself, or is too slow for the primary's writes"),
@@ -67,7 +67,7 @@ def examine(names: Iterable[str]) -> Iterator[Finding]:
 
 
 def usual_checks() -> list[str]:
-    """All checks, without those of a runner where this host has none."""
+    """All checks; without those of a runner if this host has none."""
     return [name for name in CHECKS if name not in OF_RUNNER or measures_here()]
 
 
@@ -128,7 +128,7 @@ def check_git() -> tuple[str, str]:
 
 
 def check_of_runner(name: str) -> tuple[str, str]:
-    """What a runner on this machine would find (`python -m runners doctor`)."""
+    """The finding of a runner on this machine (`python -m runners doctor`)."""
     command = [sys.executable, "-m", "runners", "doctor", "--json", "--only", name]
     process = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True)
     try:
@@ -139,9 +139,9 @@ def check_of_runner(name: str) -> tuple[str, str]:
 
 
 def check_dispatcher() -> tuple[str, str]:
-    """Find out whether the dispatcher is alive.
+    """Check whether the dispatcher is alive.
 
-    If not, that is a note and no fault, because it may be stopped on purpose. ``/readyz`` is stricter.
+    A dead one is only a note, because it may be stopped on purpose. ``/readyz`` is stricter.
     """
     finding = health.check_dispatcher()
     return ("note" if finding.state == "bad" else finding.state), finding.words
@@ -184,7 +184,7 @@ def check_mails() -> tuple[str, str]:
     if given_up:
         return (
             "bad",
-            f"{given_up} were given up: `manage.py outbox` says why, `manage.py outbox again` sends them again",
+            f"{given_up} were given up: `manage.py outbox` shows why, `manage.py outbox again` sends them again",
         )
     if failing_mail:
         return "note", f"some wait to be tried again, as the one to {failing_mail.receiver}: {failing_mail.error}"
@@ -192,7 +192,7 @@ def check_mails() -> tuple[str, str]:
 
 
 def check_retention() -> tuple[str, str]:
-    """What the nightly pruning did not do, and why."""
+    """The policies that the nightly pruning did not apply, and why."""
     rows = Pruning.objects.exclude(policy=Pruning.NIGHT)
     if problems := [f"{row.policy}: {row.problem}" for row in rows.exclude(problem="").order_by("policy")]:
         return "bad", "; ".join(problems)

@@ -1,6 +1,6 @@
-"""What makes this installation easier to attack than it needs to be, as far as its settings tell.
+"""Find settings that make this installation easier to attack than necessary.
 
-On a laptop, where nobody else reaches it, most of it does not matter and is not said.
+On a laptop that nobody else reaches, most of them do not matter and are not reported.
 """
 
 import stat
@@ -12,9 +12,9 @@ from django.conf import settings
 from speedtrack.celery import broker
 from speedtrack.ground.secrets.addresses import is_loopback
 
-SHORTEST_KEY, FEWEST_CHARACTERS = 50, 5  # as Django's own check asks for
+SHORTEST_KEY, FEWEST_CHARACTERS = 50, 5  # as in Django's own check
 BAD, NOTE = "bad", "note"
-Weakness = tuple[str, str]  # how bad it is, and a sentence with the remedy
+Weakness = tuple[str, str]  # its severity, and a sentence with the remedy
 
 
 def weaknesses() -> Iterator[Weakness]:
@@ -23,7 +23,7 @@ def weaknesses() -> Iterator[Weakness]:
 
 
 def is_private() -> bool:
-    """Return whether it is reached from this machine only."""
+    """Return whether only this machine can reach the installation."""
     return is_loopback(urlsplit(settings.URL).hostname or "")
 
 
@@ -45,7 +45,8 @@ def open_networks() -> Iterator[Weakness]:
         if wide:
             yield (
                 BAD,
-                f"{name} has {', '.join(wide)}: who names an address reaches all inner services; list few networks",
+                f"{name} has {', '.join(wide)}: anybody who may enter an address reaches all inner "
+                "services; list few networks",
             )
 
 
@@ -55,8 +56,8 @@ def no_tls() -> Iterator[Weakness]:
     elif not settings.BEHIND_TLS_PROXY:
         yield (
             BAD,
-            "SPEEDTRACK_URL is https, but BEHIND_TLS_PROXY is not true: nobody is led to https, browsers do not stay "
-            "there, and failed logins are counted by the proxy's address",
+            "SPEEDTRACK_URL is https, but BEHIND_TLS_PROXY is not true: nobody is redirected to https, browsers do not "
+            "stay there, and failed logins are counted by the proxy's address",
         )
     elif not settings.SECURE_HSTS_SECONDS:
         yield NOTE, "HSTS_SECONDS is 0: a browser's first call may be by http, and altered on its way"

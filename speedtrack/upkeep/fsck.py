@@ -1,4 +1,4 @@
-"""Check what no constraint can hold: rows against git, and rows against each other. Nothing is changed.
+"""Check rules that no constraint can hold: rows against git, and rows against each other. Nothing is changed.
 
 Each check yields a sentence per fault, with cause and remedy. Tables are read in chunks of ids, so that memory does not
 grow with the history.
@@ -23,8 +23,8 @@ CHUNK = 20_000  # rows read by one statement
 FEW = 100  # results whose documents are in memory at once
 MOST = 100  # faults that one check reports; the others are counted
 
-# Of a range of attempts: those with measurements that are shown though the attempt did not end well, and those that
-# ended well and are the newest of their run but hide some.
+# In a range of attempts: those that did not succeed but have visible measurements, and those that succeeded as the
+# newest of their run but have hidden ones.
 ACCEPTANCE = """
     SELECT a.run_id, a.id, coalesce(nullif(a.outcome, ''), 'not ended'), m.accepted, count(*)
       FROM runs_attempt a
@@ -36,7 +36,7 @@ ACCEPTANCE = """
   GROUP BY a.run_id, a.id, m.accepted
   ORDER BY a.id
 """
-# Of a range of runs: their attempts, and whether each has not ended and is shown.
+# For a range of runs: their attempts, whether each has not ended, and whether it has visible measurements.
 ATTEMPTS = """
     SELECT r.id, r.status, r.lease_token, a.id, a.token, a.outcome, a.ended_at IS NULL,
            EXISTS (SELECT FROM runs_measurement m WHERE m.attempt_id = a.id AND m.accepted)
@@ -45,8 +45,9 @@ ATTEMPTS = """
      WHERE r.id BETWEEN %(first)s AND %(last)s
   ORDER BY r.id, a.token
 """
-# Of a range of runs: the events that do not begin where the one before ended, and the last ones if their run is not as
-# they say. Retention keeps cancellations and deletes what follows them, so a gap behind one is no fault.
+# For a range of runs: the events that do not begin with the status of the event before, and the last ones whose status
+# differs from their run's. Retention keeps cancellations and deletes the events after them, so a gap after one is no
+# fault.
 EVENTS = """
     SELECT * FROM (
         SELECT r.id, r.status, e.id AS event, e.before, e.after,
@@ -58,7 +59,7 @@ EVENTS = """
      WHERE (is_last AND after NOT IN (status, 'cancelled')) OR (earlier NOT IN (before, 'cancelled'))
   ORDER BY id, event
 """
-# Of a range of measurements whose samples are kept: those whose summary is not that of the samples. The clean samples
+# In a range of measurements with samples: those whose summary differs from that of the samples. Only clean samples
 # count, or all if none is clean.
 SUMMARIES = """
     SELECT m.id, a.run_id, m.n, m.value, found.n, found.median
@@ -76,7 +77,7 @@ CROSS JOIN LATERAL (
        AND (found.n <> m.n OR abs(found.median - m.value) > 1e-9 * abs(m.value))
   ORDER BY m.id
 """
-# Of a range of results whose documents are kept: the measurements with samples of trials that have no row.
+# For a range of results with documents: the measurements with samples of trials that have no row.
 STRANGERS = """
     SELECT r.id, m.id, array_agg(DISTINCT u.place - 1)
       FROM runs_result r
@@ -91,9 +92,9 @@ CROSS JOIN LATERAL unnest(s.values) WITH ORDINALITY AS u (value, place)
 """
 
 
-# Of a range of attempts that ended well: each benchmark and side of the set of the run of which the result, the
-# build, all measurements, or the samples of only some measurements are missing. Retention deletes either all of an
-# attempt or none of it, and samples of all metrics of a benchmark.
+# For a range of attempts that succeeded: each benchmark and side of the run's set that lacks the result, the build, all
+# measurements, or the samples of only some measurements. Retention deletes either all of an attempt or nothing, and the
+# samples of all metrics of a benchmark.
 INCOMPLETE = """
     SELECT r.id, a.id, b.name, sides.side, each.has_result, each.has_build, each.metrics, each.sampled
       FROM runs_attempt a
@@ -120,7 +121,8 @@ CROSS JOIN LATERAL (
             OR (each.sampled > 0 AND each.sampled < each.metrics))
   ORDER BY a.id, b.name, sides.side
 """
-# Of a range of attempts: those whose log has a gap. A piece that never arrived leaves none: its number is not used.
+# In a range of attempts: those whose log has a gap. A piece that never arrived leaves none, because its number is not
+# used.
 LOGS = """
     SELECT a.run_id, a.id, count(c.id), min(c.seq), max(c.seq)
       FROM runs_attempt a
@@ -134,7 +136,7 @@ LOGS = """
 
 @dataclass
 class Check:
-    """One check: ``what`` it looks at, and how many rows it has seen so far."""
+    """One check: ``what`` it examines, and the number of rows so far."""
 
     what: str
     find: Callable[["Check"], Iterator[str]]
@@ -142,7 +144,7 @@ class Check:
 
 
 def chunks(model: type[Model], size: int = CHUNK) -> Iterator[dict[str, int]]:
-    """Ranges of ids that cover the table as it is now."""
+    """Ranges of ids that cover the present table."""
     ends = model._default_manager.aggregate(first=Min("pk"), last=Max("pk"))
     if ends["first"] is not None:
         for first in range(ends["first"], ends["last"] + 1, size):
@@ -159,7 +161,7 @@ def find_wrong_positions(check: Check) -> Iterator[str]:
     for branch in Branch.objects.select_related("project", "head").order_by("project__slug", "name"):
         fault = wrong_position(check, branch)
         again = Branch.objects.select_related("project", "head").get(pk=branch.pk) if fault else branch
-        if again.head_id != branch.head_id:  # a look at the repository has moved it meanwhile
+        if again.head_id != branch.head_id:  # a sync of the repository has moved it meanwhile
             fault = wrong_position(check, again)
         if fault:
             yield f"{branch.project}, branch {branch}: {fault}"
@@ -174,7 +176,7 @@ def wrong_position(check: Check, branch: Branch) -> str:
         path = git.first_parents(slug, branch.head.sha) if branch.head else []
     except RepositoryError as e:
         if branch.deleted_at or not branch.tracked:
-            return ""  # a mirror that was cloned anew lacks what only such a branch had
+            return ""  # a new clone lacks commits that only such a branch had
         return f"its head is not in the mirror ({e}): remove {git.mirror_of(slug)}, and the next look clones it anew"
     rows = positions.values_list("number", "commit__sha").iterator(chunk_size=CHUNK)
     for number, (row, sha) in enumerate(zip_longest(rows, path)):
@@ -230,7 +232,7 @@ class AttemptRow(NamedTuple):
 
 
 def wrong_attempts(attempts: list[AttemptRow]) -> Iterator[str]:
-    """What contradicts the run in the attempts of it, oldest first."""
+    """The contradictions between a run and its attempts, oldest first."""
     for row in attempts:
         if row.is_open and not row.is_held:
             yield (
@@ -341,10 +343,10 @@ def find_broken_logs(check: Check) -> Iterator[str]:
 
 
 def wrong_documents(result: Result, trials: list[int]) -> str:
-    """How the documents of a result contradict its trials; empty if they do not, or if retention has deleted those."""
+    """The contradiction between a result's documents and trials; empty without one, or if retention deleted those."""
     try:
         documents = [document["trial"] for document in result.unpacked()]
-    except Exception as e:  # whatever is wrong with the bytes
+    except Exception as e:  # any fault of the bytes
         return f"the documents of its trials cannot be read ({type(e).__name__}: {e})"
     if not trials or documents == trials:
         return ""
@@ -352,7 +354,7 @@ def wrong_documents(result: Result, trials: list[int]) -> str:
 
 
 def find_lost_changes(check: Check) -> Iterator[str]:
-    """Open change points and alerts none of whose branches contains their range any more."""
+    """Open change points and alerts whose range is on none of their branches any more."""
     live = Branch.objects.filter(deleted_at=None)
     branches = live.filter(
         Exists(Position.objects.filter(branch=OuterRef("pk"), commit=OuterRef(OuterRef("before")))),
@@ -376,7 +378,7 @@ def find_lost_changes(check: Check) -> Iterator[str]:
 
 
 def find_lost_artifacts(check: Check) -> Iterator[str]:
-    """Canaries in use whose frozen artifacts are not what their runs build, or cannot be measured."""
+    """Canaries in use whose frozen artifacts differ from their runs' builds, or cannot be measured."""
     for canary in Canary.objects.filter(retired_at=None).select_related("machine"):
         check.seen += 1
         where = f"canary of {canary.machine}"

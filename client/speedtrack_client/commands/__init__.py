@@ -1,1 +1,1 @@
-"""The commands: each asks the API, prints what it found, and returns how the command ends."""
+"""The commands: each calls the API, prints the answer, and returns the exit code."""

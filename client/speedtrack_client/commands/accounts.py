@@ -1,4 +1,4 @@
-"""Commands about the server and who is logged in there."""
+"""Commands about the server and the login there."""
 
 import getpass
 import os

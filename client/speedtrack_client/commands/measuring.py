@@ -1,4 +1,4 @@
-"""Commands that measure commits, and show or judge what was measured."""
+"""Commands that measure commits, and show or judge the measurements."""
 
 from pathlib import Path
 from urllib.parse import quote
@@ -39,7 +39,7 @@ def check_compared(options: Options) -> None:
 
 
 def nothing_to_compare(options: Options, printer: Printer, head: str) -> Exit:
-    """Report that the change is empty, which passes: it has no regression."""
+    """Report an empty change, which passes because it has no regression."""
     limit = options.fail_on_regression
     gate = None if limit is None else {"fail_on_regression_percent": limit, "passed": True, "regressions": []}
     say_result(printer, None, gate, Exit.FINE)
@@ -49,7 +49,7 @@ def nothing_to_compare(options: Options, printer: Printer, head: str) -> Exit:
 
 
 def follow(api: Api, project: Place, comparison: JsonObject, options: Options, printer: Printer) -> Exit:
-    """Report on a requested paired comparison, after waiting for it if that is wanted."""
+    """Report on a requested paired comparison; with --wait, after it has ended."""
     again = f"speedtrack compare --project {project.slug} --id {comparison['id']} --wait"
     if options.wait or options.fail_on_regression is not None:
         comparison = wait_for(api, project, comparison, options, printer, again)
@@ -86,7 +86,7 @@ def wait_for(
 
 
 class ExplainedInterrupt:
-    """On Ctrl-C, say that only this command ends, and how to continue."""
+    """On Ctrl-C, explain that only this command ends, and how to continue."""
 
     def __init__(self, again: str) -> None:
         self.again = again
@@ -95,7 +95,7 @@ class ExplainedInterrupt:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is KeyboardInterrupt:
-            raise Failure(f"interrupted; the server goes on, as shows: {self.again}", Exit.INTERRUPTED)
+            raise Failure(f"interrupted; the server goes on. To wait again: {self.again}", Exit.INTERRUPTED)
 
 
 def measured_rows(comparison: JsonObject) -> list[JsonObject]:
@@ -120,7 +120,7 @@ def rows_asked_for(rows: list[JsonObject], options: Options) -> list[JsonObject]
 
 
 def exit_of(gate: JsonObject | None) -> Exit:
-    """How a command with this gate ends."""
+    """The exit code of a command with this gate."""
     if gate is None or gate["passed"]:
         return Exit.FINE
     return Exit.REGRESSION if gate["regressions"] else Exit.NOT_DONE
@@ -186,7 +186,7 @@ def wait_for_runs(api: Api, numbers: list[int], options: Options, printer: Print
             if number not in ended_runs:
                 run = api.get(f"runs/{number}")
                 if run["status"] not in ENDED:
-                    break  # the others are asked for later: they wait for this one, or end meanwhile
+                    break  # ask for the others later: they wait for this one, or end meanwhile
                 ended_runs[number] = {name: run[name] for name in ("id", "sha", "machine", "status", "error")}
         return len(ended_runs)
 

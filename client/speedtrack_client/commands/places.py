@@ -11,7 +11,7 @@ PROJECT = "SPEEDTRACK_PROJECT"
 
 
 class Place:
-    """A project, and whether the repository of the current directory is its own."""
+    """A project, and whether it tracks the repository of the current directory."""
 
     def __init__(self, api: Api, options: Options) -> None:
         name = options.project or os.environ.get(PROJECT)
@@ -35,7 +35,7 @@ class Place:
         return str(self.project["slug"])
 
     def commit(self, name: str) -> str:
-        """The full id of a commit that has this name in the local repository; otherwise the name, for the server."""
+        """The full id of the commit with this name in the local repository; without one the name, for the server."""
         if self.is_here or repositories.is_own(name):
             sha = repositories.commit_of(name)
             if sha is None and repositories.is_own(name):

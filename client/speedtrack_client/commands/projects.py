@@ -21,7 +21,7 @@ def track(options: Options, printer: Printer) -> Exit:
     if printer.as_json:
         printer.json({"project": project, "page": address})
     printer.line(f"{project['slug']} is tracked: its history is being fetched. {address}")
-    if hook := project.get("hook_url"):  # older servers do not say it
+    if hook := project.get("hook_url"):  # older servers do not send it
         printer.line(f"webhook {hook}: its secret is made in the project's settings, {address}settings/")
     return Exit.FINE
 

@@ -27,7 +27,7 @@ def results(options: Options, printer: Printer) -> Exit:
         fields["measured_at"] = options.measured_at
     paths = [Path(name) for name in options.files]
     for path in paths:
-        sending.content_of(path)  # a misspelt name must leave nothing half done
+        sending.content_of(path)  # find a misspelt name before anything is sent
     reports = [sending.send(api, project.slug, path, fields) for path in paths]
     refusals = sum(len(report["refused"]) for report in reports)
     code = Exit.NOT_DONE if refusals else Exit.FINE
@@ -43,7 +43,7 @@ def results(options: Options, printer: Printer) -> Exit:
 
 
 def described(report: JsonObject) -> list[str]:
-    """What was taken, and where it is shown. Older servers do not say that."""
+    """The stored results, and their page. Older servers do not send these."""
     benchmarks, commits = report.get("benchmarks", []), report.get("commits", [])
     names = ", ".join(benchmarks[:LISTED]) + f" and {len(benchmarks) - LISTED} more" * (len(benchmarks) > LISTED)
     lines = [f"benchmarks: {names}"] if benchmarks else []

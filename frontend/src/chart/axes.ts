@@ -5,12 +5,12 @@ import { knownPlace, placesWithin, type Timeline } from "../timeline/document";
 import { type DrawnLine, type Point, type Range, visibleAxis } from "../timeline/layout";
 import type { Colours } from "./colours";
 
-const FEW_DAYS = 8; // within which commits are named by their hashes: days would be the same
-const LABEL = 105; // pixels for each label, about
+const FEW_DAYS = 8; // a shorter part names commits by their hashes, since their days would be the same
+const LABEL = 105; // approximate pixels for each label
 
 type Scales = NonNullable<NonNullable<ChartConfiguration<"line", Point[]>["options"]>["scales"]>;
 
-/** What is visible: changed as the reader zooms, and read by the scales at each update. */
+/** The visible part: it changes when the reader zooms, and the scales read it at each update. */
 export interface Frame {
   x: Range;
   left: Axis | null;
@@ -21,7 +21,7 @@ export function frameOf(timeline: Timeline, lines: DrawnLine[], x: Range): Frame
   return { x, left: visibleAxis(timeline, lines, false, x), right: visibleAxis(timeline, lines, true, x) };
 }
 
-/** The ends of an axis as the points are drawn. */
+/** The ends of an axis in the points' coordinates. */
 export function ends({ low, high, logarithmic }: Axis): Range {
   return logarithmic ? [Math.log(low), Math.log(high)] : [low, high];
 }
@@ -73,7 +73,7 @@ function valueScale(axisOf: () => Axis | null, right: boolean, ticks: object, co
   };
 }
 
-/** The commits that the axis names, equally far apart, at steps that stay when it moves; or round moments. */
+/** The named commits of the axis, equally far apart, at steps that stay when it moves; or round moments. */
 function xTicks(timeline: Timeline, { x: [from, to] }: Frame, most: number): Ticks {
   if (timeline.axis === "time") return timeTicks(from, to, most);
   const path = timeline.paths[0]!;
@@ -88,7 +88,7 @@ function xTicks(timeline: Timeline, { x: [from, to] }: Frame, most: number): Tic
   return found;
 }
 
-/** Commits are named by their hashes where they lie so close together that their days would be the same; else by them. */
+/** The names of commits: their days, or their hashes if they are so close together that the days would be the same. */
 function labelsOf(timeline: Timeline, visible: Range): (at: number) => string {
   const path = timeline.paths[0]!;
   const { sha, time } = path.commits;

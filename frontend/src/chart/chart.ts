@@ -1,4 +1,4 @@
-// A timeline's chart, put together from the files beside this one. Only this folder knows Chart.js.
+// A timeline's chart, composed of the other files of this folder. Only this folder uses Chart.js.
 import { Chart, type ChartConfiguration, LinearScale, LineController, LineElement, PointElement } from "chart.js";
 import { placeX, type Stop, type Timeline } from "../timeline/document";
 import { type DrawnLine, layOut, type Point, type Range } from "../timeline/layout";
@@ -23,7 +23,7 @@ export interface TimelineChart {
   select: (pixels: Range | null) => void;
   /** The x at a pixel from the canvas' left edge. */
   valueAt: (pixel: number) => number;
-  /** Where a commit lies, in pixels: its first point, or its gap. */
+  /** The pixel position of a commit: of its first point, or of its gap. */
   pixelOf: (stop: Stop) => { x: number; y: number };
   /** The pixels of the chart's area. */
   area: () => { left: number; right: number };
@@ -89,7 +89,7 @@ function pixelOf(chart: TimeChart, timeline: Timeline, lines: DrawnLine[], stop:
     const point = line.path === stop.path && line.points.find((p) => p.at === stop.at);
     if (point) return { x, y: chart.scales[line.right ? "right" : "y"]!.getPixelForValue(point.y) };
   }
-  return { x, y: bottom - 8 }; // where gaps are drawn
+  return { x, y: bottom - 8 }; // the height of gaps
 }
 
 function config(timeline: Timeline, lines: DrawnLine[], frame: Frame, colours: Colours, painted: () => void): Config {

@@ -1,6 +1,6 @@
-// The page's colours and font, as the style sheet has them now.
+// The page's present colours and font from the style sheet.
 
-/** The dark theme; on paper, all is light. */
+/** The dark theme; paper is always light. */
 export const DARK = "screen and (prefers-color-scheme: dark)";
 
 export interface Colours {

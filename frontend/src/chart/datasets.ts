@@ -1,4 +1,4 @@
-// What the chart draws as points and lines: measurements, unreliable ones, single trials, and commits without any.
+// The points and lines of the chart: measurements, unreliable ones, single trials, and commits without any.
 import type { ChartDataset } from "chart.js";
 import { gaps, placeX, type Timeline } from "../timeline/document";
 import { type DrawnLine, joinStretches, type Point } from "../timeline/layout";
@@ -6,15 +6,15 @@ import type { Colours } from "./colours";
 
 export type Dataset = ChartDataset<"line", Point[]>;
 
-const COLOURS = 4; // after which lines are dashed
+const COLOURS = 4; // further lines are dashed
 export const DASH = [6, 4];
-const MANY = 250; // points, above which lines are thinner
+const MANY = 250; // points; with more, lines are thinner
 
 export function colourOf(shown: number, colours: Colours): string {
   return colours.series[shown % colours.series.length]!;
 }
 
-/** All datasets; the first ones are those of the lines, in their order. */
+/** All datasets; the lines' datasets come first, in order. */
 export function datasets(timeline: Timeline, lines: DrawnLine[], colours: Colours): Dataset[] {
   return [
     ...lines.map((line) => lineDataset(line, colours)),
@@ -40,7 +40,7 @@ function lineDataset(line: DrawnLine, colours: Colours): Dataset {
   };
 }
 
-/** Points without a neighbour are part of no line: they would be invisible without dots. */
+/** Points without a neighbour, which belong to no line: they would be invisible without dots. */
 function lonePoints(line: DrawnLine, colours: Colours): Dataset {
   const alone = line.stretches.filter((part) => part.length === 1).map((part) => part[0]!);
   const colour = colourOf(line.shown, colours);

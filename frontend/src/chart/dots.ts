@@ -1,4 +1,4 @@
-// The points of the lines as dots, where there is room for them.
+// The points of the lines as dots, if there is room for them.
 import type { Plugin } from "chart.js";
 import { drawPoint } from "chart.js/helpers";
 import type { DrawnLine } from "../timeline/layout";
@@ -6,7 +6,7 @@ import type { Colours } from "./colours";
 import { colourOf } from "./datasets";
 
 const SHAPES = ["circle", "rect", "rectRot", "triangle"] as const;
-const [LARGE, SMALL] = [8, 4]; // pixels per point from which its dot is large, or small
+const [LARGE, SMALL] = [8, 4]; // least pixels per point for a large dot, or a small one
 
 export function dotPlugin(lines: DrawnLine[], colours: Colours): Plugin<"line"> {
   return {

@@ -1,16 +1,16 @@
-// What changes while the pointer moves: drawn on a canvas in front of the chart, which need not be drawn again.
+// Marks that follow the pointer, on a canvas in front of the chart, which need not be drawn again.
 import type { Chart } from "chart.js";
 import type { Range } from "../timeline/layout";
 import type { Colours } from "./colours";
 import * as draw from "./draw";
 
-/** A pinned commit: where it lies, and the letter that names it. */
+/** A pinned commit: its position and its letter. */
 export interface Pin {
   x: number;
   name: string;
 }
 
-/** `active`: the points of the commit under the pointer, in pixels; `selected`: what a drag selects, in pixels. */
+/** `active`: the points of the commit under the pointer, in pixels; `selected`: the selection of a drag, in pixels. */
 export interface Front {
   active: { x: number; y: number; colour: string }[];
   pins: Pin[];

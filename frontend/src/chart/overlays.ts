@@ -1,4 +1,4 @@
-// What the chart draws around the lines: intervals and ranges behind them, marks of changes, breaks, tags and notes.
+// The overlays of the chart: intervals and ranges behind the lines, marks of changes, breaks, tags and notes.
 import type { Chart, Plugin } from "chart.js";
 import { type Break, type Change, isSettled, marks, placeX, type Timeline } from "../timeline/document";
 import type { DrawnLine, MeasuredPoint, Range } from "../timeline/layout";
@@ -8,10 +8,10 @@ import type { Colours } from "./colours";
 import { colourOf } from "./datasets";
 import * as draw from "./draw";
 
-const CHARACTER = 6; // width of one in pixels, at 11 px
-const MANY_MARKS = 30; // changes, above which only the confirmed ones have a line
+const CHARACTER = 6; // width of a character in pixels, at 11 px
+const MANY_MARKS = 30; // changes; with more, only the confirmed ones have a line
 
-/** Draws within the chart's area only: what lies outside of the visible part does not reach the axes. */
+/** Draws only within the chart's area, so that nothing outside of the visible part reaches the axes. */
 function clipped({ ctx, chartArea }: Chart, paint: () => void): void {
   const { left, right, bottom } = chartArea;
   ctx.save();
@@ -47,7 +47,7 @@ export function bandPlugin(lines: DrawnLine[], colours: Colours): Plugin<"line">
   };
 }
 
-/** The points of a stretch that are visible, and one more at either side. */
+/** The visible points of a stretch, and one more at either side. */
 function visiblePart(part: MeasuredPoint[], [from, to]: Range): MeasuredPoint[] {
   let begin = part.findIndex((p) => p.x >= from);
   if (begin < 0) return [];
@@ -107,7 +107,7 @@ function drawBreakLabel(ctx: draw.Canvas, timeline: Timeline, one: Break, place:
   ctx.restore();
 }
 
-/** A tick for each tag; its name only where it does not touch the one before. */
+/** A tick for each tag, with its name if it does not touch the one before. */
 function drawTags(
   ctx: draw.Canvas,
   timeline: Timeline,
@@ -127,7 +127,7 @@ function drawTags(
   }
 }
 
-/** Changes, told apart by shape and colour, in front of the lines; those of several commits shade them. */
+/** Changes, distinguished by shape and colour, in front of the lines; a change of several commits shades its range. */
 export function markPlugin(timeline: Timeline, colours: Colours): Plugin<"line"> {
   const ordered = marks(timeline)
     .map((one) => ({ one, x: changeX(timeline, one, 0), begin: changeX(timeline, one, one.width - 0.5) }))
@@ -174,11 +174,11 @@ interface MarkPlace {
   bottom: number;
   /** Pixels to its right until the next mark. */
   room: number;
-  /** Does a line lead down from it? */
+  /** Whether a line leads down from it. */
   lined: boolean;
 }
 
-/** One change point, struck through where its alert is settled; its percentage only where there is room. */
+/** One change point, struck through if its alert is settled; with its percentage if there is room. */
 function drawMark(ctx: draw.Canvas, one: Change, place: MarkPlace, colours: Colours): void {
   const confirmed = one.status === "confirmed";
   const settled = isSettled(one);

@@ -1,11 +1,11 @@
-// The strip below a chart: the whole timeline in small, with the visible part as a window to be dragged.
+// The strip below a chart: the whole timeline in small, with the visible part as a window to drag.
 import { placeX, type Timeline } from "../timeline/document";
 import { type DrawnLine, layOut, type Range } from "../timeline/layout";
 import { pageColours } from "./colours";
 import { colourOf } from "./datasets";
 import * as draw from "./draw";
 
-const EDGE = 9; // pixels around an edge of the window in which it is caught
+const EDGE = 9; // pixels around an edge of the window within which a drag catches it
 const ROOM = 3; // pixels above and below the lines
 
 export interface Overview {
@@ -13,10 +13,10 @@ export interface Overview {
   destroy: () => void;
 }
 
-/** Where a drag holds the window: at an edge, or as a whole. */
+/** The part of the window that a drag holds: an edge, or the whole. */
 type Grip = "from" | "to" | "window";
 
-/** ``chosen`` is called with the part that the reader drags the window to. */
+/** ``chosen`` is called with the part to which the reader drags the window. */
 export function drawOverview(
   canvas: HTMLCanvasElement,
   timeline: Timeline,

@@ -1,19 +1,19 @@
-// What pointers mean on the chart: a drag selects, a click pins, the wheel and two fingers zoom, one finger moves.
+// Actions of pointers on the chart: a drag selects, a click pins, the wheel and two fingers zoom, one finger moves.
 import type { Range } from "../timeline/layout";
 
-const LEAST_DRAG = 6; // pixels, up to which a drag is a click
-const SCROLLING = 350; // milliseconds after which the wheel no longer scrolls the page
+const LEAST_DRAG = 6; // pixels; a shorter drag is a click
+const SCROLLING = 350; // milliseconds after a scroll in which the wheel still scrolls the page
 const PER_PIXEL = 0.0022; // of the wheel: the exponent of the zoom
-const LINE = 18; // pixels of a line that the wheel turns
+const LINE = 18; // pixels per line of the wheel
 
 export interface PointerActions {
-  /** The pointer is over a place, in pixels from the canvas' left and top edge; null: it has left. */
+  /** The pointer is at a position, in pixels from the canvas' left and top edge; null: it has left. */
   hover: (place: { x: number; y: number } | null) => void;
   click: (place: { x: number; y: number }) => void;
   select: (pixels: Range | null) => void;
   /** A range of pixels was selected. */
   zoomTo: (pixels: Range) => void;
-  /** Zooms about a pixel. False: nothing changes, so that the page may scroll. */
+  /** Zooms about a pixel. False: nothing changes, so the page may scroll. */
   zoomBy: (factor: number, pixel: number) => boolean;
   moveBy: (pixels: number) => boolean;
   reset: () => void;
@@ -97,7 +97,7 @@ function listenToFingers(canvas: HTMLCanvasElement, actions: PointerActions, pla
   canvas.addEventListener("pointercancel", lift);
 }
 
-/** The wheel zooms, unless the page is being scrolled with it: who scrolls past the chart is not held up by it. */
+/** The wheel zooms, unless the reader is scrolling the page: the chart must not stop a reader who scrolls past it. */
 function listenToWheel(canvas: HTMLCanvasElement, actions: PointerActions, place: PlaceOf): void {
   let scrolled = -Infinity;
   addEventListener("scroll", () => (scrolled = performance.now()), { passive: true });

@@ -1,4 +1,4 @@
-// Loads the parts of a page that would delay it. Without scripts, the links beside them lead to the same.
+// Loads the parts of a page that would delay it. Without scripts, links lead to the same parts.
 import { getPiece } from "../fragment";
 
 async function fill(place: HTMLElement): Promise<void> {
@@ -6,5 +6,5 @@ async function fill(place: HTMLElement): Promise<void> {
 }
 
 for (const place of document.querySelectorAll<HTMLElement>("[data-part]")) {
-  fill(place).catch(() => undefined); // the link beside it remains
+  fill(place).catch(() => undefined); // its link remains
 }

@@ -1,4 +1,4 @@
-// Shows what a word means while the pointer is on it or it has the focus. Without scripts, its title does that.
+// Shows the meaning of a word while the pointer is on it or it has the focus. Without scripts, its title does that.
 import "../parts/moments";
 
 const GAP = 6;
@@ -11,7 +11,7 @@ document.body.append(note);
 
 let shown: HTMLElement | null = null;
 
-/** The text of a word; its title moves away, so that the browser does not show it as well. */
+/** The text of a word; its title is removed, so that the browser does not show it as well. */
 function textOf(term: HTMLElement): string {
   if (term.title) {
     term.dataset["text"] = term.title;

@@ -1,13 +1,13 @@
-// The keys of a page: rows are walked and opened, alerts are decided, and ? lists what there is.
+// The keys of a page: they walk and open rows, decide on alerts, and ? lists them.
 import { DECISIONS, keysOf, stepped } from "../keys";
 
 const ROWS = "main .changes > li, main .commits > li, main table:not(.grid, .forest) > tbody > tr";
 const FIELD = "input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]";
 
 let active: HTMLElement | null = null;
-let address = ""; // of the active row, by which it is found again when a live page has replaced it
+let address = ""; // of the active row, to find it again after a live page has replaced it
 
-/** The rows that can be opened, as they are now: a live page replaces them. */
+/** The present rows that can be opened: a live page replaces them. */
 function rows(): HTMLElement[] {
   return [...document.querySelectorAll<HTMLElement>(ROWS)].filter((row) => link(row) && row.offsetParent);
 }
@@ -20,7 +20,7 @@ function checkbox(row: HTMLElement | null): HTMLInputElement | null {
   return row?.querySelector<HTMLInputElement>("input[type=checkbox]") ?? null;
 }
 
-/** The active row, as it is now. */
+/** The present element of the active row. */
 function activeRow(): HTMLElement | null {
   if (active && !active.isConnected) active = rows().find((row) => link(row)!.href === address) ?? null;
   return active;
@@ -47,7 +47,7 @@ function decisionForm(): HTMLFormElement | null {
   return document.querySelector<HTMLFormElement>("form[data-decide]");
 }
 
-/** Choose a decision, and let the note be written; sending it stays with the person. */
+/** Choose a decision, and focus the note; the person sends the form. */
 function decide(action: string): void {
   const form = decisionForm();
   const choice = form?.querySelector<HTMLSelectElement>("select[name=action], select[name=status]");
@@ -110,7 +110,7 @@ const ACTS: Record<string, () => void> = {
 };
 
 document.addEventListener("keydown", (event) => {
-  if (event.defaultPrevented) return; // a part of the page has used it
+  if (event.defaultPrevented) return; // another part of the page has used it
   const target = event.target as Element;
   if (target.matches(FIELD)) {
     if (event.key === "Escape") (target as HTMLElement).blur();
@@ -123,7 +123,7 @@ document.addEventListener("keydown", (event) => {
   act();
 });
 
-/** How many alerts are selected, and a box that selects all of them. */
+/** Shows the number of selected alerts, and a box that selects all of them. */
 function countSelected(form: HTMLFormElement): void {
   const boxes = [...document.querySelectorAll<HTMLInputElement>("input[name=alert]")];
   const said = form.querySelector<HTMLElement>("[data-selected]");

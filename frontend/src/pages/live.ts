@@ -1,4 +1,4 @@
-// Keeps the part of a page that changes up to date: the state of a run with the end of its log, or the queue.
+// Keeps the changing part of a page up to date: the state of a run with the end of its log, or the queue.
 import { getPiece } from "../fragment";
 import { gap } from "../liveness";
 import { append, row, type LogDocument } from "../parts/loglines";
@@ -6,8 +6,8 @@ import { whenReleased } from "../parts/pressed";
 import { listen } from "../parts/stream";
 
 const REST_MS = 3000; // between two loads of the part
-const FRESH_MS = 60_000; // after which it is loaded in any case: it says how long ago things were
-const SAY_MS = 10_000; // between two sentences for those who hear the page
+const FRESH_MS = 60_000; // after this the part is loaded in any case, because it has relative times
+const SAY_MS = 10_000; // between two sentences for screen readers
 const TAIL = 200; // lines of the log
 
 interface State {
@@ -16,7 +16,7 @@ interface State {
   done: boolean;
 }
 
-/** Replaces the content; what the reader opened, scrolled or focused stays so. */
+/** Replaces the content; parts that the reader has opened, scrolled or focused stay so. */
 function replace(root: HTMLElement, fresh: ChildNode[]): void {
   const opened = new Map([...root.querySelectorAll("details[id]")].map((d) => [d.id, (d as HTMLDetailsElement).open]));
   const log = root.querySelector<HTMLElement>("#logtail");
@@ -44,7 +44,7 @@ class Part {
   private saidAt = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private failures = 0; // of loads
-  private behindSince: number | null = null; // a version that is not shown yet was told of then
+  private behindSince: number | null = null; // when the page learnt of a version that it does not show yet
   private readonly saying = document.getElementById("livesaid");
 
   constructor(private readonly root: HTMLElement) {}
@@ -102,7 +102,7 @@ class Part {
     this.saying.textContent = sentence;
   }
 
-  /** At most once in REST_MS, so that a page costs no more than one that asks. */
+  /** At most once in REST_MS, so that a page costs no more than one without a stream. */
   private loadSoon(): void {
     if (this.timer !== undefined) return;
     const rest = this.failures ? Math.max(REST_MS, gap(this.failures, Math.random())) : REST_MS;

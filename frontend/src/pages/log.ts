@@ -1,4 +1,4 @@
-// The log of a run: new lines as they come, more lines where the reader asks for them, links to ranges of lines.
+// The log of a run: new lines on arrival, more lines on request, and links to ranges of lines.
 import { PATIENCE_MS } from "../fragment";
 import { clicked, formatRange, parseRange, type LineRange } from "../lines";
 import { element } from "../parts/dom";
@@ -14,7 +14,7 @@ class LogView {
   private readonly wrap = document.querySelector<HTMLInputElement>("#wrap")!;
   private readonly state = document.querySelector<HTMLElement>("#logstate")!;
   private range: LineRange | null = parseRange(location.hash);
-  private following: number; // the line that comes next; the last one may come again
+  private following: number; // the number of the next line; the last one may come again
   private end = (): void => undefined;
 
   constructor(private readonly root: HTMLElement) {
@@ -43,7 +43,7 @@ class LogView {
       if (this.follow.checked && this.root.dataset["end"] !== "yes") location.assign(this.page);
       this.scrollToEnd();
     });
-    // Who scrolls up wants to read; who scrolls to the end wants to go on.
+    // A reader who scrolls up wants to read; a reader who scrolls to the end wants to follow.
     window.addEventListener("wheel", (event) => {
       if (event.deltaY < 0) this.follow.checked = false;
     });
@@ -87,7 +87,7 @@ class LogView {
     this.end();
   }
 
-  /** Adds what has come at the end. */
+  /** Adds new lines at the end. */
   private add(found: LogDocument): void {
     const first = found.lines[0]?.[0];
     if (first === undefined) return;
@@ -131,7 +131,7 @@ class LogView {
     return folder;
   }
 
-  /** Links to the lines of a phase before and behind those that are there. */
+  /** Links to the lines of a phase before and after the present ones. */
   private offer(folder: HTMLElement, { first, last }: { first: number; last: number }): void {
     const list = folder.querySelector<HTMLElement>(".loglines")!;
     const [from, to] = [numberOf(list.firstElementChild), numberOf(list.lastElementChild)];
@@ -172,7 +172,7 @@ class LogView {
     const rows = found.lines.filter(([number]) => number >= first && number <= last).map((one) => row(this.page, one));
     if (shown && numberOf(rows[0]) < shown) {
       list.prepend(...rows.filter((one) => numberOf(one) < shown));
-      window.scrollBy(0, document.documentElement.scrollHeight - height); // what is read stays where it is
+      window.scrollBy(0, document.documentElement.scrollHeight - height); // the visible lines stay in place
     } else {
       append(list, rows, Infinity);
     }
@@ -180,7 +180,7 @@ class LogView {
     this.mark();
   }
 
-  /** Scrolls to the range of the address, which is loaded if it is not there. */
+  /** Scrolls to the range of the address, and loads it if necessary. */
   private async showRange(): Promise<void> {
     if (!this.range) return;
     const [first] = this.range;

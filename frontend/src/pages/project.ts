@@ -1,7 +1,7 @@
 import { admits, withKey } from "../filter";
 import { submitOnChange } from "../forms";
 
-/** Hides the rows that the text leaves out, as the server does once the form is sent; the address keeps the text. */
+/** Hides the rows that do not match the text, as the server does after the form is sent; the address keeps the text. */
 function filterRows(input: HTMLInputElement, table: HTMLTableElement): void {
   const text = input.value.trim();
   let shown = 0;
@@ -23,5 +23,5 @@ const input = document.querySelector<HTMLInputElement>("input[data-filter]");
 const table = document.querySelector<HTMLTableElement>("table.grid");
 if (input && table && !input.defaultValue) {
   input.addEventListener("input", () => filterRows(input, table));
-  input.addEventListener("change", (event) => event.stopPropagation()); // it is done already
+  input.addEventListener("change", (event) => event.stopPropagation()); // the input event has done it already
 }

@@ -1,7 +1,7 @@
-// The search box in the head of each page: suggestions while one types (a combobox with a list), and "/" to get there.
+// The search box in the head of each page: suggestions during typing (a combobox with a list), and "/" to focus it.
 import { placeAfter, spoken, takesText, type Suggestion } from "../suggest";
 
-const QUIET_MS = 120; // without a key, until the server is asked
+const QUIET_MS = 120; // without a key before the request
 
 class SearchBox {
   private readonly list = document.createElement("ul");
@@ -59,7 +59,7 @@ class SearchBox {
       this.fill(found.results);
       this.said.textContent = spoken(found.results.length);
     } catch (error) {
-      if (!asked.signal.aborted) throw error; // another question has taken its place
+      if (!asked.signal.aborted) throw error; // otherwise another request has replaced it
     }
   }
 
@@ -91,7 +91,7 @@ class SearchBox {
     if (event.key === "Escape") {
       if (this.list.hidden) this.input.blur();
       this.show(false);
-      event.preventDefault(); // or the browser would empty the box
+      event.preventDefault(); // otherwise the browser would empty the box
     } else if (event.key.startsWith("Arrow") && options.length && placeAfter(event.key, 0, 9) !== 0) {
       event.preventDefault();
       if (this.list.hidden) this.show(true);

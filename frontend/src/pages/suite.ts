@@ -1,4 +1,4 @@
-// The editor of a suite: numbers of lines, mistakes beside their lines, and what saving changes.
+// The editor of a suite: line numbers, mistakes at their lines, and the changes of saving.
 
 import { indent, indentation, lineCount, rangeOfLine, unindent, type Selected } from "../editing";
 import { postForm, whenCalm } from "../fragment";

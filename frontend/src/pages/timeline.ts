@@ -1,4 +1,4 @@
-// The chart of a timeline, also the small one of an alert: loads its values as JSON and draws them.
+// The chart of a timeline, or the small one of an alert: loads its values as JSON and draws them.
 import { getPiece } from "../fragment";
 import { submitOnChange } from "../forms";
 import { offerLines } from "../parts/addline";
@@ -11,7 +11,7 @@ import { drawSmall } from "../parts/small";
 import { type Break, coverageText, type Timeline } from "../timeline/document";
 import { type Ends, namesRange, withEnds, withKeys, withLine } from "../view";
 
-/** The timeline that a part of it can be moved in: the page's usual one, or all of it where the part is older. */
+/** The timeline within which the reader can move: the page's usual one, or the whole if the part is older. */
 async function loadWhole(values: string, part: Timeline): Promise<Timeline> {
   if (!namesRange(location.search)) return part;
   const { pathname } = new URL(values, location.href);
@@ -48,7 +48,7 @@ async function explore(canvas: HTMLCanvasElement, part: Timeline): Promise<void>
   reset.addEventListener("click", () => explorer.reset());
 }
 
-/** What the page says of all commits comes with the chart's values: how many are measured, and new environments. */
+/** Fills in the page's facts about all commits, which come with the values: the measured ones, and new environments. */
 function fillIn(timeline: Timeline, canvas: HTMLCanvasElement): void {
   const coverage = document.getElementById("coverage");
   if (coverage) coverage.textContent = coverageText(timeline);
@@ -77,7 +77,7 @@ function environmentItem(timeline: Timeline, one: Break, section: HTMLElement, c
   );
 }
 
-/** Loads a part of the page when the reader opens it, and again where it has another address by then. */
+/** Loads a part of the page when the reader opens it, and again if its address has changed. */
 function loadWhenOpened(details: HTMLDetailsElement): void {
   let loaded: string | null = null;
   const load = async () => {

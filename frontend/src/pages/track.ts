@@ -1,4 +1,4 @@
-// Asks the repository as soon as its address is typed.
+// Queries the repository as soon as its address is typed.
 
 import { postForm, whenCalm } from "../fragment";
 

@@ -1,4 +1,4 @@
-// The search for lines to add: a field that offers what its words match (the combobox pattern of ARIA).
+// The search for lines to add: a field that offers matching lines (the combobox pattern of ARIA).
 import { element } from "./dom";
 
 const PAUSE = 150; // milliseconds after the last key
@@ -8,7 +8,7 @@ interface Offer {
   title: string;
 }
 
-/** ``chosen`` gets the line as the address names it. */
+/** ``chosen`` gets the line in the form for the address. */
 export function offerLines(form: HTMLFormElement, chosen: (line: string) => void): void {
   const input = form.querySelector<HTMLInputElement>("input[role=combobox]")!;
   const list = form.querySelector<HTMLElement>("[role=listbox]")!;
@@ -28,7 +28,7 @@ export function offerLines(form: HTMLFormElement, chosen: (line: string) => void
     asked++;
     show();
   };
-  let answered = ""; // the text that the offers are for
+  let answered = ""; // the text of the present offers
   const ask = async () => {
     const number = ++asked;
     const text = input.value;
@@ -39,8 +39,8 @@ export function offerLines(form: HTMLFormElement, chosen: (line: string) => void
     show();
   };
   const choose = async () => {
-    clearTimeout(waiting); // a later question would leave the one below without its answer
-    if (answered !== input.value) await ask(); // who types fast means what was typed last
+    clearTimeout(waiting); // a later request would take the answer of the one below
+    if (answered !== input.value) await ask(); // after fast typing, the last text counts
     const line = offers[marked]?.line ?? input.value.trim();
     if (line) chosen(line);
   };
@@ -68,7 +68,7 @@ function option(offer: Offer, marked: boolean, chosen: () => void): HTMLElement 
   const made = element("li", "", offer.title);
   made.setAttribute("role", "option");
   made.setAttribute("aria-selected", String(marked));
-  // Before the field loses the focus, which closes the list.
+  // This comes before the field loses the focus, which closes the list.
   made.addEventListener("pointerdown", (event) => {
     event.preventDefault();
     chosen();

@@ -1,4 +1,4 @@
-// The addresses that the page of a timeline links to, made from the patterns that its canvas holds.
+// The addresses of links on a timeline's page, made from the patterns in its canvas.
 import { type Stop, type Timeline } from "../timeline/document";
 
 export interface Addresses {
@@ -6,9 +6,9 @@ export interface Addresses {
   run: (id: number) => string;
   reproduce: (run: number, benchmark: string) => string;
   alert: (id: number) => string;
-  /** Of the page's own project. */
+  /** In the page's own project. */
   annotation: (id: number) => string;
-  /** Empty where there is no page that compares. */
+  /** Empty if there is no page for comparing. */
   compare: (project: string, base: string, head: string, machine: string) => string;
 }
 
@@ -30,7 +30,7 @@ export function shaOf(timeline: Timeline, stop: Stop): string {
   return timeline.paths[stop.path]!.commits.sha[stop.at] ?? "";
 }
 
-/** Where the neighbours, runs and trials of a commit come from: the page's own lines, or the first one of its path. */
+/** The source of a commit's neighbours, runs and trials: the page's own lines, or the first one of its path. */
 export function aroundAddress(values: string, timeline: Timeline, stop: Stop): string {
   const address = new URL(values, location.href);
   const asked = new URLSearchParams({ around: shaOf(timeline, stop), trials: "1" });

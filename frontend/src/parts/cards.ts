@@ -1,4 +1,4 @@
-// The cards of pinned commits: all that is known of each, where it leads to, and what differs between two.
+// The cards of pinned commits: the facts and the links of each, and the differences between two.
 import { quantity } from "../units";
 import { cut, isSettled, type Stop, type Timeline } from "../timeline/document";
 import {
@@ -20,7 +20,7 @@ import { withKeys } from "../view";
 import { type Addresses, shaOf } from "./addresses";
 import { element, link, time } from "./dom";
 
-/** A pinned commit with the document that knows it best. */
+/** A pinned commit with its most detailed document. */
 export interface Pinned {
   name: string;
   timeline: Timeline;
@@ -67,7 +67,7 @@ function card(one: Pinned, { addresses, unpin }: CardActions): HTMLElement {
   return made;
 }
 
-/** A line's value, how it compares, and where it comes from. */
+/** A line's value, its comparisons, and its source. */
 function valueList(timeline: Timeline, one: Reading, addresses: Addresses): HTMLElement {
   const line = timeline.shown[one.shown]!;
   const list = element("dl", "reading");
@@ -91,7 +91,7 @@ function againstParts(better: string, ratio: Ratio, what: string): (Node | strin
   return [verdict(better, ratio), what ? ` ${cut(what, 60)}` : ""];
 }
 
-/** A ratio, in the colour of its direction where its interval is on one side. */
+/** A ratio, in the colour of its direction if its interval is on one side. */
 function verdict(better: string, ratio: Ratio): HTMLElement {
   const clear = isClear(ratio);
   const worse = ratio.ratio > 1 === (better === "lower");
@@ -135,7 +135,7 @@ function links({ timeline, stop }: Pinned, values: Reading[], addresses: Address
   return made;
 }
 
-/** The lines that both commits have a value of, the second commit against the first. */
+/** The lines with values of both commits, the second commit against the first. */
 function comparison(first: Pinned, second: Pinned, addresses: Addresses): HTMLElement {
   const before = new Map(readings(first.timeline, first.stop).map((one) => [nameOf(first, one), one]));
   const title = element("h3", "", `${second.name} against ${first.name}`);
@@ -162,7 +162,7 @@ function comparison(first: Pinned, second: Pinned, addresses: Addresses): HTMLEl
   return made;
 }
 
-/** What identifies a line in documents of different lines. */
+/** The identity of a line in documents with different lines. */
 function nameOf({ timeline }: Pinned, one: Reading): string {
   return timeline.shown[one.shown]!.line;
 }

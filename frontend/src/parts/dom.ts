@@ -1,4 +1,4 @@
-// Elements made by hand: texts of others are texts, never markup.
+// Elements made by hand: foreign texts stay texts, never markup.
 
 type Child = Node | string | null;
 
@@ -19,7 +19,7 @@ export function link(text: string, address: string, className = ""): HTMLAnchorE
   return made;
 }
 
-/** A moment in the reader's own time zone and manner. */
+/** A moment in the reader's own time zone and format. */
 export function ownTime(date: Date): string {
   return date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
 }

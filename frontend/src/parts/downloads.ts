@@ -1,4 +1,4 @@
-// Links that lead to what is shown, and the picture of it as PNG.
+// Links to the visible part, and its picture as PNG.
 import { type Ends, withEnds } from "../view";
 import { DARK } from "../chart/colours";
 import { element } from "./dom";
@@ -7,7 +7,7 @@ const WIDTH = 1200;
 const HEIGHT = 520;
 const SCALE = 2; // pixels of the picture per pixel of the drawing
 
-/** Lets all links that keep what is shown lead to the same part of the timeline, and parts of the page tell of it. */
+/** Updates the links and parts of the page that show the same part of the timeline as the chart. */
 export function follow(ends: Ends | null): void {
   for (const one of document.querySelectorAll<HTMLAnchorElement>("a[data-follows]")) {
     const address = new URL(one.href);
@@ -16,7 +16,7 @@ export function follow(ends: Ends | null): void {
   }
   for (const one of document.querySelectorAll<HTMLElement>("details[data-follows]")) {
     one.dataset["part"] = withEnds(one.dataset["part"]!, ends);
-    one.dispatchEvent(new Event("toggle")); // loads it again where it is open
+    one.dispatchEvent(new Event("toggle")); // loads it again if it is open
   }
 }
 

@@ -1,4 +1,4 @@
-// The chart of a timeline's page: what is visible, what is pinned, and which document it is drawn from.
+// The chart of a timeline's page: its visible part, its pinned commits, and its document.
 import { type TimelineChart, drawTimeline } from "../chart/chart";
 import { DARK } from "../chart/colours";
 import { drawOverview, type Overview } from "../chart/overview";
@@ -24,11 +24,11 @@ import { loadTimeline } from "./loading";
 import { whenReleased } from "./pressed";
 import { showTip } from "./tip";
 
-const LEAST_COMMITS = 4; // visible at least
+const LEAST_COMMITS = 4; // least number of visible commits
 const LEAST_SECONDS = 3600;
-const MOST_COMMITS = 2000; // up to which all points are loaded
-const MOST_TRIALS = 300; // points, up to which single trials are loaded
-const SETTLED = 200; // milliseconds after the last move, when the address follows
+const MOST_COMMITS = 2000; // with more, not all points are loaded
+const MOST_TRIALS = 300; // points; with more, no single trials are loaded
+const SETTLED = 200; // milliseconds after the last move before the address follows
 const DOUBLE_CLICK = 500; // milliseconds within which a second click makes one
 const STEP = 0.2; // of the visible part, cut off at each side by a key
 const MARGIN = 0.25; // of the visible part, loaded on each side of it
@@ -38,12 +38,12 @@ export interface ExplorerPage {
   overview: HTMLCanvasElement;
   pins: HTMLElement;
   announcement: HTMLElement;
-  /** Called when the reader has come to another part; null: the whole. */
+  /** Called when the reader has moved to another part; null: the whole. */
   followed: (ends: Ends | null) => void;
   noted: (text: string) => void;
 }
 
-/** ``whole``: the document of everything that the reader can move to; ``detail``: of the part shown first. */
+/** ``whole``: the document of everything within reach; ``detail``: of the part shown first. */
 export class Explorer {
   private shown: Timeline;
   private detail: Timeline;
@@ -55,7 +55,7 @@ export class Explorer {
   private pinnedBefore: Pinned[] = []; // before the last click
   private clickedAt = -Infinity;
   private visible: Range;
-  private detailed: Range; // for which the details were loaded
+  private detailed: Range; // the range of the loaded details
   private readonly all: Range;
   private frame = 0;
   private settling: ReturnType<typeof setTimeout> | undefined;
@@ -114,7 +114,7 @@ export class Explorer {
     return !isWholeRange(this.visible, this.all);
   }
 
-  /** Shows another part, with the next frame; the address follows when the reader pauses. */
+  /** Shows another part with the next frame; the address follows when the reader pauses. */
   private show(range: Range): boolean {
     const next = clamp(range, this.all, this.least());
     if (next[0] === this.visible[0] && next[1] === this.visible[1]) return false;
@@ -128,7 +128,7 @@ export class Explorer {
   private paint(): void {
     this.frame = 0;
     const fitting = this.fitting() ?? this.whole;
-    this.activate(null); // what is under the pointer is another commit now
+    this.activate(null); // another commit is under the pointer now
     if (fitting === this.shown) this.chart.show(this.visible);
     else {
       this.shown = fitting;
@@ -147,7 +147,7 @@ export class Explorer {
     this.page.noted(this.shown.notes.join(" "));
   }
 
-  /** The document that has all that is to be seen of the visible part; null: it has to be loaded. */
+  /** The document with all details of the visible part; null if it must be loaded. */
   private fitting(): Timeline | null {
     const needsAll = Math.max(...this.commits()) <= MOST_COMMITS;
     const needsTrials = new URLSearchParams(location.search).get("trials") === "1" && this.points() <= MOST_TRIALS;
@@ -163,7 +163,7 @@ export class Explorer {
     return known.first <= all.first + from && all.first + to < known.first + known.count;
   }
 
-  /** How many commits of each branch are visible. */
+  /** The number of visible commits of each branch. */
   private commits(): number[] {
     return this.whole.paths.map((_, path) => {
       const [from, to] = placesWithin(this.whole, path, this.visible);
@@ -208,7 +208,7 @@ export class Explorer {
     showTip(this.chart, this.shown, stop);
   }
 
-  /** The commit nearest to a pixel: of each branch the nearest one, and of these the one whose point is nearest. */
+  /** The commit nearest to a pixel: the nearest one of each branch, and among these the one whose point is nearest. */
   private nearest(place: { x: number; y: number }): Stop | null {
     const x = this.chart.valueAt(place.x);
     const near = this.stops.map((stops) => nearestStop(stops, x)).filter((stop) => stop !== null);
@@ -288,7 +288,7 @@ export class Explorer {
     this.show(zoomed(this.visible, this.active?.x ?? (this.visible[0] + this.visible[1]) / 2, factor));
   }
 
-  /** Leaves the active commit; then the pinned ones; then the part that is shown. */
+  /** Leaves the active commit; then the pinned ones; then the visible part. */
   private escape(): void {
     if (this.active) {
       this.activate(null);
@@ -299,7 +299,7 @@ export class Explorer {
     } else this.reset();
   }
 
-  /** Pins what is clicked on. What was pinned before comes back if the click is the first half of a double click. */
+  /** Pins the clicked commit. If the click is the first half of a double click, the former pins return. */
   private click(stop: Stop): void {
     const now = performance.now();
     if (now - this.clickedAt > DOUBLE_CLICK) this.pinnedBefore = this.pinned;
@@ -307,7 +307,7 @@ export class Explorer {
     this.pin(stop);
   }
 
-  /** Pins a commit, or unpins it; the third takes the place of the second. */
+  /** Pins a commit, or unpins it; a third one replaces the second. */
   private pin(stop: Stop): void {
     const sha = shaOf(this.shown, stop);
     const known = this.pinned.find((one) => shaOf(one.timeline, one.stop) === sha);
@@ -335,7 +335,7 @@ export class Explorer {
     this.chart.pin(this.pinned.map(({ stop, name }) => ({ x: stop.x, name })));
   }
 
-  /** Loads what the chart does not have of a pinned commit: its neighbours in outlines, its runs and trials. */
+  /** Loads the missing facts of a pinned commit: its neighbours in outlines, its runs and trials. */
   private async complete(one: Pinned): Promise<void> {
     const sha = shaOf(one.timeline, one.stop);
     try {
@@ -343,12 +343,12 @@ export class Explorer {
       const at = timeline.paths[0]!.commits.sha.indexOf(sha);
       const place = this.pinned.findIndex((pinned) => shaOf(pinned.timeline, pinned.stop) === sha);
       if (at < 0 || place < 0) return;
-      // It stays where it is drawn, whatever the axis of the document that tells more of it.
+      // Its position stays, whatever the axis of the more detailed document.
       const stop = { path: 0, at, x: placeX(one.timeline, one.stop.path, one.stop.at) };
       this.pinned = this.pinned.with(place, { ...this.pinned[place]!, timeline, stop });
       this.showPins();
     } catch {
-      // The card has what the chart knows.
+      // The card keeps the chart's facts.
     }
   }
 }

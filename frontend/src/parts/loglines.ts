@@ -1,4 +1,4 @@
-// Lines of a log as the server sends them, put into a list by their numbers.
+// Lines of a log from the server, put into a list by their numbers.
 import { element } from "./dom";
 
 export type Span = [text: string, styles: string];
@@ -36,7 +36,7 @@ export function numberOf(made: Element | null | undefined): number {
   return Number(made?.id.slice(1) ?? 0);
 }
 
-/** Adds rows at the end of a list; a line that is there already is replaced, as it may have grown. */
+/** Adds rows at the end of a list; an existing line is replaced, as it may have grown. */
 export function append(list: HTMLElement, rows: HTMLLIElement[], most: number): void {
   const first = numberOf(rows[0]);
   while (list.lastElementChild && numberOf(list.lastElementChild) >= first) list.lastElementChild.remove();

@@ -1,4 +1,4 @@
-// Moments that the server wrote in UTC, in the reader's own time; their titles keep UTC. What is relative to now stays so.
+// Converts the server's UTC moments to the reader's own time; their titles keep UTC. Relative times stay relative.
 import { ago } from "../ago";
 import { ownTime } from "./dom";
 
@@ -17,4 +17,4 @@ function tick(): void {
 
 setInterval(tick, TICK_MS);
 document.addEventListener("visibilitychange", tick);
-window.addEventListener("pageshow", tick); // also of a page that the browser had kept
+window.addEventListener("pageshow", tick); // also for a page from the browser's cache

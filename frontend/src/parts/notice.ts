@@ -1,9 +1,9 @@
-// Says that the page is not live, and that it is again.
+// Shows that the page is not live, and that it is again.
 import { ASK_MS, sentence } from "../liveness";
 import { element, ownTime } from "./dom";
 
-const AGAIN_MS = 5000; // that "Live again" stays
-const LONG_MS = 12 * 3_600_000; // after which the time of day is not enough
+const AGAIN_MS = 5000; // duration of "Live again"
+const LONG_MS = 12 * 3_600_000; // after this the date is needed, too
 
 export class Notice {
   private readonly root = element("p", "liveness");
@@ -11,11 +11,11 @@ export class Notice {
   private since: number | null = null;
 
   constructor() {
-    this.root.setAttribute("role", "status"); // there before its text, so that the text is read out
+    this.root.setAttribute("role", "status"); // set before the text, so that the text is read out
     document.body.append(this.root);
   }
 
-  /** `askedAt`: when a question was answered last. */
+  /** `askedAt`: the time of the last answered request. */
   lost(since: number, askedAt: number): void {
     this.since ??= since;
     const long = Date.now() - this.since > LONG_MS;

@@ -1,4 +1,4 @@
-// A click whose halves fall on two elements is no click: what is under a pressed pointer is replaced after its release.
+// A click must begin and end on the same element, so content under a pressed pointer is replaced after its release.
 
 let pressed: Node | null = null;
 const waiting = new Map<HTMLElement, () => void>();
@@ -13,7 +13,7 @@ function release(): void {
   for (const call of calls) call();
 }
 
-/** Calls at once, or after the click if a pointer is pressed within the element; a later call takes an earlier one's place. */
+/** Calls now, or after the click if a pointer is pressed within the element; a later call replaces an earlier one. */
 export function whenReleased(root: HTMLElement, call: () => void): void {
   if (pressed !== null && root.contains(pressed)) waiting.set(root, call);
   else call();

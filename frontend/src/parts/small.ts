@@ -1,4 +1,4 @@
-// A small chart beside other things: it is not zoomed, and a click opens a commit.
+// A small chart within a page: it cannot be zoomed, and a click opens a commit.
 import { drawTimeline } from "../chart/chart";
 import { DARK } from "../chart/colours";
 import { listenToPointer } from "../chart/pointer";

@@ -1,24 +1,24 @@
-// Hears of what changes: by a stream of the server, or by asking again and again while there is none. Says when neither
-// is heard of, and tries again by itself.
+// Receives changes: from a stream of the server, or by polling while there is none. Shows when neither works, and keeps
+// trying.
 import { ASK_MS, gap, isLost, LOST_MS } from "../liveness";
 import { Notice } from "./notice";
 
 const TICK_MS = 1000;
 
 export interface Listener {
-  /** Where the stream is; "" without one. */
+  /** The address of the stream; "" without one. */
   address: string;
-  /** The id of the last event, for a stream that begins anew. */
+  /** The id of the last event, for a new stream. */
   at: () => string;
-  /** What to do with an event of each kind. */
+  /** The function for each kind of event. */
   heard: Record<string, (data: unknown) => void>;
-  /** What to do instead every few seconds while there is no stream. */
+  /** Called instead every few seconds while there is no stream. */
   ask: () => Promise<void>;
-  /** Since when something is known to be newer than what is shown, if so. */
+  /** The time since when something newer than the page is known; null without it. */
   behindSince?: () => number | null;
 }
 
-/** Listens while the page is visible; returns what ends it. One stream per page: browsers allow six of a server. */
+/** Listens while the page is visible; returns the function to end it. Browsers allow six streams per server. */
 export function listen(to: Listener): () => void {
   const connection = new Connection(to);
   connection.begin();
@@ -29,7 +29,7 @@ class Connection {
   private source: EventSource | undefined;
   private again: ReturnType<typeof setTimeout> | undefined;
   private asking: ReturnType<typeof setTimeout> | undefined;
-  private heardAt = Date.now(); // the page itself is as new
+  private heardAt = Date.now(); // the page itself is that new
   private askedAt = 0;
   private shownAt = Date.now();
   private openedAt = Date.now();
@@ -66,14 +66,14 @@ class Connection {
     this.shownAt = Date.now();
     this.failures = 0;
     this.rest();
-    this.askIn(0); // what has changed meanwhile
+    this.askIn(0); // for changes since then
     if (this.to.address) this.open();
   }
 
   private tick(): void {
     if (document.hidden) return;
     const now = Date.now();
-    if (this.source && isLost(now, this.heardAt, this.openedAt)) this.fail(); // it ended without a word
+    if (this.source && isLost(now, this.heardAt, this.openedAt)) this.fail(); // it ended silently
     const behind = this.to.behindSince?.() ?? null;
     if (behind !== null && now - behind > LOST_MS) this.notice.lost(behind, 0);
     else if (isLost(now, this.heardAt, this.shownAt)) this.notice.lost(this.heardAt, this.askedAt);
@@ -130,7 +130,7 @@ class Connection {
     } catch {
       this.unanswered += 1;
     }
-    if (this.asking !== asking) return; // no longer wanted
+    if (this.asking !== asking) return; // it is no longer needed
     if (this.source && !this.failures) this.stopAsking();
     else this.askIn(Math.max(ASK_MS, gap(this.unanswered, Math.random())));
   }

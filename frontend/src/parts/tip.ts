@@ -1,4 +1,4 @@
-// What is known of the commit under the pointer, beside it.
+// The facts of the commit under the pointer, next to it.
 import type { TimelineChart } from "../chart/chart";
 import type { Stop, Timeline } from "../timeline/document";
 import { commitSentences, commitTitle } from "../timeline/readings";
@@ -6,7 +6,7 @@ import { element } from "./dom";
 
 const SPACE = 14; // pixels between the point and the tip
 
-/** The commit that is active on a chart, or none. */
+/** Shows the active commit of a chart, or nothing. */
 export function showTip(chart: TimelineChart, timeline: Timeline, stop: Stop | null): void {
   const frame = chart.canvas.parentElement!;
   const tip = frame.querySelector<HTMLElement>(".tip") ?? frame.appendChild(element("div", "tip"));

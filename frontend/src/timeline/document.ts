@@ -1,4 +1,4 @@
-// The document of a timeline (speedtrack.timeline/3), and what is at which place of it. Pure functions.
+// The document of a timeline (speedtrack.timeline/3), and queries by position. Pure functions.
 
 export interface Metric {
   name: string;
@@ -10,7 +10,7 @@ export interface Metric {
 /** An entry of the legend. */
 export interface ShownLine {
   line: string;
-  /** What tells it from the others. */
+  /** Its difference from the others. */
   title: string;
   project: string;
   benchmark: string;
@@ -18,11 +18,11 @@ export interface ShownLine {
   branch: string;
   metric: Metric;
   path: number;
-  /** Is it read on the axis to the right? */
+  /** Whether it uses the axis to the right. */
   right: boolean;
-  /** How many commits are measured. */
+  /** The number of measured commits. */
   measured: number;
-  /** The value that is 0% where the timeline is relative. */
+  /** The value that is 0% if the timeline is relative. */
   base: { sha: string; value: number } | null;
 }
 
@@ -36,11 +36,11 @@ export interface LineColumns {
   low: number[];
   high: number[];
   n: number[];
-  /** By place, as in `at`; clean points have no entry. */
+  /** By position, as in `at`; clean points have no entry. */
   flags: Record<string, string[]>;
-  /** Those that were measured in this environment, in the order of their times, wherever they lie. */
+  /** The releases measured in this environment, in the order of their times, also outside of the timeline. */
   releases?: Release[];
-  /** By place: the newest run, and the trials that count and those that do not; only where they were asked for. */
+  /** By position: the newest run, and the counting and the other trials; only on request. */
   runs?: Record<string, number>;
   trials?: Record<string, number[]>;
   void?: Record<string, number[]>;
@@ -65,7 +65,7 @@ export interface Change {
   shown: number;
   at: number;
   status: string;
-  /** How many commits, the one at this place and those before it, may be the cause. */
+  /** The number of commits, up to the one at this position, that may be the cause. */
   width: number;
   worse: boolean;
   ratio: number;
@@ -84,7 +84,7 @@ export interface Break {
   facts: { fact: string; before: string; after: string }[];
 }
 
-/** What somebody noted about a commit, or about a moment before it. */
+/** A person's note about a commit, or about a moment before it. */
 export interface Note {
   at: number;
   text: string;
@@ -93,15 +93,15 @@ export interface Note {
 }
 
 export interface Commits {
-  /** The places of the commits. */
+  /** The positions of the commits. */
   at: number[];
   sha: string[];
   subject: string[];
   author: string[];
   time: number[];
-  /** The places of those that no branch and no tag of the repository leads to any more. */
+  /** The positions of commits that no branch and no tag of the repository contains any more. */
   unreachable?: number[] | undefined;
-  /** Where they lie on an axis of time: never before the commit before them, whatever their clocks say. */
+  /** Their positions on an axis of time: never before the previous commit, even if their clocks are wrong. */
   x?: number[];
 }
 
@@ -112,7 +112,7 @@ export interface Path {
   /** The position of its first commit on the branch. */
   first: number;
   count: number;
-  /** How many commits share a place of the chart; above 1, the lines are outlines, and only their commits are here. */
+  /** The number of commits per position; above 1, the lines are outlines, and only their commits are here. */
   step: number;
   commits: Commits;
   gaps: Gap[];
@@ -126,15 +126,15 @@ export interface Timeline {
   axis: "commits" | "time";
   scale: "fitted" | "zero" | "log";
   base: string | null;
-  /** What could not be shown, as sentences; the page has them, too. */
+  /** Sentences about things that could not be shown; the page has them, too. */
   problems: string[];
-  /** Sentences on this document alone. */
+  /** Sentences about this document alone. */
   notes: string[];
   shown: ShownLine[];
   paths: Path[];
   lines: LineColumns[];
   changes: Change[];
-  /** Where the points of a machine change from one environment or definition to another. */
+  /** The positions where a machine's points change from one environment or definition to another. */
   breaks: Break[];
   /** Notes of people, on commits of the first path. */
   annotations?: Note[];
@@ -147,7 +147,7 @@ export interface Stop {
   x: number;
 }
 
-/** The timeline with the columns of its commits by place; places of commits that it omits stay empty. */
+/** The timeline with the columns of its commits by position; positions of omitted commits stay empty. */
 export function byPlace(timeline: Timeline): Timeline {
   const paths = timeline.paths.map((path) => {
     const { at, sha, subject, author, time, unreachable } = path.commits;
@@ -164,21 +164,21 @@ export function byPlace(timeline: Timeline): Timeline {
   return { ...timeline, paths };
 }
 
-/** The nearest place not after (-1) or not before (1) another one, of which the path has the commit. */
+/** The nearest position not after (-1) or not before (1) another one whose commit the path has. */
 export function knownPlace(path: Path, from: number, by: 1 | -1): number {
   let at = Math.max(0, Math.min(path.count - 1, from));
   while (at > 0 && at < path.count - 1 && path.commits.sha[at] === undefined) at += by;
   return at;
 }
 
-/** Where a place of a path lies on the chart: its position on the branch, or the time of its commit in seconds. */
+/** The x of a path's position on the chart: the position on the branch, or the time of its commit in seconds. */
 export function placeX(timeline: Timeline, path: number, at: number): number {
   const found = timeline.paths[path]!;
   if (timeline.axis === "commits") return found.first + at;
   return found.commits.x?.[knownPlace(found, Math.ceil(at), 1)] ?? 0;
 }
 
-/** The place of a path that is nearest to an x, of those whose commits are known. */
+/** The position of a path nearest to an x, among those with known commits. */
 export function placeAt(timeline: Timeline, path: number, x: number): number {
   const found = timeline.paths[path]!;
   if (timeline.axis === "commits") return Math.max(0, Math.min(found.count - 1, Math.round(x - found.first)));
@@ -192,7 +192,7 @@ export function placeAt(timeline: Timeline, path: number, x: number): number {
   return known[low] ?? 0;
 }
 
-/** The first and the last place of a path within a range of x, of those whose commits are known. */
+/** The first and the last position of a path within a range of x, among those with known commits. */
 export function placesWithin(timeline: Timeline, path: number, [from, to]: [number, number]): [number, number] {
   const { first, count } = timeline.paths[path]!;
   if (timeline.axis === "commits")
@@ -203,12 +203,12 @@ export function placesWithin(timeline: Timeline, path: number, [from, to]: [numb
   return [begin, Math.max(begin, end)];
 }
 
-/** Are all commits here, or only those of outlines? */
+/** Returns whether all commits are here, not only those of outlines. */
 export function isWhole(timeline: Timeline): boolean {
   return timeline.paths.every((path) => path.step === 1);
 }
 
-/** The commits of a path that keyboard and pointer stop at, in order: those with a point or with a gap's reason. */
+/** The commits of a path at which keyboard and pointer stop, in order: those with a point or with a gap's reason. */
 export function stopsOfPath(timeline: Timeline, path: number): Stop[] {
   const own = timeline.lines.filter((line) => timeline.shown[line.shown]!.path === path);
   const places = new Set([...own.flatMap((line) => line.at), ...timeline.paths[path]!.gaps.map((gap) => gap.at)]);
@@ -216,7 +216,7 @@ export function stopsOfPath(timeline: Timeline, path: number): Stop[] {
   return found.sort((a, b) => a.x - b.x);
 }
 
-/** The stop after or before an x, at an end the end itself; the last stop if no x is given. */
+/** The stop after or before another one, or the same at an end; without one, the last stop. */
 export function nextStop(all: Stop[], from: Stop | null, by: 1 | -1): Stop | null {
   if (all.length === 0) return null;
   const here = from === null ? -1 : all.findIndex((stop) => stop.path === from.path && stop.at === from.at);
@@ -254,14 +254,14 @@ export function gaps(timeline: Timeline, path: number, most = 400): Gap[] {
 
 const SETTLED = ["expected", "invalid", "fixed"];
 
-/** Has somebody settled the alert of a change, so that it is no work any more? */
+/** Returns whether the alert of a change is settled, so that it is no work any more. */
 export function isSettled(one: Change): boolean {
   return one.alert_state !== null && SETTLED.includes(one.alert_state);
 }
 
 const WEIGHT: Record<string, number> = { confirmed: 3, settling: 2, suspected: 2, history: 2, unsettled: 1 };
 
-/** One mark per commit and direction: of several lines the most certain change, then the largest. */
+/** One mark per commit and direction: the most certain change of several lines, then the largest. */
 export function marks(timeline: Timeline): Change[] {
   const best = new Map<string, Change>();
   for (const next of timeline.changes) {
@@ -276,7 +276,7 @@ function weight(one: Change): number {
   return (WEIGHT[one.status] ?? 0) * 1000 + Math.min(999, Math.abs(Math.log(one.ratio)) * 100);
 }
 
-/** How many of the commits are measured, as a sentence; of several lines, by each. */
+/** The number of measured commits as a sentence; for several lines, of each. */
 export function coverageText({ shown, paths }: Timeline): string {
   if (shown.length === 0) return "No commit of this range was measured.";
   const of = (line: ShownLine) => `${line.measured} of ${paths[line.path]!.count}`;

@@ -1,4 +1,4 @@
-// Where the points of a timeline lie: values as they are drawn (relative to a base, logarithmic), and the lines' parts.
+// The layout of a timeline's points: their drawn values (relative to a base, logarithmic), and the lines' parts.
 import { type Axis, valueAxis } from "../axis";
 import { type LineColumns, placeX, type Timeline } from "./document";
 
@@ -14,7 +14,7 @@ export interface MeasuredPoint extends Point {
   doubtful: boolean;
 }
 
-/** The points of one environment of a line as they are drawn, and the parts of the line. */
+/** The drawn points of one environment of a line, and the parts of the line. */
 export interface DrawnLine {
   shown: number;
   path: number;
@@ -27,7 +27,7 @@ export interface DrawnLine {
 
 export type Range = [number, number];
 
-/** A value as it is drawn: its ratio to the base where there is one, its logarithm on a logarithmic axis. */
+/** A drawn value: its ratio to the base if there is one, its logarithm on a logarithmic axis. */
 export function warp(timeline: Timeline, shown: number, value: number): number {
   const ratio = value / (timeline.shown[shown]!.base?.value ?? 1);
   return timeline.scale === "log" ? (ratio > 0 ? Math.log(ratio) : NaN) : ratio;
@@ -53,7 +53,7 @@ function points(timeline: Timeline, line: LineColumns, path: number): MeasuredPo
   const found: MeasuredPoint[] = [];
   line.at.forEach((at, i) => {
     const [y, low, high] = [line.value[i]!, line.low[i]!, line.high[i]!].map((v) => warp(timeline, line.shown, v));
-    if (!Number.isFinite(y)) return; // nothing that can be drawn: not finite, or not positive on a logarithmic axis
+    if (!Number.isFinite(y)) return; // it cannot be drawn: not finite, or not positive on a logarithmic axis
     const x = placeX(timeline, path, at);
     const ends = { low: Number.isFinite(low) ? low! : y!, high: Number.isFinite(high) ? high! : y! };
     found.push({ x, y: y!, ...ends, at, doubtful: line.flags[at] !== undefined });
@@ -73,7 +73,7 @@ function trialPoints(
   });
 }
 
-/** The stretches of reliable points of neighbouring commits; of an outline, those of neighbouring places of the chart. */
+/** The stretches of reliable points of neighbouring commits; in an outline, of neighbouring positions of the chart. */
 export function stretches(measured: MeasuredPoint[], step = 1): MeasuredPoint[][] {
   const reach = step > 1 ? 2 * step : 1;
   const found: MeasuredPoint[][] = [];
@@ -112,7 +112,7 @@ export function limits(timeline: Timeline): Range {
   return [low - room, high + room];
 }
 
-/** The vertical axis of the lines on one side, for what is visible; null if there are none. Its ends are warped. */
+/** The vertical axis of the lines on one side, for the visible part; null if there are none. Its ends are warped. */
 export function visibleAxis(timeline: Timeline, lines: DrawnLine[], right: boolean, [from, to]: Range): Axis | null {
   const units = timeline.shown.filter((one) => one.right === right).map((one) => one.metric.unit);
   if (units.length === 0) return null;

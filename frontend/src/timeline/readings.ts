@@ -12,7 +12,7 @@ import {
   type Timeline,
 } from "./document";
 
-/** How a value compares with an earlier one. `low` and `high`: the 95% interval of the ratio, where it is known. */
+/** A value compared with an earlier one. `low` and `high`: the 95% interval of the ratio, if known. */
 export interface Ratio {
   ratio: number;
   low: number | null;
@@ -23,7 +23,7 @@ export interface Ratio {
 export interface Against extends Ratio {
   /** The commit's hash. */
   name: string;
-  /** How many commits lie between. */
+  /** The number of commits between them. */
   commits: number;
 }
 
@@ -36,7 +36,7 @@ export interface Reading {
   n: number;
   flags: string[];
   previous: Against | null;
-  /** Against the release that was committed last before. */
+  /** Compared with the last release committed before. */
   release: (Ratio & { name: string }) | null;
   run: number | null;
   trials: number[];
@@ -67,12 +67,12 @@ export function ratioText({ ratio, low, high }: Ratio): string {
   return low === null || high === null ? change(ratio) : `${change(ratio)} (${change(low)} to ${change(high)})`;
 }
 
-/** Is the interval of a ratio on one side of 1? */
+/** Returns whether the interval of a ratio is on one side of 1. */
 export function isClear({ low, high }: Ratio): boolean {
   return low !== null && high !== null && (low > 1 || high < 1);
 }
 
-/** The value of each line that has one at a commit; also of other branches that have the same commit. */
+/** The value of each line that has one at a commit, also on other branches with the same commit. */
 export function readings(timeline: Timeline, stop: Stop): Reading[] {
   const own = timeline.paths[stop.path]!;
   const sha = own.commits.sha[stop.at];
@@ -86,7 +86,7 @@ export function readings(timeline: Timeline, stop: Stop): Reading[] {
   });
 }
 
-/** The index of a number in an ascending list; -1 if it is not there. */
+/** The index of a number in an ascending list; -1 if it is missing. */
 function indexOf(ascending: number[], wanted: number): number {
   let low = 0;
   let high = ascending.length - 1;
@@ -104,7 +104,7 @@ function reading(path: Path, line: LineColumns, i: number): Reading {
   const at = line.at[i]!;
   const here = estimate(line, i);
   const before = previousClean(line, i);
-  // Of an outline, only neighbouring commits are known to have nothing between them.
+  // In an outline, only neighbouring commits certainly have nothing between them.
   const follows = before >= 0 && (path.step === 1 || line.at[before] === at - 1);
   const release = line.releases?.findLast(({ time }) => time < path.commits.time[at]!);
   return {
@@ -149,7 +149,7 @@ export function momentText(moment: number): string {
   return new Date(1000 * moment).toISOString().slice(0, 16).replace("T", " ");
 }
 
-/** All that is known of a commit: one sentence per line, change, break, tag, annotation and gap. */
+/** The facts of a commit: one sentence per line, change, break, tag, annotation and gap. */
 export function commitSentences(timeline: Timeline, stop: Stop): string[] {
   const several = timeline.shown.length > 1;
   const found = readings(timeline, stop).flatMap((one) => readingSentences(timeline, one, several));
@@ -176,7 +176,7 @@ export function annotationsAt(timeline: Timeline, { path, at }: Stop): Note[] {
   return path === 0 ? (timeline.annotations ?? []).filter((one) => one.at === at) : [];
 }
 
-/** A value in words; how it compares with others only where there are few lines. */
+/** A value in words; with its comparisons if there are few lines. */
 function readingSentences(timeline: Timeline, one: Reading, several: boolean): string[] {
   const { title } = timeline.shown[one.shown]!;
   const found = [`${several ? `${title}: ` : ""}${valueText(timeline, one)}`];

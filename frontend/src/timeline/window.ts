@@ -9,7 +9,7 @@ export function clamp([from, to]: Range, [low, high]: Range, least: number): Ran
   return [begin, begin + span];
 }
 
-/** A range that is `factor` times as wide, in which x keeps its place. */
+/** A range that is `factor` times as wide, in which x keeps its position. */
 export function zoomed([from, to]: Range, x: number, factor: number): Range {
   return [x - (x - from) * factor, x + (to - x) * factor];
 }
@@ -18,7 +18,7 @@ export function moved([from, to]: Range, by: number): Range {
   return [from + by, to + by];
 }
 
-/** The range moved, not widened, by as little as shows x with some room around it. */
+/** The range, moved but not widened, just far enough to show x with some room around it. */
 export function showing([from, to]: Range, x: number): Range {
   const room = (to - from) * 0.05;
   if (x < from + room) return moved([from, to], x - room - from);
@@ -26,7 +26,7 @@ export function showing([from, to]: Range, x: number): Range {
   return [from, to];
 }
 
-/** Does a range show everything, but for rounding? */
+/** Returns whether a range shows everything, apart from rounding. */
 export function isWholeRange([from, to]: Range, [low, high]: Range): boolean {
   return to - from >= (high - low) * 0.999;
 }

@@ -1,7 +1,8 @@
-"""The speed of speedbench beside other clients, side by side in one run: `make bench`.
+"""Compares the speed of speedbench with other clients in one run: `make bench`.
 
-Every round runs each client once, in an order that the seed shuffles, against the same server; a ratio is made of two
-runs of one round. Start and end of a client's process are measured with one batch per connection, and taken off.
+Every round runs each client once, in an order that the seed shuffles, against the same server; a ratio compares two
+runs of one round. The cost of starting and ending a client's process is measured with one batch per connection, and
+subtracted.
 """
 
 import argparse
@@ -152,13 +153,13 @@ def _memories(servers: Servers) -> list[Memory]:
 
 
 def _own_cpu_s(servers: Servers) -> float:
-    """Of the servers, of the clients that have ended, and of this process."""
+    """CPU time of the servers, of the clients that have ended, and of this process."""
     usages = [resource.getrusage(kind) for kind in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages) + sum(server.cpu_s() for server in servers.values())
 
 
 def _write(path: Path, text: str) -> None:
-    """Between the marks, the old tables give way to the new ones."""
+    """Replaces the tables between the marks."""
     head, remainder = path.read_text().split(MARKS[0])
     _, tail = remainder.split(MARKS[1])
     path.write_text(head + MARKS[0] + text + MARKS[1] + tail)

@@ -1,7 +1,7 @@
-"""Client CPU time per request at -P 100 by what the server answers, beside a hit: `python3 bench/answers.py BINARY`.
+"""Client CPU time per request at -P 100 by kind of answer, relative to a hit: `python3 bench/answers.py BINARY`.
 
-Needs redis-server and redis-benchmark. Loads run in shuffled order, and each is compared with the hit of its round: the
-medians of these ratios bear a busy machine.
+Needs redis-server and redis-benchmark. Loads run in shuffled order, and each is compared with the hit of its round: so
+a busy machine hardly changes the medians of these ratios.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 PORT = "17399"
 KEYS = "100000"
 SHAPE = ["-r", KEYS, "-P", "100", "-c", "50"]
-# By load: the test and a database; database 1 is filled, 2 is empty. What it may cost, of a hit.
+# By load: the test, a database (1 is filled, 2 is empty), and the largest allowed ratio to a hit.
 LOADS = {
     "GET, hits": ("get", "1", None),
     "GET, misses": ("get", "2", 1.15),

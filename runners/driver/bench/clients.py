@@ -13,7 +13,7 @@ CONNECTIONS = 50
 
 @dataclass(frozen=True)
 class Load:
-    """So many GETs over 50 connections that each wait for the answers to `pipeline` of them."""
+    """A number of GETs over 50 connections. Each connection sends `pipeline` of them, then waits for the answers."""
 
     address: BenchAddress
     requests: int
@@ -37,8 +37,8 @@ def like_redis_benchmark(*program: str | Path) -> BenchClient:
 
 
 def memtier(program: str, protocol: str) -> BenchClient:
-    """One thread. The prefix and the range give keys of the same bytes as the others ask for; by default all
-    connections of memtier would ask for the same keys in the same order, which the caches of the server remember.
+    """Runs one thread. Prefix and range give the same keys as the other clients use; by default all
+    connections of memtier would read the same keys in the same order, which the caches of the server favour.
     """
 
     def argv(load: Load) -> list[str]:

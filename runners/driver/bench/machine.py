@@ -1,4 +1,4 @@
-"""The facts of the machine, and whether others used it meanwhile."""
+"""The facts of the machine, and how much other processes used it."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-# Above these shares of the two cores, ratios of rates are not to be trusted; those of CPU time suffer less.
+# Above these shares of the two cores, ratios of rates are unreliable; ratios of CPU time suffer less.
 FOREIGN_LIMIT = 0.03
 STEAL_LIMIT = 0.01
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -35,7 +35,7 @@ def _siblings(cpu: int) -> set[int]:
 
 @dataclass(frozen=True)
 class Clocks:
-    """Seconds since boot that CPUs were not idle, and that the hypervisor took from them."""
+    """Seconds since boot that CPUs were busy, and that the hypervisor took from them."""
 
     at_s: float
     busy_s: float
@@ -74,7 +74,7 @@ class Quiet:
 
 
 def facts(driver: Path, memtier: str | None) -> dict[str, str]:
-    """What a reader needs to place the figures."""
+    """The facts that a reader needs to judge the figures."""
     values = {
         "processor": _cpuinfo("model name"),
         "kernel": platform.release(),

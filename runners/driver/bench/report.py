@@ -8,12 +8,12 @@ from machine import FOREIGN_LIMIT, STEAL_LIMIT, Quiet
 from trials import BenchTrial
 
 OURS, AGAIN, NULL = "speedbench", "speedbench again", "null server"
-# At most so much of another client's CPU time per request, by pipeline.
+# The largest allowed share of another client's CPU time per request, by pipeline.
 CPU_TARGETS = {
     "redis-benchmark": {1: 0.65, 16: 0.60, 100: 0.50},
     "memtier": {1: 0.65, 16: 0.45, 100: 0.20},
 }
-# At least so many times redis-benchmark's rate, over TCP, and the real server's rate.
+# The smallest allowed multiples of redis-benchmark's rate over TCP, and of the real server's rate.
 RATE_TARGETS = {("resp", "tcp", 1): 1.15}
 CEILING_TARGET = 2.0
 MEMORY_TARGET_BYTES = 200e6
@@ -43,7 +43,7 @@ class Result:
         return statistics.median(map(of, self.trials[name]))
 
     def ratios(self, name: str, beside: str, of: Callable[[BenchTrial], float]) -> list[float]:
-        """Of each round; a run that took no longer than the start of its process says nothing."""
+        """The ratio of each round, without runs that took no longer than the start of their process."""
         pairs = (
             (of(subject), of(reference))
             for subject, reference in zip(self.trials[name], self.trials[beside], strict=True)

@@ -82,7 +82,7 @@ def _running(argv: Sequence[str | Path], cpu: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def pinned(cpu: int) -> Iterator[None]:
-    """This process on one CPU; what is started meanwhile stays there."""
+    """Pins this process to one CPU in the block; processes started there stay on it."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {cpu})
     try:

@@ -19,7 +19,7 @@ CALIBRATIONS = 3
 
 @dataclass(frozen=True)
 class RunCost:
-    """What a run took, in seconds: on the clock, of the client's CPU time, and of the server's."""
+    """The cost of a run in seconds: on the clock, of the client's CPU time, and of the server's."""
 
     wall_s: float
     client_s: float
@@ -28,7 +28,7 @@ class RunCost:
 
 @dataclass(frozen=True)
 class BenchTrial:
-    """A run per request, without the start and the end of the client's process."""
+    """The cost per request of a run, without the start and the end of the client's process."""
 
     rate: float
     client_ns: float
@@ -40,7 +40,7 @@ Drives = Mapping[str, tuple[BenchClient, Server]]
 
 
 def run(argv: Sequence[str], server: Server) -> tuple[RunCost, str]:
-    """Run a client to its end; its cost and its output. Its CPU time is what the kernel charged to the process."""
+    """Run a client to its end; returns its cost and its output. The kernel charged the CPU time to its process."""
     server_s, began = server.cpu_s(), time.monotonic()
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         watchdog = threading.Timer(RUN_TIMEOUT_S, process.kill)
@@ -59,7 +59,7 @@ def run(argv: Sequence[str], server: Server) -> tuple[RunCost, str]:
 def measure(
     drives: Drives, pipeline: int, rounds: int, seconds: float, dice: random.Random
 ) -> dict[str, list[BenchTrial]]:
-    """The trials of each client, one per round: those of one index ran one after the other."""
+    """The trials of each client, one per round; trials with the same index ran in the same round."""
     batch = CONNECTIONS * pipeline
     starts = {name: _start(*drive, pipeline) for name, drive in drives.items()}
     requests = _as_many_as_take(seconds, drives, starts, pipeline) // batch * batch
@@ -73,7 +73,7 @@ def measure(
 
 
 def _start(client: BenchClient, server: Server, pipeline: int) -> RunCost:
-    """What one batch on each connection costs at least: start, connections and report, to be taken off every run."""
+    """The lowest cost of one batch on each connection: start, connections and report, subtracted from every run."""
     load = Load(server.address, CONNECTIONS * pipeline, pipeline)
     costs = [run(client.argv(load), server)[0] for _ in range(CALIBRATIONS)]
     return RunCost(
@@ -82,7 +82,7 @@ def _start(client: BenchClient, server: Server, pipeline: int) -> RunCost:
 
 
 def _as_many_as_take(seconds: float, drives: Drives, starts: Mapping[str, RunCost], pipeline: int) -> int:
-    """Requests for runs of about so many seconds, by a pilot of the first client."""
+    """The number of requests for runs of about so many seconds, from a pilot run of the first client."""
     name, (client, server) = next(iter(drives.items()))
     batch = CONNECTIONS * pipeline
     pilot = batch * (PILOT_BATCHES + 1)
@@ -104,7 +104,7 @@ def _trial(cost: RunCost, start: RunCost, requests: int, client: BenchClient, ou
 
 
 def peak_memory(argv: Sequence[str], every_s: float = 0.01) -> int:
-    """The most memory that a client had resident, in bytes. Not by wait4: that counts this process before the exec."""
+    """The peak resident memory of a client, in bytes. wait4 is no use: it counts this process before the exec."""
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     status, peak = Path(f"/proc/{process.pid}/status"), 0
     deadline = time.monotonic() + RUN_TIMEOUT_S

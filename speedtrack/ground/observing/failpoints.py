@@ -1,7 +1,7 @@
-"""Places of the server at which a test lets a process die: ``SPEEDTRACK_FAILPOINT=complete.before_commit:kill:2``.
+"""Points at which a test kills a process of the server: ``SPEEDTRACK_FAILPOINT=complete.before_commit:kill:2``.
 
-That is the name of a place, what happens there, and at which passage (the first, if nothing is said). Without the
-variable a passage costs one comparison. The runner has places of its own (``runners/failpoints.py``).
+The parts are the name of a point, the action, and the number of the passage (default: the first). Without the variable
+a passage costs one comparison. The runner has other points (``runners/failpoints.py``).
 """
 
 import os
@@ -16,16 +16,16 @@ CALLS = ("claim", "build", "measurement", "complete", "fail")  # of a runner
 PLACES = (
     *(f"{call}.{stage}" for call in CALLS for stage in ("before_commit", "after_commit")),
     "sync.before_commit",  # the commits of a branch are stored, and their runs planned
-    "sync.after_commit",  # the deliveries that asked for the look still wait
+    "sync.after_commit",  # the deliveries that caused the sync still wait
     "detect.before_commit",
     "confirm.before_commit",
-    "send.sent",  # a receiver has accepted a message, and its row does not say so yet
+    "send.sent",  # a receiver has accepted a message, but its row does not have that yet
 )
 
 
 @dataclass
 class FailPoint:
-    """What happens to this process at a place, once it is passed for the last of so many times."""
+    """The action on this process when it passes a point for the last of so many times."""
 
     place: str
     action: signal.Signals
@@ -42,8 +42,8 @@ def parse(text: str) -> FailPoint:
     action, _, passages = action_text.partition(":")
     if point not in PLACES or action not in ACTIONS or not (passages or "1").isdecimal() or passages == "0":
         raise ImproperlyConfigured(
-            f"{VARIABLE}={text!r}: leave it unset, or for a test say PLACE:ACTION or PLACE:ACTION:PASSAGES, with a "
-            f"place out of {', '.join(PLACES)}, and an action out of {', '.join(ACTIONS)}"
+            f"{VARIABLE}={text!r}: leave it unset, or for a test set it to PLACE:ACTION or PLACE:ACTION:PASSAGES, with "
+            f"a place out of {', '.join(PLACES)}, and an action out of {', '.join(ACTIONS)}"
         )
     return FailPoint(point, ACTIONS[action], int(passages or 1))
 
@@ -56,6 +56,6 @@ armed = armed_by(os.environ.get(VARIABLE, ""))
 
 
 def reach(point: str) -> None:
-    """Say that this process is at a fail point."""
+    """Report that this process passes a fail point."""
     if armed is not None and armed.place == point:
         armed.passed()

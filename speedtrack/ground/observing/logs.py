@@ -1,6 +1,6 @@
-"""Log lines: text for people, or JSON with what they are about. No secret is in either.
+"""Log lines: text for people, or JSON with the subject of each line. Neither contains secrets.
 
-Whoever begins to work on something binds it (``structlog.contextvars.bound_contextvars(run=7)``); each line of that
+Code that starts work on something binds it (``structlog.contextvars.bound_contextvars(run=7)``); each line of that
 thread then names it, whichever module writes it.
 """
 
@@ -17,12 +17,12 @@ from speedtrack.ground.texts.text import plain
 HIDDEN = "…"
 WORDS = "authorization|cookie|token|secret|password|passwd|api_?key|dsn"
 NAMED = rf"[\w-]{{0,40}}(?:{WORDS})[\w-]{{0,40}}"
-# After a colon and a blank, as in `no token: set one`, only what does not look like prose.
+# After a colon and a blank, as in `no token: set one`, only text that does not look like prose.
 BETWEEN = r"(?:\s*=\s*|\s*:(?=\S)|\s*:\s+(?=['\"]|\S*\d|\S{12}))"
 SECRET_NAME = re.compile(rf"(?i){WORDS}")
 # In texts: the rest of a header's line; the user and password of an address; credentials behind the name of their kind,
-# or behind a name and = or :, as in queries and JSON; tokens of machines and people; and the parts of our own paths
-# that are secret.
+# or behind a name and = or :, as in queries and JSON; tokens of machines and people; and the secret parts of our own
+# paths.
 IN_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?im)\b((?:set-)?cookie|(?:proxy-)?authorization)(['\"]?\s*[:=]\s*)[^\n]+"), rf"\1\2{HIDDEN}"),
     (re.compile(r"(?<=://)[^\s/?#]*@"), f"{HIDDEN}@"),
@@ -31,20 +31,20 @@ IN_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\bst(?:rn|pt)_\w+-?[\w-]*"), HIDDEN),
     (re.compile(r"(/(?:hooks|unsubscribe|notifications|codespeed|invite|accounts/first)/)[^/\s'\"?]+"), rf"\1{HIDDEN}"),
 )
-# Of what callers attach to a record, only this: Django attaches whole requests.
+# The only attachments of a record that are kept: Django attaches whole requests.
 EXTRAS = frozenset({"access"})
 CLASSES = (bool, int, float, type(None))
 
 
 def without_secrets(text: str) -> str:
-    """The text with what looks like a secret replaced. It knows patterns only: no secret may be logged on purpose."""
+    """The text without anything that looks like a secret. It only knows patterns: never log a secret on purpose."""
     for pattern, replacement in IN_TEXT:
         text = pattern.sub(replacement, text)
     return text
 
 
 def values_without_secrets(value: Any) -> Any:
-    """A copy of a document without secrets: those in its texts, and all values whose keys name a secret."""
+    """A copy of a document without secrets, which are in its texts, and in values whose keys name a secret."""
     if isinstance(value, Mapping):
         return {
             str(key): HIDDEN if SECRET_NAME.search(str(key)) else values_without_secrets(item)
@@ -68,7 +68,7 @@ def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMap
 
 
 def json_formatter() -> ProcessorFormatter:
-    """One JSON object per line: time, level, logger, message, what the thread works on, and a traceback if any."""
+    """One JSON object per line: time, level, logger, message, the thread's bound values, and a traceback if any."""
     return ProcessorFormatter(
         foreign_pre_chain=[
             structlog.contextvars.merge_contextvars,

@@ -1,6 +1,6 @@
-"""Spans of requests and tasks for OpenTelemetry, if OTEL_EXPORTER_OTLP_ENDPOINT says where to; else nothing at all.
+"""Spans of requests and tasks for OpenTelemetry, if OTEL_EXPORTER_OTLP_ENDPOINT is set; otherwise nothing.
 
-Its libraries are in requirements-traces.txt and are imported only then. All of its own settings (``OTEL_...``) apply.
+Its libraries are in requirements-traces.txt, and are imported only then. All its settings (``OTEL_...``) apply.
 """
 
 import os
@@ -21,7 +21,7 @@ def is_wanted(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def lack() -> str:
-    """Why spans are wanted and cannot be sent; empty if nothing is missing."""
+    """Why spans are enabled but cannot be sent; empty if nothing is missing."""
     if not is_wanted() or find_spec("opentelemetry"):
         return ""
     return f"{ENDPOINTS[0]}: OpenTelemetry is not installed: `pip install -r requirements-traces.txt`, or unset it"
@@ -29,7 +29,7 @@ def lack() -> str:
 
 @cache
 def tracer() -> "Tracer | None":
-    """Return the tracer of this process, which is made when it is first needed; None if no spans are wanted."""
+    """Return the tracer of this process, made at its first use; None if spans are off."""
     if not is_wanted():
         return None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -47,7 +47,7 @@ def tracer() -> "Tracer | None":
 def span(name: str, caller: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
     """A span around the block. ``caller``: headers that may name the caller's span.
 
-    Yields a dictionary of attributes to be filled; ``name`` in it renames the span.
+    Yields a dictionary to fill with attributes; ``name`` in it renames the span.
     """
     attributes: dict[str, Any] = {}
     own = tracer()

@@ -1,4 +1,4 @@
-"""Environment variables, read and checked. A wrong value raises ImproperlyConfigured, which says what to do."""
+"""Environment variables, read and checked. A wrong value raises ImproperlyConfigured with the remedy."""
 
 import os
 import re
@@ -15,7 +15,7 @@ MOST_DAYS = 36_500
 
 
 def env_bool(name: str, default: bool) -> bool:
-    """A variable that must say ``true`` or ``false``."""
+    """A variable that must be ``true`` or ``false``."""
     value = os.environ.get(name, str(default)).lower()
     if value not in ("true", "false"):
         raise ImproperlyConfigured(f"{name}={value!r}: say true or false")
@@ -39,7 +39,7 @@ def env_days(name: str, default: int) -> int:
 
 
 def env_secret(name: str, file: Path) -> str:
-    """The secret, or else a random value made once and kept in ``file``, readable by its owner only."""
+    """The secret, or otherwise a random value, made once and kept in ``file``, which only its owner can read."""
     if value := env_secret_text(name):
         return value
     if os.environ.get(f"{name}_FILE"):
@@ -88,7 +88,7 @@ def env_text(name: str) -> str:
 
 
 def env_words(name: str, default: str = "") -> list[str]:
-    """A variable that lists words, with commas."""
+    """A variable that lists words, separated by commas."""
     return [entry.strip() for entry in os.environ.get(name, default).split(",") if entry.strip()]
 
 
@@ -117,7 +117,7 @@ def env_ports(name: str, default: str) -> frozenset[int]:
 
 
 def env_keys(name: str) -> list[str]:
-    """A secret that lists long random keys, with commas or one per line."""
+    """A secret that lists long random keys, separated by commas or one per line."""
     keys = re.split(r"[,\s]+", text) if (text := env_secret_text(name).strip(" ,")) else []
     if any(len(key) < SHORTEST_KEY for key in keys):
         raise ImproperlyConfigured(f"{name}: each key has {SHORTEST_KEY} characters at least: `openssl rand -hex 32`")

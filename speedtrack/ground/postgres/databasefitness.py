@@ -26,7 +26,7 @@ COLUMNS = """
 SELECT relname, attname FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
 WHERE relnamespace = current_schema()::regnamespace AND attnum > 0 AND NOT attisdropped
 """
-#: What PostgreSQL and libpq say of a connection that fails, and the remedy.
+#: Messages of PostgreSQL and libpq about a failed connection, and the remedies.
 REFUSALS = {
     "no password supplied": "write the password into DATABASE_URL or DATABASE_PASSWORD",
     "password authentication failed": (
@@ -55,7 +55,7 @@ SILENCE = re.compile("No such file or directory|Connection refused|timeout expir
 
 
 def of_error(error: Exception, connection: BaseDatabaseWrapper) -> str:
-    """What an error of the database means, and what to do."""
+    """The meaning and the remedy of an error of the database."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     message = next((line for line in lines if "FATAL:" in line), lines[0])
     if getattr(error.__cause__, "sqlstate", None) == INSUFFICIENT_PRIVILEGE:
@@ -69,7 +69,7 @@ def of_error(error: Exception, connection: BaseDatabaseWrapper) -> str:
 
 
 def take_over(connection: BaseDatabaseWrapper, schema: str = "public") -> str:
-    """The statements that give the role what it needs, on one line."""
+    """The statements that give the role its rights, on one line."""
     credentials = connection.settings_dict
     statements = TAKE_OVER.format(database=credentials["NAME"], role=credentials["USER"] or "USER", schema=schema)
     return f"as PostgreSQL's superuser, in this database, `{statements}`"
@@ -81,7 +81,7 @@ def obstacle(connection: BaseDatabaseWrapper) -> str:
 
 
 def of_server(connection: BaseDatabaseWrapper) -> str:
-    """What is wrong with the server, the database or the rights of the role; "" for nothing."""
+    """The fault of the server, the database or the rights of the role; "" if there is none."""
     with connection.cursor() as cursor:
         cursor.execute(STANDING)
         version, is_standby, read_only, encoding, role, database, schema, may_create = cursor.fetchone()
@@ -107,7 +107,7 @@ def of_server(connection: BaseDatabaseWrapper) -> str:
 
 
 def of_owner(connection: BaseDatabaseWrapper) -> str:
-    """Whether tables of ours belong to somebody else, so that this role cannot change them; "" if not."""
+    """A fault if our tables belong to another role, so that this one cannot change them; "" if not."""
     with connection.cursor() as cursor:
         cursor.execute(OF_OTHERS, [connection.introspection.django_table_names()])
         for table, owner in cursor.fetchall():
@@ -116,7 +116,7 @@ def of_owner(connection: BaseDatabaseWrapper) -> str:
 
 
 def of_history(connection: BaseDatabaseWrapper) -> str:
-    """Whether the tables were made by something else than releases up to this one; "" if not."""
+    """A fault if something other than releases up to this one made the tables; "" if not."""
     loader = MigrationLoader(connection)
     applied, own = set(loader.applied_migrations), set(loader.graph.nodes)
     if unknown := unknown_migrations(applied, own):
@@ -132,7 +132,7 @@ def of_history(connection: BaseDatabaseWrapper) -> str:
 
 
 def unknown_migrations(applied: Any, own: Any) -> list[tuple[str, str]]:
-    """(app, name) of applied migrations that this release lacks, of the apps that it has."""
+    """(app, name) of applied migrations that this release lacks, for the apps that it has."""
     labels = {app.label for app in apps.get_app_configs()}
     return sorted((app, name) for app, name in applied if app in labels and (app, name) not in own)
 
@@ -152,7 +152,7 @@ def before_first_release(cause: str) -> str:
 
 
 def lacking(connection: BaseDatabaseWrapper, loader: MigrationLoader) -> str:
-    """A table or column that the applied migrations make, and that is not there; "" if all are."""
+    """A missing table or column that the applied migrations make; "" if all exist."""
     nodes = [key for key in loader.applied_migrations if key in loader.graph.nodes]
     state = loader.project_state(nodes, at_end=True) if nodes else None
     with connection.cursor() as cursor:

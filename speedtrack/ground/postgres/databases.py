@@ -1,4 +1,4 @@
-"""The databases, from environment variables: what Django's setting DATABASES is made of."""
+"""The databases from environment variables, for Django's setting DATABASES."""
 
 from typing import Any
 
@@ -8,7 +8,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from speedtrack.ground.observing.variables import env_secret_text
 
-# A server that has vanished from the network ends the connection within half a minute; else a call waits for hours.
+# If a server vanishes from the network, its connection ends within half a minute; otherwise a call would wait for
+# hours.
 ANSWERS_OR_ENDS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 15,
@@ -16,7 +17,7 @@ ANSWERS_OR_ENDS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-# Pages do not wait long for a replica; a promoted one must not take what is meant for the primary.
+# Pages do not wait long for a replica; a promoted one must not accept writes for the primary.
 REPLICA_OPTIONS: dict[str, Any] = {
     "connect_timeout": 2,
     "tcp_user_timeout": 5_000,
@@ -26,14 +27,14 @@ AS_DEFAULT_IN_TESTS = {"TEST": {"MIRROR": "default"}}
 
 
 def database(variable: str, default: str = "", **options: Any) -> dict[str, Any]:
-    """Django's settings of the libpq connection URL in a variable, with DATABASE_PASSWORD where the URL has none."""
+    """Django's settings from the libpq connection URL in a variable, with DATABASE_PASSWORD if the URL has none."""
     try:
         options_of_url = conninfo_to_dict(env_secret_text(variable) or default)
     except ProgrammingError:
         raise ImproperlyConfigured(
             f"{variable} is no PostgreSQL address such as postgresql://user:password@host/name: in a password, "
             "write %2F for /, %3A for :, %40 for @, %23 for #, %3F for ? and %25 for %"
-        ) from None  # psycopg's words quote the address, and so the password
+        ) from None  # psycopg's message quotes the address, and so the password
     if password := env_secret_text("DATABASE_PASSWORD"):
         options_of_url.setdefault("password", password)
     url_options = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
@@ -54,7 +55,7 @@ def from_environment() -> dict[str, dict[str, Any]]:
     if env_secret_text("DATABASE_REPLICA_URL"):
         databases["replica"] = database("DATABASE_REPLICA_URL", **REPLICA_OPTIONS) | AS_DEFAULT_IN_TESTS
         databases["replica"]["ENGINE"] = "speedtrack.ground.postgres.replica"
-    if "session" in databases:  # a pool gives each transaction another session, and a cursor belongs to one
+    if "session" in databases:  # a pool gives each transaction another session, but a cursor belongs to one
         for pooled in ("default", "replica"):
             databases.get(pooled, {})["DISABLE_SERVER_SIDE_CURSORS"] = True
     return databases

@@ -1,7 +1,7 @@
-"""What belongs to a session of PostgreSQL: locks that are held for longer than a transaction, and notifications.
+"""Features of a PostgreSQL session: locks that are held for longer than a transaction, and notifications.
 
-A connection pool in transaction mode (pgbouncer) gives each transaction another session: a lock would stay with one
-that nobody has any more. So these statements go to PostgreSQL itself: DATABASE_SESSION_URL, if DATABASE_URL is a pool.
+A connection pool in transaction mode (pgbouncer) gives each transaction another session: a lock would stay in a session
+that nobody uses any more. So these statements go to PostgreSQL itself: DATABASE_SESSION_URL, if DATABASE_URL is a pool.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-# A pool makes up the process id that it tells its clients. The lock is taken only in a session of one's own.
+# A pool sends its clients an invented process id. The lock is taken only in the caller's own session.
 TAKE = "SELECT CASE WHEN pg_backend_pid() = %s THEN {}(%s, %s)::text END"
 
 
@@ -21,7 +21,7 @@ def session() -> BaseDatabaseWrapper:
 
 
 def take(lock: int, number: int = 0, wait: bool = False) -> bool:
-    """Take an advisory lock for this session. False if another one holds it, unless told to wait.
+    """Take an advisory lock for this session. False if another session holds it, unless ``wait`` is set.
 
     Raises ImproperlyConfigured if the connection leads to a pool.
     """
@@ -36,12 +36,12 @@ def take(lock: int, number: int = 0, wait: bool = False) -> bool:
 
 @contextmanager
 def holding(lock: int, number: int = 0, wait: bool = False) -> Iterator[bool]:
-    """Hold an advisory lock during the block. Yields False if another session holds it, unless told to wait."""
+    """Hold an advisory lock during the block. Yields False if another session holds it, unless ``wait`` is set."""
     is_mine = take(lock, number, wait)
     try:
         yield is_mine
     finally:
-        if is_mine and session().is_usable():  # else the lock went with the session
+        if is_mine and session().is_usable():  # otherwise the session and its lock have ended
             with session().cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [lock, number])
 

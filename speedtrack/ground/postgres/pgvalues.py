@@ -9,7 +9,7 @@ from django.db.backends.postgresql.base import ServerBindingCursor
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Send the values of this block's statements apart from their text.
+    """Send the values of this block's statements separately from their text.
 
     Django writes them into the text, where bytes are twice as long, and this process holds several copies of it.
     """

@@ -1,4 +1,4 @@
-"""The triggers that wake the dispatcher (dispatch.py), each declared on the model whose rows may mean work for it."""
+"""The triggers that wake the dispatcher (dispatch.py), each declared on the model whose rows may cause work."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.db import models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 CHANNEL = "speedtrack_work"
-# Every trigger brings it along, so that no migration must come before another for its sake.
+# Every trigger's SQL includes this function, so that the order of migrations does not matter.
 FUNCTION = f"""
 CREATE OR REPLACE FUNCTION wake_the_dispatcher() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN NOTIFY {CHANNEL}; RETURN NULL; END $$
@@ -14,15 +14,15 @@ $$ BEGIN NOTIFY {CHANNEL}; RETURN NULL; END $$
 
 
 class Wakes(models.BaseConstraint):
-    """A trigger that notifies the dispatcher with the commit of whoever inserts or changes a row.
+    """A trigger that notifies the dispatcher at the commit of an insert or change.
 
-    PostgreSQL holds it, so that no writer can forget it; as one of the model's constraints it is in what makemigrations
-    writes. PostgreSQL sends equal notifications of one transaction once. NOTIFY holds a lock until the commit: no table
-    that is written for every sample may have such a trigger.
+    PostgreSQL runs it, so no writer can forget it; as one of the model's constraints, makemigrations includes it.
+    PostgreSQL sends equal notifications of one transaction once. NOTIFY holds a lock until the commit, so no table that
+    is written for every sample may have such a trigger.
     """
 
     def __init__(self, *, name: str, after: str, rows: str = "") -> None:
-        """AFTER which statements, such as ``UPDATE OF status``; for each of the ``rows`` of a condition, if given."""
+        """``after``: the statements, such as ``UPDATE OF status``; ``rows``: a condition for the rows, if any."""
         super().__init__(name=name)
         self.after, self.rows = after, rows
 
@@ -35,7 +35,7 @@ class Wakes(models.BaseConstraint):
         )
 
     def constraint_sql(self, model: type[models.Model] | None, schema_editor: BaseDatabaseSchemaEditor | None) -> str:
-        """Nothing that could stand in CREATE TABLE: the trigger follows once the table is there."""
+        """An empty text: CREATE TABLE cannot contain a trigger, so it follows once the table exists."""
         assert schema_editor is not None
         schema_editor.deferred_sql.append(self.create_sql(model, schema_editor))
         return ""
@@ -45,7 +45,7 @@ class Wakes(models.BaseConstraint):
         return f"DROP TRIGGER {self.name} ON {model._meta.db_table}"
 
     def validate(self, *_: Any, **__: Any) -> None:
-        """Refuse no row."""
+        """Accept every row."""
 
     def deconstruct(self) -> tuple[str, tuple[()], dict[str, str]]:
         return (

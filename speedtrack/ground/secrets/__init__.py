@@ -1,1 +1,1 @@
-"""Sealing, tokens, private files, and which addresses may be called."""
+"""Sealing, tokens, private files, and the addresses that may be called."""

@@ -1,6 +1,6 @@
-"""Which addresses of the network the server may call: what a stranger names must not open internal services to him.
+"""Decide which network addresses the server may call: a stranger's address must not lead to internal services.
 
-A name is resolved once, and all its addresses are checked. Whoever calls connects to one of these addresses, so a name
+A name is resolved once, and all its addresses are checked. The caller connects to one of these addresses, so a name
 that resolves differently a moment later gains nothing.
 """
 
@@ -48,7 +48,7 @@ class NotPublic(Exception):
 
 
 def is_host(host: str) -> bool:
-    """Return whether it is a name, or an address in its plain spelling; not an IPv6 address with a zone (%)."""
+    """Return whether it is a name, or an address in its plain form; not an IPv6 address with a zone (%)."""
     if ":" in host:
         try:
             return not getattr(ip_address(host), "scope_id", None)
@@ -59,7 +59,7 @@ def is_host(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether this host is reached from this machine only; no host, or a path, is a socket of this machine."""
+    """Return whether only this machine can reach this host; no host, or a path, is a socket of this machine."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -96,7 +96,7 @@ def is_public(host: str, address: Address, networks: Iterable[Network], setting:
 
 
 def embedded(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 one (mapped, compatible, 6to4, Teredo, NAT64), else the address itself."""
+    """The IPv4 address inside an IPv6 one (mapped, compatible, 6to4, Teredo, NAT64), otherwise the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in NAT64 or (address in COMPATIBLE and int(address) > 1):

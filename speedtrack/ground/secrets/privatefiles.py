@@ -1,4 +1,4 @@
-"""Files and directories that only their owner may read. A file appears with its whole content, or not at all."""
+"""Files and directories that only their owner may read. A file appears with its whole content or not at all."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def directory(path: Path) -> Path:
-    """Make a directory that only its owner may enter. An existing one is left as it is."""
+    """Make a directory that only its owner may enter. An existing one is not changed."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
@@ -29,7 +29,7 @@ def replace(file: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def temporary_file(parent: Path, content: bytes) -> Iterator[Path]:
-    """A complete file in the directory of its later place (mode 0600), removed at the end unless it was renamed."""
+    """A complete file in its final directory (mode 0600), removed at the end unless it was renamed."""
     descriptor, name = tempfile.mkstemp(prefix=".new-", dir=directory(parent))
     try:
         with open(descriptor, "wb") as stream:

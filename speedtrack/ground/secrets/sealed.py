@@ -1,7 +1,7 @@
 """Secrets in the database: encrypted at rest, and never shown by accident.
 
-A ``Secret`` holds the encrypted text. Only ``reveal`` decrypts it; printed, logged or put into a template it is a row
-of dots. Keys are derived from SPEEDTRACK_ENCRYPTION_KEYS (the first one encrypts, all decrypt) and from SECRET_KEY.
+A ``Secret`` holds the encrypted text. Only ``reveal`` decrypts it; in print, logs and templates it is a row of dots.
+Keys are derived from SPEEDTRACK_ENCRYPTION_KEYS (the first one encrypts, all decrypt) and from SECRET_KEY.
 """
 
 import base64
@@ -19,7 +19,7 @@ PURPOSE = b"speedtrack: secrets in the database"  # of the derived keys; another
 
 
 class KeyLost(Exception):
-    """None of the keys that are set decrypts this secret."""
+    """None of the present keys decrypts this secret."""
 
 
 class Secret:
@@ -48,7 +48,7 @@ class Secret:
             ) from None
 
     def resealed(self) -> "Secret":
-        """The same text, encrypted with the key that is the first one now. Raises KeyLost."""
+        """The same text, encrypted with the present first key. Raises KeyLost."""
         return Secret.of(self.reveal())
 
     def __bool__(self) -> bool:
@@ -76,7 +76,7 @@ else:
 
 
 class SealedField(TextOfSecrets):
-    """A column for a Secret. Nothing but a Secret can be stored, so no plain text gets there by mistake."""
+    """A column for a Secret. Only a Secret can be stored, so no plain text gets there by mistake."""
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Secret:
         return Secret(value or "")
@@ -94,7 +94,7 @@ class SealedField(TextOfSecrets):
 
 @transaction.atomic
 def reseal() -> int:
-    """Encrypt all stored secrets with the key that is the first one now; how many. Raises KeyLost."""
+    """Encrypt all stored secrets with the present first key. Return their number. Raises KeyLost."""
     count = 0
     for model in apps.get_models():
         names = [f.name for f in model._meta.get_fields() if isinstance(f, SealedField)]

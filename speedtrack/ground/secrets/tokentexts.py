@@ -1,7 +1,7 @@
 """Tokens as texts: ``<prefix>_<key>_<43 letters and digits>_<check sum>``.
 
-The prefix lets scanners of secrets find one, the key finds its row, and the check sum tells a mistyped token from a
-revoked one. Only its SHA-256 is stored, which is enough for 256 random bits.
+The prefix lets scanners of secrets find one, the key finds its row, and the check sum distinguishes a mistyped token
+from a revoked one. Only its SHA-256 is stored, which is enough for 256 random bits.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ PERSON = "stpt"  #: prefix of a person's token
 
 
 class NotAToken(Exception):
-    """This text is no whole token of the kind that was asked for."""
+    """This text is no complete token of the expected kind."""
 
 
 class TokenText(NamedTuple):
-    """A token as it is sent, and its key."""
+    """A token in its transmitted form, and its key."""
 
     text: str
     key: str

@@ -1,7 +1,7 @@
-"""Lines of logs with the colours that programs gave them, as text with the names of styles and nothing else.
+"""Lines of logs with their programs' colours, as text with the names of styles and nothing else.
 
-A colour ends with its line: then any part of a log can be shown without what precedes it. Colours of the ground are
-left out, because no palette is readable on all of them.
+A colour ends with its line, so any part of a log can be shown without the lines before it. Background colours are left
+out, because no palette is readable on all of them.
 """
 
 import re
@@ -12,16 +12,16 @@ from speedtrack.ground.texts.text import plain
 
 Span = tuple[str, str]  #: a text without control characters, and its styles: words with blanks, or ""
 
-#: Select Graphic Rendition (ECMA-48, 8.3.117), the only control sequence that is not just removed.
+#: Select Graphic Rendition (ECMA-48, 8.3.117), the only control sequence that is interpreted, not removed.
 RENDITION = re.compile(r"(?:\x1b\[|\x9b)([0-9;:]{0,64})m")
-HUES = ("soft", "red", "green", "yellow", "blue", "magenta", "cyan", "")  # white is the ordinary ink
+HUES = ("soft", "red", "green", "yellow", "blue", "magenta", "cyan", "")  # white is the usual text colour
 ADDED = {1: "bold", 2: "soft", 3: "italic", 4: "underlined"}
 FOREGROUND, PLAIN_FOREGROUND, EXTENDED = 38, 39, (38, 48, 58)
-INDEXED, DIRECT = 5, 2  # what follows EXTENDED: a number of the palette, or red, green and blue
+INDEXED, DIRECT = 5, 2  # after EXTENDED: a palette number follows, or red, green and blue
 
 
 def spans(line: str) -> list[Span]:
-    """A line as a terminal would show it in the end: what a carriage return has overwritten is left out."""
+    """A line's final form on a terminal: text that a carriage return has overwritten is left out."""
     line = line.rstrip("\r").rpartition("\r")[2]
     if line.isprintable():
         return [(line, "")] if line else []
@@ -39,7 +39,7 @@ def pieces(line: str) -> Iterator[Span]:
 
 @lru_cache(1000)
 def after(styles: frozenset[str], parameters: str) -> frozenset[str]:
-    """The styles after a rendition. What it does not know changes nothing."""
+    """The styles after a rendition. Unknown parameters change nothing."""
     numbers = [int(parameter[:9] or 0) for parameter in re.split("[;:]", parameters)]
     while numbers:
         number = numbers.pop(0)
@@ -62,7 +62,7 @@ def after(styles: frozenset[str], parameters: str) -> frozenset[str]:
 
 
 def extended(numbers: list[int]) -> tuple[str, list[int]]:
-    """The hue of an extended colour, "" for one that has no name here, and the numbers behind it."""
+    """The hue of an extended colour ("" for one without a name here), and the numbers after it."""
     kind = numbers[0] if numbers else 0
     if kind == INDEXED and len(numbers) > 1:
         return HUES[numbers[1] % 8] if numbers[1] < 16 else "", numbers[2:]

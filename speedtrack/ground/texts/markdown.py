@@ -1,4 +1,4 @@
-"""Markdown that people write, as clean HTML and as plain text."""
+"""People's Markdown as clean HTML and as plain text."""
 
 from functools import lru_cache
 from html import unescape
@@ -11,9 +11,9 @@ from speedtrack.ground.texts.text import plain
 
 TAGS = {"p", "br", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a", "hr"}
 ATTRIBUTES = {"a": {"href", "title"}}
-KEPT = 1000  # texts whose HTML is kept
+KEPT = 1000  # texts whose HTML is cached
 SCHEMES = {"http", "https", "mailto"}
-# Not `html`: what looks like a tag stays text. No image: a page shows nothing from elsewhere.
+# Without `html`: tags stay text. Without images: a page shows nothing from other sites.
 READER = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").disable(["image", "heading", "lheading"])
 
 

@@ -1,4 +1,4 @@
-"""Templates whose output, pages and mails alike, holds no character that changes unseen what is seen."""
+"""Templates whose output (pages and mails) has no invisible characters that change the visible text."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from speedtrack.ground.texts.text import visible
 
 class Template(django.Template):
     def render(self, context: dict[str, Any] | None = None, request: HttpRequest | None = None) -> SafeString:
-        # What remains of safe text is safe: no character that is left out is one of HTML's.
-        return mark_safe(visible(super().render(context, request)))  # noqa: S308 - nothing is added to safe text
+        # The remainder of safe text is safe, because no removed character belongs to HTML's syntax.
+        return mark_safe(visible(super().render(context, request)))  # noqa: S308 - characters are only removed
 
 
 class PlainTemplates(django.DjangoTemplates):

@@ -12,12 +12,12 @@ ESCAPES = re.compile(
 )
 # The control characters C0 and C1 except tab and line feed, and the marks that change the direction of text.
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL's text holds neither a zero byte nor half a surrogate pair
-UNSEEN_IN_JSON = re.compile(rf"{UNSEEN.pattern}|\\(?:u00|[bfr])")  # raw, or as an escape
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL's text can hold neither a zero byte nor half a surrogate pair
+UNSEEN_IN_JSON = re.compile(rf"{UNSEEN.pattern}|\\(?:u00|[bfr])")  # raw or as an escape
 
 
 def visible(text: str) -> str:
-    """The text without invisible characters that change how it looks."""
+    """The text without invisible characters that change its look."""
     return UNSEEN.sub("", text)
 
 
@@ -28,7 +28,7 @@ def storable(text: str) -> str:
 
 def plain(log: str) -> str:
     """A log without terminal escapes and invisible characters."""
-    if log.isprintable():  # most names and subjects: nothing to remove
+    if log.isprintable():  # most names and subjects have nothing to remove
         return log
     return visible(ESCAPES.sub("", log.replace("\r\n", "\n")))
 
@@ -45,7 +45,7 @@ def plain_values(document: Any) -> Any:
 
 
 def plain_json(document: str) -> str:
-    """The same for a document as PostgreSQL wrote it. Most contain nothing to remove, and are only searched."""
+    """The same for a document in PostgreSQL's text form. Most contain nothing to remove, and are only searched."""
     if not UNSEEN_IN_JSON.search(document):
         return document
     return json.dumps(plain_values(json.loads(document)), separators=(",", ":"))

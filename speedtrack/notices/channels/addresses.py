@@ -1,4 +1,4 @@
-"""Which addresses the server may call for a channel, by its URL."""
+"""Decide from a channel's URL which addresses the server may call."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -13,12 +13,12 @@ PORTS = {"http": 80, "https": 443}
 
 
 class Refused(PermanentFailure):
-    """The server does not call this address; the message names cause and remedy."""
+    """The server must not call this address; the message names cause and remedy."""
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A URL taken apart. ``host`` is ASCII, an IPv6 address without brackets; ``target`` is path and query."""
+    """The parts of a URL. ``host`` is ASCII, an IPv6 address without brackets; ``target`` is path and query."""
 
     scheme: str
     host: str

@@ -16,11 +16,11 @@ from speedtrack.ground.secrets.addresses import Address
 from speedtrack.notices.channels.addresses import allowed_addresses, destination
 from speedtrack.notices.errors import PermanentFailure, ReceiverAway, Unanswered
 
-CONNECT_S, WHOLE_S = 5.0, 15.0  # to connect; from the look-up of the name to the last byte of the answer
+CONNECT_S, WHOLE_S = 5.0, 15.0  # to connect; for the whole call, from look-up to the last byte
 MOST_BYTES = 64 * 1024
 LONGEST_WAIT_S = 6 * 3600.0  # that an answer may request
 USER_AGENT = "SpeedTrack"
-#: status -> what it means for the owner of the channel; hundreds stand for the rest of their class
+#: status -> its meaning for the owner of the channel; hundreds stand for the rest of their class
 WORDS = {
     300: ": a redirect is not followed, enter the address that it names",
     400: ": it does not understand the message, check the kind of the channel and the URL",
@@ -29,20 +29,20 @@ WORDS = {
     404: ": there is nothing at this address, or the token may not see it",
     410: ": the receiver is gone for good",
     422: ": it refuses the message",
-    429: ": too many calls, it is left alone for a while",
+    429: ": too many calls, further ones wait for a while",
     500: ": it has trouble of its own",
 }
 
 
 class Gone(PermanentFailure):
-    """The receiver says that it no longer exists (410)."""
+    """The receiver no longer exists (410)."""
 
 
 @dataclass(frozen=True)
 class OutgoingCall:
-    """What to send. ``document`` is encoded as JSON, unless ``body`` holds the exact bytes.
+    """The content of a call. ``document`` is encoded as JSON, unless ``body`` holds the exact bytes.
 
-    Of the answer's body no more than ``most_bytes`` is read.
+    At most ``most_bytes`` of the answer's body are read.
     """
 
     method: str
@@ -76,7 +76,7 @@ class Response:
             raise ReceiverAway("the answer is not the JSON of an API: is the URL that of the server itself?") from e
 
     def wait_s(self) -> float | None:
-        """The seconds that the receiver asks to wait; None if it does not say."""
+        """The seconds that the receiver asks to wait; None if it does not ask."""
         seconds = seconds_of(self.headers.get("retry-after", ""))
         if seconds is None and self.headers.get("x-ratelimit-remaining") == "0":
             reset = self.headers.get("x-ratelimit-reset", "")
@@ -166,7 +166,7 @@ def trusted_context() -> ssl.SSLContext:
 
 
 class Pinned(httpcore.NetworkBackend):
-    """A network backend that connects only to the checked addresses, whatever name it is asked for.
+    """A network backend that connects only to the checked addresses, whatever the name.
 
     TLS still verifies the name.
     """

@@ -1,6 +1,6 @@
 """The JSON document of an alert's event, ``speedtrack.alert/1``: webhooks send it, chat messages are made from it.
 
-docs/channels.md describes it. Within the version keys are added, never renamed or given another meaning.
+docs/channels.md describes it. Within the version keys are added, but never renamed or changed in meaning.
 """
 
 from dataclasses import asdict
@@ -25,7 +25,7 @@ EventDocument = dict[str, Any]
 
 
 def alert_document(event: AlertEvent, delivery: str) -> EventDocument:
-    """The event, with its alert as it is now. ``delivery``: an id that is the same for every attempt to deliver it."""
+    """The event, with its alert's current state. ``delivery``: an id, the same for every attempt."""
     alert = event.alert
     changes = worst_first(alert)
     commits = list(alert.candidates().reverse()[:MOST_COMMITS]) or [alert.commit]

@@ -67,7 +67,7 @@ FORGES: dict[str, Forge] = {
         comment="/issues/comments/{comment}",
     ),
 }
-#: What GitLab answers to a status that is already the one it shows; it keeps the former description then.
+#: GitLab's answer to a status that it shows already; it then keeps the former description.
 SAME_STATE = b"Cannot transition status"
 
 
@@ -91,7 +91,7 @@ class Repository:
         return require_success(self.ask(method, path, document), self.channel.origin).document()
 
     def pages(self, path: str) -> Iterator[dict[str, Any]]:
-        """All rows of a list; ``path`` ends with ? or &. GitLab and GitHub say ``per_page``, Gitea ``limit``."""
+        """All rows of a list; ``path`` ends with ? or &. GitLab and GitHub use ``per_page``, Gitea ``limit``."""
         for page in range(1, MOST_PAGES + 1):
             rows = self.asked("GET", f"{path}per_page={PER_PAGE}&limit={PER_PAGE}&page={page}")
             yield from rows
@@ -99,12 +99,12 @@ class Repository:
                 return
 
     def name(self) -> str:
-        """The name of the repository, which shows that the token can read it."""
+        """The name of the repository; reading it proves that the token is valid."""
         description = self.asked("GET", "")
         return str(description.get("full_name") or description.get("path_with_namespace"))
 
     def show(self, sha: str, state: str, description: str, url: str, context: str) -> None:
-        """Set a status; it replaces one with the same context."""
+        """Set a status; it replaces the one with the same context."""
         forge = self.forge
         document = {
             "state": forge.states.get(state, state),

@@ -1,4 +1,4 @@
-"""What a person does with a channel: create, change, pause, try and remove it."""
+"""The operations on a channel: create, change, pause, try and remove it."""
 
 from dataclasses import dataclass
 
@@ -13,11 +13,11 @@ from speedtrack.notices.channels.sending import post
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Project
 
-SHORTEST_SECRET = 16  # of a webhook: the signature depends on it
+SHORTEST_SECRET = 16  # of a webhook, because its signature depends on it
 
 
 class Unfit(Exception):
-    """The input is not valid for a channel; the message says why. ``field`` names the input."""
+    """The input is not valid for a channel; the message has the reason. ``field`` names the input."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class ChannelSettings:
-    """What a person entered. An empty ``url`` or ``secret`` keeps the stored one."""
+    """The input of a person. An empty ``url`` or ``secret`` keeps the stored one."""
 
     name: str
     url: str = ""
@@ -78,7 +78,7 @@ def forget_former(channel: Channel) -> None:
 
 
 def pause_channel(channel: Channel, user_name: str) -> None:
-    """Put no more messages for the channel into the outbox; those that wait there keep waiting."""
+    """Queue no more messages for the channel; messages in the outbox keep waiting."""
     Channel.objects.filter(pk=channel.pk, paused_at=None).update(paused_at=Now(), paused_why=f"paused by {user_name}")
 
 

@@ -72,13 +72,13 @@ def write_comment(repository: Repository, comment: PullComment, alerts: list[Ale
 
 
 def marker_of(channel: Channel) -> str:
-    """An HTML comment by which the comment of this server and project is found again."""
+    """An HTML comment that identifies the comment of this server and project."""
     server = hashlib.sha256(settings.URL.encode()).hexdigest()[:12]
     return f"<!-- speedtrack {server} {channel.project.slug} -->"
 
 
 def comment_text(alerts: list[Alert]) -> str:
-    """The Markdown of a comment. It has no text by other people except benchmark names, which are set as code."""
+    """The Markdown of a comment. Its only foreign text is benchmark names, which are set as code."""
     if not alerts:
         return "**SpeedTrack**: this branch has no known slowdown."
     sections = [part_of(alert) for alert in alerts[:MOST_ALERTS]]

@@ -1,7 +1,7 @@
 """The message of each kind of chat, made from a document (document.py); pure functions.
 
-Commit subjects, names and notes are written by anybody: they are shown as text, mention nobody, are no links, and are
-cut before they are escaped, so that no message exceeds its chat's limits.
+Anybody may write commit subjects, names and notes: they are shown as text, mention nobody, become no links, and are cut
+before they are escaped, so that no message exceeds its chat's limits.
 """
 
 import html
@@ -14,13 +14,13 @@ from speedtrack.notices.channels.document import EventDocument
 Message = dict[str, Any]
 Shape = Callable[[EventDocument], Message]
 
-LINE = 120  # characters of a text by other people
+LINE = 120  # characters of a foreign text
 MOST_LINES = 8
 SLACK_HEADER, SLACK_SECTION = 150, 3000
 
 
 def without_mentions(text: str, length: int = LINE) -> str:
-    """One line of text by other people, in which @channel, @room and the like mention nobody.
+    """One line of foreign text, in which @channel, @room and the like mention nobody.
 
     A word joiner follows each @.
     """
@@ -35,7 +35,7 @@ def headline(document: EventDocument) -> str:
     return f"[{without_mentions(project, 50)}] {title}{without_mentions(document['summary'])}"
 
 
-#: kind of event -> what precedes the summary
+#: kind of event -> text before the summary
 HEADLINES = {
     "raised": "",
     "fixed": "fixed: ",
@@ -78,7 +78,7 @@ def commit_lines(document: EventDocument) -> list[tuple[str, str, str]]:
 
 
 def decision_in_words(document: EventDocument) -> str:
-    """The decision of a person in words; empty if the event is none."""
+    """The decision of a person in words; empty for other events."""
     event = document["event"]
     move = f"{event['before']} → {event['after']}" if event["before"] and event["after"] else event["after"]
     by = without_mentions(event["by"] or "", 60)
@@ -98,7 +98,7 @@ def lines_within(lines: list[str], limit: int) -> str:
 
 
 def slack_escape(text: str) -> str:
-    """Escape the three characters with a meaning in Slack's text; without < there is neither mention nor link."""
+    """Escape the three special characters of Slack's text; without < there is neither mention nor link."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -129,7 +129,7 @@ def mrkdwn(text: str) -> Message:
 def matrix(document: EventDocument) -> Message:
     """The content of an ``m.room.message``.
 
-    Its ``m.mentions`` says that it mentions nobody, whatever the text contains.
+    Its ``m.mentions`` is empty, so it mentions nobody, whatever the text contains.
     """
     commits = commit_lines(document)
     title, where, decision = headline(document), place_in_words(document), decision_in_words(document)
@@ -163,7 +163,7 @@ def matrix(document: EventDocument) -> Message:
 
 
 def teams(document: EventDocument) -> Message:
-    """An Adaptive Card for a workflow's webhook. Text runs know no Markdown, so no text by others becomes a link."""
+    """An Adaptive Card for a workflow's webhook. Text runs have no Markdown, so no foreign text becomes a link."""
     commits = [f"{sha} {subject}" for sha, subject, _ in commit_lines(document)]
     rows = [
         [text_run(headline(document), size="Medium", weight="Bolder")],

@@ -1,7 +1,7 @@
 """The status of a commit at forges, updated from its first run until it is measured and settled.
 
-A status only moves forward (MOVES): first it is pending, then final, and after that only an alert, or a decision about
-one, changes it. So it does not change back and forth while suspicions come and go.
+A status only moves forward (MOVES): it is pending, then final, and after that only an alert, or a decision about one,
+changes it. So it does not flicker while suspicions come and go.
 """
 
 from datetime import timedelta
@@ -87,7 +87,7 @@ def look_again(event: AlertEvent) -> None:
 
 @transaction.atomic
 def update_status(status: CommitStatus) -> None:
-    """Store the state that the forge is to show; put it into the outbox if it has changed."""
+    """Store the state for the forge; put it into the outbox if it has changed."""
     state, description = state_of(status)
     moves = state in MOVES[status.state]
     if status.version and not moves and (state != status.state or state == State.PENDING):
@@ -116,7 +116,7 @@ def state_of(status: CommitStatus) -> tuple[str, str]:
 
 
 def is_unsettled(status: CommitStatus, runs: QuerySet[Run]) -> bool:
-    """Return whether the commit has measurements that detection has not seen, or an open suspicion covers it."""
+    """Return whether the commit has measurements that detection has not read, or an open suspicion covers it."""
     unseen = Series.objects.filter(undetected_since__isnull=False, measurements__attempt__run__in=runs)
     positions = Position.objects.filter(branch=OuterRef("branch"))
     mine = positions.filter(

@@ -1,4 +1,4 @@
-"""Which channels get an event of an alert."""
+"""Queue an event of an alert for the channels that get it."""
 
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.notices.channels import statuses
@@ -6,7 +6,7 @@ from speedtrack.notices.channels.document import worst_first
 from speedtrack.notices.channels.sending import event_key
 from speedtrack.notices.models import Channel, Outbox
 
-#: Kinds of events for chats; webhooks get all. An alert that grew, or got a note, needs nobody's action.
+#: Kinds of events for chats; webhooks get all. An alert that grew, or got a note, needs no action.
 CHATTED = frozenset({"raised", "narrowed", "moved", "decided", "fixed"})
 
 
@@ -34,6 +34,6 @@ def wants_event(channel: Channel, event: AlertEvent) -> bool:
     if channel.kind != Channel.Kind.WEBHOOK and event.kind not in CHATTED:
         return False
     if event.kind == AlertEvent.Kind.RAISED and not channel.improvements and has_message(channel, event.alert):
-        return False  # it reported what got worse; what joined got better
+        return False  # the channel has the slowdown; only an improvement joined
     changes = worst_first(event.alert)
     return channel.improvements or not changes or changes[0].is_slowdown

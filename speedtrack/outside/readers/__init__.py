@@ -1,7 +1,7 @@
 """Readers of the files of other tools: bytes in, results out; no Django, no clock, no I/O.
 
 A reader only translates. Its results are checked like any other result from outside (``document.Point``), so it need
-not check names, values or dates; but for any bytes it either returns results or raises ReadError.
+not check names, values or dates; but it either returns results or raises ReadError for any bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ Word = str | int | float | bool
 
 
 class ReadError(Exception):
-    """The file cannot be read. The message says where (line, or JSON pointer), what is wrong, and what to do."""
+    """The file cannot be read. The message has the position (line, or JSON pointer), the fault and the remedy."""
 
     def __init__(self, cause: str, position: str = "", remedy: str = "") -> None:
         self.cause, self.place, self.remedy = cause, position, remedy
@@ -22,7 +22,7 @@ class ReadError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller states about a file, for what the file does not state.
+    """The caller's values for facts that the file does not state.
 
     ``name``: of the file. ``given``: further options of one reader, by their names.
     """
@@ -37,11 +37,11 @@ class Options:
 
 @dataclass(frozen=True)
 class OutsideResult:
-    """One metric of one benchmark at one commit. Empty fields are left to the caller's options.
+    """One metric of one benchmark at one commit. The caller's options fill empty fields.
 
     Either ``samples``, the raw repeats, or a ``value`` with perhaps the ends of its 95% interval and a count.
-    ``better``: ``higher`` or ``lower``. ``commit``: an id, perhaps abbreviated, or a branch or tag. ``id``: tells
-    several results of one series at one commit apart, if nothing else does.
+    ``better``: ``higher`` or ``lower``. ``commit``: an id, perhaps abbreviated, or a branch or tag. ``id``:
+    distinguishes several results of one series at one commit, if nothing else does.
     """
 
     benchmark: str
@@ -70,7 +70,7 @@ class Reader(Protocol):
     title: str
 
     def sniff(self, content: bytes, name: str) -> bool:
-        """Return whether this is a file of the format, as far as its beginning and its name tell."""
+        """Return whether this is a file of the format, judged by its beginning and its name."""
 
     def read(self, content: bytes, options: Options) -> list[OutsideResult]:
         """The results in a file. Raises ReadError."""

@@ -1,4 +1,4 @@
-"""A file as it was sent, read at most once as text, JSON or archive, within limits."""
+"""An uploaded file, read at most once as text, JSON or archive, within limits."""
 
 import io
 import json
@@ -25,7 +25,7 @@ class File:
     name: str = ""
 
     def check(self) -> None:
-        """Refuse a file that need not be parsed for that, such as an empty one."""
+        """Refuse a file that is wrong before parsing, such as an empty one."""
         if len(self.content) > LARGEST_FILE:
             raise ReadError(
                 f"it has {len(self.content) / 1e6:.0f} MB", "file", f"at most {LARGEST_FILE / 1e6:.0f} MB are read"
@@ -91,7 +91,7 @@ class File:
 
 
 def parse_json(text: str, position: str = "") -> Any:
-    """The value in JSON. Raises ReadError with the place in the text."""
+    """The value in JSON. Raises ReadError with the position in the text."""
     try:
         return json.loads(text, object_pairs_hook=without_duplicates)
     except json.JSONDecodeError as wrong:

@@ -1,7 +1,7 @@
 """The measures here that correspond to units of other tools.
 
-Times are in nanoseconds, sizes in bytes and rates per second, whatever the file has: so files of several tools fit into
-one project, whose metrics have one unit each, and pages can show 3 µs and 3 ms beside each other.
+Times are in nanoseconds, sizes in bytes and rates per second, whatever the file's unit: so files of several tools fit
+into one project, whose metrics have one unit each, and pages can show 3 µs next to 3 ms.
 """
 
 import re
@@ -47,7 +47,7 @@ OPERATIONS = ("op", "ops", "operation", "operations", "iter", "iters", "iteratio
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric as it is stored. ``better``: None if it is not known. ``factor``: from the file's unit to ``unit``."""
+    """A metric in its stored form. ``better``: None if unknown. ``factor``: from the file's unit to ``unit``."""
 
     metric: str
     unit: str
@@ -72,7 +72,7 @@ ALLOCATIONS = Measure("allocations", "allocs/op", "lower")
 
 
 def stated_measure(unit: str, stated: Better | None) -> Measure:
-    """The measure of a unit for which the author has stated which direction is better.
+    """The measure of a unit for which the author has stated the better direction.
 
     If that contradicts a known unit, the statement counts: the unit itself is then the metric.
     """

@@ -1,4 +1,4 @@
-"""Values of a JSON document that know their place, so that wrong ones are refused with a JSON pointer."""
+"""Values of a JSON document that know their position, so that a refusal has a JSON pointer."""
 
 import math
 from collections.abc import Iterator
@@ -97,7 +97,7 @@ class Node:
         return int(number)
 
     def moment(self) -> datetime:
-        """A date as ISO 8601 has it; without a zone it is taken as UTC."""
+        """A date in ISO 8601; without a zone it is UTC."""
         try:
             moment = datetime.fromisoformat(self.text())
             return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""All readers, and how to find the one for a file."""
+"""All readers, and the search for the one that fits a file."""
 
 from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File
@@ -37,7 +37,7 @@ READERS: tuple[ToolReader, ...] = (
 
 
 def reader_named(name: str) -> ToolReader:
-    """The reader of the format with this name. Raises ReadError that lists the formats."""
+    """The reader of the format with this name. Raises ReadError with a list of the formats."""
     for reader in READERS:
         if reader.name == name:
             return reader

@@ -1,4 +1,4 @@
-"""Gather the results of a reader in the native document's form, and the reasons for what is left out."""
+"""Gather the results of a reader in the native document's form, and the reasons for parts that are left out."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from speedtrack.outside.readers import Options, OutsideResult, ReadError, Word
 from speedtrack.outside.readers.measures import LONGEST_METRIC, LONGEST_UNIT, UNNAMED, Better, Measure, known_unit
 from speedtrack.stats.summary import summarize
 
-MOST_SAMPLES = 1000  # of a result, as in the native document; more become their median and its interval
+MOST_SAMPLES = 1000  # of a result, as in the native document; if there are more, their median is stored
 MOST_SHOWN = 3  # reasons in one message
 HIGHER: Literal["higher"] = "higher"
 LOWER: Literal["lower"] = "lower"
@@ -51,7 +51,7 @@ class FileSummary:
 
 @dataclass(frozen=True)
 class FileBenchmark:
-    """A benchmark as the file names it."""
+    """A benchmark with its name in the file."""
 
     name: str
     parameters: Mapping[str, Word] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class FileBenchmark:
 
 @dataclass
 class Reading:
-    """The results gathered from one file so far. What the caller states takes precedence over the file."""
+    """The results gathered from one file so far. The caller's statements take precedence over the file."""
 
     options: Options
     results: list[OutsideResult] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Reading:
         origin: FileOrigin,
         position: str,
     ) -> None:
-        """Add one result. It is left out if its direction is not known, or a value is zero: changes are ratios."""
+        """Add one result. It is left out if its direction is unknown or a value is zero: changes are ratios."""
         summary = numbers if isinstance(numbers, FileSummary) else condensed_samples(list(numbers))
         better = measure.better or self.direction(measure.metric)
         if len(measure.unit) > LONGEST_UNIT or len(measure.metric) > LONGEST_METRIC:
@@ -90,7 +90,7 @@ class Reading:
         elif better is None:
             self.skip(
                 position,
-                f"nobody knows which direction of {measure.metric[:60]!r} is better: state it (--option better=lower)",
+                f"it is unknown which direction of {measure.metric[:60]!r} is better: state it (--option better=lower)",
             )
         elif any(value <= 0 for value in values_of(summary)):
             self.skip(position, f"{measure.metric!r} is zero, and changes are ratios")
@@ -131,17 +131,17 @@ class Reading:
         return replace(plain, samples=tuple(scaled(sample, measure.factor) for sample in numbers))
 
     def finished(self) -> "Reading":
-        """This reading. Raises ReadError if it has no result that can be taken."""
+        """This reading. Raises ReadError if it has no usable result."""
         if self.results:
             return self
         causes = "; ".join(str(omission) for omission in self.left_out[:MOST_SHOWN])
-        raise ReadError(f"it has no result that can be taken{': ' if causes else ''}{causes}", "file")
+        raise ReadError(f"it has no usable result{': ' if causes else ''}{causes}", "file")
 
 
 def stated_directions(texts: Iterable[str]) -> dict[str, Better]:
-    """Directions in the form in which people type them.
+    """Directions, from the form in which people type them.
 
-    ``higher`` is for all metrics of unknown direction, ``hits=higher`` for one.
+    ``higher`` applies to all metrics of unknown direction, ``hits=higher`` to one.
     """
     stated: dict[str, Better] = {}
     for text in (text.strip() for text in texts):
@@ -157,7 +157,7 @@ def values_of(numbers: FileSummary | list[float]) -> list[float]:
 
 
 def condensed_samples(samples: list[float]) -> FileSummary | list[float]:
-    """The repeats; or their median with its interval, if they are more than one result may have."""
+    """The repeats, or their median with its interval if there are too many for one result."""
     if len(samples) <= MOST_SAMPLES:
         return samples
     estimate = summarize(samples)

@@ -29,7 +29,7 @@ class ToolReader:
         return self.reading(File(content, options.name), options).results
 
     def reading(self, file: File, options: Options) -> Reading:
-        """The results, and what was left out. Raises ReadError."""
+        """The results, and the parts that were left out. Raises ReadError."""
         file.check()
         reading = Reading(options)
         self.gather(file, reading)

@@ -1,4 +1,4 @@
-"""``python -m speedtrack.processes.live --bind HOST:PORT``: the streams of what changes, for all viewers."""
+"""``python -m speedtrack.processes.live --bind HOST:PORT``: the streams of changes, for all viewers."""
 
 import argparse
 import asyncio
@@ -17,14 +17,14 @@ from speedtrack.http.clientaddress import network_of
 
 CONNECTIONS = 1200  # beyond them, uvicorn answers 503 by itself
 PER_ADDRESS = 250  # viewers from one address
-MORE_CONNECTIONS = 50  # of an address, so that a viewer beyond its share is told so
+MORE_CONNECTIONS = 50  # of an address, so that a viewer beyond its share gets an answer
 OPEN_FILES = 2 * CONNECTIONS
 HEADERS_S = 10  # from the begin of a connection, or the end of an answer, to the end of a request's headers
 END_S = 3
 
 
 class Protocol(H11Protocol):
-    """Refuses what is no HTTP, and connections beyond the share of an address, and ends those that ask nothing."""
+    """Refuses invalid HTTP and connections beyond an address's share, and ends connections without a request."""
 
     per_address: int | None = PER_ADDRESS + MORE_CONNECTIONS  #: None behind a proxy, which connects for all its clients
     address: str | None = None
@@ -72,7 +72,7 @@ class Protocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Ends the streams when it is told to stop: viewers would stay for ever, and they come back by themselves."""
+    """Ends the streams when it is stopped: viewers would stay for ever, and their pages connect again."""
 
     def __init__(self, config: uvicorn.Config, stop: Callable[[], None]) -> None:
         super().__init__(config)

@@ -22,7 +22,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 RUN = re.compile(r"/live/runs/([1-9][0-9]{0,17})(?:/([\w:-]{1,120}))?")
 POSITION = re.compile(r"[1-9][0-9]{0,8}|v[0-9a-f]{12}")
 MOST_VIEWERS = 1000
-SEND_S = 30.0  # that a viewer may take to receive what does not fit into the buffers of its connection
+SEND_S = 30.0  # a viewer that reads nothing for so long is disconnected
 FIRST_LOOK_S = 10.0
 PLAIN = (b"content-type", b"text/plain; charset=utf-8")
 STREAM = [
@@ -31,11 +31,11 @@ STREAM = [
     (b"x-accel-buffering", b"no"),  # nginx passes each event on at once
 ]
 RETRY_LATER = (b"retry-after", b"10")
-ALWAYS = [(b"vary", b"Origin")]  # beside those of browserheaders.py, which the server adds
+ALWAYS = [(b"vary", b"Origin")]  # the server adds the headers of browserheaders.py
 
 
 class StreamRequest(NamedTuple):
-    """What a stream is requested for: the number of the subject, the id of the viewer's last event, who views it."""
+    """The request for a stream: the number of the subject, the id of the viewer's last event, and the viewer."""
 
     number: int
     last: str
@@ -44,7 +44,7 @@ class StreamRequest(NamedTuple):
 
 
 class Refused(Exception):
-    """A request that gets no stream: its status and a sentence."""
+    """The refusal of a stream: a status and a sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -52,7 +52,7 @@ class Refused(Exception):
 
 
 class Application:
-    """One for a process. ``streams`` exists from the start of the server on."""
+    """The only one of a process. ``streams`` exists from the start of the server on."""
 
     streams: Streams
 
@@ -67,7 +67,7 @@ class Application:
             await self.answer(scope, receive, send)
 
     async def live(self, receive: Receive, send: Send) -> None:
-        """Look for viewers from the start of the server to its end."""
+        """Run the loop of the streams from the start of the server to its end."""
         self.streams = self.make()
         looking = asyncio.create_task(self.streams.run())
         await receive()
@@ -80,7 +80,7 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
     def stop(self) -> None:
-        """Let all streams end."""
+        """End all streams."""
         self.streams.stop()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,7 +103,7 @@ class Application:
 
     @contextmanager
     def place_of(self, address: str | None) -> Iterator[None]:
-        """A viewer's place. Raises Refused if all are taken, or if the address has its share of them."""
+        """Count a viewer during the block. Raises Refused if there are too many, in all or from the address."""
         if self.viewers.total() >= MOST_VIEWERS:
             raise Refused(503, f"There are {MOST_VIEWERS} viewers already.")
         if address and self.viewers[address] >= self.per_address:
@@ -112,7 +112,7 @@ class Application:
         try:
             yield
         finally:
-            self.viewers -= Counter([address])  # without those that have none left
+            self.viewers -= Counter([address])  # drops addresses whose count is zero
 
     async def stream(
         self, request: StreamRequest, cors_headers: list[tuple[bytes, bytes]], receive: Receive, send: Send
@@ -142,7 +142,7 @@ class Application:
 
 
 def check(scope: Scope, headers: dict[str, str]) -> None:
-    """Refuse what no page of ours requests.
+    """Refuse requests that our pages never make.
 
     That includes requests by another site whose name leads here (DNS rebinding).
     """
@@ -154,21 +154,21 @@ def check(scope: Scope, headers: dict[str, str]) -> None:
 
 
 def address_of(scope: Scope, headers: dict[str, str]) -> str | None:
-    """Where a viewer is; None if that is unknown, as behind a proxy that does not say it."""
+    """The address of a viewer; None if it is unknown, as behind a proxy that does not send it."""
     if settings.BEHIND_TLS_PROXY:
         return named_by_proxy(headers.get("x-forwarded-for", ""))
     return network_of(scope["client"][0]) if scope.get("client") else None
 
 
 def cross_origin(origin: str) -> list[tuple[bytes, bytes]]:
-    """The header that lets a page read the stream: those of the web server, by each of its names.
+    """The header that allows pages of the web server, under each of its names, to read the stream.
 
-    Other sites may not: what is public here may be on a private network.
+    Other sites may not read it: public projects may be on a private network.
     """
     with suppress(ValueError):
         own, asking = urlsplit(settings.URL), urlsplit(origin)
         same = (own.scheme, own.port) == (asking.scheme, asking.port)
-        host, _ = split_domain_port(asking.netloc)  # as ALLOWED_HOSTS has it: IPv6 in brackets
+        host, _ = split_domain_port(asking.netloc)  # as in ALLOWED_HOSTS: IPv6 in brackets
         if same and host and validate_host(host, settings.ALLOWED_HOSTS):
             return [(b"access-control-allow-origin", origin.encode("latin-1"))]
     return []
@@ -188,9 +188,9 @@ def asked_of(scope: Scope, headers: dict[str, str]) -> StreamRequest:
 
 
 async def known(subject: Subject, viewer: int | None) -> None:
-    """Wait until a subject was looked at. Raises Refused if it does not exist, or if the database does not answer.
+    """Wait until a subject has been queried. Raises Refused if it does not exist, or if the database does not answer.
 
-    For those who may not see it, it does not exist.
+    For viewers who may not see it, it does not exist.
     """
     if subject.is_known is None:
         await wait_for(subject.changed, FIRST_LOOK_S)

@@ -1,6 +1,6 @@
 """The viewers of the streams, and the loop that queries the database once a second for all of them.
 
-Everything here runs in one thread but the looks, which have a thread and a database connection of their own.
+Everything here runs in one thread, except the queries, which have another thread and its database connection.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 
 QUEUE = 0  # the number of the queue among the subjects; runs have positive ones
 EVERY_S = 1.0
-REST_S = 0.1  # least time between two looks, however many viewers come
-PING_S = 3.0  # a page that hears nothing for 7 seconds says so (frontend/src/parts/stream.ts)
-STALE_S = 3.0  # after which the last look at the database no longer counts as the present
+REST_S = 0.1  # least time between two queries, however many viewers come
+PING_S = 3.0  # a page that receives nothing for 7 seconds reports it (frontend/src/parts/stream.ts)
+STALE_S = 3.0  # after this the last query no longer counts as current
 PING = b"event: ping\ndata: {}\n\n"
-DATABASE_AWAY = b": the database does not answer\n\n"  # no event: the page shall notice; proxies end silent connections
+DATABASE_AWAY = b": the database does not answer\n\n"  # no event, so the page notices; proxies end silent connections
 RETRY = b"retry: 3000\n\n"
 DATABASE_ERRORS = (OperationalError, InterfaceError)
 
@@ -35,10 +35,10 @@ class Subject:
         self.viewers = 0
         self.state: State | None = None
         self.encoded = b""  #: the state
-        self.is_known: bool | None = None  #: does it exist? None: it has not been looked at yet
+        self.is_known: bool | None = None  #: whether it exists; None: not queried yet
         self.index: LogIndex | None = None
         self.revision = 0  #: rises with its log
-        self.windows: dict[int, asyncio.Future[LogWindow]] = {}  #: by the line they begin with
+        self.windows: dict[int, asyncio.Future[LogWindow]] = {}  #: by first line
         self.changed = asyncio.Event()
 
     def tell(self) -> None:
@@ -70,7 +70,7 @@ class Streams:
         self.stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Look, until the task is cancelled. While the database does not answer, log that and go on."""
+        """Query the database until the task is cancelled. While the database does not answer, log that and go on."""
         while True:
             await self.arrived.wait()
             self.arrived.clear()
@@ -80,7 +80,7 @@ class Streams:
                 except DATABASE_ERRORS as e:
                     log.warning("the database does not answer: %s", str(e).strip())
                     await self.in_thread(connections.close_all)
-                except Exception:  # the next look may do better, and viewers of other subjects are told of theirs
+                except Exception:  # the next query may succeed, and other subjects must go on
                     log.exception("a look failed")
                 await asyncio.sleep(REST_S)
                 await wait_for(self.arrived, self.every_s - REST_S)
@@ -116,17 +116,17 @@ class Streams:
             del self.subjects[number]
 
     async def window(self, subject: Subject, line: int) -> LogWindow:
-        """The lines from ``line`` on, which are read once for all viewers."""
+        """The lines from ``line`` on, read once for all viewers."""
         if line not in subject.windows:
             subject.windows[line] = asyncio.ensure_future(self.in_thread(window_of, subject.index, line))
         try:
             return await asyncio.shield(subject.windows[line])
         except DATABASE_ERRORS:
-            subject.windows.clear()  # whoever connects again reads again
+            subject.windows.clear()  # a viewer that connects again reads again
             raise
 
     async def events(self, subject: Subject, last: str, viewer: int | None = None) -> AsyncIterator[bytes]:
-        """The events for a viewer whose last event had this id: for a run the next lines of its log, else a version.
+        """The events after a viewer's last event, given by its id: for a run the next line of its log, else a version.
 
         A stream of a private project ends when the viewer is no longer a member.
         """
@@ -155,7 +155,7 @@ class Streams:
                     yield PING if monotonic() - self.looked_at < STALE_S else DATABASE_AWAY
 
     def stop(self) -> None:
-        """Let all events end."""
+        """End all events."""
         self.stopping.set()
         for subject in self.subjects.values():
             subject.tell()

@@ -1,4 +1,4 @@
-"""What is watched: a run with its log, or the queue. One look at the database is for all viewers of all subjects."""
+"""The subjects of streams: a run with its log, or the queue. One query serves all viewers of all subjects."""
 
 import json
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class State:
     """The state of a subject.
 
     ``version``: of the page's part; ``done``: nothing will change any more. ``readers``: the users who may see it, if
-    its project is private; None: everybody may.
+    its project is private; None: everybody.
     """
 
     version: str
@@ -46,14 +46,14 @@ class State:
 
 
 class LogWindow(NamedTuple):
-    """Lines of a log as JSON, and the line that comes next: the last one again, if it has no end yet."""
+    """Lines of a log as JSON, and the number of the next line: the last one again, if it is incomplete."""
 
     document: bytes
     following: int
 
 
 class LookResult(NamedTuple):
-    """What a look has found: the states of the runs that exist, and the runs whose logs have grown."""
+    """The result of a query: the states of the runs that exist, and the runs whose logs have grown."""
 
     runs: dict[int, State]
     queue: State | None
@@ -61,7 +61,7 @@ class LookResult(NamedTuple):
 
 
 def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[LookResult, dict[int, LogIndex]]:
-    """Look at the watched runs and the queue. Without an index of its log, a run gets one."""
+    """Query the watched runs and the queue. A run without an index of its log gets one."""
     runs = list(Run.objects.filter(pk__in=indexes).select_related("machine").only(*SHOWN))
     active = list(Run.objects.active().select_related("machine").only(*SHOWN)) if is_queue_watched else []
     progress = progress_of([*runs, *active], expected_of([*runs, *active]))
@@ -79,7 +79,7 @@ def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[L
 
 
 def expected_of(runs: list[Run]) -> dict[int, DurationEstimate | None]:
-    """The estimates of active runs, computed once for each: that costs more than all other queries."""
+    """The estimates of active runs, computed once for each, because that costs more than all other queries."""
     active = {run.pk for run in runs if run.status in ACTIVE}
     for gone in expected.keys() - active:
         del expected[gone]
@@ -107,7 +107,7 @@ def state_of(run: Run, progress: dict[int, Progress], readers: frozenset[int] | 
 
 
 def window_of(index: LogIndex, line: int) -> LogWindow:
-    """The lines from ``line`` on; if these are too many, only the last ones."""
+    """The lines from ``line`` on; if there are too many, only the last ones."""
     first, end = max(line, index.start_before(index.total + 1)), index.total + 1
     return LogWindow(encode(logs.document(index, logs.read(index, first, end))), index.complete_lines + 1)
 

@@ -1,4 +1,4 @@
-"""What the webhook calls of forges look like: how each signs, which headers it sends, and what its events mean.
+"""The webhook calls of forges: their signatures, their headers, and the meaning of their events.
 
 Bytes in, facts out: nothing here knows the database. ``providers`` lists the forges.
 """

@@ -14,7 +14,7 @@ FASTEST = 1  # level of zlib; it makes JSON five times smaller
 
 @dataclass(frozen=True)
 class Body:
-    """``file``: it holds the body and nothing else, and can be read again."""
+    """``file``: it holds only the body, and can be read again."""
 
     file: BinaryIO
     size: int
@@ -46,7 +46,7 @@ class Body:
         return mac.digest()
 
     def packed(self) -> bytes:
-        packer, packed = zlib.compressobj(FASTEST), BytesIO()  # not a list, which would be joined to a second copy
+        packer, packed = zlib.compressobj(FASTEST), BytesIO()  # joining a list would make a second copy
         packed.writelines(map(packer.compress, self.blocks()))
         packed.write(packer.flush())
         return packed.getvalue()

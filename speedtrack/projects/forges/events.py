@@ -1,4 +1,4 @@
-"""The few facts that are taken from the payload of a call, in the same form for all forges."""
+"""The few facts from the payload of a call, in the same form for all forges."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ OPEN, CLOSED, MERGED = "open", "closed", "merged"
 
 @dataclass(frozen=True)
 class PullReport:
-    """A pull or merge request as a forge describes it.
+    """A forge's description of a pull or merge request.
 
-    ``head_sha`` may be abbreviated (Bitbucket Cloud): ``heads.complete`` finds the rest. ``from_fork``: its commits lie
+    ``head_sha`` may be abbreviated (Bitbucket Cloud): ``heads.complete`` finds the rest. ``from_fork``: its commits are
     in another repository, or in one that the forge does not name.
     """
 
@@ -30,9 +30,9 @@ class PullReport:
 
 @dataclass(frozen=True)
 class Meaning:
-    """The meaning of an event. ``summary``: what happened, for people. ``look``: the repository may have changed.
+    """The meaning of an event. ``summary``: the event in words. ``look``: the repository may have changed.
 
-    ``ignored``: why nothing follows.
+    ``ignored``: why the call has no effect.
     """
 
     summary: str = ""
@@ -82,7 +82,7 @@ def branch_of(ref: str) -> str:
 
 
 def id_or_none(sha: str) -> str:
-    """The commit id; empty for one of zeros, which forges write where there is no commit."""
+    """The commit id; empty for zeros, which forges write if there is no commit."""
     return sha if sha.strip("0") else ""
 
 
@@ -92,7 +92,7 @@ def pushed(changes: Iterable[RefChange], hidden_count: int = 0) -> Meaning:
 
 
 def pull_reported(report: PullReport) -> Meaning:
-    """The meaning of a report about a pull request; it is ignored if it lacks what planning needs."""
+    """The meaning of a report about a pull request; it is ignored if it lacks facts for planning."""
     if not (report.number and report.head_sha and report.base_ref):
         return ignored("the report of a pull request lacks its number, its head or its base")
     source = f"from {report.head_repository or 'a fork'}" if report.from_fork else f"from {report.head_ref}"
@@ -103,7 +103,7 @@ def pull_reported(report: PullReport) -> Meaning:
 def renamed(name: str) -> Meaning:
     """Return the meaning of a new name or owner of the repository.
 
-    The next look finds out whether its old address still works.
+    The next fetch shows whether its old address still works.
     """
     if not name:
         return ignored("the report of a new name lacks the name")

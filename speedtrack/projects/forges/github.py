@@ -75,7 +75,7 @@ GITHUB = Provider(
     reports=REPORTS,
     weak=("X-Hub-Signature",),
 )
-# Both also send the headers of GitHub, and Forgejo those of Gitea: their own decide.
+# Both also send GitHub's headers, and Forgejo also Gitea's: their own headers decide.
 GITEA = Provider(
     name="gitea",
     title="Gitea",

@@ -22,7 +22,7 @@ STATES = {"opened": OPEN, "reopened": OPEN, "locked": OPEN, "merged": MERGED, "c
 
 
 def push(payload: Payload) -> Meaning:
-    """The meaning of a push. GitLab does not say whether it was forced."""
+    """The meaning of a push. GitLab does not report whether it was forced."""
     before, after = (id_or_none(payload.sha(name)) for name in ("before", "after"))
     return pushed([RefChange(payload.text("ref"), before, after)])
 

@@ -1,4 +1,4 @@
-"""The body of a call as a document. It is signed, but most of its texts come from anybody who may push."""
+"""The body of a call as a document. It is signed, but anybody who may push can write most of its texts."""
 
 import json
 import re
@@ -12,18 +12,18 @@ from speedtrack.projects.forges.bodies import Body
 
 MOST_READ = 2_000_000  # bytes of a body that are read as JSON; a push of thousands of commits is longer
 MOST_FIELDS = 20  # of a form; GitHub's has one
-LONGEST_NUMBER = 2**53  # that JSON carries exactly
+LONGEST_NUMBER = 2**53  # the largest that JSON carries exactly
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 SHA = re.compile(r"[0-9a-f]{7,64}")
 
 
 class Unreadable(Exception):
-    """The body is not a document; the message says why."""
+    """The body is not a document; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Payload:
-    """A JSON value of unknown shape. What is absent, or of another type, reads as empty."""
+    """A JSON value of unknown shape. Absent values, and values of another type, read as empty."""
 
     value: Any
 

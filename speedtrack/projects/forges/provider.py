@@ -1,4 +1,4 @@
-"""What the server has to know about a forge to receive its calls."""
+"""The facts about a forge that the server needs to receive its calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,8 @@ class Provider:
     """A forge.
 
     ``marks``: headers, any one of which identifies its calls. ``schemes``: how it signs, the preferred one first.
-    ``weak``: headers of signatures that are refused. ``id_headers``: the first one present names the delivery.
-    ``moves``: events after which the repository is looked at, whatever the body says. ``reports``: events whose body
-    decides. All other events are ignored.
+    ``weak``: headers of refused signatures. ``id_headers``: the first one present names the delivery. ``moves``: events
+    that always cause a fetch. ``reports``: events whose body decides. All other events are ignored.
     """
 
     name: str
@@ -36,7 +35,7 @@ class Provider:
         return next((call.header(name) for name in self.id_headers if call.header(name)), "")[:100]
 
     def meaning(self, event: str, body: Body, content_type: str) -> Meaning:
-        """What a verified call of this event means."""
+        """The meaning of a verified call of this event."""
         reader = self.moves.get(event) or self.reports.get(event)
         if reader is None:
             return ignored(f"event {event!r} is not interesting")

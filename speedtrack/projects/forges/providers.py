@@ -1,4 +1,4 @@
-"""All forges, and how to find out which one a call is from."""
+"""All forges, and the recognition of a call's forge."""
 
 from speedtrack.projects.forges.bitbucket import CLOUD, DATA_CENTER
 from speedtrack.projects.forges.generic import GENERIC
@@ -7,13 +7,13 @@ from speedtrack.projects.forges.gitlab import GITLAB
 from speedtrack.projects.forges.provider import Provider
 from speedtrack.projects.forges.signing import BadSignature, HookCall, SignatureFault
 
-# In the order in which they are tried: forges that also send the headers of another come before that one.
+# In the order of trying: forges that also send another forge's headers come before that one.
 PROVIDERS = (FORGEJO, GITEA, GITLAB, CLOUD, DATA_CENTER, GITHUB, GENERIC)
 BY_NAME = {provider.name: provider for provider in PROVIDERS}
 
 
 def provider_of(call: HookCall) -> Provider:
-    """The forge that a call is from, by headers that are not signed. Raises BadSignature if it is from none."""
+    """The forge of a call, from headers that are not signed. Raises BadSignature if it is from none."""
     for provider in PROVIDERS:
         if any(mark in call.headers for mark in provider.marks):
             return provider

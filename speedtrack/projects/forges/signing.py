@@ -1,6 +1,6 @@
-"""How calls are signed: HMAC-SHA256 of the body in hex, Standard Webhooks, or GitLab's plain token.
+"""The signatures of calls: HMAC-SHA256 of the body in hex, Standard Webhooks, or GitLab's plain token.
 
-All comparisons take the same time whatever is given.
+All comparisons take constant time.
 """
 
 import base64
@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from speedtrack.projects.forges.bodies import Body
 
-WINDOW_S = 300  # by which the time of a signature may differ from ours (standardwebhooks.com)
-KEY_PREFIX = "whsec_"  # of a secret that stands for bytes in base64
+WINDOW_S = 300  # largest difference between a signature's time and ours (standardwebhooks.com)
+KEY_PREFIX = "whsec_"  # of a secret that is bytes in base64
 
 
 class SignatureFault(StrEnum):
@@ -35,7 +35,7 @@ class BadSignature(Exception):
 
 @dataclass(frozen=True)
 class HookCall:
-    """One call as it arrived. ``headers`` are found whatever their case; ``now``: seconds since 1970."""
+    """One received call. The names of ``headers`` ignore case; ``now``: seconds since 1970."""
 
     headers: Mapping[str, str]
     body: Body
@@ -72,12 +72,12 @@ def hex_digest(header: str, prefix: str = "") -> Scheme:
 
 
 def plain_token(header: str) -> Scheme:
-    """The scheme that sends the secret itself: whoever reads one call can make others."""
+    """The scheme that sends the secret itself: anybody who reads one call can forge others."""
     return Scheme(header, lambda call, secret: equal(call.header(header), secret))
 
 
 def key_of(secret: str) -> bytes:
-    """The key of Standard Webhooks: bytes in base64 after ``whsec_``, else the text itself."""
+    """The key of Standard Webhooks: bytes in base64 after ``whsec_``, otherwise the text itself."""
     if secret.startswith(KEY_PREFIX):
         try:
             return base64.b64decode(secret.removeprefix(KEY_PREFIX), validate=True)
@@ -110,9 +110,9 @@ def check_time(call: HookCall, header: str) -> None:
 
 
 def matching_secret(call: HookCall, schemes: Sequence[Scheme], secrets: Sequence[str], weak: Sequence[str] = ()) -> int:
-    """The index of the secret that the call is signed with. Raises BadSignature if there is none.
+    """The index of the secret that signed the call. Raises BadSignature if there is none.
 
-    The first scheme whose header is present decides. ``weak``: headers of signatures that are not accepted.
+    The first scheme whose header is present decides. ``weak``: headers of signatures that are refused.
     """
     names = " or ".join(scheme.header for scheme in schemes)
     scheme = next((scheme for scheme in schemes if call.header(scheme.header)), None)

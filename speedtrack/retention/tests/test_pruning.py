@@ -195,7 +195,7 @@ def test_a_full_disk_is_named_with_its_remedy_and_nothing_is_undone(kvd: World, 
     with pytest.raises(
         CommandError,
         match=r"logs: could not extend file: No space left on device\. Deleting needs some room, too: make room on "
-        "PostgreSQL's disk, then prune again; what was deleted stays deleted",
+        "PostgreSQL's disk, then prune again; deleted rows stay deleted",
     ):
         prune("--only", "logs")
     assert contents()["logs"] == 2

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 SCHEMA = "speedtrack.archive/2"
-#: The second is the former name of the same, which a page has, too.
+#: The second is its former name, which a page's document has, too.
 SCHEMAS = (SCHEMA, "speedtrack.project/1")
 MANIFEST = "manifest.json"
 PEOPLE_FILE = "people.ndjson"
@@ -22,7 +22,7 @@ CHUNK = 1024 * 1024
 
 
 class ArchiveError(Exception):
-    """The archive was not written or not restored; the text has the cause and the remedy."""
+    """The archive was not written or not restored; the text has cause and remedy."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The contents of an archive. ``files``: name -> Content. ``migrations``: of the server that wrote it."""
+    """The contents of an archive. ``files``: name -> Content. ``migrations``: of the server that made it."""
 
     project: str
     made_at: str
@@ -57,7 +57,7 @@ class Manifest:
 def is_archive(file: Path) -> bool:
     """Return whether the file is a zip with a manifest of this kind, or a zip whose manifest cannot be read.
 
-    In the second case restoring it says what is wrong.
+    In the second case restoring it reports the fault.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -93,7 +93,7 @@ def manifest_of(archive: zipfile.ZipFile) -> Manifest:
 
 @contextmanager
 def open_archive(file: Path) -> Iterator[zipfile.ZipFile]:
-    """Open the zip file. Raises ArchiveError if it is not one, or is damaged where it is read."""
+    """Open the zip file. Raises ArchiveError if it is no zip file, or if a part is damaged that is read."""
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
@@ -116,7 +116,7 @@ def check(archive: zipfile.ZipFile, manifest: Manifest) -> None:
                     digest.update(chunk)
                     rows += chunk.count(b"\n")
         if (digest.hexdigest(), rows) != (content.sha256, content.rows):
-            raise ArchiveError(f"{name} in the archive is not what its manifest says: write it again")
+            raise ArchiveError(f"{name} in the archive differs from its manifest: write it again")
 
 
 def lines(stream: IO[bytes], name: str) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""Restore a project from a file: all of it, in one transaction, or nothing.
+"""Restore a project from a file, all or nothing, in one transaction.
 
-Each table is first read into a temporary one. Then each of its rows gets a number, a new one or that of the row which
-is known here, and at last the rows are stored with these numbers. Foreign keys are checked when the transaction ends:
-rows may refer to later ones of their own table.
+Each table is first read into a temporary one. Then each of its rows gets an id, a new one or that of the equal row
+here, and finally the rows are stored with these ids. Foreign keys are checked when the transaction ends: rows may refer
+to later ones of their own table.
 """
 
 import zipfile
@@ -30,10 +30,10 @@ SQL = sql.Composable
 
 @dataclass(frozen=True)
 class Choices:
-    """What a person decides about names that are taken here.
+    """A person's decisions about names that are taken here.
 
-    ``same_machines``: machines with equal names are the same ones; otherwise theirs get ``machine_prefix``.
-    ``match_people``: people with equal names are the same ones; otherwise nobody is named.
+    ``same_machines``: machines with equal names are the same; otherwise those of the archive get ``machine_prefix``.
+    ``match_people``: people with equal names are the same; otherwise nobody is named.
     """
 
     slug: str
@@ -50,7 +50,7 @@ class Restored:
 
 
 def restore(file: Path, choices: Choices, progress: Progress = lambda *_: None) -> Restored:
-    """Restore a project. Raises ArchiveError; then nothing has changed."""
+    """Restore a project. If it raises ArchiveError, nothing has changed."""
     with open_archive(file) as archive:
         manifest = manifest_of(archive)
         check_fits(manifest)
@@ -59,8 +59,8 @@ def restore(file: Path, choices: Choices, progress: Progress = lambda *_: None) 
         try:
             with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
                 Restoring(archive, manifest, choices, cursor, progress).restore()
-        except (DatabaseError, psycopg.Error) as e:  # COPY goes past Django
-            raise ArchiveError(f"PostgreSQL refuses what the archive holds: {str(e).splitlines()[0][:300]}") from e
+        except (DatabaseError, psycopg.Error) as e:  # COPY bypasses Django
+            raise ArchiveError(f"PostgreSQL refuses the archive's content: {str(e).splitlines()[0][:300]}") from e
     project = Project.objects.get(slug=choices.slug)
     return Restored(project, manifest, list(notes_on(project)))
 
@@ -117,7 +117,7 @@ class Restoring:
         self.cursor.execute(sql.SQL(statement).format(**clauses), parameters)
 
     def read(self, table: Table) -> None:
-        """Read a table's rows into its temporary table, with their places."""
+        """Read a table's rows into its temporary table, with their positions."""
         self.run(
             "CREATE TEMPORARY TABLE {incoming} (place bigint GENERATED ALWAYS AS IDENTITY, row json) ON COMMIT DROP",
             incoming=incoming(table),
@@ -163,7 +163,7 @@ class Restoring:
         )
 
     def number(self, table: Table) -> None:
-        """Give each row an id: that of the row known here, or a new one, in the order of the old ids."""
+        """Give each row an id: that of the equal row here, or a new one, in the order of the old ids."""
         self.run(
             "CREATE TEMPORARY TABLE {numbers} (old bigint PRIMARY KEY, new bigint NOT NULL) ON COMMIT DROP",
             numbers=numbers(table.model),
@@ -230,7 +230,7 @@ class Restoring:
         )
 
     def only_new(self, table: Table) -> SQL:
-        """The SQL condition that leaves out rows known here."""
+        """The SQL condition that leaves out rows that exist here."""
         if not table.known_by:
             return sql.SQL("")
         return sql.SQL("WHERE NOT EXISTS (SELECT FROM {} there WHERE there.id = own.new)").format(
@@ -253,7 +253,7 @@ class Restoring:
         return sql.SQL(" ").join(clauses)
 
     def value(self, table: Table, model_field: Any) -> SQL | None:
-        """The SQL of a column's restored value; None means the column's own default."""
+        """The SQL of a column's restored value; None for the column's own default."""
         if table.model is Project and model_field.name in (values := project_values(self.choices)):
             return sql.Literal(values[model_field.name])
         if model_field.column in table.restored:
@@ -274,9 +274,9 @@ class Restoring:
 
 
 def project_values(choices: Choices) -> dict[str, Any]:
-    """The columns of the project that are not restored as they were.
+    """The columns of the project that are not restored unchanged.
 
-    These are its name, its webhook, and that it is not looked at until a person says so.
+    These are its name, its webhook, and its state: it is not fetched until a person decides so.
     """
     return {
         "slug": choices.slug,

@@ -1,6 +1,6 @@
-"""Which rows an archive contains, and what becomes of them where it is restored.
+"""The rows of an archive, and their changes on restoring.
 
-``TABLES`` and ``LEFT_OUT`` together name every model of this server, so a new one has to be decided on. Rows refer to
+``TABLES`` and ``LEFT_OUT`` together name every model of this server, so each new model needs a decision. Rows refer to
 each other by the ids of the installation that wrote them; restored rows get new ids. Columns of secrets are never
 written.
 """
@@ -61,9 +61,9 @@ Model = type[models.Model]
 class Table:
     """One table of an archive.
 
-    ``of``: the condition for the rows of a project. ``known_by``: the fields by which a row that exists already is
-    found; it is then used. ``restored``: column -> the SQL of its restored value, in which ``r`` is the row that was
-    written. ``arrays``: columns that are lists of ids of another model's rows.
+    ``of``: the condition for the rows of a project. ``known_by``: the fields that identify an existing row, which is
+    then used. ``restored``: column -> the SQL of its restored value, in which ``r`` is the archived row. ``arrays``:
+    columns that are lists of ids of another model's rows.
     """
 
     model: Model
@@ -91,7 +91,7 @@ class Table:
 
     @property
     def has_number(self) -> bool:
-        """Return whether its rows have ids of their own, to which others may refer."""
+        """Return whether its rows have ids, to which other rows may refer."""
         return isinstance(self.model._meta.pk, models.AutoField | models.BigAutoField)
 
 
@@ -116,14 +116,14 @@ def values(model: Model, column: str, path: str = "project") -> Callable[[Projec
     return lambda project: model._default_manager.filter(**{path: project}).values(column)
 
 
-# What was under way ends, and nobody is told of what happened elsewhere.
+# Unfinished work is ended, and nobody is notified of events elsewhere.
 ENDED_RUN = "CASE WHEN r.status IN ('queued', 'leased', 'running') THEN 'cancelled' ELSE r.status END"
 OPEN_CHANGE = "r.status IN ('suspected', 'settling')"
 
 # In this order each table refers only to those above it, or to itself.
 TABLES = (
-    # A user is found by name, if at all (reading.py); of the others only the name is written.
-    Table(Project, lambda project: Q(pk=project.pk)),  # ``reading.project_values`` says what is restored of it
+    # A user may be matched by name (reading.py); an archive has only the names of users.
+    Table(Project, lambda project: Q(pk=project.pk)),  # ``reading.project_values`` changes some of its columns
     Table(
         Machine,
         named_by(
@@ -156,7 +156,7 @@ TABLES = (
     Table(Deferral, through("project")),
     Table(Approval, through("pull_request__project"), restored={"planned_at": "coalesce(r.planned_at, now())"}),
     Table(Canary, through("project"), restored={"retired_at": "coalesce(r.retired_at, now())"}),
-    Table(Import, through("project"), restored={"unmarked": "'{}'::integer[]"}),  # as nothing waits for detection
+    Table(Import, through("project"), restored={"unmarked": "'{}'::integer[]"}),  # nothing waits for detection
     Table(
         Run,
         through("project"),
@@ -255,4 +255,4 @@ LEFT_OUT = {
     "monitoring.Heartbeat": OF_THE_SERVER,
     "monitoring.TaskTime": OF_THE_SERVER,
 }
-PEOPLE = User  #: its rows are found by name, or are nobody
+PEOPLE = User  #: its rows are matched by name, or become nobody

@@ -1,4 +1,4 @@
-"""Write everything of a project into a file."""
+"""Write all data of a project into a file."""
 
 import json
 import zipfile
@@ -18,12 +18,12 @@ from speedtrack.upkeep.archive.files import MANIFEST, PEOPLE_FILE, ArchiveError,
 from speedtrack.upkeep.archive.tables import PEOPLE, TABLES, Table
 from speedtrack.upkeep.backup import BackupError, complete_file
 
-Progress = Callable[[str, int], None]  #: is told the name of a table, and how many rows of it there are so far
+Progress = Callable[[str, int], None]  #: called with the name of a table, and the number of its rows so far
 TOLD_EVERY = 10_000  # rows
 
 
 def write(project: Project, file: Path, progress: Progress = lambda *_: None) -> Manifest:
-    """Write the project as it is at one moment. The file is complete, or not written. Raises ArchiveError."""
+    """Write one snapshot of the project. The file is complete, or not written. Raises ArchiveError."""
     if file.exists():
         raise ArchiveError(f"{file} exists: name another file")
     try:
@@ -66,7 +66,7 @@ def write_table(archive: zipfile.ZipFile, table: Table, project: Project, alias:
 
 
 def rows_as_json(table: Table, project: Project, alias: str) -> Iterator[str]:
-    """The rows of a project in the order of their keys, each as a line of JSON that PostgreSQL has made."""
+    """The rows of a project in the order of their keys, each as a line of JSON that PostgreSQL makes."""
     keys = [model_field.attname for model_field in table.model._meta.pk_fields]
     rows = table.model._default_manager.using(alias).filter(table.of(project)).order_by(*keys)
     names = [model_field.attname for model_field in table.fields]
@@ -80,7 +80,7 @@ def rows_as_json(table: Table, project: Project, alias: str) -> Iterator[str]:
 
 
 def write_people(archive: zipfile.ZipFile, project: Project, alias: str) -> Content:
-    """Write the names of those people whom the rows refer to."""
+    """Write the names of the people in the rows."""
     user_ids: set[int] = set()
     for table in TABLES:
         rows = table.model._default_manager.using(alias).filter(table.of(project))

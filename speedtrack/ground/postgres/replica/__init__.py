@@ -1,1 +1,1 @@
-"""Reading pages from a streaming replica: the database engine for it (base.py), and where to read from (watch.py)."""
+"""Reading pages from a streaming replica: its database engine (base.py), and the choice of the source (watch.py)."""

@@ -1,7 +1,7 @@
-"""Django's PostgreSQL engine with a limit on how long a statement may take, held by the client.
+"""Django's PostgreSQL engine with a time limit for statements that the client enforces.
 
-A server that hangs (its disk, or a suspended process) still acknowledges packets, so that neither TCP's timeouts nor a
-``statement_timeout`` of its own end the wait.
+A server that hangs (its disk, or a suspended process) still acknowledges packets, so neither TCP's timeouts nor its own
+``statement_timeout`` end the wait.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ STATEMENT_S = 5.0
 class DatabaseWrapper(base.DatabaseWrapper):
     """A connection whose statements are limited in time.
 
-    A statement that takes too long raises OperationalError; the connection is then of no use: close it.
+    A statement that takes too long raises OperationalError; the connection is then useless: close it.
     """
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:

@@ -1,6 +1,6 @@
-"""Where pages are read from: the replica while it follows the primary, else the primary, else whichever answers.
+"""The source of pages: the replica while it follows the primary, otherwise the primary, otherwise the one that answers.
 
-The replica follows if it has replayed all that the primary has written, or a transaction of the last REPLICA_LAG_S.
+The replica follows if it has replayed all writes of the primary, or a transaction of the last REPLICA_LAG_S.
 Without writes the newest transaction may be old, and nothing is missing.
 """
 
@@ -31,7 +31,7 @@ FROM pg_control_checkpoint(), coalesce(pg_last_xact_replay_timestamp(), checkpoi
 
 
 class ReplicaState(StrEnum):
-    UNKNOWN = "unknown"  # not asked yet
+    UNKNOWN = "unknown"  # not queried yet
     FOLLOWS = "follows"
     BEHIND = "behind"
     PROMOTED = "promoted"  # no replica any more
@@ -39,7 +39,7 @@ class ReplicaState(StrEnum):
     ALONE = "alone"  # the primary is away
 
 
-# Seconds until the servers are asked again. Asking one that is away may take as long as its connect_timeout.
+# Seconds until the servers are queried again. Querying an absent one may take as long as its connect_timeout.
 HOLDS_S = {
     ReplicaState.FOLLOWS: 2,
     ReplicaState.BEHIND: 2,
@@ -64,7 +64,7 @@ class Source:
 
 
 class Progress(NamedTuple):
-    """``newest``: when the newest transaction that the replica has was committed."""
+    """``newest``: the commit time of the replica's newest transaction."""
 
     in_recovery: bool
     has_all: bool
@@ -77,7 +77,7 @@ def is_configured() -> bool:
 
 
 def look() -> Source:
-    """Ask both servers."""
+    """Query both servers."""
     position = primary_position()
     try:
         progress = replica_progress(position)
@@ -119,7 +119,7 @@ def first_line(error: Exception) -> str:
 
 
 class ReplicaWatch:
-    """The present source, asked for again when it has held long enough, by one thread at a time."""
+    """The present source. When it is old enough, one thread at a time determines it again."""
 
     def __init__(self) -> None:
         self.source = Source(ReplicaState.UNKNOWN)
@@ -127,7 +127,7 @@ class ReplicaWatch:
         self.lock = threading.Lock()
 
     def choose(self) -> Source:
-        """The present source. While one thread asks the servers, the others use the source that was."""
+        """The present source. While one thread queries the servers, the others use the former source."""
         if time.monotonic() >= self.until and self.lock.acquire(blocking=False):
             try:
                 self.change(look())

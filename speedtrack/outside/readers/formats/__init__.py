@@ -1,1 +1,1 @@
-"""One module per tool: how its file is recognised, and which parts of it become results."""
+"""One module per tool: it recognises the tool's files, and picks the parts that become results."""

@@ -1,6 +1,6 @@
-"""asv: its folder of results as a tar archive. Each file in it says which commit was measured, when and where.
+"""asv: its folder of results as a tar archive. Each file in it names the commit, the time and the machine.
 
-The repeats are there with ``asv run --record-samples``; else the median and its interval are taken.
+With ``asv run --record-samples`` it has the repeats; otherwise the median and its interval are used.
 """
 
 from collections.abc import Iterator

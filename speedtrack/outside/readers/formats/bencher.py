@@ -6,7 +6,7 @@ from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
-# The units of Bencher's own measures. Of others neither the unit nor the direction is known.
+# The units of Bencher's own measures. Other measures have an unknown unit and direction.
 UNITS = {"latency": "ns", "throughput": "ops/s", "build-time": "s", "file-size": "B", "allocated": "B/op"}
 METRICS = {"latency": "latency", "throughput": "rate", "build-time": "build_time", "file-size": "file_size"}
 COUNTS = ("instructions", "estimated-cycles", "l1-accesses", "l2-accesses", "ram-accesses", "total-operations")

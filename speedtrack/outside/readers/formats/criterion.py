@@ -1,6 +1,6 @@
 """Criterion: the folder ``target/criterion`` as a tar archive, and the messages of cargo-criterion.
 
-The repeats are the samples, each divided by its iterations. Where a benchmark has only estimates, the median is taken.
+The repeats are the samples, each divided by its iterations. If a benchmark has only estimates, the median is used.
 """
 
 from speedtrack.outside.readers import ReadError
@@ -10,7 +10,7 @@ from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
 from speedtrack.outside.readers.tools import ToolReader
 
-NEWEST = "new/benchmark.json"  # beside it lies "base", what it was compared with
+NEWEST = "new/benchmark.json"  # its neighbour "base" has the run that it was compared with
 COMPLETE = "benchmark-complete"
 
 

@@ -72,7 +72,7 @@ def gather_run(suite: str, run: Node, reading: Reading) -> None:
 def measure_by(tool: str, unit: str, reading: Reading) -> Measure:
     """The measure of a value.
 
-    For the custom tools, the name of the tool states which direction is better; for others the unit tells it.
+    For the custom tools, the name of the tool states which direction is better; for others the unit does.
     """
     return stated_measure(unit, STATED[tool]) if tool in STATED else reading.measure("", unit)
 

@@ -23,7 +23,7 @@ FACTS = ("goos", "goarch", "cpu", "toolchain", "goamd64")
 
 @dataclass
 class Lines:
-    """What the lines read so far have stated."""
+    """The facts in the lines read so far."""
 
     facts: dict[str, str] = field(default_factory=dict)
     directions: dict[str, Better] = field(default_factory=dict)
@@ -69,7 +69,7 @@ def add_result(lines: Lines, result: re.Match[str], position: str) -> None:
 
 
 def full_name(name: str, package: str) -> str:
-    """The name with its package, since several packages may have a benchmark of one name."""
+    """The name with its package, since several packages may have a benchmark with the same name."""
     return f"{package}.{name}" if package else name
 
 
@@ -86,7 +86,7 @@ def number_of(text: str, position: str) -> float:
 def measure_by(unit: str, lines: Lines, reading: Reading) -> Measure:
     """The measure of a unit.
 
-    Of a unit per operation (``/op``) less is better, unless the unit itself, a line or the caller says otherwise.
+    Less is better for a unit per operation (``/op``), unless the unit itself, a line or the caller states otherwise.
     """
     measure = reading.measure("", unit)
     usual: Better | None = "lower" if unit.endswith("/op") else None

@@ -1,4 +1,4 @@
-"""Google Benchmark, ``--benchmark_format=json``: the repeats, or the median where only aggregates were written."""
+"""Google Benchmark, ``--benchmark_format=json``: the repeats, or the median if the file has only aggregates."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -11,7 +11,7 @@ from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSu
 from speedtrack.outside.readers.tools import ToolReader
 
 FACTS = ("num_cpus", "cpu_scaling_enabled", "aslr_enabled", "library_version", "library_build_type")
-# Numbers of a row that are no counters of the author.
+# Numbers of a row other than the author's counters.
 OWN = {
     *("family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations"),
     *("real_time", "cpu_time", "cpu_coefficient", "real_coefficient", "rms"),
@@ -50,7 +50,7 @@ def reason_of(row: Node) -> str:
 def add(reading: Reading, name: str, rows: list[Node], origin: FileOrigin, n: int) -> None:
     """Add a benchmark's result.
 
-    ``n``: the number of repeats whose median the only row is; 0 if each row is a repeat.
+    ``n``: the number of repeats if the only row is their median; 0 if each row is a repeat.
     """
     benchmark, position = FileBenchmark(name), rows[0].pointer
     for metric in ("real_time", "cpu_time"):

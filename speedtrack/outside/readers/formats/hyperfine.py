@@ -1,4 +1,4 @@
-"""hyperfine, ``--export-json``: the time of each run; time of the processor and memory where it has them."""
+"""hyperfine, ``--export-json``: the time of each run; CPU time and memory if it has them."""
 
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import PEAK_MEMORY, TIME_S, time

@@ -1,4 +1,4 @@
-"""JMH, ``-rf json``: the score of each iteration of each fork. The mode is a part of the metric."""
+"""JMH, ``-rf json``: the score of each iteration of each fork. The mode is part of the metric."""
 
 from collections.abc import Iterator
 

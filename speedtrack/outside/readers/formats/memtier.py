@@ -1,4 +1,4 @@
-"""memtier_benchmark, ``--json-out-file``. The raw repeats of ``-x N`` are there with ``--print-all-runs`` only."""
+"""memtier_benchmark, ``--json-out-file``. It has the raw repeats of ``-x N`` only with ``--print-all-runs``."""
 
 import re
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def gather(file: File, reading: Reading) -> None:
 
 
 def gather_runs(runs: list[Node], document: Node, reading: Reading, n: int = 0) -> None:
-    """Gather the results of runs. ``n``: the number of runs whose average the only one is; 0 if each is a run."""
+    """Gather the results of runs. ``n``: the number of runs if the only entry is their average, else 0."""
     samples: dict[tuple[str, Measure], list[float]] = {}
     for run in runs:
         for operation, stats in run.members():

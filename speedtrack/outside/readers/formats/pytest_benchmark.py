@@ -1,4 +1,4 @@
-"""pytest-benchmark, ``--benchmark-json``: the time of each round; the median where the file has no rounds."""
+"""pytest-benchmark, ``--benchmark-json``: the time of each round; the median if the file has no rounds."""
 
 from speedtrack.outside.readers import ReadError, Word
 from speedtrack.outside.readers.files import File

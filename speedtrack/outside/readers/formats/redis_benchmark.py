@@ -1,6 +1,6 @@
-"""redis-benchmark and valkey-benchmark, ``--csv``: one row per test. Several tables one below the other are repeats.
+"""redis-benchmark and valkey-benchmark, ``--csv``: one row per test. Several tables are repeats.
 
-The shortest and the longest latency are left out: extremes of one run say little about the next.
+The shortest and the longest latency are left out: the extremes of one run hardly predict the next.
 """
 
 import csv
@@ -50,7 +50,7 @@ def is_number(text: str) -> bool:
 def gather(file: File, reading: Reading) -> None:
     samples: Samples = {}
     positions: dict[str, str] = {}
-    columns, tests = FIRST, set[str]()  # before version 6.2 there was no line of names
+    columns, tests = FIRST, set[str]()  # before version 6.2 there was no header line
     for number, row in rows(file.lines):
         position = f"line {number}"
         if row[:2] == FIRST:

@@ -240,7 +240,7 @@ BAD: dict[str, tuple[Callable[[Path, Path], Path], str]] = {
     "file missing": (lambda a, b: rewritten(a, b, lambda n, c: None if n == "runs_run.ndjson" else c), "differ in"),
     "row changed": (
         lambda a, b: rewritten(a, b, lambda n, c: c.replace(b"5000", b"4000") if n == "runs_samples.ndjson" else c),
-        "not what its manifest says",
+        "differs from its manifest",
     ),
     "no JSON": (consistent("runs_samples.ndjson", lambda c: c[:-9] + b"\n"), "PostgreSQL refuses"),
     "no UTF-8": (consistent("runs_samples.ndjson", lambda c: b"\xff\n" + c), "line 1 of runs_samples"),
