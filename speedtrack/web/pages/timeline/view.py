@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from django.db import connection
 from django.db.models import QuerySet
@@ -66,14 +65,6 @@ class View:
         return replace(self, first=max(self.first, self.last - count + 1))
 
 
-def rows_of(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-    """The rows of a plain query."""
-    with connection.cursor() as cursor:
-        cursor.execute(query, parameters)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows
-
-
 def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     """The view that an address names. Raises Http404 for what does not exist."""
     scope = scope_of(slug, query, metric)
@@ -108,7 +99,9 @@ def is_range_asked(query: QueryDict) -> bool:
 
 def first_shown(branch: Branch, lines: Sequence[Series], first: int) -> int:
     """A little before the first measured commit from position ``first`` on; that position if none is measured."""
-    ((number,),) = rows_of(FIRST_MEASURED, series=[line.pk for line in lines], branch=branch.pk, begin=first)
+    with connection.cursor() as cursor:
+        cursor.execute(FIRST_MEASURED, {"series": [line.pk for line in lines], "branch": branch.pk, "begin": first})
+        (number,) = cursor.fetchone()
     return first if number is None else max(first, number - MARGIN)
 
 
