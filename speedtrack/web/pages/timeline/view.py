@@ -12,7 +12,7 @@ from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Position
 from speedtrack.runs.models import Series
-from speedtrack.web.scope import Scope, named_or_default, scope_of
+from speedtrack.web.scope import PageScope, named_or_default, scope_of
 
 RANGES = (50, 200, 1000)
 DEFAULT_LAST = 200
@@ -43,7 +43,7 @@ class View:
     ``known``: the series of the benchmark, of all machines and metrics.
     """
 
-    scope: Scope
+    scope: PageScope
     benchmark: str
     branch: Branch
     metrics: list[Metric]
@@ -85,7 +85,7 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     return View(scope, benchmark, scope.branch, metrics, lines, all_series, first, last)
 
 
-def definitions_of(scope: Scope, benchmark: str) -> QuerySet[Benchmark]:
+def definitions_of(scope: PageScope, benchmark: str) -> QuerySet[Benchmark]:
     return Benchmark.objects.filter(project=scope.project, name=benchmark)
 
 
@@ -105,7 +105,7 @@ def first_shown(branch: Branch, lines: Sequence[Series], first: int) -> int:
     return first if number is None else max(first, number - MARGIN)
 
 
-def range_of(scope: Scope, branch: Branch, query: QueryDict) -> tuple[int, int]:
+def range_of(scope: PageScope, branch: Branch, query: QueryDict) -> tuple[int, int]:
     """The first and last position: around a commit, from one commit to another, or the newest commits."""
     around, begin, end = (query.get(key) for key in ("around", "from", "to"))
     if around:
