@@ -16,13 +16,13 @@ from runners.errors import SettingsError
 
 SETTING = "SPEEDTRACK_LOG_FORMAT"
 HIDDEN = "…"
-WORDS = "authorization|cookie|token|secret|password|passwd|api_?key"
+WORDS = "authorization|cookie|token|secret|password|passwd|api_?key|dsn"
 NAMED = rf"[\w-]{{0,40}}(?:{WORDS})[\w-]{{0,40}}"
 # After a colon and a blank, as in `no token: set one`, only text that does not look like prose.
 BETWEEN = r"(?:\s*=\s*|\s*:(?=\S)|\s*:\s+(?=['\"]|\S*\d|\S{12}))"
-# The server hides the same (tests/golden/secrets-in-logs.json): the rest of a header's line, user and password of an
-# address, credentials behind the name of their kind or behind a name and = or :, and machine tokens.
-IN_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
+# In texts, of the server as well (tests/golden/secrets-in-logs.json): the rest of a header's line, user and password of
+# an address, credentials behind the name of their kind or behind a name and = or :, and tokens of machines and people.
+SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?im)\b((?:set-)?cookie|(?:proxy-)?authorization)(['\"]?\s*[:=]\s*)[^\n]+"), rf"\1\2{HIDDEN}"),
     (re.compile(r"(?<=://)[^\s/?#]*@"), f"{HIDDEN}@"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {HIDDEN}"),
@@ -33,7 +33,7 @@ IN_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
 
 def without_secrets(text: str) -> str:
     """The text without anything that looks like a secret. It only knows patterns: never log a secret on purpose."""
-    for pattern, replacement in IN_TEXT:
+    for pattern, replacement in SECRETS:
         text = pattern.sub(replacement, text)
     return text
 

@@ -27,7 +27,7 @@ class Unknown(Closed):
     """There is no such invitation."""
 
 
-class TooMany(Exception):
+class TooManyWrongCodes(Exception):
     """Too many wrong codes came lately."""
 
 
@@ -55,7 +55,7 @@ def digest_of(code: str) -> str:
 
 
 def find(code: str, address: str | None) -> Invitation:
-    """The invitation with this code, if it still admits somebody. Raises Closed or TooMany.
+    """The invitation with this code, if it still admits somebody. Raises Closed or TooManyWrongCodes.
 
     Only wrong codes are counted, and refused once there are too many. So nobody can block the links of others by
     guessing.
@@ -84,7 +84,7 @@ def check_rate(address: str | None) -> None:
     WrongInvitation.objects.filter(at__lt=Now() - WRONG_WITHIN).delete()
     here = WrongInvitation.objects.filter(address=address).count()
     if here >= MOST_WRONG or WrongInvitation.objects.count() >= 10 * MOST_WRONG:
-        raise TooMany(f"Too many wrong links were tried lately: wait {WRONG_WITHIN.seconds // 60} minutes.")
+        raise TooManyWrongCodes(f"Too many wrong links were tried lately: wait {WRONG_WITHIN.seconds // 60} minutes.")
 
 
 def require_open(invitation: Invitation) -> None:

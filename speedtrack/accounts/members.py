@@ -8,7 +8,7 @@ from speedtrack.accounts.models import Membership, Role
 from speedtrack.projects.models import Project
 
 
-class NotPossible(Exception):
+class MembershipRefused(Exception):
     """The change would leave a project without an owner, or names nobody; the message has the remedy."""
 
 
@@ -19,7 +19,7 @@ def locked(project: Project) -> None:
 
 @transaction.atomic
 def give_role(project: Project, user: User, role: Role) -> tuple[Role | None, Role]:
-    """Make somebody a member, or give a member another role. Return the roles before and after. Raises NotPossible."""
+    """Give a member or a new member this role. Return the roles before and after. Raises MembershipRefused."""
     locked(project)
     membership = project.memberships.filter(user=user).first()
     before = Role(membership.role) if membership else None
@@ -40,11 +40,11 @@ def raise_role(project: Project, user: User, role: Role) -> tuple[Role | None, R
 
 @transaction.atomic
 def remove(project: Project, user: User) -> Role:
-    """End a membership. Return the role that it gave. Raises NotPossible."""
+    """End a membership. Return the role that it gave. Raises MembershipRefused."""
     locked(project)
     membership = project.memberships.filter(user=user).first()
     if membership is None:
-        raise NotPossible(f"{user} is no member of {project}")
+        raise MembershipRefused(f"{user} is no member of {project}")
     if membership.role == Role.OWNER:
         require_another_owner(project, user)
     membership.delete()
@@ -52,17 +52,17 @@ def remove(project: Project, user: User) -> Role:
 
 
 def require_another_owner(project: Project, user: User) -> None:
-    """Raise NotPossible unless somebody else can admit members: another owner, or an operator."""
+    """Raise MembershipRefused unless somebody else can admit members: another owner, or an operator."""
     owners = project.memberships.filter(role=Role.OWNER, user__is_active=True).exclude(user=user)
     if not owners.exists() and not User.objects.filter(is_superuser=True, is_active=True).exists():
-        raise NotPossible(f"{user} is the last owner of {project}: make somebody else an owner first")
+        raise MembershipRefused(f"{user} is the last owner of {project}: make somebody else an owner first")
 
 
 def user_named(name: str) -> User:
-    """The user with this name. Raises NotPossible."""
+    """The user with this name. Raises MembershipRefused."""
     user = User.objects.filter(username=name).first()
     if user is None:
-        raise NotPossible(f"there is no account {name!r}")
+        raise MembershipRefused(f"there is no account {name!r}")
     return user
 
 

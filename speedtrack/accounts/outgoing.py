@@ -17,11 +17,11 @@ LOOK_UP_S = 5.0
 ALL = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
-class Refused(requests.RequestException):
+class ProviderRefused(requests.RequestException):
     """The address may not be called, or is invalid; the message has the reason."""
 
 
-class Session(requests.Session):
+class ProviderSession(requests.Session):
     def get_redirect_target(self, resp: requests.Response) -> None:
         """Return None: no redirect is followed."""
 
@@ -31,28 +31,28 @@ def session_to(servers: Collection[str]) -> requests.Session:
 
     Only these origins may be inside the network, and may be called by http.
     """
-    session = Session()
+    session = ProviderSession()
     session.trust_env = False
     for scheme in ("http://", "https://"):
-        session.mount(scheme, Pinned({origin_of(server) for server in servers}))
+        session.mount(scheme, PinnedAdapter({origin_of(server) for server in servers}))
     session.request = partial(session.request, timeout=settings.SOCIALACCOUNT_REQUESTS_TIMEOUT)  # type: ignore[method-assign]
     return session
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
-    """The scheme, host and port of an address. Raises Refused."""
+    """The scheme, host and port of an address. Raises ProviderRefused."""
     try:
         split_url = urlsplit(url)
         scheme, host = split_url.scheme, split_url.hostname or ""
         port = split_url.port or (443 if scheme == "https" else 80)
     except ValueError as e:
-        raise Refused("the server of a login gives an invalid address") from e
+        raise ProviderRefused("the server of a login gives an invalid address") from e
     if not addresses.is_host(host) or "@" in split_url.netloc:
-        raise Refused(f"{host!r} is no address of a server, or goes with a password")
+        raise ProviderRefused(f"{host!r} is no address of a server, or goes with a password")
     return scheme, host, port
 
 
-class Pinned(HTTPAdapter):
+class PinnedAdapter(HTTPAdapter):
     """Connects to the checked address, even if the name resolves differently by then. TLS still verifies the name."""
 
     def __init__(self, origins: Collection[tuple[str, str, int]]) -> None:
@@ -73,14 +73,14 @@ class Pinned(HTTPAdapter):
         return self.poolmanager.connection_from_host(**where | {"host": str(address)}, pool_kwargs=how)
 
     def address_of(self, scheme: str, host: str, port: int) -> addresses.Address:
-        """Return the checked address to connect to. Raises Refused."""
+        """Return the checked address to connect to. Raises ProviderRefused."""
         is_set = (scheme, host, port) in self.origins
         if scheme != "https" and not is_set:
-            raise Refused(f"{scheme}://{host}:{port} is not called: only https is")
+            raise ProviderRefused(f"{scheme}://{host}:{port} is not called: only https is")
         try:
             resolved = addresses.look_up(host, port, LOOK_UP_S)
             for address in resolved:
                 addresses.is_public(host, address, ALL if is_set else (), "no setting")
         except (addresses.Unresolved, addresses.NotPublic) as e:
-            raise Refused(str(e)) from e
+            raise ProviderRefused(str(e)) from e
         return resolved[0]

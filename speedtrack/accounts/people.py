@@ -17,31 +17,33 @@ from speedtrack.projects.models import Project
 FORMER = "former user"  # nobody can choose this name, as it has a blank
 
 
-class NotPossible(Exception):
+class AccountUnchanged(Exception):
     """The account is not changed; the message has the reason, and the first remedy."""
 
 
 def user_named(name: str) -> User:
-    """The account with this user name. Raises NotPossible."""
+    """The account with this user name. Raises AccountUnchanged."""
     user = User.objects.filter(username=name).first()
     if user is None:
-        raise NotPossible(f"there is no account {name!r}: `manage.py user list` shows all")
+        raise AccountUnchanged(f"there is no account {name!r}: `manage.py user list` shows all")
     return user
 
 
 @transaction.atomic
 def add(name: str, email: str = "", password: str | None = None) -> User:
-    """Make an account; without a password its person sets one by mail. Raises NotPossible."""
+    """Make an account; without a password its person sets one by mail. Raises AccountUnchanged."""
     try:
         UnicodeUsernameValidator()(name)
         if email:
             validate_email(email)
     except ValidationError as e:
-        raise NotPossible(f"{name} {email}".strip() + f": {' '.join(e.messages)}") from e
+        raise AccountUnchanged(f"{name} {email}".strip() + f": {' '.join(e.messages)}") from e
     if len(name) > 150 or User.objects.filter(username__iexact=name).exists():
-        raise NotPossible(f"there is an account {name!r}, or the name is longer than 150 characters: choose another")
+        raise AccountUnchanged(
+            f"there is an account {name!r}, or the name is longer than 150 characters: choose another"
+        )
     if email and owner_of(email):
-        raise NotPossible(f"another account has the address {email}")
+        raise AccountUnchanged(f"another account has the address {email}")
     user = User.objects.create_user(name, email, password)
     if email:
         set_address(user, email)
@@ -80,7 +82,7 @@ def set_address(user: User, email: str) -> None:
 
 @transaction.atomic
 def deactivate(user: User) -> None:
-    """Close the account: its sessions end at once, and its tokens are revoked. Raises NotPossible."""
+    """Close the account: its sessions end at once, and its tokens are revoked. Raises AccountUnchanged."""
     require_another_operator(user)
     User.objects.filter(pk=user.pk).update(is_active=False)
     PersonToken.objects.filter(user=user, revoked_at=None).update(revoked_at=Now())
@@ -90,15 +92,15 @@ def deactivate(user: User) -> None:
 def activate(user: User) -> None:
     """Undo ``deactivate``, except for the tokens."""
     if user.username.startswith(f"{FORMER} "):
-        raise NotPossible(f"{user.username} is gone for ever: make a new account")
+        raise AccountUnchanged(f"{user.username} is gone for ever: make a new account")
     User.objects.filter(pk=user.pk).update(is_active=True)
 
 
 @transaction.atomic
 def set_operator(user: User, is_operator: bool) -> None:
-    """Make an account an operator, or not. Raises NotPossible for the last one, or if nobody can log in to it."""
+    """Make an account an operator, or not. Raises AccountUnchanged for the last one, or if nobody can log in to it."""
     if is_operator and not user.is_active:
-        raise NotPossible(f"{user.username} is deactivated: `manage.py user activate {user.username}` first")
+        raise AccountUnchanged(f"{user.username} is deactivated: `manage.py user activate {user.username}` first")
     if not is_operator:
         require_another_operator(user)
     User.objects.filter(pk=user.pk).update(is_superuser=is_operator, is_staff=is_operator)
@@ -106,7 +108,7 @@ def set_operator(user: User, is_operator: bool) -> None:
 
 @transaction.atomic
 def remove(user: User) -> str:
-    """End an account for ever. Return the name that replaces it in the history. Raises NotPossible.
+    """End an account for ever. Return the name that replaces it in the history. Raises AccountUnchanged.
 
     Data of the person alone is deleted: tokens, memberships, addresses, subscriptions. Records of actions stay, and
     refer to the user's row, which is kept without personal data. ``notices.leaving`` calls this.
@@ -114,7 +116,7 @@ def remove(user: User) -> str:
     user = User.objects.select_for_update().get(pk=user.pk)
     require_another_operator(user)
     if lone := alone_in(user):
-        raise NotPossible(
+        raise AccountUnchanged(
             f"hand over first: nobody else owns the private project{'s'[: len(lone) > 1]} {', '.join(lone)}:"
             " make somebody else an owner, or make it public"
         )
@@ -145,10 +147,10 @@ def rename_in_audit_log(user: User, name: str) -> None:
 
 
 def require_another_operator(user: User) -> None:
-    """Raise NotPossible if nobody else operates this installation."""
+    """Raise AccountUnchanged if nobody else operates this installation."""
     operators = User.objects.select_for_update().filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
     if user.is_superuser and user.is_active and not operators:
-        raise NotPossible(
+        raise AccountUnchanged(
             f"{user.username} is the only operator: make somebody else one first, with `manage.py user operator NAME`"
         )
 

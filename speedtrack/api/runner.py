@@ -30,7 +30,7 @@ from speedtrack.runs.documents import (
 )
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fleet import enrolment, machines, tokens
-from speedtrack.runs.models import Machine, MachineToken, UnknownToken
+from speedtrack.runs.models import Machine, MachineToken, UnknownMachineToken
 from speedtrack.runs.queue import fence, jobs, queue
 from speedtrack.runs.results import builds, profiles, results
 from speedtrack.runs.scheduling import standing, versions
@@ -166,7 +166,7 @@ def source(request: MachineRequest, run_id: int, sha: str, token: int) -> Stream
 
 
 ANSWERS: dict[type[Exception], int] = {
-    UnknownToken: 401,
+    UnknownMachineToken: 401,
     tokens.WrongToken: 422,
     enrolment.CodeRefused: 403,
     enrolment.TooManyCodes: 429,

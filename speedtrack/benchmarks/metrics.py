@@ -184,8 +184,3 @@ HEADLINE = "server_cpu_ns_per_request"
 COUNTED = [metric.name for metric in METRICS.values() if metric.counted]
 INSTRUCTIONS = [*COUNTED, "instructions_per_request"]  # of a request, the most exact first
 WATCHED = [metric.name for metric in METRICS.values() if metric.watched]
-
-
-def voiding_flags(metrics: Iterable[str]) -> list[str]:
-    """The flags that void at least one of these metrics."""
-    return sorted(frozenset[str]().union(*(METRICS[name].voided_by for name in metrics)))

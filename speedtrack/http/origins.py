@@ -27,7 +27,7 @@ LONGEST_NAME = 253
 
 
 @dataclass(frozen=True)
-class Origin:
+class WebOrigin:
     """Scheme, host and port of a server; ``str()`` gives the Origin header of a browser."""
 
     scheme: str
@@ -59,7 +59,7 @@ class Origin:
 
 
 def spell_in_environment(environ: MutableMapping[str, str]) -> None:
-    """Spell the addresses of pages and streams in the environment like `str(Origin)`, for programs without settings.
+    """Spell the addresses of pages and streams in the environment like `str(WebOrigin)`, for programs without settings.
 
     Raises ImproperlyConfigured.
     """
@@ -69,7 +69,7 @@ def spell_in_environment(environ: MutableMapping[str, str]) -> None:
             environ[name] = text if text == "same" else str(read_origin(name, text))
 
 
-def read_origin(name: str, text: str) -> Origin:
+def read_origin(name: str, text: str) -> WebOrigin:
     """The origin in a setting; a slash at its end does not count.
 
     Raises ImproperlyConfigured if the text is no origin.
@@ -80,7 +80,7 @@ def read_origin(name: str, text: str) -> Origin:
     return origin
 
 
-def read_address(name: str, text: str) -> tuple[Origin, str]:
+def read_address(name: str, text: str) -> tuple[WebOrigin, str]:
     """The origin and the path of the server in a setting, without a slash at the end.
 
     Raises ImproperlyConfigured if the text is no address of http or https.
@@ -96,7 +96,7 @@ def read_address(name: str, text: str) -> tuple[Origin, str]:
         refuse(name, f"{text!r} has a ? or a #: give the address alone, such as {EXAMPLE}")
     scheme = match["scheme"].lower()
     host, port = read_server(name, match["server"])
-    return Origin(scheme, host, None if port == USUAL_PORTS[scheme] else port), match["path"].rstrip("/")
+    return WebOrigin(scheme, host, None if port == USUAL_PORTS[scheme] else port), match["path"].rstrip("/")
 
 
 def read_sealed_address(name: str, text: str) -> str:

@@ -138,7 +138,7 @@ def schema_of_batch() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Point:
+class OutsidePoint:
     """A result that was checked alone, completed with the batch's fields. ``index``: its position in the batch."""
 
     index: int
@@ -213,13 +213,13 @@ def parts_of(batch: Batch) -> Iterator[tuple[int, Batch]]:
         yield first_index, batch.model_copy(update={"results": results})
 
 
-def points_of(batch: Batch) -> Iterator[Point | Refusal]:
-    """Each result, checked alone: a Point, or the Refusal of a wrong one."""
+def points_of(batch: Batch) -> Iterator[OutsidePoint | Refusal]:
+    """Each result, checked alone: an OutsidePoint, or the Refusal of a wrong one."""
     for index, row in enumerate(batch.results):
         yield point_of(index, row, batch)
 
 
-def point_of(index: int, item: Any, batch: Shared) -> Point | Refusal:
+def point_of(index: int, item: Any, batch: Shared) -> OutsidePoint | Refusal:
     try:
         row = Row.model_validate(item)
     except ValidationError as e:
@@ -229,7 +229,7 @@ def point_of(index: int, item: Any, batch: Shared) -> Point | Refusal:
     if fault := fault_of(row, commit, machine):
         return Refusal(index, f"/results/{index}{fault[0]}", fault[1])
     assert commit and machine
-    return Point(
+    return OutsidePoint(
         index,
         row,
         commit,

@@ -20,7 +20,7 @@ from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import LONGEST_KEY, METRICS, Direction, is_outside, outside_key
 from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.outside import commits, names, storing
-from speedtrack.outside.document import Batch, Point, Refusal, points_of
+from speedtrack.outside.document import Batch, OutsidePoint, Refusal, points_of
 from speedtrack.outside.storing import NewResult
 from speedtrack.projects import gitprocess
 from speedtrack.projects.models import Project
@@ -61,7 +61,7 @@ class Report:
 class Checked:
     """A result whose names are resolved in its project, except ids of rows that may have to be created."""
 
-    point: Point
+    point: OutsidePoint
     commit_id: int
     sha: str
     machine: str
@@ -100,11 +100,11 @@ class Prepared:
     project: Project
     batch: Batch
     sender: Sender
-    points: list[Point]
+    points: list[OutsidePoint]
     lookup: commits.Found
     refusals: list[Refusal] = field(default_factory=list)
 
-    def refuse(self, point: Point, pointer: str, detail: str) -> None:
+    def refuse(self, point: OutsidePoint, pointer: str, detail: str) -> None:
         self.refusals.append(Refusal(point.index, f"/results/{point.index}{pointer}", detail))
 
 
@@ -123,7 +123,7 @@ def prepare(project: Project, batch: Batch, sender: Sender) -> Prepared:
 
     May fetch from the repository; if somebody waits, for at most PATIENCE_S seconds.
     """
-    points: list[Point] = []
+    points: list[OutsidePoint] = []
     refusals: list[Refusal] = []
     latest = timezone.now() + AHEAD
     for candidate in points_of(batch):
@@ -233,7 +233,7 @@ class MetricsOfProject:
         self.keys = dict(OutsideMetric.objects.filter(project=project).values_list("name", "key"))
         self.known = set(self.keys)
 
-    def fault_of(self, point: Point) -> tuple[str, str]:
+    def fault_of(self, point: OutsidePoint) -> tuple[str, str]:
         """(position, sentence) about a contradiction to the metric's definition; empty if there is none.
 
         A new metric is added.

@@ -106,7 +106,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
 
 def run_until_stopped(stopping: Callable[[], bool]) -> None:
     """Look for work until stopped. While the broker or the database does not answer, log that and wait."""
-    session = Session()
+    session = DispatcherSession()
     try:
         while not stopping():
             look(session, stopping)
@@ -114,7 +114,7 @@ def run_until_stopped(stopping: Callable[[], bool]) -> None:
         pgsession.session().close()  # releases the lock, so the next dispatcher need not wait for our end
 
 
-def look(session: "Session", stopping: Callable[[], bool]) -> None:
+def look(session: "DispatcherSession", stopping: Callable[[], bool]) -> None:
     """Look for work once, and wait for the next time to look."""
     try:
         if session.lead():
@@ -130,7 +130,7 @@ def look(session: "Session", stopping: Callable[[], bool]) -> None:
         time.sleep(STOP_S)
 
 
-class Session:
+class DispatcherSession:
     """The dispatcher's session of PostgreSQL, which holds the leader's lock and receives the notifications."""
 
     def __init__(self) -> None:

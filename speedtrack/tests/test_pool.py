@@ -67,7 +67,7 @@ def test_locks_and_the_dispatcher_refuse_a_pool_at_once(pooled: str) -> None:
 
 
 def test_the_leader_hears_what_is_written_through_the_pool(pool: None, direct: str) -> None:
-    leader = dispatch.Session()
+    leader = dispatch.DispatcherSession()
     assert leader.lead() and leader.lead()
     with psycopg.connect(direct) as other:
         assert other.execute("SELECT pg_try_advisory_lock(%s, 0)", [dispatch.LEADER_LOCK]).fetchone() == (False,)

@@ -210,7 +210,7 @@ def test_a_lost_session_listens_and_leads_again(dispatcher: Dispatcher) -> None:
 
 
 def test_a_second_dispatcher_waits_until_the_first_is_gone(dispatcher: Dispatcher) -> None:
-    second = dispatch.Session()
+    second = dispatch.DispatcherSession()
     assert not second.lead()
     dispatcher.ends.set()
     dispatcher.thread.join(30)

@@ -60,7 +60,7 @@ class BackupError(Exception):
 
 
 @dataclass(frozen=True)
-class Manifest:
+class BackupManifest:
     """The content of a backup. ``tables``: name -> number of rows, and a digest that does not depend on their order."""
 
     made_at: str
@@ -75,14 +75,14 @@ class Manifest:
 
 
 @dataclass
-class Restored:
+class RestoredBackup:
     """The findings of a restore that people must know."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     notes: list[str] = field(default_factory=list)
 
 
-def back_up(file: Path) -> Manifest:
+def back_up(file: Path) -> BackupManifest:
     """Write a backup, complete or not at all, that only its owner can read. Raises BackupError."""
     if file.exists():
         raise BackupError(f"{file} exists: name another file")
@@ -95,7 +95,7 @@ def back_up(file: Path) -> Manifest:
             arguments = ["--format", "custom", "--no-owner", "--no-privileges", "--snapshot", snapshot, LOCK_WAIT]
             with archive.open(DUMP, "w", force_zip64=True) as target:
                 pass_on([dump, *arguments, *address()], target)
-            manifest = Manifest(
+            manifest = BackupManifest(
                 made_at=datetime.now(UTC).isoformat(timespec="seconds"),
                 postgresql=server_version(),
                 migrations=sorted(map(list, MigrationRecorder(connection).applied_migrations())),
@@ -107,7 +107,7 @@ def back_up(file: Path) -> Manifest:
     return manifest
 
 
-def restore(file: Path, replace: bool = False) -> Restored:
+def restore(file: Path, replace: bool = False) -> RestoredBackup:
     """Restore a backup into an empty database, or replace its content, all or nothing. Raises BackupError."""
     with open_backup(file) as archive:
         manifest = manifest_of(archive)
@@ -116,12 +116,12 @@ def restore(file: Path, replace: bool = False) -> Restored:
             with archive.open(DUMP) as source:
                 load(source, manifest.postgresql)
             check_contents(manifest)
-        restored = Restored(manifest)
+        restored = RestoredBackup(manifest)
         restored.notes += [*migration_notes(), *suite_notes(archive), *key_notes()]
     return restored
 
 
-def check_fits(manifest: Manifest) -> None:
+def check_fits(manifest: BackupManifest) -> None:
     if obstacle := databasefitness.of_server(pgsession.session()):
         raise BackupError(obstacle)
     if newer := databasefitness.unknown_migrations(map(tuple, manifest.migrations), own_migrations()):
@@ -211,7 +211,7 @@ def undo_interrupted(cursor: Any) -> None:
     cursor.execute(f"DROP SCHEMA public CASCADE; ALTER SCHEMA {REPLACED} RENAME TO public")
 
 
-def check_contents(manifest: Manifest) -> None:
+def check_contents(manifest: BackupManifest) -> None:
     with transaction.atomic(using=pgsession.session().alias), session_cursor() as cursor:
         digests_here = digests(cursor)
     if differing := sorted(
@@ -286,12 +286,12 @@ def open_backup(file: Path) -> Iterator[zipfile.ZipFile]:
         raise BackupError(f"{file} is no backup, or not all of one ({e}): name what `manage.py backup` wrote") from e
 
 
-def manifest_of(archive: zipfile.ZipFile) -> Manifest:
+def manifest_of(archive: zipfile.ZipFile) -> BackupManifest:
     try:
         document = json.loads(archive.read(MANIFEST))
         if document["schema"] != SCHEMA:
             raise BackupError(f"the backup has the form {document['schema']}, and this release reads {SCHEMA}")
-        return Manifest(**document)
+        return BackupManifest(**document)
     except (KeyError, TypeError, ValueError) as e:
         raise BackupError(f"{archive.filename} is no backup ({e}): name what `manage.py backup` wrote") from e
 

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from speedtrack.ground.secrets.sealed import KeyLost
 from speedtrack.notices.channels import managing
-from speedtrack.notices.channels.managing import ChannelSettings, Unfit
+from speedtrack.notices.channels.managing import ChannelSettings, UnfitChannel
 from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.models import Channel
 from speedtrack.web import scope
@@ -173,7 +173,7 @@ def save_entry(form: ChannelForm, save: Callable[[ChannelSettings], Channel]) ->
         return None
     try:
         return save(form.entry())
-    except Unfit as e:
+    except UnfitChannel as e:
         form.add_error(e.field if e.field in form.fields else None, str(e))
         return None
 

@@ -24,7 +24,7 @@ N = TypeVar("N", bound=Named)
 
 
 @dataclass(frozen=True)
-class Scope:
+class PageScope:
     project: Project
     branches: list[Branch]
     branch: Branch | None
@@ -47,7 +47,7 @@ def project_or_404(slug: str) -> Project:
     return project
 
 
-def scope_of(slug: str, query: QueryDict, metric: str | None = None, **annotations: Combinable) -> Scope:
+def scope_of(slug: str, query: QueryDict, metric: str | None = None, **annotations: Combinable) -> PageScope:
     """The scope that an address names. Raises Http404 for a name that does not exist.
 
     ``annotations``: further ones of the branches.
@@ -63,7 +63,7 @@ def scope_of(slug: str, query: QueryDict, metric: str | None = None, **annotatio
     usual = usual_metric(machine)
     shown_metric = named_or_default("metric", metric or query.get("metric"), metrics, usual)
     assert shown_metric
-    return Scope(project, branches, branch, machines, machine, metrics, shown_metric)
+    return PageScope(project, branches, branch, machines, machine, metrics, shown_metric)
 
 
 def named_or_default(kind: str, name: str | None, among: Iterable[N], default: str) -> N | None:

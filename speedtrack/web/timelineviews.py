@@ -1,8 +1,5 @@
 """The timeline: its page, the same as JSON, CSV and SVG, and the search for lines to add to it."""
 
-import json
-from typing import Any
-
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -13,11 +10,10 @@ from speedtrack.ground.texts.text import plain_values
 from speedtrack.web import scope
 from speedtrack.web.drawing.timelines import timeline_svg
 from speedtrack.web.pages.timeline import page as timeline_page
-from speedtrack.web.pages.timeline import search
 from speedtrack.web.pages.timeline import table as timeline_table
-from speedtrack.web.pages.timeline.document import timeline_document
+from speedtrack.web.pages.timeline.document import chart_values, timeline_document, timeline_json
 from speedtrack.web.pages.timeline.legend import legend_of
-from speedtrack.web.pages.timeline.names import LineName
+from speedtrack.web.pages.timeline.names import LineName, suggestions
 from speedtrack.web.pages.timeline.overlay import Overlay, overlay_of
 from speedtrack.web.pages.timeline.points import Gaps, gaps_in
 from speedtrack.web.pages.timeline.table import csv_rows
@@ -80,23 +76,24 @@ def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str
     # Trials may be deleted without a trace in what the version is made of.
     gaps = gaps_in(overlay)
     etag = None if "trials" in request.GET else etag_of(overlay, gaps, f"{form} {request.GET.urlencode()}")
-    answer = {"json": timeline_json, "csv": timeline_csv, "svg": timeline_picture}[form]
+    answer = {"json": json_answer, "csv": csv_answer, "svg": svg_answer}[form]
     response: HttpResponseBase = condition(lambda _: etag)(lambda request: answer(request, overlay, gaps))(request)
     response.headers["Cache-Control"] = "no-cache"  # to be kept, and used once the server has said that it is current
     return response
 
 
-def timeline_json(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponse:
+def json_answer(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponse:
     all_points, trials = request.GET.get("points") == "all", request.GET.get("trials") == "1"
-    return HttpResponse(timeline_document(overlay, gaps, all_points, trials), content_type="application/json")
+    document = timeline_document(overlay, gaps, all_points, trials)
+    return HttpResponse(timeline_json(document), content_type="application/json")
 
 
-def timeline_csv(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponseBase:
+def csv_answer(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponseBase:
     return csv_response(file_name(overlay), csv_rows(overlay, gaps))
 
 
-def timeline_picture(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponse:
-    document: dict[str, Any] = json.loads(timeline_document(overlay, gaps, trials=request.GET.get("trials") == "1"))
+def svg_answer(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponse:
+    document = chart_values(timeline_document(overlay, gaps, trials=request.GET.get("trials") == "1"))
     width, height = size_of(request, "width", WIDTH), size_of(request, "height", HEIGHT)
     theme = "dark" if request.GET.get("theme") == "dark" else "light"
     response = HttpResponse(timeline_svg(document, width, height, theme), content_type="image/svg+xml; charset=utf-8")
@@ -120,5 +117,5 @@ def lines(request: HttpRequest, slug: str) -> HttpResponse:
     """The lines that a search field offers: those whose names contain the words of ``q``."""
     project = scope.project_or_404(slug)
     fields = (request.GET.get(key, "") for key in ("benchmark", "metric", "machine", "branch"))
-    suggestions = search.suggestions(LineName(project.slug, *fields), request.GET.get("q", ""), access_of(request))
-    return JsonResponse({"lines": plain_values([vars(suggestion) for suggestion in suggestions])})
+    offers = suggestions(LineName(project.slug, *fields), request.GET.get("q", ""), access_of(request))
+    return JsonResponse({"lines": plain_values([vars(offer) for offer in offers])})

@@ -68,7 +68,7 @@ def test_a_server_of_logins_leads_to_no_inner_address(server: ThreadingHTTPServe
     session = outgoing.session_to(["https://id.example.org"])
     with pytest.raises(requests.RequestException) as caught:
         session.get(url.format(port=server.server_port))
-    assert isinstance(caught.value, outgoing.Refused | requests.exceptions.InvalidURL)
+    assert isinstance(caught.value, outgoing.ProviderRefused | requests.exceptions.InvalidURL)
     assert asked_of(server) == [] and "secret" not in str(caught.value)
 
 
@@ -83,9 +83,9 @@ def test_the_server_that_is_set_may_be_inside_and_its_redirects_are_not_followed
     assert session.get(f"{address}/elsewhere").status_code == 302
     assert session.post(f"{address}/elsewhere").status_code == 501
     assert asked_of(server) == [(address.removeprefix("http://"), "/elsewhere")]
-    with pytest.raises(outgoing.Refused, match="only https is"):
+    with pytest.raises(outgoing.ProviderRefused, match="only https is"):
         session.get("http://127.0.0.1:9/")
-    with pytest.raises(outgoing.Refused, match="metadata"):
+    with pytest.raises(outgoing.ProviderRefused, match="metadata"):
         outgoing.session_to(["http://169.254.169.254"]).get("http://169.254.169.254/")
 
 

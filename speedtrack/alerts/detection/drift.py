@@ -140,7 +140,7 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Reference:
+class DriftReference:
     """A measured commit, and the values of the measured commits from ``begin`` up to it; ``name`` says what it is."""
 
     name: str
@@ -165,9 +165,9 @@ def look_for_drifts(lines: Sequence[Heading]) -> None:
             look_for_drift(line, line_references)
 
 
-def look_for_drift(line: Heading, line_references: Sequence[Reference]) -> ChangePoint | None:
+def look_for_drift(line: Heading, line_references: Sequence[DriftReference]) -> ChangePoint | None:
     """Suspect a drift of one line from one of the ``line_references``, and return it; None if there is none."""
-    drifts: list[tuple[Reference, Drift, float]] = []
+    drifts: list[tuple[DriftReference, Drift, float]] = []
     for reference in line_references:
         if reference.position >= line.level_begins or ratios_within(line.steps, reference.begin, reference.position):
             continue
@@ -196,7 +196,7 @@ def without_steps(points: Sequence[TrialPoint], steps: Sequence[tuple[int, float
     return [point.value / math.prod(ratios_within(steps, 0, point.position)) for point in points]
 
 
-def suspect_drift(line: Heading, reference: Reference, new_drift: Drift) -> ChangePoint:
+def suspect_drift(line: Heading, reference: DriftReference, new_drift: Drift) -> ChangePoint:
     return ChangePoint.objects.create(
         series=line.window.series,
         branch=line.window.branch,
@@ -211,7 +211,7 @@ def suspect_drift(line: Heading, reference: Reference, new_drift: Drift) -> Chan
     )
 
 
-def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Reference]]:
+def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[DriftReference]]:
     """For each line its measured references:
 
     ``best``, the last release before its head, and the commits AGES days before.
@@ -228,11 +228,11 @@ def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Refer
         "reach": REACH,
         "fewest": drift.FEWEST,
     }
-    by_line: list[list[Reference]] = [[] for _ in lines]
+    by_line: list[list[DriftReference]] = [[] for _ in lines]
     with connection.cursor() as cursor:
         cursor.execute(REFERENCES, parameters)
         for at, name, numbers, commits, values in cursor:
-            by_line[at - 1].append(Reference(name, numbers[-1], numbers[0], commits[0], values[::-1]))
+            by_line[at - 1].append(DriftReference(name, numbers[-1], numbers[0], commits[0], values[::-1]))
     return by_line
 
 
@@ -277,7 +277,7 @@ def ratios_within(steps: Sequence[tuple[int, float]], first: int, last: int) -> 
     return [ratio for number, ratio in steps if first < number <= last and ratio > 0]
 
 
-def is_news(line: Heading, reference: Reference, new_drift: Drift) -> bool:
+def is_news(line: Heading, reference: DriftReference, new_drift: Drift) -> bool:
     """Return whether it is a new drift, or a known one that has grown.
 
     A drift that overlaps an earlier one in time and direction is the same one, whatever its reference.
@@ -294,7 +294,7 @@ def is_news(line: Heading, reference: Reference, new_drift: Drift) -> bool:
     return all((surely > 1) == is_up and has_grown_since(line, reference, cp, surely) for cp in same)
 
 
-def has_grown_since(line: Heading, reference: Reference, examined: ChangePoint, ratio: float) -> bool:
+def has_grown_since(line: Heading, reference: DriftReference, examined: ChangePoint, ratio: float) -> bool:
     """Return whether the drift is larger than an earlier examination of it.
 
     It must exceed what the pairs measured then, and what the line showed then: noise that made the drift look larger

@@ -252,7 +252,7 @@ def test_a_drift_has_grown_only_where_noise_does_not_explain_it(history: History
         high=1.06,
         score=2,
     )
-    reference = drift.Reference("1.0", 3, 10, commits[10].pk, [5000.0] * 8)
+    reference = drift.DriftReference("1.0", 3, 10, commits[10].pk, [5000.0] * 8)
     found = Drift(ratio=low + 0.05, low=low, high=low + 0.1, score=2)
     points = [TrialPoint(i, commits[i].pk, (5250.0,), 5250.0) for i in range(60)]
     line = drift.Heading(Window(series, history.branch, points, frozenset([commits[-1].pk])), 0.01, [])
@@ -280,7 +280,7 @@ def test_a_drift_that_looked_larger_than_its_pairs_found_it_has_not_grown(
         score=2,
     )
     series = ChangePoint.objects.get().series
-    reference = drift.Reference("1.0", 3, 10, commits[10].pk, [5000.0] * 8)
+    reference = drift.DriftReference("1.0", 3, 10, commits[10].pk, [5000.0] * 8)
     values = [5000.0 * (shown if i <= 59 - since else 1.2) for i in range(60)]
     points = [TrialPoint(i, commits[i].pk, (value,), value) for i, value in enumerate(values)]
     line = drift.Heading(Window(series, history.branch, points, frozenset([commits[-1].pk])), 0.01, [])

@@ -12,23 +12,13 @@ from typing import Any
 import structlog
 from structlog.stdlib import ProcessorFormatter
 
+from runners.logs import HIDDEN, SECRETS, WORDS
 from speedtrack.ground.texts.text import plain
 
-HIDDEN = "…"
-WORDS = "authorization|cookie|token|secret|password|passwd|api_?key|dsn"
-NAMED = rf"[\w-]{{0,40}}(?:{WORDS})[\w-]{{0,40}}"
-# After a colon and a blank, as in `no token: set one`, only text that does not look like prose.
-BETWEEN = r"(?:\s*=\s*|\s*:(?=\S)|\s*:\s+(?=['\"]|\S*\d|\S{12}))"
 SECRET_NAME = re.compile(rf"(?i){WORDS}")
-# In texts: the rest of a header's line; the user and password of an address; credentials behind the name of their kind,
-# or behind a name and = or :, as in queries and JSON; tokens of machines and people; and the secret parts of our own
-# paths.
-IN_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(?im)\b((?:set-)?cookie|(?:proxy-)?authorization)(['\"]?\s*[:=]\s*)[^\n]+"), rf"\1\2{HIDDEN}"),
-    (re.compile(r"(?<=://)[^\s/?#]*@"), f"{HIDDEN}@"),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {HIDDEN}"),
-    (re.compile(rf"(?i)\b({NAMED}['\"]?{BETWEEN}['\"]?)(?!{HIDDEN})[^\s'\"&,;)]+"), rf"\1{HIDDEN}"),
-    (re.compile(r"\bst(?:rn|pt)_\w+-?[\w-]*"), HIDDEN),
+# In texts: what the runner hides, and the secret parts of our own paths.
+IN_TEXT = (
+    *SECRETS,
     (re.compile(r"(/(?:hooks|unsubscribe|notifications|codespeed|invite|accounts/first)/)[^/\s'\"?]+"), rf"\1{HIDDEN}"),
 )
 # The only attachments of a record that are kept: Django attaches whole requests.

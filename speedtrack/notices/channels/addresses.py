@@ -12,7 +12,7 @@ LONGEST_URL = 2000
 PORTS = {"http": 80, "https": 443}
 
 
-class Refused(PermanentFailure):
+class AddressRefused(PermanentFailure):
     """The server must not call this address; the message names cause and remedy."""
 
 
@@ -33,30 +33,30 @@ class Destination:
 
 
 def destination(url: str) -> Destination:
-    """The parts of a URL, parsed with a stricter grammar than any HTTP library has. Raises Refused."""
+    """The parts of a URL, parsed with a stricter grammar than any HTTP library has. Raises AddressRefused."""
     if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>^`{|}'):
-        raise Refused("the URL holds blanks or characters that belong percent-encoded, or is too long")
+        raise AddressRefused("the URL holds blanks or characters that belong percent-encoded, or is too long")
     try:
         split_url = urlsplit(url)
         port = split_url.port
         host = (split_url.hostname or "").lower()
     except ValueError as e:
-        raise Refused(f"this is not a URL: {e}") from e
+        raise AddressRefused(f"this is not a URL: {e}") from e
     if split_url.scheme not in PORTS:
-        raise Refused("the URL must begin with https:// (http:// is for networks of CHANNEL_NETWORKS)")
+        raise AddressRefused("the URL must begin with https:// (http:// is for networks of CHANNEL_NETWORKS)")
     if "@" in split_url.netloc:
-        raise Refused("the URL holds a user name or a password: leave them out, a token has a field of its own")
+        raise AddressRefused("the URL holds a user name or a password: leave them out, a token has a field of its own")
     if split_url.fragment or not is_host(host):
-        raise Refused("the URL has no host that can be called, or a fragment (#)")
+        raise AddressRefused("the URL has no host that can be called, or a fragment (#)")
     target = (split_url.path or "/") + (f"?{split_url.query}" if split_url.query else "")
     return Destination(split_url.scheme, host, port or PORTS[split_url.scheme], target)
 
 
 def allowed_addresses(where: Destination, within_s: float) -> list[Address]:
-    """The addresses of the destination. Raises Refused if one of them is not allowed, ReceiverAway if there is none."""
+    """The addresses of the destination. Raises AddressRefused if one is not allowed, ReceiverAway if there is none."""
     if where.port not in settings.CHANNEL_PORTS:
         ports = ", ".join(map(str, sorted(settings.CHANNEL_PORTS)))
-        raise Refused(f"port {where.port} is not allowed: CHANNEL_PORTS allows {ports}")
+        raise AddressRefused(f"port {where.port} is not allowed: CHANNEL_PORTS allows {ports}")
     try:
         addresses = look_up(where.host, where.port, within_s)
     except Unresolved as e:
@@ -67,10 +67,10 @@ def allowed_addresses(where: Destination, within_s: float) -> list[Address]:
 
 
 def refuse_private(where: Destination, address: Address) -> None:
-    """Raise Refused for an address that may not be called at all, or not without encryption."""
+    """Raise AddressRefused for an address that may not be called at all, or not without encryption."""
     try:
         encrypted = is_public(where.host, address, settings.CHANNEL_NETWORKS, "CHANNEL_NETWORKS")
     except NotPublic as e:
-        raise Refused(str(e)) from e
+        raise AddressRefused(str(e)) from e
     if encrypted and where.scheme != "https":
-        raise Refused(f"{where.host} is called by https:// only: http:// is for networks of CHANNEL_NETWORKS")
+        raise AddressRefused(f"{where.host} is called by https:// only: http:// is for networks of CHANNEL_NETWORKS")

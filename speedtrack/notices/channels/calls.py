@@ -100,12 +100,15 @@ def seconds_of(text: str) -> float | None:
 
 
 def call(outgoing: OutgoingCall) -> Response:
-    """Make the call. Raises Refused (addresses.py) if the address is not allowed, ReceiverAway if nothing answers."""
+    """Make the call. Raises AddressRefused if the address is not allowed, ReceiverAway if nothing answers."""
     deadline = time.monotonic() + WHOLE_S
     where = destination(outgoing.url)
     addresses = allowed_addresses(where, CONNECT_S)
     pool = httpcore.ConnectionPool(
-        ssl_context=trusted_context(), network_backend=Pinned(addresses, deadline), max_connections=1, http2=False
+        ssl_context=trusted_context(),
+        network_backend=PinnedBackend(addresses, deadline),
+        max_connections=1,
+        http2=False,
     )
     content = outgoing.content()
     headers = {"Host": where.origin.split("//")[1], "User-Agent": USER_AGENT, "Accept": "application/json"}
@@ -165,7 +168,7 @@ def trusted_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-class Pinned(httpcore.NetworkBackend):
+class PinnedBackend(httpcore.NetworkBackend):
     """A network backend that connects only to the checked addresses, whatever the name.
 
     TLS still verifies the name.

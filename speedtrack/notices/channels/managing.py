@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
 from speedtrack.ground.secrets.sealed import Secret
-from speedtrack.notices.channels.addresses import Refused, destination
+from speedtrack.notices.channels.addresses import AddressRefused, destination
 from speedtrack.notices.channels.document import sample_document
 from speedtrack.notices.channels.forges import Repository
 from speedtrack.notices.channels.sending import post
@@ -16,7 +16,7 @@ from speedtrack.projects.models import Project
 SHORTEST_SECRET = 16  # of a webhook, because its signature depends on it
 
 
-class Unfit(Exception):
+class UnfitChannel(Exception):
     """The input is not valid for a channel; the message has the reason. ``field`` names the input."""
 
     def __init__(self, field: str, message: str) -> None:
@@ -36,19 +36,19 @@ class ChannelSettings:
 
 
 def add_channel(project: Project, kind: str, entry: ChannelSettings) -> Channel:
-    """Create a channel. Raises Unfit."""
+    """Create a channel. Raises UnfitChannel."""
     return save_channel(Channel(project=project, kind=kind, former_secret=Secret()), entry)
 
 
 def save_channel(channel: Channel, entry: ChannelSettings) -> Channel:
-    """Change a channel to these settings. Raises Unfit."""
+    """Change a channel to these settings. Raises UnfitChannel."""
     origin = origin_of(entry.url) if entry.url else channel.origin
     if not origin:
-        raise Unfit("url", "a URL is needed")
+        raise UnfitChannel("url", "a URL is needed")
     if channel.secret and not entry.secret and origin != channel.origin:
-        raise Unfit("secret", "it was entered for another server: enter it again, or the one of the new server")
+        raise UnfitChannel("secret", "it was entered for another server: enter it again, or the one of the new server")
     if channel.kind == Channel.Kind.WEBHOOK and 0 < len(entry.secret) < SHORTEST_SECRET:
-        raise Unfit("secret", f"a signing secret has {SHORTEST_SECRET} characters at least")
+        raise UnfitChannel("secret", f"a signing secret has {SHORTEST_SECRET} characters at least")
     if entry.secret and channel.secret and channel.kind == Channel.Kind.WEBHOOK:
         channel.former_secret = channel.secret
     channel.name, channel.place, channel.origin = entry.name, entry.place, origin
@@ -61,15 +61,15 @@ def save_channel(channel: Channel, entry: ChannelSettings) -> Channel:
     except IntegrityError as e:
         if "a_channel_once_per_project_and_name" not in str(e):
             raise
-        raise Unfit("name", "another channel of the project has this name") from e
+        raise UnfitChannel("name", "another channel of the project has this name") from e
     return channel
 
 
 def origin_of(url: str) -> str:
     try:
         return destination(url).origin
-    except Refused as e:
-        raise Unfit("url", str(e)) from e
+    except AddressRefused as e:
+        raise UnfitChannel("url", str(e)) from e
 
 
 def forget_former(channel: Channel) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from speedtrack.notices.channels import addresses, calls
-from speedtrack.notices.channels.addresses import Refused, allowed_addresses, destination
+from speedtrack.notices.channels.addresses import AddressRefused, allowed_addresses, destination
 from speedtrack.notices.channels.calls import OutgoingCall, Response, call, require_success
 from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.tests.receivers import Receiver, serving
@@ -95,7 +95,7 @@ NEVER = [
 
 @pytest.mark.parametrize("url", NO_URLS)
 def test_what_is_no_plain_url_is_refused(url: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(AddressRefused):
         destination(url)
 
 
@@ -104,7 +104,7 @@ def test_addresses_that_are_not_public_are_refused_until_a_setting_allows_their_
     host: str, settings: Any
 ) -> None:
     where = destination(f"https://{host}/")
-    with pytest.raises(Refused, match="CHANNEL_NETWORKS"):
+    with pytest.raises(AddressRefused, match="CHANNEL_NETWORKS"):
         allowed_addresses(where, RESOLVE_S)
     settings.CHANNEL_NETWORKS = [ip_network("0.0.0.0/0"), ip_network("::/0")]
     assert allowed_addresses(where, RESOLVE_S)
@@ -113,7 +113,7 @@ def test_addresses_that_are_not_public_are_refused_until_a_setting_allows_their_
 @pytest.mark.parametrize("host", NEVER)
 def test_addresses_of_cloud_metadata_are_refused_whatever_the_settings_allow(host: str, settings: Any) -> None:
     settings.CHANNEL_NETWORKS = [ip_network("0.0.0.0/0"), ip_network("::/0")]
-    with pytest.raises(Refused, match="never"):
+    with pytest.raises(AddressRefused, match="never"):
         allowed_addresses(destination(f"https://{host}/"), RESOLVE_S)
 
 
@@ -121,23 +121,23 @@ def test_one_allowed_network_opens_no_other(settings: Any) -> None:
     settings.CHANNEL_NETWORKS = [ip_network("10.1.0.0/16")]
     assert allowed_addresses(destination("http://10.1.2.3/"), RESOLVE_S) == [ip_address("10.1.2.3")]
     for host in ("10.2.0.1", "127.0.0.1", "192.168.1.1"):
-        with pytest.raises(Refused):
+        with pytest.raises(AddressRefused):
             allowed_addresses(destination(f"http://{host}/"), RESOLVE_S)
 
 
 @pytest.mark.parametrize("host", ["93.184.216.34", "[2606:2800:220:1::1]", "[64:ff9b::5db8:d822]"])
 def test_public_addresses_are_called_by_https_on_the_listed_ports_only(host: str) -> None:
     assert allowed_addresses(destination(f"https://{host}/"), RESOLVE_S)
-    with pytest.raises(Refused, match="https://"):
+    with pytest.raises(AddressRefused, match="https://"):
         allowed_addresses(destination(f"http://{host}/"), RESOLVE_S)
-    with pytest.raises(Refused, match="CHANNEL_PORTS"):
+    with pytest.raises(AddressRefused, match="CHANNEL_PORTS"):
         allowed_addresses(destination(f"https://{host}:22/"), RESOLVE_S)
 
 
 def test_a_name_with_one_inner_address_among_public_ones_is_refused() -> None:
     where = destination("https://example.org/")
     addresses.refuse_private(where, ip_address("93.184.216.34"))
-    with pytest.raises(Refused):
+    with pytest.raises(AddressRefused):
         addresses.refuse_private(where, ip_address("10.0.0.1"))
 
 
@@ -177,7 +177,7 @@ def test_a_proxy_of_the_environment_is_not_used(settings: Any, monkeypatch: pyte
 def test_the_connection_goes_to_the_checked_address_whatever_the_name_says_by_then(settings: Any) -> None:
     """The host of the URL does not resolve at all: only an address that was checked before can be connected to."""
     with serving(Receiver(), settings) as receiver:
-        pinned = calls.Pinned([ip_address("127.0.0.1")], calls.time.monotonic() + 60)
+        pinned = calls.PinnedBackend([ip_address("127.0.0.1")], calls.time.monotonic() + 60)
         stream = pinned.connect_tcp("rebound.invalid", receiver.port)
         assert stream.get_extra_info("server_addr") == ("127.0.0.1", receiver.port)
         stream.close()

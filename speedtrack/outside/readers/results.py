@@ -58,7 +58,7 @@ class FileBenchmark:
 
 
 @dataclass
-class Reading:
+class FileResults:
     """The results gathered from one file so far. The caller's statements take precedence over the file."""
 
     options: Options
@@ -130,7 +130,7 @@ class Reading:
             return with_summary(plain, numbers, measure.factor)
         return replace(plain, samples=tuple(scaled(sample, measure.factor) for sample in numbers))
 
-    def finished(self) -> "Reading":
+    def finished(self) -> "FileResults":
         """This reading. Raises ReadError if it has no usable result."""
         if self.results:
             return self

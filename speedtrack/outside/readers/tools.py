@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from speedtrack.outside.readers import Options, OutsideResult, ReadError
 from speedtrack.outside.readers.files import File
-from speedtrack.outside.readers.results import Reading
+from speedtrack.outside.readers.results import FileResults
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class ToolReader:
     name: str
     title: str
     recognises: Callable[[File], bool]
-    gather: Callable[[File, Reading], None]
+    gather: Callable[[File, FileResults], None]
 
     def sniff(self, content: bytes, name: str) -> bool:
         file = File(content, name)
@@ -28,9 +28,9 @@ class ToolReader:
     def read(self, content: bytes, options: Options) -> list[OutsideResult]:
         return self.reading(File(content, options.name), options).results
 
-    def reading(self, file: File, options: Options) -> Reading:
+    def reading(self, file: File, options: Options) -> FileResults:
         """The results, and the parts that were left out. Raises ReadError."""
         file.check()
-        reading = Reading(options)
+        reading = FileResults(options)
         self.gather(file, reading)
         return reading.finished()

@@ -8,25 +8,25 @@ import pytest
 
 from speedtrack.benchmarks.metrics import METRICS, Direction, outside_key
 from speedtrack.outside import document
-from speedtrack.outside.document import DocumentError, Point, Refusal
+from speedtrack.outside.document import DocumentError, OutsidePoint, Refusal
 from speedtrack.outside.readers import OutsideResult
 from speedtrack.outside.tests.conftest import document_of, row
 
 GOLDEN = Path(__file__).parent / "points.v1.json"
 
 
-def points(content: bytes) -> list[Point | Refusal]:
+def points(content: bytes) -> list[OutsidePoint | Refusal]:
     return list(document.points_of(document.parse(content)))
 
 
-def only(**changes: Any) -> Point | Refusal:
+def only(**changes: Any) -> OutsidePoint | Refusal:
     (one,) = points(json.dumps(document_of(row("main", **changes))).encode())
     return one
 
 
 def test_the_golden_file_is_right_and_rows_say_more_than_the_batch() -> None:
     first, second, third = points(GOLDEN.read_bytes())
-    assert isinstance(first, Point) and isinstance(second, Point) and isinstance(third, Point)
+    assert isinstance(first, OutsidePoint) and isinstance(second, OutsidePoint) and isinstance(third, OutsidePoint)
     assert (first.machine, first.environment["cores"], first.tags) == ("ci-large", 8, {"trigger": "nightly"})
     assert (third.environment["cores"], third.tags, third.url, third.row.id) == (4, {}, "", "second half")
     assert third.measured_at and third.measured_at.minute == 10
@@ -126,7 +126,7 @@ def test_a_result_is_an_object(wrong: Any) -> None:
 
 def test_equal_words_are_equal_whatever_their_order_and_form() -> None:
     one, other = only(environment={"a": 1.0, "b": True}), only(environment={"b": True, "a": 1})
-    assert isinstance(one, Point) and isinstance(other, Point)
+    assert isinstance(one, OutsidePoint) and isinstance(other, OutsidePoint)
     assert json.dumps(one.environment) == json.dumps(other.environment) == '{"a": 1, "b": true}'
 
 
@@ -134,7 +134,7 @@ def test_what_a_reader_finds_is_a_right_document() -> None:
     found = OutsideResult("sort", "time", "", "lower", samples=(1.0, 2.0), commit="main", parameters={"n": 1})
     batch = document.batch_of(document.document_of([found], "a tool", machine="ci", commit=""))
     (point,) = document.points_of(batch)
-    assert isinstance(point, Point)
+    assert isinstance(point, OutsidePoint)
     assert (point.row.unit, point.row.samples, batch.tool) == ("", [1.0, 2.0], "a tool")
 
 

@@ -71,7 +71,7 @@ class Protocol(H11Protocol):
         self.transport.close()
 
 
-class Server(uvicorn.Server):
+class StreamServer(uvicorn.Server):
     """Ends the streams when it is stopped: viewers would stay for ever, and their pages connect again."""
 
     def __init__(self, config: uvicorn.Config, stop: Callable[[], None]) -> None:
@@ -124,7 +124,7 @@ def main(arguments: list[str]) -> None:
         timeout_graceful_shutdown=END_S,
         h11_max_incomplete_event_size=16 * 1024,
     )
-    Server(config, application.stop).run(sockets=[listening])
+    StreamServer(config, application.stop).run(sockets=[listening])
 
 
 if __name__ == "__main__":

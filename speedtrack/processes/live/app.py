@@ -43,7 +43,7 @@ class StreamRequest(NamedTuple):
     is_head: bool
 
 
-class Refused(Exception):
+class StreamRefused(Exception):
     """The refusal of a stream: a status and a sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -89,11 +89,11 @@ class Application:
         try:
             check(scope, headers)
             if scope["path"] == "/live/healthz":
-                raise Refused(200, "ok")
+                raise StreamRefused(200, "ok")
             request = asked_of(scope, headers)
             with self.place_of(address_of(scope, headers)):
                 await self.stream(request, cors_headers, receive, send)
-        except Refused as e:
+        except StreamRefused as e:
             body = f"{e.sentence}\n".encode()
             length = (b"content-length", str(len(body)).encode())
             later = [RETRY_LATER] if e.status in (429, 503) else []
@@ -103,11 +103,11 @@ class Application:
 
     @contextmanager
     def place_of(self, address: str | None) -> Iterator[None]:
-        """Count a viewer during the block. Raises Refused if there are too many, in all or from the address."""
+        """Count a viewer during the block. Raises StreamRefused if there are too many, in all or from the address."""
         if self.viewers.total() >= MOST_VIEWERS:
-            raise Refused(503, f"There are {MOST_VIEWERS} viewers already.")
+            raise StreamRefused(503, f"There are {MOST_VIEWERS} viewers already.")
         if address and self.viewers[address] >= self.per_address:
-            raise Refused(429, f"There are {self.per_address} viewers from your address already.")
+            raise StreamRefused(429, f"There are {self.per_address} viewers from your address already.")
         self.viewers[address] += 1
         try:
             yield
@@ -147,10 +147,10 @@ def check(scope: Scope, headers: dict[str, str]) -> None:
     That includes requests by another site whose name leads here (DNS rebinding).
     """
     if scope["method"] not in ("GET", "HEAD"):
-        raise Refused(405, "Streams are read with GET.")
+        raise StreamRefused(405, "Streams are read with GET.")
     host, _ = split_domain_port(headers.get("host", ""))
     if not host or not validate_host(host, settings.ALLOWED_HOSTS):
-        raise Refused(400, "ALLOWED_HOSTS does not have this name.")
+        raise StreamRefused(400, "ALLOWED_HOSTS does not have this name.")
 
 
 def address_of(scope: Scope, headers: dict[str, str]) -> str | None:
@@ -184,20 +184,20 @@ def asked_of(scope: Scope, headers: dict[str, str]) -> StreamRequest:
         return StreamRequest(QUEUE, last, None, is_head)
     if run := RUN.fullmatch(scope["path"]):
         return StreamRequest(int(run[1]), last, viewer_of(run[2], int(run[1])) if run[2] else None, is_head)
-    raise Refused(404, "There is no such stream.")
+    raise StreamRefused(404, "There is no such stream.")
 
 
 async def known(subject: Subject, viewer: int | None) -> None:
-    """Wait until a subject has been queried. Raises Refused if it does not exist, or if the database does not answer.
+    """Wait until a subject was read. Raises StreamRefused if it does not exist, or if the database does not answer.
 
     For viewers who may not see it, it does not exist.
     """
     if subject.is_known is None:
         await wait_for(subject.changed, FIRST_LOOK_S)
     if subject.is_known is None:
-        raise Refused(503, "The database does not answer.")
+        raise StreamRefused(503, "The database does not answer.")
     if subject.state is None or not subject.state.may_be_seen_by(viewer):
-        raise Refused(404, "There is no such run.")
+        raise StreamRefused(404, "There is no such run.")
 
 
 async def gone(receive: Receive) -> None:

@@ -17,7 +17,7 @@ EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 SHA = re.compile(r"[0-9a-f]{7,64}")
 
 
-class Unreadable(Exception):
+class UnreadableBody(Exception):
     """The body is not a document; the message has the reason."""
 
 
@@ -73,29 +73,29 @@ class Payload:
 
 
 def read_payload(body: Body, content_type: str) -> Payload:
-    """The JSON of a body, or of the field ``payload`` of a form. Raises Unreadable."""
+    """The JSON of a body, or of the field ``payload`` of a form. Raises UnreadableBody."""
     if body.size > MOST_READ:
-        raise Unreadable(f"its body has {body.size:,} bytes, and only {MOST_READ:,} are read")
+        raise UnreadableBody(f"its body has {body.size:,} bytes, and only {MOST_READ:,} are read")
     try:
         text = body.read().decode()
     except UnicodeDecodeError as e:
-        raise Unreadable(f"its body is not UTF-8 (byte {e.start + 1})") from None
+        raise UnreadableBody(f"its body is not UTF-8 (byte {e.start + 1})") from None
     if content_type.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded":
         text = form_payload(text)
     try:
         return Payload(json.loads(text))
     except RecursionError:
-        raise Unreadable("its JSON is nested too deeply") from None
+        raise UnreadableBody("its JSON is nested too deeply") from None
     except ValueError as e:
-        raise Unreadable(f"its body is not JSON: {str(e)[:100]}") from None
+        raise UnreadableBody(f"its body is not JSON: {str(e)[:100]}") from None
 
 
 def form_payload(text: str) -> str:
-    """The text of the form's field that holds the document. Raises Unreadable."""
+    """The text of the form's field that holds the document. Raises UnreadableBody."""
     try:
         fields = parse_qs(text, max_num_fields=MOST_FIELDS)
     except ValueError:
-        raise Unreadable(f"its form has more than {MOST_FIELDS} fields") from None
+        raise UnreadableBody(f"its form has more than {MOST_FIELDS} fields") from None
     if "payload" not in fields:
-        raise Unreadable("its form has no field `payload`")
+        raise UnreadableBody("its form has no field `payload`")
     return fields["payload"][0]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from speedtrack.projects.forges.bodies import Body
 from speedtrack.projects.forges.events import Meaning, Reader, ignored
-from speedtrack.projects.forges.payloads import Unreadable, read_payload
+from speedtrack.projects.forges.payloads import UnreadableBody, read_payload
 from speedtrack.projects.forges.signing import HookCall, Scheme
 
 
@@ -41,5 +41,5 @@ class Provider:
             return ignored(f"event {event!r} is not interesting")
         try:
             return reader(read_payload(body, content_type))
-        except Unreadable as e:
+        except UnreadableBody as e:
             return Meaning(str(e), look=True) if event in self.moves else ignored(str(e))

@@ -18,7 +18,7 @@ from django.urls import reverse
 from speedtrack.projects import git, remotes, transports
 from speedtrack.projects.credentials import (
     CredentialEntry,
-    Unfit,
+    UnfitCredential,
     credential_for,
     remove_credential,
     store_credential,
@@ -209,7 +209,7 @@ HOST = "example.org ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHd5"
     ],
 )
 def test_what_opens_nothing_is_refused_with_its_field(url: str, entry: CredentialEntry, field: str) -> None:
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(UnfitCredential) as caught:
         credential_for(url, entry)
     assert caught.value.field == field
 
@@ -217,7 +217,7 @@ def test_what_opens_nothing_is_refused_with_its_field(url: str, entry: Credentia
 @pytest.mark.sshd
 def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "passphrase", "-f", tmp_path / "key"], check=True)
-    with pytest.raises(Unfit, match="has a passphrase"):
+    with pytest.raises(UnfitCredential, match="has a passphrase"):
         credential_for("ssh://git@example.org/a", CredentialEntry(key=(tmp_path / "key").read_text(), known_hosts=HOST))
 
 

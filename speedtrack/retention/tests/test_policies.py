@@ -25,7 +25,7 @@ from speedtrack.runs.models import (
     Series,
 )
 from speedtrack.runs.planning import planning
-from speedtrack.runs.queue import rates
+from speedtrack.runs.queue import jobs
 from speedtrack.runs.scheduling import canary
 from speedtrack.runs.scheduling.canary import FrozenCommit
 from speedtrack.runs.tests.canaries import LEVEL, measure_canary
@@ -130,12 +130,10 @@ def hold_by_floor(run: Run) -> None:
 
 def hold_by_rate(run: Run) -> None:
     series = Series.objects.get(benchmark__name="get-p1", metric="server_cpu_ns_per_request")
-    Measurement.objects.exclude(attempt__run=run).filter(series__metric=rates.METRIC).update(accepted=False)
-    Series.objects.filter(pk=series.pk).update(metric=rates.METRIC + "_")
+    Measurement.objects.exclude(attempt__run=run).filter(series__metric=jobs.REFERENCE_METRIC).update(accepted=False)
+    Series.objects.filter(pk=series.pk).update(metric=jobs.REFERENCE_METRIC + "_")
     measurement = Measurement.objects.get(attempt__run=run, series=series)
-    rates.ReferenceRate.objects.create(
-        machine=run.machine, benchmark=series.benchmark, rps=1.0, measurement=measurement
-    )
+    jobs.ReferenceRate.objects.create(machine=run.machine, benchmark=series.benchmark, rps=1.0, measurement=measurement)
 
 
 def hold_by_best_level(run: Run) -> None:

@@ -33,7 +33,7 @@ from speedtrack.runs.models.runs import (
     Side,
     Status,
 )
-from speedtrack.runs.models.tokens import EnrolmentCode, MachineToken, UnknownToken, WrongCode
+from speedtrack.runs.models.tokens import EnrolmentCode, MachineToken, UnknownMachineToken, WrongCode
 
 __all__ = [
     "ACTIVE",
@@ -77,6 +77,6 @@ __all__ = [
     "Side",
     "Status",
     "Trial",
-    "UnknownToken",
+    "UnknownMachineToken",
     "WrongCode",
 ]

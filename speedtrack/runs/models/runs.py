@@ -149,6 +149,8 @@ class Run(models.Model):
     )
 
     begun: "Attempt | None" = None  #: the attempt that a claim has just begun, so that it need not be loaded
+    #: rates of its open loops, and why others have none, once they were looked up (``jobs.open_loops_of``)
+    open_loops: tuple[dict[str, float], dict[str, str]] | None = None
 
     objects: ClassVar = RunQuerySet.as_manager()
 

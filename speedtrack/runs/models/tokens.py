@@ -21,7 +21,7 @@ MOST_DAYS = 3650
 FORMER = re.compile(r"strn_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")  # as release 1.0 made them
 
 
-class UnknownToken(Exception):
+class UnknownMachineToken(Exception):
     """No machine has this token, or it is no longer valid."""
 
 
@@ -71,11 +71,11 @@ class MachineToken(models.Model):
 
     @staticmethod
     def parse(text: str) -> TokenText:
-        """The parts of a machine's token. Raises UnknownToken if the text is not a complete token."""
+        """The parts of a machine's token. Raises UnknownMachineToken if the text is not a complete token."""
         try:
             return TokenText.parse(text, MACHINE)
         except NotAToken as e:
-            raise UnknownToken(
+            raise UnknownMachineToken(
                 "this is no machine token, or a part of one: copy it again; `manage.py machine add NAME` (or "
                 "`machine token NAME`) makes one"
             ) from e
@@ -103,7 +103,7 @@ class MachineToken(models.Model):
 
     @staticmethod
     def of(text: str) -> "MachineToken":
-        """The token with its machine. Raises UnknownToken that says why it is refused."""
+        """The token with its machine. Raises UnknownMachineToken that says why it is refused."""
         token = MachineToken.parse_used(text)
         by_now: dict[str, Any] = {
             "is_over": ExpressionWrapper(Q(expires_at__isnull=False, expires_at__lte=Now()), models.BooleanField()),
@@ -117,12 +117,12 @@ class MachineToken(models.Model):
             .first()
         )
         if row is None or not hmac.compare_digest(row.digest, token.digest):
-            raise UnknownToken(
+            raise UnknownMachineToken(
                 "unknown machine token: `manage.py machine add NAME` (or `machine token NAME`) makes one"
             )
         if row.revoked_at or row.is_over:
             why = "was revoked" if row.revoked_at else "has expired"
-            raise UnknownToken(
+            raise UnknownMachineToken(
                 f"this token of machine {row.machine} {why}: `manage.py machine token {row.machine}` makes "
                 f"another, or enrol the machine anew (`manage.py machine enroll-code {row.machine}`)"
             )

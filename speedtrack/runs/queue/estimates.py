@@ -82,7 +82,7 @@ SELECT n.machine_id, s.name, n.kind, n.span, built.cached, built.anew,
 """.replace("NEWEST", NEWEST)
 
 
-class Work(NamedTuple):
+class RunWork(NamedTuple):
     """The properties of a run that determine its duration.
 
     ``built``: for each side, whether the machine had built it before.
@@ -140,7 +140,7 @@ class Learned:
     built_s: dict[tuple[int, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     cached_s: dict[tuple[int, str], list[float]] = field(default_factory=lambda: defaultdict(list))
 
-    def estimate(self, work: Work) -> DurationEstimate | None:
+    def estimate(self, work: RunWork) -> DurationEstimate | None:
         """How long a run will take; None if the machine has done nothing like it."""
         machine_suite = work.machine_id, work.suite
         like = [
@@ -157,7 +157,7 @@ class Learned:
             return DurationEstimate(0.0, 0.0, median(first.spans), pairs)
         return DurationEstimate(self.build_s(work), trials_s, median(first.around or [0.0]), pairs)
 
-    def build_s(self, work: Work) -> float:
+    def build_s(self, work: RunWork) -> float:
         machine_suite = work.machine_id, work.suite
         anew, cached = (
             median(durations[machine_suite]) if durations[machine_suite] else 0.0
@@ -166,7 +166,7 @@ class Learned:
         return sum(cached if is_built else anew for is_built in work.built)
 
 
-def trials_of(work: Work, like: Sequence[tuple[Usual, float]]) -> float | None:
+def trials_of(work: RunWork, like: Sequence[tuple[Usual, float]]) -> float | None:
     """Seconds from the first trial to the last, estimated from similar runs; None if no trial of them is known."""
     durations = [seconds_of(work, benchmark, like) for benchmark in work.benchmarks]
     estimates = [seconds for seconds in durations if seconds is not None]
@@ -177,7 +177,7 @@ def trials_of(work: Work, like: Sequence[tuple[Usual, float]]) -> float | None:
     return median(stretch) * sum(new if seconds is None else seconds for seconds in durations)
 
 
-def seconds_of(work: Work, benchmark: int, like: Sequence[tuple[Usual, float]]) -> float | None:
+def seconds_of(work: RunWork, benchmark: int, like: Sequence[tuple[Usual, float]]) -> float | None:
     """Seconds that all trials of one benchmark take, without the time between them; None if it was never measured."""
     for usual, times in like:
         if per_trial := usual.per_trial.get(benchmark):
@@ -240,7 +240,7 @@ def kind_of(reason: str, base_id: int | None) -> str:
     return "single" if base_id is None else "paired"
 
 
-def works_of(runs: RunQuerySet) -> dict[int, Work]:
+def works_of(runs: RunQuerySet) -> dict[int, RunWork]:
     """By run id: the properties that determine its duration. One statement, however many runs there are."""
     columns = ("pk", "machine_id", "suite__name", "reason", "base_id", "commit_id", "trials")
     works = {}
@@ -249,7 +249,7 @@ def works_of(runs: RunQuerySet) -> dict[int, Work]:
         # An A/A run builds once, a canary run never.
         built = [base_built, commit_built or base == commit] if base else [commit_built]
         built = [True for _ in built] if reason == Reason.CANARY else built
-        works[pk] = Work(machine, suite, kind_of(reason, base), tuple(benchmarks), trials, tuple(built))
+        works[pk] = RunWork(machine, suite, kind_of(reason, base), tuple(benchmarks), trials, tuple(built))
     return works
 
 
@@ -282,7 +282,7 @@ def totals(learned: Learned, runs: RunQuerySet) -> dict[int, Total]:
     for machine, suite, reason, trials, single, count, benchmarks in rows:
         kind = kind_of(reason, None if single else 1)
         built = (kind != "single",) * SIDES[kind]
-        estimate = learned.estimate(Work(machine, suite, kind, tuple(benchmarks), trials, built))
+        estimate = learned.estimate(RunWork(machine, suite, kind, tuple(benchmarks), trials, built))
         before = totals_by_machine.get(machine, Total(0, 0.0))
         seconds = None if estimate is None or before.seconds is None else before.seconds + count * estimate.seconds
         totals_by_machine[machine] = Total(before.runs + count, seconds)

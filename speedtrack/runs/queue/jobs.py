@@ -1,24 +1,126 @@
-"""What a claimed run tells its runner to do: the ``speedtrack.job/3`` document (docs/result-format.md)."""
+"""What a claimed run tells its runner to do: the ``speedtrack.job/3`` document (docs/result-format.md).
+
+The rate of an open-loop benchmark is a share of the throughput that another benchmark had when it was first measured on
+the machine. Until it was, the open-loop benchmark is postponed.
+"""
 
 import zlib
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.db.models import F
 
-from speedtrack.benchmarks import metrics
-from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS
+from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import definition_of
-from speedtrack.runs.models import Reason, Run
-from speedtrack.runs.queue import fence, rates
+from speedtrack.runs.models import Machine, Measurement, Reason, ReferenceRate, Run
 
 PROFILE_HZ = 997  # a prime, so that sampling does not fall into step with a periodic task
 DEADLINE_S = 4 * 3600  # of one attempt; the runner stops by itself
+REFERENCE_METRIC = "throughput_rps"
+# Flags that measuring again does not remove: a driver at the limit of its core is a property of the machine.
+LASTING_FLAGS = ["client_bound"]
+
+
+class Member(NamedTuple):
+    """A benchmark of a set. ``has_reference``: its rate is a share of another benchmark's throughput."""
+
+    id: int
+    name: str
+    digest: str
+    has_reference: bool
+
+
+@lru_cache(maxsize=1000)
+def members_of(benchmark_set_id: int) -> tuple[Member, ...]:
+    """The benchmarks of a set. Sets never change, so the answer is cached."""
+    members = Benchmark.objects.filter(sets=benchmark_set_id).order_by("pk")
+    rows = members.values_list("pk", "name", "digest", "rate_from")
+    return tuple(Member(pk, name, digest, reference is not None) for pk, name, digest, reference in rows)
+
+
+class SuiteSections(NamedTuple):
+    """What jobs have of a suite. ``benchmarks``: a section by name. ``cap``: the most trials of a benchmark."""
+
+    build: dict[str, Any]
+    server: dict[str, Any]
+    benchmarks: dict[str, dict[str, Any]]
+    cap: int
+
+
+@lru_cache(maxsize=50)
+def sections_of(suite_id: int) -> SuiteSections:
+    """The sections of a suite as jobs have them. They are cached: do not change them. Raises DefinitionError."""
+    definition = definition_of(suite_id)
+    benchmarks = {
+        benchmark.name: benchmark.work() | {"inside": definition.functions_of(benchmark)}
+        for benchmark in definition.benchmark
+    }
+    return SuiteSections(definition.build.model_dump(), definition.server.model_dump(), benchmarks, definition.cap)
+
+
+def unmeasurable(run: Run) -> tuple[dict[str, str], str]:
+    """The benchmarks that cannot be measured now (name -> reason), and why no part of the run can.
+
+    The second value is empty if some benchmark can be measured.
+    """
+    try:
+        sections_of(run.suite_id)
+    except DefinitionError as e:
+        return {}, str(e)
+    _, postponed = open_loops_of(run)
+    if not postponed or len(postponed) < len(members_of(run.benchmark_set_id)):
+        return postponed, ""
+    return postponed, "nothing to measure: " + "; ".join(f"{name}: {why}" for name, why in postponed.items())
+
+
+def open_loops_of(run: Run) -> tuple[dict[str, float], dict[str, str]]:
+    """Of the benchmarks whose rate is a share: the rate in requests/s by name, or by name why it is not known yet."""
+    if run.open_loops is None:
+        run.open_loops = {}, {}
+        rates, postponed = run.open_loops
+        for benchmark in benchmarks_with_reference(run):
+            reference, share = benchmark.rate_from, benchmark.definition["workload"]["rate"]["share"]
+            assert reference
+            if row := reference_rate(run.machine, reference):
+                rates[benchmark.name] = float(max(1, round(row.rps * share)))
+            else:
+                why = f"no undisturbed result of {reference.name} on {run.machine.name} yet, which sets its rate"
+                postponed[benchmark.name] = why
+    return run.open_loops
+
+
+def benchmarks_with_reference(run: Run) -> Iterable[Benchmark]:
+    rated = [member.id for member in members_of(run.benchmark_set_id) if member.has_reference]
+    return Benchmark.objects.filter(pk__in=rated).select_related("rate_from").order_by("pk") if rated else ()
+
+
+def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | None:
+    """The first accepted throughput of a benchmark on a machine, stored when first needed; None if there is none."""
+    row = ReferenceRate.objects.filter(machine=machine, benchmark=benchmark).first()
+    if row:
+        return row
+    throughputs = Measurement.objects.filter(
+        series__machine=machine,
+        series__benchmark=benchmark,
+        series__metric=REFERENCE_METRIC,
+        accepted=True,
+        paired=False,
+        flags__contained_by=LASTING_FLAGS,
+    )
+    first = throughputs.order_by(F("id") + 0).first()  # by id alone, PostgreSQL would walk the whole primary key
+    if first is None:
+        return None
+    defaults = {"rps": first.value, "measurement": first}
+    return ReferenceRate.objects.get_or_create(machine=machine, benchmark=benchmark, defaults=defaults)[0]
 
 
 def job_document(run: Run) -> dict[str, Any]:
     """The ``speedtrack.job/3`` document of a claimed run (docs/result-format.md)."""
-    definition = definition_of(run.suite_id)
+    sections = sections_of(run.suite_id)
     sides = [{"side": "head", "sha": run.commit.sha}]
     if run.base:
         sides.insert(0, {"side": "base", "sha": run.base.sha})
@@ -31,14 +133,14 @@ def job_document(run: Run) -> dict[str, Any]:
         "project": run.project.slug,
         "seed": zlib.crc32(f"{run.pk}/{run.attempt}".encode()),
         "trials": run.trials,
-        "most_trials": run.trials if run.paired else max(run.trials, definition.cap),
+        "most_trials": run.trials if run.base else max(run.trials, sections.cap),
         "lease_s": settings.LEASE_S,
         "deadline_s": DEADLINE_S,
         "sides": sides,
         "frozen": run.canary.artifacts if run.canary else None,
-        "build": definition.build.model_dump() | {"trust": definition.build.trust or run.project.slug},
-        "server": definition.server.model_dump(),
-        "benchmarks": _requested_benchmarks(run),
+        "build": sections.build | {"trust": sections.build["trust"] or run.project.slug},
+        "server": sections.server,
+        "benchmarks": requested_benchmarks(run),
         "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
         "repeat_for": flags_to_repeat(run),
         "counted": is_counted(run),
@@ -47,41 +149,25 @@ def job_document(run: Run) -> dict[str, Any]:
 
 def is_counted(run: Run) -> bool:
     """Return whether the run only counts the instructions of both sides."""
-    return run.paired and bool(run.metrics) and all(METRICS[name].counted for name in run.metrics)
+    return run.base_id is not None and bool(run.metrics) and all(METRICS[name].counted for name in run.metrics)
 
 
 def flags_to_repeat(run: Run) -> list[str]:
     """The flags for which the runner repeats a trial: those that void a metric that the run is for."""
-    return metrics.voiding_flags(run.metrics or [metrics.HEADLINE])
+    return sorted({flag for name in run.metrics or [HEADLINE] for flag in METRICS[name].voided_by})
 
 
-@lru_cache(maxsize=50)
-def sections_of(suite_id: int) -> dict[str, dict[str, Any]]:
-    """The job's section of each benchmark of a suite, by name. It is cached: do not change it."""
-    definition = definition_of(suite_id)
-    return {
-        benchmark.name: benchmark.work() | {"inside": definition.functions_of(benchmark)}
-        for benchmark in definition.benchmark
-    }
-
-
-def _requested_benchmarks(run: Run) -> list[dict[str, Any]]:
+def requested_benchmarks(run: Run) -> list[dict[str, Any]]:
     """The benchmarks to measure now, in the suite's order, with rates in requests/s. Postponed ones are left out."""
-    postponed = fence.attempt_of(run).postponed
-    members = {
-        benchmark.name: benchmark
-        for benchmark in rates.members_of(run.benchmark_set_id)
-        if benchmark.name not in postponed
-    }
-    sections = sections_of(run.suite_id)
-    requested_rates = rates.requested_rates(run)
+    rates, postponed = open_loops_of(run)
+    members = {member.name: member for member in members_of(run.benchmark_set_id) if member.name not in postponed}
     benchmarks = []
-    for name in sections:
+    for name, section in sections_of(run.suite_id).benchmarks.items():
         if member := members.get(name):
-            requested = {"name": name, "digest": member.digest} | sections[name]
+            requested = {"name": name, "digest": member.digest} | section
             if run.canary:
                 requested["inside"] = []  # its program never changes
-            if rate := requested_rates.get(name):
+            if rate := rates.get(name):
                 requested["workload"] = requested["workload"] | {"rate": rate}
             benchmarks.append(requested)
     return benchmarks

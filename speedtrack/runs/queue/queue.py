@@ -5,23 +5,27 @@ runner carries it, and a call with an old token changes nothing (``fence``). A l
 because only ``claim`` decides which runner does what.
 """
 
+import json
 from collections.abc import Mapping
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, models, transaction
 from django.db.models import F, Func, IntegerField, Max, Sum
 from django.db.models.functions import Least, Now
+from psycopg.types.json import Jsonb
 
 from speedtrack.benchmarks import definitions
 from speedtrack.ground.observing import failpoints
+from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.documents import Failure, LogPiece, Renewal
 from speedtrack.runs.models import (
     ACTIVE,
     Alarm,
     Attempt,
+    Canary,
     LogChunk,
     Machine,
     Measurement,
@@ -32,7 +36,7 @@ from speedtrack.runs.models import (
     Series,
     Status,
 )
-from speedtrack.runs.queue import leasing
+from speedtrack.runs.queue import jobs
 from speedtrack.runs.queue.fence import attempt_of, held_run
 from speedtrack.runs.scheduling import alarms, canary, order, standing
 
@@ -43,6 +47,43 @@ LOG_BYTES = 8 * 1024 * 1024  # of one attempt
 LOG_CHUNK_BYTES = 100  # overhead of a chunk, counted in addition to its text
 LOG_END = f"\n--- the log is longer than {LOG_BYTES // 1024**2} MB: the rest of this attempt is left out ---\n"
 RETRY_PAUSE_S = 15  # before the second attempt after a transient failure; grows with the attempt
+
+Row = TypeVar("Row", bound=models.Model)
+
+# A claim sends few statements, written by hand, because every idle runner claims again and again.
+LOCKED_MACHINE = (
+    "SELECT id, name, paused, quarantined_at, windows, zone, shares FROM runs_machine WHERE id = %s FOR NO KEY UPDATE"
+)
+# Does the machine hold a run, and may its canary be due?
+LOOK = """
+SELECT EXISTS (SELECT FROM runs_run WHERE machine_id = %(machine)s AND status IN ('leased', 'running')),
+       CANARY_MAY_BE_DUE
+""".replace("CANARY_MAY_BE_DUE", canary.MAY_BE_DUE)
+# ``Run.move`` and the new attempt as one statement, because every claim runs it, with what a job says of other rows.
+LEASE = """
+WITH leased AS (
+    UPDATE runs_run
+       SET status = 'leased', lease_token = lease_token + 1, attempt = attempt + 1, progress = NULL, linked_id = NULL,
+           lease_until = statement_timestamp() + %(lease)s, started_at = statement_timestamp(), ended_at = NULL
+     WHERE id = %(run)s AND status = 'queued'
+    RETURNING *
+), event AS (
+    INSERT INTO runs_runevent (run_id, attempt, before, after, why)
+    SELECT id, attempt, 'queued', 'leased', %(why)s FROM leased
+), begun AS (
+    INSERT INTO runs_attempt (run_id, number, token, instance, outcome, postponed, out_of_reach)
+    SELECT id, attempt, lease_token, %(instance)s, '', %(postponed)s, '{}' FROM leased
+    RETURNING id, started_at
+)
+SELECT begun.id, leased.attempt, leased.lease_token, leased.lease_until, leased.started_at,
+       head.sha, base.sha, project.slug, canary.artifacts::text
+  FROM leased
+ CROSS JOIN begun
+  JOIN projects_commit head ON head.id = leased.commit_id
+  LEFT JOIN projects_commit base ON base.id = leased.base_id
+  JOIN projects_project project ON project.id = leased.project_id
+  LEFT JOIN runs_canary canary ON canary.id = leased.canary_id
+"""
 
 
 class Occupied(Exception):
@@ -61,8 +102,8 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
     Raises Occupied while another runner (``instance``) holds a run with the same machine's token.
     """
     with transaction.atomic():
-        machine = leasing.locked_machine(machine)
-        holds_a_run, canary_may_be_due = leasing.look(machine)
+        machine = Machine.objects.raw(LOCKED_MACHINE, [machine.pk])[0]
+        holds_a_run, canary_may_be_due = look(machine)
         if holds_a_run:
             release_held(machine, instance)
         if canary_may_be_due:
@@ -73,6 +114,15 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
                 failpoints.reach("claim.before_commit")
                 return run
         return None
+
+
+def look(machine: Machine) -> tuple[bool, bool]:
+    """Two facts about a machine: whether it holds a run, and whether its canary may be due."""
+    shortest: Any = canary.LEARNING_PART * timedelta(seconds=settings.CANARY_EVERY_S)
+    with connection.cursor() as cursor:
+        cursor.execute(LOOK, {"machine": machine.pk, "pause": shortest})
+        holds_a_run, canary_may_be_due = cursor.fetchone()
+    return holds_a_run, canary_may_be_due
 
 
 def release_held(machine: Machine, instance: str) -> None:
@@ -94,11 +144,40 @@ def lease(run: Run, instance: str) -> bool:
 
     False: it has failed at once, because none of it can be measured.
     """
-    postponed, fault = leasing.unmeasurable(run)
-    leasing.begin_attempt(run, instance, postponed)
+    postponed, fault = jobs.unmeasurable(run)
+    begin_attempt(run, instance, postponed)
     if fault:
         end_run(run, Status.FAILED, fault)
     return not fault
+
+
+def begin_attempt(run: Run, instance: str, postponed: dict[str, str]) -> None:
+    """Lease a waiting run, which the caller's transaction has locked, and set the new values on ``run``."""
+    left_out = "".join(f"; {name} is postponed: {why}" for name, why in postponed.items())
+    changes: dict[str, Any] = {
+        "run": run.pk,
+        "lease": timedelta(seconds=settings.LEASE_S),
+        "instance": instance,
+        "postponed": Jsonb(postponed),
+        "why": f"claimed by {run.machine.name}{left_out}"[:2000],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(LEASE, changes)
+        attempt_id, *lease_columns, head, base, project, artifacts = cursor.fetchone()
+    run.attempt, run.lease_token, run.lease_until, run.started_at = lease_columns
+    run.status, run.ended_at, run.progress, run.linked = Status.LEASED, None, None, None
+    run.commit = partial_row(Commit, id=run.commit_id, sha=head)
+    run.base = partial_row(Commit, id=run.base_id, sha=base) if run.base_id else None
+    run.project = partial_row(Project, id=run.project_id, slug=project)
+    if run.canary_id:
+        run.canary = partial_row(Canary, id=run.canary_id, artifacts=json.loads(artifacts or "null"))
+    attempt = {"number": run.attempt, "token": run.lease_token, "started_at": run.started_at, "postponed": postponed}
+    run.begun = Attempt(pk=attempt_id, run=run, instance=instance, **attempt)
+
+
+def partial_row(model: type[Row], **columns: object) -> Row:
+    """A model instance with these columns set; other columns are loaded when they are read."""
+    return model.from_db("default", list(columns), list(columns.values()))
 
 
 def lease_s() -> int:

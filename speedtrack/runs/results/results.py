@@ -17,7 +17,7 @@ from speedtrack.runs import packing
 from speedtrack.runs.documents import ProfileReport, ReportedEnvironment, ReportedTrial, ResultDocument
 from speedtrack.runs.models import Environment, Machine, Result, Run, Samples, Series
 from speedtrack.runs.queue import fence
-from speedtrack.runs.queue.rates import Member, members_of
+from speedtrack.runs.queue.jobs import Member, members_of
 from speedtrack.stats.summary import Estimate, summarize
 
 MetricSamples = list[tuple[int, float, list[str]]]  # trial, value, flags

@@ -120,7 +120,7 @@ def freeze_artifacts(run: Run, artifacts: dict[str, str]) -> None:
 
 
 # Is there work for ``attend``? Yes, if an ended run has no check, or if none is unfinished and the next one may be due:
-# the last check is old or was not good, or the machine is in quarantine. Every claim asks.
+# the last check was not good or is older than the shortest pause, or the machine is in quarantine. Every claim asks.
 MAY_BE_DUE = """
 EXISTS (SELECT FROM runs_canary c JOIN runs_machine m ON m.id = c.machine_id
          WHERE m.id = %(machine)s AND c.retired_at IS NULL AND (
@@ -134,11 +134,6 @@ EXISTS (SELECT FROM runs_canary c JOIN runs_machine m ON m.id = c.machine_id
                         SELECT k.answer NOT IN ('learning', 'steady') OR k.at <= statement_timestamp() - %(pause)s
                           FROM runs_canarycheck k WHERE k.canary_id = c.id ORDER BY k.id DESC LIMIT 1), true))))
 """
-
-
-def shortest_pause() -> timedelta:
-    """The shortest pause between a good check and the next canary run. MAY_BE_DUE uses it."""
-    return part_of_interval(LEARNING_PART)
 
 
 def attend(machine: Machine) -> None:

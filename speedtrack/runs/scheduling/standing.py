@@ -24,7 +24,7 @@ FREEING = (MachineEvent.Kind.RESUMED, MachineEvent.Kind.LIFTED, MachineEvent.Kin
 
 
 @dataclass(frozen=True)
-class Work:
+class QueuedWork:
     """What the database knows of the runs of a machine. ``due_at``: since when the first waiting run may start."""
 
     measures: bool = False
@@ -33,7 +33,7 @@ class Work:
     free_since: datetime | None = None
 
     @classmethod
-    def of(cls, machine: Machine) -> "Work":
+    def of(cls, machine: Machine) -> "QueuedWork":
         """What ``with_work`` read."""
         return cls(*(getattr(machine, f"work_{column.name}") for column in fields(cls)))
 
@@ -89,13 +89,15 @@ def of_machines(machines: Iterable[Machine]) -> dict[int, Standing]:
     unread = [machine.pk for machine in rows if not hasattr(machine, "work_measures")]
     machines_with_work = with_work(Machine.objects.filter(pk__in=unread).only("pk")) if unread else []
     works = {
-        machine.pk: Work.of(machine) for machine in (*rows, *machines_with_work) if hasattr(machine, "work_measures")
+        machine.pk: QueuedWork.of(machine)
+        for machine in (*rows, *machines_with_work)
+        if hasattr(machine, "work_measures")
     }
-    return {machine.pk: standing_of(machine, works.get(machine.pk, Work()), now) for machine in rows}
+    return {machine.pk: standing_of(machine, works.get(machine.pk, QueuedWork()), now) for machine in rows}
 
 
 def with_work(machines: QuerySet[Machine]) -> QuerySet[Machine]:
-    """Machines with what their ``Standing`` needs of their runs (``Work``), read in the same statement."""
+    """Machines with what their ``Standing`` needs of their runs (``QueuedWork``), read in the same statement."""
     own = Run.objects.filter(machine=OuterRef("pk"))
     due = own.filter(status=Status.QUEUED, not_before__lte=Now()).order_by("-priority", "-rank", "pk")
     ends = own.filter(ended_at__isnull=False).order_by("-ended_at").values("ended_at")
@@ -108,7 +110,7 @@ def with_work(machines: QuerySet[Machine]) -> QuerySet[Machine]:
     )
 
 
-def standing_of(machine: Machine, work: Work, now: datetime) -> Standing:
+def standing_of(machine: Machine, work: QueuedWork, now: datetime) -> Standing:
     """The first reason that holds; what people have decided goes before what the runner says."""
     opens_at = windows.opens_at(machine.windows, machine.zone, now)
     for state, why in (*decided(machine), *unheard(machine, now)):
@@ -170,7 +172,7 @@ def hindered(machine: Machine) -> Iterable[tuple[str, str]]:
         yield "waiting", f"has waited since {said_since(machine)} for {waits}"
 
 
-def waiting_standing(machine: Machine, work: Work, now: datetime, opens_at: datetime | None) -> Standing:
+def waiting_standing(machine: Machine, work: QueuedWork, now: datetime, opens_at: datetime | None) -> Standing:
     """The standing of a machine that could measure: idle, or late with a run that is due."""
     if work.due_at is None:
         return Standing(machine.name, "idle", opens_at=opens_at)

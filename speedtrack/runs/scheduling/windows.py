@@ -19,7 +19,7 @@ class BadWindow(ValueError):
     """The text is not a window or a time zone; the message says how one is written."""
 
 
-class Window(NamedTuple):
+class WorkWindow(NamedTuple):
     """A weekly window.
 
     ``begin`` and ``end``: minutes of the day; an end that is not later than the begin is on the next day.
@@ -30,7 +30,7 @@ class Window(NamedTuple):
     end: int
 
 
-def parse(text: str) -> Window:
+def parse(text: str) -> WorkWindow:
     """The window written as in ``mon-fri 22:00-06:00``. Raises BadWindow."""
     match = WINDOW.fullmatch(" ".join(text.lower().split()))
     if match is None:
@@ -40,7 +40,7 @@ def parse(text: str) -> Window:
         raise BadWindow(f"{text[:40]!r} has no such time of day: from 00:00 to 24:00")
     if begin == end:
         raise BadWindow(f"{text[:40]!r} begins when it ends: write 00:00-24:00 for a whole day")
-    return Window(tuple(sorted(set(days_of(match[1] or "mon-sun")))), begin, end)
+    return WorkWindow(tuple(sorted(set(days_of(match[1] or "mon-sun")))), begin, end)
 
 
 def days_of(text: str) -> Iterator[int]:
@@ -72,7 +72,7 @@ def checked_windows(texts: Iterable[str], zone: str) -> list[str]:
     return windows
 
 
-def minutes_of(window: Window) -> Iterator[int]:
+def minutes_of(window: WorkWindow) -> Iterator[int]:
     """The minutes of the week, from 0, that lie in a window."""
     length = (window.end - window.begin) % (24 * 60) or 24 * 60
     for day in window.days:

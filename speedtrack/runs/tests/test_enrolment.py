@@ -13,7 +13,7 @@ from django.utils import timezone
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fleet import enrolment, machines, registering, tokens
 from speedtrack.runs.fleet.enrolment import CodeRefused, TooManyCodes
-from speedtrack.runs.models import EnrolmentCode, Machine, MachineToken, UnknownToken, WrongCode
+from speedtrack.runs.models import EnrolmentCode, Machine, MachineToken, UnknownMachineToken, WrongCode
 
 HERE = "192.0.2.1"
 
@@ -54,7 +54,7 @@ def test_a_web_server_with_a_wrong_clock_judges_codes_by_the_databases(
 def test_a_machine_that_is_enrolled_anew_has_one_token(db: None) -> None:
     old = registering.add_machine("m1")
     enrolment.enrol(enrolment.make_code("m1"), MachineToken.new_text(), HERE)
-    with pytest.raises(UnknownToken, match="was revoked"):
+    with pytest.raises(UnknownMachineToken, match="was revoked"):
         MachineToken.of(old)
     machines.retire(Machine.objects.get())
     with pytest.raises(NoSuchThing, match="is retired"):

@@ -5,7 +5,7 @@ import pytest
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.fleet.machines import NotPossible
-from speedtrack.runs.models import Machine, MachineEvent, MachineToken, Reason, Run, Status, UnknownToken
+from speedtrack.runs.models import Machine, MachineEvent, MachineToken, Reason, Run, Status, UnknownMachineToken
 from speedtrack.runs.queue import queue
 from speedtrack.runs.queue.fence import LeaseLost
 from speedtrack.runs.requests import tracking
@@ -52,7 +52,7 @@ def test_a_retired_machine_is_refused_and_its_runs_are_cancelled(tracked: Tracke
     run = builders.claim(machine)
     waiting = Run.objects.filter(machine=machine, status=Status.QUEUED).count()
     assert machines.retire(machine) == waiting + 1
-    with pytest.raises(UnknownToken):
+    with pytest.raises(UnknownMachineToken):
         MachineToken.of(token)
     assert statuses(machine) == {Status.CANCELLED}
     assert builders.moves(run)[-1] == ("queued", "cancelled")

@@ -2,7 +2,7 @@ import pytest
 
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fleet import machines, registering
-from speedtrack.runs.models import Machine, MachineToken, UnknownToken
+from speedtrack.runs.models import Machine, MachineToken, UnknownMachineToken
 from speedtrack.runs.requests.tracking import Tracked
 
 
@@ -18,7 +18,7 @@ def test_a_new_token_ends_the_old_one(db: None) -> None:
     old = registering.add_machine("m1")
     new = machines.renew_token("m1")
     assert MachineToken.of(new).machine.name == "m1"
-    with pytest.raises(UnknownToken, match=r"was revoked: `manage\.py machine token m1`"):
+    with pytest.raises(UnknownMachineToken, match=r"was revoked: `manage\.py machine token m1`"):
         MachineToken.of(old)
 
 
@@ -26,7 +26,7 @@ def test_a_wrong_token_is_refused(db: None) -> None:
     token, other = registering.add_machine("m1"), registering.add_machine("m2")
     mixed = "_".join([*token.split("_", 2)[:2], other.split("_", 2)[2]])
     for wrong in ("", "strn", "strn_", "strn__", token[:-1], token + "x", token.upper(), mixed, "é", "_" * 50):
-        with pytest.raises(UnknownToken):
+        with pytest.raises(UnknownMachineToken):
             MachineToken.of(wrong)
 
 

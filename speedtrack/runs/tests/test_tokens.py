@@ -13,7 +13,7 @@ from speedtrack.ground.secrets.tokentexts import TOKEN
 from speedtrack.processes.devstack import BASE_DIR
 from speedtrack.runs.fleet import machines, registering, tokens
 from speedtrack.runs.fleet.tokens import WrongToken
-from speedtrack.runs.models import Machine, MachineToken, UnknownToken
+from speedtrack.runs.models import Machine, MachineToken, UnknownMachineToken
 from speedtrack.runs.models.tokens import OVERLAP
 from speedtrack.runs.requests import tracking
 from speedtrack.tests import builders
@@ -37,9 +37,9 @@ def test_runner_and_server_make_tokens_of_the_same_form() -> None:
 def test_a_mistyped_token_is_told_from_an_unknown_one(machine: Machine) -> None:
     text = tokens.give(machine)
     swapped = text[:20] + ("x" if text[20] != "x" else "y") + text[21:]
-    with pytest.raises(UnknownToken, match="no machine token, or a part of one: copy it again"):
+    with pytest.raises(UnknownMachineToken, match="no machine token, or a part of one: copy it again"):
         MachineToken.of(swapped)
-    with pytest.raises(UnknownToken, match="unknown machine token"):
+    with pytest.raises(UnknownMachineToken, match="unknown machine token"):
         MachineToken.of(MachineToken.new_text().text)
 
 
@@ -49,7 +49,7 @@ def test_a_token_expires_and_is_to_be_replaced_before(machine: Machine) -> None:
     MachineToken.objects.filter(pk=row(text).pk).update(rotate_at=Now())
     assert MachineToken.of(text).rotation_due
     MachineToken.objects.filter(pk=row(text).pk).update(expires_at=Now())
-    with pytest.raises(UnknownToken, match=r"has expired: `manage.py machine token m1`"):
+    with pytest.raises(UnknownMachineToken, match=r"has expired: `manage.py machine token m1`"):
         MachineToken.of(text)
 
 
@@ -89,7 +89,7 @@ def test_revoked_tokens_are_refused_and_the_run_is_queued_again(tracked: trackin
     run = builders.claim(machine)
     text = tokens.give(machine)
     assert machines.revoke(machine) == 2
-    with pytest.raises(UnknownToken, match="of machine m1 was revoked"):
+    with pytest.raises(UnknownMachineToken, match="of machine m1 was revoked"):
         MachineToken.of(text)
     run.refresh_from_db()
     assert (run.status, run.attempt) == ("queued", 0)

@@ -36,7 +36,7 @@ class Content:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class ArchiveManifest:
     """The contents of an archive. ``files``: name -> Content. ``migrations``: of the server that made it."""
 
     project: str
@@ -76,14 +76,14 @@ def head_of(archive: zipfile.ZipFile) -> str:
     return archive.read(MANIFEST).decode()
 
 
-def manifest_of(archive: zipfile.ZipFile) -> Manifest:
+def manifest_of(archive: zipfile.ZipFile) -> ArchiveManifest:
     """The manifest of an archive. Raises ArchiveError."""
     try:
         document = json.loads(head_of(archive))
         schema = document["schema"]
         if schema in SCHEMAS:
             files = {str(name): Content(**content) for name, content in document["files"].items()}
-            return Manifest(**document | {"files": files})
+            return ArchiveManifest(**document | {"files": files})
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as e:
         raise ArchiveError(f"{archive.filename} is no archive of a project: name what `manage.py export` wrote") from e
     raise ArchiveError(
@@ -103,7 +103,7 @@ def open_archive(file: Path) -> Iterator[zipfile.ZipFile]:
         raise ArchiveError(f"{file} is damaged, or no archive ({e}): write it again by `manage.py export`") from e
 
 
-def check(archive: zipfile.ZipFile, manifest: Manifest) -> None:
+def check(archive: zipfile.ZipFile, manifest: ArchiveManifest) -> None:
     """Read the whole archive. Raises ArchiveError if it differs from its manifest."""
     names = {info.filename: info for info in archive.infolist()}
     if unexpected := sorted(set(names) ^ {MANIFEST, *manifest.files}):

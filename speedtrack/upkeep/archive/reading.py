@@ -21,7 +21,15 @@ from speedtrack.ground.secrets.sealed import SealedField, Secret
 from speedtrack.monitoring.health import own_migrations
 from speedtrack.projects.models import Project, new_hook_id, new_hook_secret
 from speedtrack.runs.models import Machine
-from speedtrack.upkeep.archive.files import PEOPLE_FILE, ArchiveError, Manifest, check, lines, manifest_of, open_archive
+from speedtrack.upkeep.archive.files import (
+    PEOPLE_FILE,
+    ArchiveError,
+    ArchiveManifest,
+    check,
+    lines,
+    manifest_of,
+    open_archive,
+)
 from speedtrack.upkeep.archive.tables import PEOPLE, TABLES, Table
 
 Progress = Callable[[str, int], None]
@@ -43,13 +51,13 @@ class Choices:
 
 
 @dataclass
-class Restored:
+class RestoredProject:
     project: Project
-    manifest: Manifest
+    manifest: ArchiveManifest
     notes: list[str] = field(default_factory=list)
 
 
-def restore(file: Path, choices: Choices, progress: Progress = lambda *_: None) -> Restored:
+def restore(file: Path, choices: Choices, progress: Progress = lambda *_: None) -> RestoredProject:
     """Restore a project. If it raises ArchiveError, nothing has changed."""
     with open_archive(file) as archive:
         manifest = manifest_of(archive)
@@ -62,10 +70,10 @@ def restore(file: Path, choices: Choices, progress: Progress = lambda *_: None) 
         except (DatabaseError, psycopg.Error) as e:  # COPY bypasses Django
             raise ArchiveError(f"PostgreSQL refuses the archive's content: {str(e).splitlines()[0][:300]}") from e
     project = Project.objects.get(slug=choices.slug)
-    return Restored(project, manifest, list(notes_on(project)))
+    return RestoredProject(project, manifest, list(notes_on(project)))
 
 
-def check_fits(manifest: Manifest) -> None:
+def check_fits(manifest: ArchiveManifest) -> None:
     migrations = own_migrations()
     labels = {app for app, _ in migrations}
     newer = [f"{app}.{name}" for app, name in manifest.migrations if app in labels and (app, name) not in migrations]
@@ -91,7 +99,7 @@ def notes_on(project: Project) -> Iterator[str]:
 @dataclass
 class Restoring:
     archive: zipfile.ZipFile
-    manifest: Manifest
+    manifest: ArchiveManifest
     choices: Choices
     cursor: Any
     progress: Progress

@@ -14,7 +14,15 @@ from psycopg import sql
 import speedtrack
 from speedtrack.ground.postgres import pgsession
 from speedtrack.projects.models import Project
-from speedtrack.upkeep.archive.files import MANIFEST, PEOPLE_FILE, ArchiveError, Content, LineFile, Manifest, columns_of
+from speedtrack.upkeep.archive.files import (
+    MANIFEST,
+    PEOPLE_FILE,
+    ArchiveError,
+    ArchiveManifest,
+    Content,
+    LineFile,
+    columns_of,
+)
 from speedtrack.upkeep.archive.tables import PEOPLE, TABLES, Table
 from speedtrack.upkeep.backup import BackupError, complete_file
 
@@ -22,7 +30,7 @@ Progress = Callable[[str, int], None]  #: called with the name of a table, and t
 TOLD_EVERY = 10_000  # rows
 
 
-def write(project: Project, file: Path, progress: Progress = lambda *_: None) -> Manifest:
+def write(project: Project, file: Path, progress: Progress = lambda *_: None) -> ArchiveManifest:
     """Write one snapshot of the project. The file is complete, or not written. Raises ArchiveError."""
     if file.exists():
         raise ArchiveError(f"{file} exists: name another file")
@@ -36,14 +44,14 @@ def write(project: Project, file: Path, progress: Progress = lambda *_: None) ->
         raise ArchiveError(str(e)) from e
 
 
-def fill(archive: zipfile.ZipFile, project: Project, progress: Progress) -> Manifest:
+def fill(archive: zipfile.ZipFile, project: Project, progress: Progress) -> ArchiveManifest:
     alias = pgsession.session().alias
     with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL TIME ZONE 'UTC'; SET LOCAL extra_float_digits = 1")
         files = {table.file: write_table(archive, table, project, alias, progress) for table in TABLES}
         files[PEOPLE_FILE] = write_people(archive, project, alias)
-        manifest = Manifest(
+        manifest = ArchiveManifest(
             project=project.slug,
             made_at=datetime.now(UTC).isoformat(timespec="seconds"),
             version=speedtrack.__version__,

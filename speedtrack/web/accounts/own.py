@@ -194,15 +194,15 @@ def delete_account(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         try:
             return removed(request, user)
-        except people.NotPossible as e:
+        except people.AccountUnchanged as e:
             error = f"Not deleted: {e}."
     return render(request, "account/delete.html", {"error": error, "alone_in": people.alone_in(user)})
 
 
 def removed(request: HttpRequest, user: User) -> HttpResponse:
-    """Delete the account of who asks for it. Raises NotPossible."""
+    """Delete the account of who asks for it. Raises AccountUnchanged."""
     if request.POST.get("name", "").strip() != user.username:
-        raise people.NotPossible(f"type {user.username}, exactly")
+        raise people.AccountUnchanged(f"type {user.username}, exactly")
     with transaction.atomic():
         name = leaving.leave(user)
         audit.note(person(User.objects.get(pk=user.pk)), "account.remove", name)

@@ -41,7 +41,7 @@ class Stacks:
 
 
 @dataclass
-class Node:
+class FlameNode:
     """A function in a stack, with all that it called.
 
     Costs are shares of the base's total. ``number``: its place in the tree.
@@ -51,14 +51,14 @@ class Node:
     base: float = 0.0
     head: float = 0.0
     number: int = 0
-    children: dict[str, "Node"] = field(default_factory=dict)
+    children: dict[str, "FlameNode"] = field(default_factory=dict)
 
-    def walk(self) -> Iterator["Node"]:
+    def walk(self) -> Iterator["FlameNode"]:
         yield self
         for child in self.ordered():
             yield from child.walk()
 
-    def ordered(self) -> list["Node"]:
+    def ordered(self) -> list["FlameNode"]:
         return sorted(self.children.values(), key=lambda node: (-node.head, node.name))
 
 
@@ -143,8 +143,8 @@ def parse_folded(folded: str) -> Iterator[tuple[list[str], int]]:
             yield stack.split(";"), int(count)
 
 
-def tree(base: Stacks, head: Stacks, costs: SampleCosts) -> Node:
-    root = Node("all")
+def tree(base: Stacks, head: Stacks, costs: SampleCosts) -> FlameNode:
+    root = FlameNode("all")
     for stack, count in parse_folded(base.folded):
         for node in nodes_along(root, stack):
             node.base += count * costs.base
@@ -156,15 +156,15 @@ def tree(base: Stacks, head: Stacks, costs: SampleCosts) -> Node:
     return root
 
 
-def nodes_along(root: Node, stack: Iterable[str]) -> Iterator[Node]:
+def nodes_along(root: FlameNode, stack: Iterable[str]) -> Iterator[FlameNode]:
     """The nodes of a stack, from the root on; those that are missing are made."""
     yield root
     for name in stack:
-        root = root.children.setdefault(name, Node(name))
+        root = root.children.setdefault(name, FlameNode(name))
         yield root
 
 
-def path_to(root: Node, number: int) -> list[Node] | None:
+def path_to(root: FlameNode, number: int) -> list[FlameNode] | None:
     """The nodes from the root to the one with this number; None if the head has none with it."""
     path = [root]
     while path[-1].number != number:
@@ -175,7 +175,7 @@ def path_to(root: Node, number: int) -> list[Node] | None:
     return path if path[-1].head > 0 else None
 
 
-def frames_of(path: list[Node], costs: SampleCosts) -> Iterator[Frame]:
+def frames_of(path: list[FlameNode], costs: SampleCosts) -> Iterator[Frame]:
     """The frames, row by row: those of the path over the whole width, then what the last of them called."""
     for depth, node in enumerate(path):
         yield frame(node, costs, 0.0, 100.0, depth)
@@ -195,7 +195,7 @@ def frames_of(path: list[Node], costs: SampleCosts) -> Iterator[Frame]:
         row = below
 
 
-def frame(node: Node, costs: SampleCosts, x: float, width: float, depth: int) -> Frame:
+def frame(node: FlameNode, costs: SampleCosts, x: float, width: float, depth: int) -> Frame:
     title = (
         f"{node.name}: after {costs.after(node.head)}; before {costs.before(node.base)}; "
         f"{signed_percent(node.head - node.base)} of a request's {costs.quantity.of_request} before"

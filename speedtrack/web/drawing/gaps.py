@@ -1,7 +1,8 @@
 """Find out why a commit has no point on a line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, Value
 
@@ -45,6 +46,14 @@ def gap_of(run_id: int, status: str, error: str, linked: str | None) -> Gap:
     return Gap("cancelled", "its run was cancelled", run_id)
 
 
+def newest_gaps(rows: Iterable[Sequence[Any]]) -> dict[Any, Gap]:
+    """The reasons by key. ``rows``: a key and GAP_COLUMNS each, in the order of the runs' ids; deferrals come last."""
+    gaps: dict[Any, Gap] = {}
+    for key, *columns in rows:
+        gaps[key] = gap_after(gaps.get(key), *columns)
+    return gaps
+
+
 def gap_after(earlier: Gap | None, run_id: int, status: str, error: str, linked: str | None) -> Gap:
     """The reason for a commit's gap after one more of its runs, or after its deferral, which comes last."""
     if status != DEFERRED:
@@ -61,7 +70,4 @@ def gaps_of(machine: Machine, commit_ids: Iterable[int]) -> dict[int, Gap]:
     pointless = runs.filter(WITHOUT_POINT).values_list("commit_id", *GAP_COLUMNS)
     deferrals = Deferral.objects.filter(commit__in=ids).exclude(Exists(runs.filter(SUCCEEDED)))
     deferred = deferrals.values_list("commit_id", *DEFERRAL_COLUMNS)
-    gaps: dict[int, Gap] = {}
-    for commit_id, *columns in pointless.union(deferred, all=True).order_by("id"):
-        gaps[commit_id] = gap_after(gaps.get(commit_id), *columns)
-    return gaps
+    return newest_gaps(pointless.union(deferred, all=True).order_by("id"))

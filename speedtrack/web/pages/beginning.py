@@ -8,7 +8,7 @@ from speedtrack.projects.models import Position, Project
 from speedtrack.runs.models import Run, Status
 from speedtrack.runs.scheduling import standing
 from speedtrack.runs.scheduling.standing import Standing
-from speedtrack.web.scope import Scope
+from speedtrack.web.scope import PageScope
 
 FEW = 100  # runs are counted up to here
 LOOKS = {"done": "good", "under way": "running", "waits": "queued", "fails": "failed"}
@@ -28,7 +28,7 @@ class FirstStep:
         return LOOKS[self.state]
 
 
-def load(scope: Scope) -> list[FirstStep]:
+def load(scope: PageScope) -> list[FirstStep]:
     """The steps until the first result; empty once there is one."""
     project = scope.project
     if project.untracked_at or any(getattr(machine, "has_series", False) for machine in scope.machines):

@@ -23,7 +23,7 @@ from speedtrack.web.drawing.curves import LATENCY, curve_chart, curve_of, differ
 from speedtrack.web.drawing.heatmap import LINES, HeatMap, LatencyShape, NamedShape, draw_heatmap
 from speedtrack.web.drawing.linecharts import LineChart
 from speedtrack.web.pages.timeline.breaks import differing_facts
-from speedtrack.web.scope import Scope, scope_of
+from speedtrack.web.scope import PageScope, scope_of
 
 RANGES = (50, 100, 200, 1000)
 USUAL_RANGE = 100
@@ -107,7 +107,7 @@ class LatencyPage:
     measured, each with what changed; ``apart``: what changed in this way between ``before`` and ``chosen``.
     """
 
-    scope: Scope
+    scope: PageScope
     benchmark: Benchmark
     benchmarks: list[str]
     last: int
@@ -247,7 +247,7 @@ def range_asked(text: str) -> int:
     return int(text or USUAL_RANGE)
 
 
-def position_asked(scope: Scope, sha: str) -> int | None:
+def position_asked(scope: PageScope, sha: str) -> int | None:
     """The position on the branch of the requested commit; None if none is requested.
 
     Raises Http404 if it is not there.
@@ -261,14 +261,16 @@ def position_asked(scope: Scope, sha: str) -> int | None:
     return int(numbers[0])
 
 
-def range_of(scope: Scope, last: int, position: int | None) -> tuple[int, int]:
+def range_of(scope: PageScope, last: int, position: int | None) -> tuple[int, int]:
     """The positions (before the range, its last one): of the newest commits, or of those around the requested one."""
     if position is None or position > scope.head - last + 1:
         return scope.head - last, scope.head
     return position - last // 2, position + last // 2
 
 
-def measured_commits(scope: Scope, series: Iterable[tuple[int, int]], positions: tuple[int, int]) -> list[HeatCommit]:
+def measured_commits(
+    scope: PageScope, series: Iterable[tuple[int, int]], positions: tuple[int, int]
+) -> list[HeatCommit]:
     """The measured commits between these positions of the branch, oldest first."""
     if scope.branch is None:
         return []

@@ -44,7 +44,7 @@ def act_on_member(request: HttpRequest, slug: str, number: int) -> HttpResponse:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     try:
         messages.success(request, ACTIONS[action](request, member))
-    except (members.NotPossible, ValueError) as e:
+    except (members.MembershipRefused, ValueError) as e:
         messages.error(request, f"Not changed: {e}.")
     return redirect("members", slug=slug)
 
@@ -110,7 +110,7 @@ def invitation(request: HttpRequest, code: str) -> HttpResponse:
         offer = invitations.find(code, client_address(request))
         if request.method == "POST":
             return accept(request, offer)
-    except invitations.TooMany as e:
+    except invitations.TooManyWrongCodes as e:
         return closed_page(request, str(e), 429)
     except invitations.Closed as e:
         return closed_page(request, str(e), 404 if isinstance(e, invitations.Unknown) else 410)

@@ -15,7 +15,7 @@ from speedtrack.web.pages.home import Card, Trend
 from speedtrack.web.pages.project.columns import GridColumn
 from speedtrack.web.pages.project.grid import BenchmarkRow, Cell, Grid
 from speedtrack.web.pages.releasepoints import MeasuredRelease, Ratio
-from speedtrack.web.scope import Scope
+from speedtrack.web.scope import PageScope
 
 register = template.Library()
 
@@ -23,14 +23,14 @@ SIGNS = {"worse": "▼ ", "better": "▲ ", "same": ""}
 
 
 @register.simple_tag
-def grid_columns(grid: Grid, scope: Scope) -> SafeString:
+def grid_columns(grid: Grid, scope: PageScope) -> SafeString:
     """The heads of the columns: those of releases, then of commits: sha, tags, and whether the environment changed."""
     heads = [release_column(scope, release) for release in grid.releases]
     heads += [commit_column(grid, scope, column) for column in grid.commits]
     return mark_safe("".join(heads))  # noqa: S308 - escaped
 
 
-def release_column(scope: Scope, release: MeasuredRelease) -> SafeString:
+def release_column(scope: PageScope, release: MeasuredRelease) -> SafeString:
     return format_html(
         '<th scope="col" class="commit release"><a href="{}" title="Release {}"><b>{}</b></a></th>',
         commit_path(scope.project.slug, release.sha),
@@ -39,7 +39,7 @@ def release_column(scope: Scope, release: MeasuredRelease) -> SafeString:
     )
 
 
-def commit_column(grid: Grid, scope: Scope, column: GridColumn) -> SafeString:
+def commit_column(grid: Grid, scope: PageScope, column: GridColumn) -> SafeString:
     commit, tags = column.commit, ", ".join(column.tags)
     title = f"{commit.subject} ({commit.author_name})"
     is_break = commit.pk in grid.breaks
@@ -62,7 +62,7 @@ def commit_column(grid: Grid, scope: Scope, column: GridColumn) -> SafeString:
 
 
 @register.simple_tag
-def grid_rows(grid: Grid, scope: Scope, query: str) -> SafeString:
+def grid_rows(grid: Grid, scope: PageScope, query: str) -> SafeString:
     """The rows of a grid under the headings of their groups. ``query``: that of the timelines."""
     marks = {number: " break" for number, column in enumerate(grid.commits) if column.commit.pk in grid.breaks}
     headed = len(grid.groups) > 1
@@ -146,7 +146,7 @@ def options_of(names: list[str], selection: str) -> SafeString:
 
 
 @register.simple_tag
-def timeline_query(scope: Scope) -> str:
+def timeline_query(scope: PageScope) -> str:
     """The query of the timelines of a grid: the branch and the machine, unless they are the usual ones."""
     parameters = {}
     if scope.branch and scope.branch.name != scope.project.default_branch:

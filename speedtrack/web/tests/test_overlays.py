@@ -153,7 +153,7 @@ def test_single_trials_come_when_they_are_asked_for(
     )
     assert line["trials"]["3"] == samples.values
     assert len(line["trials"]) == len(line["at"]) == 4
-    monkeypatch.setattr("speedtrack.web.pages.timeline.trials.MOST_POINTS", 3)
+    monkeypatch.setattr("speedtrack.web.pages.timeline.points.MOST_POINTS", 3)
     found = document(client, "?machine=kvd-m1&trials=1")
     assert "trials" not in found["lines"][0]
     assert found["notes"] == ["Single trials are shown for at most 3 points, and these are 4: zoom in."]

@@ -12,7 +12,7 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 
 from speedtrack.projects.models import Branch, Project
-from speedtrack.runs.models import Machine, MachineToken, Run, UnknownToken
+from speedtrack.runs.models import Machine, MachineToken, Run, UnknownMachineToken
 from speedtrack.tests import builders
 from speedtrack.web.pages.settings import installation
 from speedtrack.web.tests.world import World, html_of, queries
@@ -230,7 +230,7 @@ def test_a_machine_is_drained_paused_resumed_retired_and_returned(ada: Client, k
     assert "There is no action" in act("explode")
     who = list(Machine.objects.get().events.exclude(who=None).values_list("kind", flat=True))
     assert who == ["paused", "resumed", "paused", "retired", "returned"]
-    with pytest.raises(UnknownToken):
+    with pytest.raises(UnknownMachineToken):
         MachineToken.of("strn_x_y")
 
 

@@ -63,7 +63,7 @@ class Source:
         return REPLICA if self.standing in (ReplicaState.FOLLOWS, ReplicaState.ALONE) else PRIMARY
 
 
-class Progress(NamedTuple):
+class ReplayProgress(NamedTuple):
     """``newest``: the commit time of the replica's newest transaction."""
 
     in_recovery: bool
@@ -108,10 +108,10 @@ def primary_position() -> str | None:
         return None
 
 
-def replica_progress(position: str | None) -> Progress:
+def replica_progress(position: str | None) -> ReplayProgress:
     with connections[REPLICA].cursor() as cursor:
         cursor.execute(PROGRESS, [position])
-        return Progress(*cursor.fetchone())
+        return ReplayProgress(*cursor.fetchone())
 
 
 def first_line(error: Exception) -> str:

@@ -12,7 +12,7 @@ from speedtrack.outside.readers import ReadError, Word
 from speedtrack.outside.readers.files import File, parse_json
 from speedtrack.outside.readers.measures import MEMORY, PEAK_MEMORY, TIME_S, Measure
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
 from speedtrack.outside.readers.tools import ToolReader
 
 BENCHMARKS, MACHINE = "benchmarks.json", "machine.json"
@@ -23,7 +23,7 @@ MACHINE_FACTS = ("arch", "cpu", "num_cpu", "os", "ram")
 
 
 @dataclass(frozen=True)
-class Row:
+class AsvRow:
     """The values of one file about one benchmark, by column name."""
 
     columns: dict[str, Node]
@@ -48,7 +48,7 @@ def recognises(file: File) -> bool:
     return file.json.has("commit_hash", "result_columns")
 
 
-def gather(file: File, reading: Reading) -> None:
+def gather(file: File, reading: FileResults) -> None:
     if not file.is_archive:
         raise ReadError("one file of asv has neither units nor types", "file", "give the whole folder of results")
     if reading.options.commit:
@@ -59,7 +59,7 @@ def gather(file: File, reading: Reading) -> None:
             gather_folder(file.members, f"{folder}/" if folder else "", reading)
 
 
-def gather_folder(members: dict[str, File], folder: str, reading: Reading) -> None:
+def gather_folder(members: dict[str, File], folder: str, reading: FileResults) -> None:
     definitions = document_of(members, f"{folder}{BENCHMARKS}")
     for path in sorted(members):
         machine, _, name = path.removeprefix(folder).rpartition("/")
@@ -74,7 +74,7 @@ def document_of(members: dict[str, File], path: str) -> Node:
     return Node(parse_json(members[path].text, path), f"{path}#")
 
 
-def gather_file(document: Node, definitions: Node, facts: Node, reading: Reading) -> None:
+def gather_file(document: Node, definitions: Node, facts: Node, reading: FileResults) -> None:
     if document["version"].value != FORMAT:
         raise document["version"].refused(f"format {document['version'].word()[:20]}", f"asv update makes it {FORMAT}")
     columns = [column.text() for column in document["result_columns"].list()]
@@ -82,7 +82,7 @@ def gather_file(document: Node, definitions: Node, facts: Node, reading: Reading
     for name, values in document["results"].members():
         if values.value is None:
             continue
-        row = Row(dict(zip(columns, values.list(), strict=False)), values.pointer)
+        row = AsvRow(dict(zip(columns, values.list(), strict=False)), values.pointer)
         definition = definitions.get(name)
         if definition is None or version_of(definition) != version_of_row(row):
             reading.skip(row.pointer, f"{name!r} is of another version than {BENCHMARKS} has")
@@ -97,12 +97,12 @@ def version_of(definition: Node) -> str:
     return version.word() if version else ""
 
 
-def version_of_row(row: Row) -> str:
+def version_of_row(row: AsvRow) -> str:
     version = row.columns.get("version")
     return version.word() if version and version.value is not None else ""
 
 
-def gather_row(name: str, row: Row, definition: Node, origin: FileOrigin, reading: Reading) -> None:
+def gather_row(name: str, row: AsvRow, definition: Node, origin: FileOrigin, reading: FileResults) -> None:
     measure = measure_by(definition, reading)
     results = row.columns["result"].list()
     for index, parameters in enumerate(combinations(row, definition)):
@@ -120,7 +120,7 @@ def is_skipped(result: Node) -> bool:
     return isinstance(result.value, float) and isnan(result.value)
 
 
-def numbers_of(row: Row, index: int) -> list[float] | FileSummary:
+def numbers_of(row: AsvRow, index: int) -> list[float] | FileSummary:
     samples = row.at("samples", index)
     if samples and samples.list():
         return list(samples.amounts())
@@ -135,7 +135,7 @@ def number_of(end: Node | None) -> float | None:
     return end.value if end and isinstance(end.value, float) and abs(end.value) < 1e300 else None
 
 
-def combinations(row: Row, definition: Node) -> Iterator[dict[str, Word]]:
+def combinations(row: AsvRow, definition: Node) -> Iterator[dict[str, Word]]:
     """The parameters of each result, in asv's order."""
     params = row.columns.get("params")
     axes = [[value.word() for value in axis.list()] for axis in params.list()] if params and params.value else []
@@ -151,7 +151,7 @@ def combinations(row: Row, definition: Node) -> Iterator[dict[str, Word]]:
         yield dict(zip(names, values, strict=False))
 
 
-def measure_by(definition: Node, reading: Reading) -> Measure:
+def measure_by(definition: Node, reading: FileResults) -> Measure:
     kind, unit = definition["type"].text(), definition.get("unit")
     if kind in MEASURES:
         return MEASURES[kind]

@@ -3,7 +3,7 @@
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import Measure
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
 from speedtrack.outside.readers.tools import ToolReader
 
 # The units of Bencher's own measures. Other measures have an unknown unit and direction.
@@ -25,7 +25,7 @@ def has_measures(measures: object) -> bool:
     )
 
 
-def gather(file: File, reading: Reading) -> None:
+def gather(file: File, reading: FileResults) -> None:
     for name, measures in file.document.members():
         for measure, metric in measures.members():
             value = metric["value"].amount()
@@ -34,7 +34,7 @@ def gather(file: File, reading: Reading) -> None:
             add(reading, name, measure, summary, metric.pointer)
 
 
-def add(reading: Reading, benchmark: str, name: str, summary: FileSummary, position: str) -> None:
+def add(reading: FileResults, benchmark: str, name: str, summary: FileSummary, position: str) -> None:
     key = name.lower().replace(" ", "-")
     count_measure = Measure(key, "", "lower") if key in COUNTS else None
     measure = count_measure or reading.measure(METRICS.get(key, name), UNITS.get(key, ""))

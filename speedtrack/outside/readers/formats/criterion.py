@@ -7,7 +7,7 @@ from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File, parse_json
 from speedtrack.outside.readers.measures import TIME
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
 from speedtrack.outside.readers.tools import ToolReader
 
 NEWEST = "new/benchmark.json"  # its neighbour "base" has the run that it was compared with
@@ -18,13 +18,13 @@ def recognises_folder(file: File) -> bool:
     return any(path == NEWEST or path.endswith(f"/{NEWEST}") for path in file.folder)
 
 
-def gather_folder(file: File, reading: Reading) -> None:
+def gather_folder(file: File, reading: FileResults) -> None:
     for path in sorted(file.members):
         if path == NEWEST or path.endswith(f"/{NEWEST}"):
             gather_benchmark(file.members, path.removesuffix("benchmark.json"), reading)
 
 
-def gather_benchmark(members: dict[str, File], folder: str, reading: Reading) -> None:
+def gather_benchmark(members: dict[str, File], folder: str, reading: FileResults) -> None:
     name = member(members, folder, "benchmark.json")["full_id"].text()
     numbers: list[float] | FileSummary
     if f"{folder}sample.json" in members:
@@ -60,7 +60,7 @@ def recognises_messages(file: File) -> bool:
     return any(line.startswith("{") and f'"{COMPLETE}"' in line for line in file.readable_lines)
 
 
-def gather_messages(file: File, reading: Reading) -> None:
+def gather_messages(file: File, reading: FileResults) -> None:
     for number, line in enumerate(file.lines, 1):
         if line.startswith("{"):
             message = Node(parse_json(line, f"line {number}"), f"line {number}#")
@@ -68,7 +68,7 @@ def gather_messages(file: File, reading: Reading) -> None:
                 gather_message(message, reading)
 
 
-def gather_message(message: Node, reading: Reading) -> None:
+def gather_message(message: Node, reading: FileResults) -> None:
     numbers = per_iteration(message["measured_values"], message["iteration_count"])
     measure = reading.measure("", message["unit"].text())
     reading.add(FileBenchmark(message["id"].text()), measure, numbers, FileOrigin(), message.place)

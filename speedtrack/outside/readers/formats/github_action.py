@@ -6,7 +6,7 @@ from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File, parse_json
 from speedtrack.outside.readers.measures import Better, Measure, stated_measure
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
 from speedtrack.outside.readers.tools import ToolReader
 
 PREFIX = re.compile(r"\s*window\.BENCHMARK_DATA\s*=\s*")
@@ -29,14 +29,14 @@ def recognises_history(file: File) -> bool:
     return bool(lines and PREFIX.match(lines[0])) or file.json.has("entries", "lastUpdate")
 
 
-def gather_entries(file: File, reading: Reading) -> None:
+def gather_entries(file: File, reading: FileResults) -> None:
     for entry in file.document.list():
         unit = unit_of(entry)
         measure = stated_measure(unit, reading.direction(reading.measure("", unit).metric))
         add(reading, [entry], FileBenchmark(entry["name"].word()), measure, FileOrigin())
 
 
-def gather_history(file: File, reading: Reading) -> None:
+def gather_history(file: File, reading: FileResults) -> None:
     if reading.options.commit:
         raise ReadError("the history names the commit of each result", "commit", "leave the commit out")
     for suite, runs in history_of(file)["entries"].members():
@@ -55,7 +55,7 @@ def history_of(file: File) -> Node:
     return Node(parse_json(file.text[match.end() :].rstrip().removesuffix(";")))
 
 
-def gather_run(suite: str, run: Node, reading: Reading) -> None:
+def gather_run(suite: str, run: Node, reading: FileResults) -> None:
     """Gather one call of the action: the results of one tool at one commit. Rows of one name are repeats."""
     date = run.get("date")
     origin = FileOrigin(run["commit"]["id"].text(), measured_at=date.milliseconds() if date else None)
@@ -69,7 +69,7 @@ def gather_run(suite: str, run: Node, reading: Reading) -> None:
             add(reading, entries, FileBenchmark(f"{suite}: {name}"), measure_by(tool, unit, reading), origin)
 
 
-def measure_by(tool: str, unit: str, reading: Reading) -> Measure:
+def measure_by(tool: str, unit: str, reading: FileResults) -> Measure:
     """The measure of a value.
 
     For the custom tools, the name of the tool states which direction is better; for others the unit does.
@@ -81,7 +81,9 @@ def unit_of(entry: Node) -> str:
     return entry["unit"].word()
 
 
-def add(reading: Reading, entries: list[Node], benchmark: FileBenchmark, measure: Measure, origin: FileOrigin) -> None:
+def add(
+    reading: FileResults, entries: list[Node], benchmark: FileBenchmark, measure: Measure, origin: FileOrigin
+) -> None:
     values = [entry["value"].amount() for entry in entries]
     interval = interval_of(entries[0], values[0]) if len(entries) == 1 else None
     reading.add(benchmark, measure, interval or values, origin, entries[0].pointer)

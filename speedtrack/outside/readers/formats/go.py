@@ -11,7 +11,7 @@ from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import Better, Measure
 from speedtrack.outside.readers.nodes import LONGEST_TEXT
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults
 from speedtrack.outside.readers.tools import ToolReader
 
 RESULT = re.compile(r"Benchmark(?![a-z])(\S*)\s+(\d+)\s(.*)")
@@ -36,7 +36,7 @@ def recognises(file: File) -> bool:
     return any(RESULT.match(line) and "/op" in line for line in file.readable_lines)
 
 
-def gather(file: File, reading: Reading) -> None:
+def gather(file: File, reading: FileResults) -> None:
     lines = Lines()
     for number, line in enumerate(file.lines, 1):
         if result := RESULT.match(line):
@@ -83,7 +83,7 @@ def number_of(text: str, position: str) -> float:
     return number
 
 
-def measure_by(unit: str, lines: Lines, reading: Reading) -> Measure:
+def measure_by(unit: str, lines: Lines, reading: FileResults) -> Measure:
     """The measure of a unit.
 
     Less is better for a unit per operation (``/op``), unless the unit itself, a line or the caller states otherwise.

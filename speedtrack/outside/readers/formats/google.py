@@ -7,7 +7,7 @@ from speedtrack.outside.readers import Word
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import BANDWIDTH, Measure, time
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
 from speedtrack.outside.readers.tools import ToolReader
 
 FACTS = ("num_cpus", "cpu_scaling_enabled", "aslr_enabled", "library_version", "library_build_type")
@@ -23,7 +23,7 @@ def recognises(file: File) -> bool:
     return document.has("context", "benchmarks") and Node(document.value["context"]).has("num_cpus")
 
 
-def gather(file: File, reading: Reading) -> None:
+def gather(file: File, reading: FileResults) -> None:
     origin = origin_of(file.document["context"])
     repeats: dict[str, list[Node]] = {}
     medians: dict[str, Node] = {}
@@ -47,7 +47,7 @@ def reason_of(row: Node) -> str:
     return message.text() if message else "it says no reason"
 
 
-def add(reading: Reading, name: str, rows: list[Node], origin: FileOrigin, n: int) -> None:
+def add(reading: FileResults, name: str, rows: list[Node], origin: FileOrigin, n: int) -> None:
     """Add a benchmark's result.
 
     ``n``: the number of repeats if the only row is their median; 0 if each row is a repeat.

@@ -3,7 +3,7 @@
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import PEAK_MEMORY, TIME_S, time
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
 from speedtrack.outside.readers.tools import ToolReader
 
 
@@ -12,7 +12,7 @@ def recognises(file: File) -> bool:
     return isinstance(results, list) and bool(results) and Node(results[0]).has("command", "mean")
 
 
-def gather(file: File, reading: Reading) -> None:
+def gather(file: File, reading: FileResults) -> None:
     for result in file.document["results"].list():
         parameters = result.get("parameters")
         benchmark = FileBenchmark(
@@ -25,7 +25,7 @@ def gather(file: File, reading: Reading) -> None:
             add(reading, benchmark, result)
 
 
-def add(reading: Reading, benchmark: FileBenchmark, result: Node) -> None:
+def add(reading: FileResults, benchmark: FileBenchmark, result: Node) -> None:
     times = result.get("times")
     runs = times.amounts() if times else ()
     median = FileSummary((result.get("median") or result["mean"]).amount())

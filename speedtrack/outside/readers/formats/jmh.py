@@ -6,7 +6,7 @@ from speedtrack.outside.readers import Word
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import ALLOCATED, Measure, known_unit
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults
 from speedtrack.outside.readers.tools import ToolReader
 
 METRICS = {"thrpt": "rate", "avgt": "time", "sample": "sampled_time", "ss": "single_shot_time"}
@@ -20,7 +20,7 @@ def recognises(file: File) -> bool:
     return isinstance(rows, list) and bool(rows) and Node(rows[0]).has("benchmark", "mode", "primaryMetric")
 
 
-def gather(file: File, reading: Reading) -> None:
+def gather(file: File, reading: FileResults) -> None:
     for row in file.document.list():
         mode = row["mode"].text()
         if mode not in METRICS:
@@ -32,7 +32,7 @@ def gather(file: File, reading: Reading) -> None:
             gather_secondary(benchmark, secondary, origin_of(row), reading)
 
 
-def gather_secondary(benchmark: FileBenchmark, secondary: Node, origin: FileOrigin, reading: Reading) -> None:
+def gather_secondary(benchmark: FileBenchmark, secondary: Node, origin: FileOrigin, reading: FileResults) -> None:
     """Gather allocation, and two percentiles of the mode "sample". Numbers of other profilers are left out."""
     for name, metric in secondary.members():
         plain = name.rpartition("·")[2]
@@ -43,7 +43,7 @@ def gather_secondary(benchmark: FileBenchmark, secondary: Node, origin: FileOrig
             reading.add(benchmark, measure, list(scores(metric)), origin, metric.pointer)
 
 
-def measure_by(metric: str, score: Node, reading: Reading) -> Measure:
+def measure_by(metric: str, score: Node, reading: FileResults) -> Measure:
     unit = score["scoreUnit"].text()
     return reading.measure(metric if known_unit(unit) else "", unit)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import THROUGHPUT, Measure, time
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
 from speedtrack.outside.readers.tools import ToolReader
 
 RUN = re.compile(r"RUN #\d+ RESULTS")
@@ -37,7 +37,7 @@ def is_run(name: object) -> bool:
     return isinstance(name, str) and bool(name == "ALL STATS" or RUN.fullmatch(name) or AVERAGES.fullmatch(name))
 
 
-def gather(file: File, reading: Reading) -> None:
+def gather(file: File, reading: FileResults) -> None:
     document = file.document
     runs = [run for name, run in document.members() if name == "ALL STATS" or RUN.fullmatch(name)]
     for name, averages in document.members():
@@ -46,7 +46,7 @@ def gather(file: File, reading: Reading) -> None:
     gather_runs(runs, document, reading)
 
 
-def gather_runs(runs: list[Node], document: Node, reading: Reading, n: int = 0) -> None:
+def gather_runs(runs: list[Node], document: Node, reading: FileResults, n: int = 0) -> None:
     """Gather the results of runs. ``n``: the number of runs if the only entry is their average, else 0."""
     samples: dict[tuple[str, Measure], list[float]] = {}
     for run in runs:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults
 from speedtrack.outside.readers.tools import ToolReader
 
 UNITS = {"second": "s", "byte": "B", "integer": ""}
@@ -30,7 +30,7 @@ def recognises(file: File) -> bool:
     return bool(benchmarks) and Node(benchmarks[0]).has("runs")
 
 
-def gather(file: File, reading: Reading) -> None:
+def gather(file: File, reading: FileResults) -> None:
     shared = metadata_of(file.document)
     for benchmark in file.document["benchmarks"].list():
         runs = [run for run in benchmark["runs"].list() if run.has("values")]

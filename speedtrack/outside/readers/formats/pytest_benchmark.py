@@ -4,7 +4,7 @@ from speedtrack.outside.readers import ReadError, Word
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import TIME_S
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileSummary, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
 from speedtrack.outside.readers.tools import ToolReader
 
 FACTS = ("machine", "system", "release", "python_implementation", "python_version", "python_compiler")
@@ -14,7 +14,7 @@ def recognises(file: File) -> bool:
     return file.json.has("machine_info", "benchmarks")
 
 
-def gather(file: File, reading: Reading) -> None:
+def gather(file: File, reading: FileResults) -> None:
     document = file.document
     origin = origin_of(document, reading)
     for benchmark in document["benchmarks"].list():
@@ -30,7 +30,7 @@ def times_of(stats: Node) -> tuple[float, ...] | FileSummary:
     return FileSummary(stats["median"].amount(), n=count.count() if count else None)
 
 
-def origin_of(document: Node, reading: Reading) -> FileOrigin:
+def origin_of(document: Node, reading: FileResults) -> FileOrigin:
     machine, date = document["machine_info"], document.get("datetime")
     node = machine.get("node")
     return FileOrigin(
@@ -41,7 +41,7 @@ def origin_of(document: Node, reading: Reading) -> FileOrigin:
     )
 
 
-def commit_of(document: Node, reading: Reading) -> str:
+def commit_of(document: Node, reading: FileResults) -> str:
     """The commit of the working copy; refused if files differ from it, unless the caller states one."""
     commit = document.get("commit_info")
     if commit is None or not commit.has("id"):

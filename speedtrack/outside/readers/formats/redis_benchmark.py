@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import THROUGHPUT, Measure, time
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, Reading
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults
 from speedtrack.outside.readers.tools import ToolReader
 
 Samples = dict[tuple[str, str], list[float]]
@@ -47,7 +47,7 @@ def is_number(text: str) -> bool:
         return False
 
 
-def gather(file: File, reading: Reading) -> None:
+def gather(file: File, reading: FileResults) -> None:
     samples: Samples = {}
     positions: dict[str, str] = {}
     columns, tests = FIRST, set[str]()  # before version 6.2 there was no header line

@@ -8,7 +8,7 @@ from speedtrack.outside.readers import Options, OutsideResult
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.folders import tar_of
 from speedtrack.outside.readers.registry import reader_named, reader_of
-from speedtrack.outside.readers.results import Reading
+from speedtrack.outside.readers.results import FileResults
 
 FILES = Path(__file__).parent / "files"
 FORMATS = {
@@ -42,7 +42,7 @@ def content_of(name: str) -> bytes:
     return tar_of(path) if path.is_dir() else path.read_bytes()
 
 
-def reading_of(name: str, **options: object) -> Reading:
+def reading_of(name: str, **options: object) -> FileResults:
     content = content_of(name)
     return reader_of(content, name).reading(File(content, name), Options(**options))  # type: ignore[arg-type]
 

@@ -35,7 +35,7 @@ class Command(PlainCommand):
                 self.add(project, name, Role(options["role"] or Role.READER))
             else:
                 self.remove(project, name)
-        except (NoSuchThing, members.NotPossible) as e:
+        except (NoSuchThing, members.MembershipRefused) as e:
             raise CommandError(str(e)) from e
 
     def list_members(self, project: Project) -> None:

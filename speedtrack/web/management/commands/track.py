@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from speedtrack.accounts import audit
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.notices import subscribing
-from speedtrack.projects.credentials import CredentialEntry, Unfit, credential_for
+from speedtrack.projects.credentials import CredentialEntry, UnfitCredential, credential_for
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.requests import firstlook, tracking
@@ -73,7 +73,7 @@ class Command(PlainCommand):
                 return
             tracked = tracking.track(request)
             subscribing.subscribe(tracked.project, options["mail"])
-        except (RepositoryError, DefinitionError, NoSuchThing, Unfit, OSError, UnicodeDecodeError) as e:
+        except (RepositoryError, DefinitionError, NoSuchThing, UnfitCredential, OSError, UnicodeDecodeError) as e:
             raise CommandError(str(e)) from e
         audit.note(None, "project.track", tracked.project.url, tracked.project)
         self.tell(tracked)

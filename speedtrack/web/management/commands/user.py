@@ -105,7 +105,7 @@ class Command(PlainCommand):
             raise CommandError(f"name the account: manage.py user {action} NAME")
         try:
             message = ACTIONS[action](name, options)
-        except people.NotPossible as e:
+        except people.AccountUnchanged as e:
             raise CommandError(str(e)) from e
         self.stdout.write(message)
 

@@ -27,7 +27,7 @@ from speedtrack.web.pages import changes, releasepoints
 from speedtrack.web.pages.project.columns import GridColumn, columns_before, end_on
 from speedtrack.web.pages.project.filters import GridFilters, TagChoices
 from speedtrack.web.pages.releasepoints import MeasuredRelease, Ratio, ReleaseEstimate
-from speedtrack.web.scope import Scope
+from speedtrack.web.scope import PageScope
 
 SHOWN = 30  # columns of the grid: releases, then commits
 RELEASES = 5  # of them at most
@@ -124,7 +124,7 @@ class RowContext:
     ``detectable``: the smallest change that matters and that the row's lines show; ``scale``: the unit of its values.
     """
 
-    scope: Scope
+    scope: PageScope
     path: Sequence[GridColumn]
     commits: Sequence[GridColumn]
     releases: Sequence[MeasuredRelease]
@@ -135,7 +135,7 @@ class RowContext:
     scale: UnitScale
 
 
-def load(scope: Scope, suite: Suite | None, filters: GridFilters, before: str) -> Grid:
+def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: str) -> Grid:
     """The grid of a scope, without ladders; it has no rows where nothing was measured yet."""
     before = end_on(scope.branch, before)
     path = columns_before(scope.branch, before, WINDOW)
@@ -177,7 +177,7 @@ def load(scope: Scope, suite: Suite | None, filters: GridFilters, before: str) -
     )
 
 
-def shown_series(scope: Scope) -> dict[int, ShownSeries]:
+def shown_series(scope: PageScope) -> dict[int, ShownSeries]:
     series = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
     rows = series.filter(benchmark__ladder="").order_by("pk")
     columns = ("benchmark__name", "benchmark__why", "environment_id", "sensitivity__visible", "sensitivity__paired")
@@ -187,7 +187,7 @@ def shown_series(scope: Scope) -> dict[int, ShownSeries]:
     }
 
 
-def suite_settings(scope: Scope, suite: Suite | None) -> tuple[dict[str, str], float]:
+def suite_settings(scope: PageScope, suite: Suite | None) -> tuple[dict[str, str], float]:
     """The groups of the benchmarks, in the order of the suite, and the smallest effect of the metric."""
     if is_outside(scope.metric.name):
         return {}, SmallestEffects(scope.project.pk).of(scope.metric.name)
@@ -197,7 +197,7 @@ def suite_settings(scope: Scope, suite: Suite | None) -> tuple[dict[str, str], f
 
 
 def lines_by_benchmark(
-    scope: Scope, series_by_id: Mapping[int, ShownSeries], path: Sequence[GridColumn]
+    scope: PageScope, series_by_id: Mapping[int, ShownSeries], path: Sequence[GridColumn]
 ) -> dict[str, list[LineColumns]]:
     """The lines of each benchmark, one per environment and definition."""
     lines_by_name: dict[str, list[LineColumns]] = defaultdict(list)
@@ -211,7 +211,7 @@ def newest_line(lines: Sequence[LineColumns]) -> LineColumns:
     return max(lines, key=lambda line: (line.at[-1], line.series_id))
 
 
-def measured_releases(scope: Scope, by_name: Mapping[str, list[LineColumns]]) -> list[MeasuredRelease]:
+def measured_releases(scope: PageScope, by_name: Mapping[str, list[LineColumns]]) -> list[MeasuredRelease]:
     """The releases that were measured with these lines, the newest first."""
     if not by_name:
         return []
@@ -245,7 +245,7 @@ def breaks_of(
     return frozenset(path[at].pk for last, at in pairwise(positions) if newest[at] != newest[last])
 
 
-def marks_by_benchmark(scope: Scope, commits: Sequence[GridColumn]) -> dict[str, dict[int, Mark]]:
+def marks_by_benchmark(scope: PageScope, commits: Sequence[GridColumn]) -> dict[str, dict[int, Mark]]:
     """The change points of the shown commits: benchmark name -> commit id -> mark."""
     points = changes.change_points().filter(
         commit__in=[p.pk for p in commits],

@@ -9,7 +9,7 @@ from django.urls import reverse
 from speedtrack.projects.models import Project
 from speedtrack.web.pages.project.grid import Grid
 from speedtrack.web.pages.sharing import badges, embeds
-from speedtrack.web.scope import Scope
+from speedtrack.web.scope import PageScope
 
 SHIELDS = "https://img.shields.io/endpoint?url="
 
@@ -19,7 +19,7 @@ class Snippet(NamedTuple):
     text: str
 
 
-def snippets(scope: Scope, grid: Grid) -> list[Snippet]:
+def snippets(scope: PageScope, grid: Grid) -> list[Snippet]:
     """Badges as Markdown, and the first chart of the grid as a frame."""
     project = scope.project
     entries = [Snippet(f"Badge: {kind}", badge_markdown(project, kind)) for kind in badges.KINDS]

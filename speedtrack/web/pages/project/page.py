@@ -20,7 +20,7 @@ from speedtrack.web.pages.project.columns import GridColumn
 from speedtrack.web.pages.project.filters import GridFilters
 from speedtrack.web.pages.project.grid import Grid
 from speedtrack.web.pages.project.outside import Snippet, snippets
-from speedtrack.web.scope import Scope, scope_of
+from speedtrack.web.scope import PageScope, scope_of
 
 LISTED_COMMITS = 8
 LISTED_CHANGES = 8
@@ -54,7 +54,7 @@ LADDERS = Benchmark.objects.filter(
 
 @dataclass(frozen=True)
 class ProjectPage:
-    scope: Scope
+    scope: PageScope
     grid: Grid
     changes: list[ChangeGroup]
     commits: list[CommitRow]

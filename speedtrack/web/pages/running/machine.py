@@ -26,7 +26,7 @@ from speedtrack.runs.models import (
     Run,
     Status,
 )
-from speedtrack.runs.queue.rates import members_of
+from speedtrack.runs.queue.jobs import members_of
 from speedtrack.runs.results import environments
 from speedtrack.runs.results.environments import ChangedFact
 from speedtrack.runs.scheduling import order, standing

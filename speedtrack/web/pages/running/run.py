@@ -25,8 +25,8 @@ from speedtrack.runs.models import (
 )
 from speedtrack.runs.queue import estimates
 from speedtrack.runs.queue.estimates import ExpectedTimes
+from speedtrack.runs.queue.jobs import members_of
 from speedtrack.runs.queue.progress import Progress, progress_of
-from speedtrack.runs.queue.rates import members_of
 from speedtrack.runs.results import logs, reproduce
 from speedtrack.runs.results.logs import Line
 from speedtrack.runs.scheduling import states

@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from speedtrack.projects.credentials import CredentialEntry, Unfit, credential_for
+from speedtrack.projects.credentials import CredentialEntry, UnfitCredential, credential_for
 from speedtrack.projects.models import Credential
 
 PLAIN: dict[str, Any] = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}
@@ -64,6 +64,6 @@ class AccessForm(forms.Form):
         entry = CredentialEntry(fields["token"], fields["user"], fields["deploy_key"], fields["known_hosts"])
         try:
             return credential_for(url, entry)
-        except Unfit as e:
+        except UnfitCredential as e:
             self.add_error({"key": "deploy_key"}.get(e.field, e.field), str(e))
         return None

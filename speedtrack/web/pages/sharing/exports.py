@@ -81,7 +81,7 @@ ENDS = """
 """
 
 
-class Row(NamedTuple):
+class ExportedPoint(NamedTuple):
     """A point. ``position`` counts commits from the root of the branch; values are in the metric's unit.
 
     ``measured_at``: what a result from outside says of itself, else when its attempt ended.
@@ -158,7 +158,7 @@ def moment(query: QueryDict, name: str) -> datetime | None:
     raise Http404(f"{name}={text[:40]}: give a date such as 2026-11-23, or a time such as 2026-11-23T12:00:00Z.")
 
 
-def rows(filters: ExportFilters) -> Iterator[Row]:
+def rows(filters: ExportFilters) -> Iterator[ExportedPoint]:
     """The points, oldest commit first."""
     with connection.cursor() as cursor:
         cursor.execute(ENDS, {"branch": filters.branch.pk, "since": filters.since, "until": filters.until})
@@ -167,16 +167,16 @@ def rows(filters: ExportFilters) -> Iterator[Row]:
         yield from stretch(filters, number, min(number + STRETCH - 1, END))
 
 
-def stretch(filters: ExportFilters, first: int, last: int) -> list[Row]:
+def stretch(filters: ExportFilters, first: int, last: int) -> list[ExportedPoint]:
     values: dict[str, Any] = vars(filters) | {"branch": filters.branch.pk, "first": first, "last": last}
     del values["project"], values["after"]
     with connection.cursor() as cursor:
         cursor.execute(ROWS, values)
-        return [Row(*columns) for columns in cursor.fetchall()]
+        return [ExportedPoint(*columns) for columns in cursor.fetchall()]
 
 
 def csv_rows(filters: ExportFilters) -> Iterator[list[Any]]:
-    yield [*Row._fields[:-1], *MEANING, *(["samples"] if filters.samples else [])]
+    yield [*ExportedPoint._fields[:-1], *MEANING, *(["samples"] if filters.samples else [])]
     for row in rows(filters):
         cells = row._replace(
             author=csv_cell(row.author),
@@ -206,7 +206,7 @@ def ndjson(filters: ExportFilters) -> Iterator[str]:
         yield line_of(row, filters) + "\n"
 
 
-def line_of(row: Row, filters: ExportFilters) -> str:
+def line_of(row: ExportedPoint, filters: ExportFilters) -> str:
     document = row._asdict() | {
         "author": plain(row.author),
         "subject": plain(row.subject),

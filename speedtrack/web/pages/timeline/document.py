@@ -1,6 +1,7 @@
-"""A timeline as the JSON document that the chart is drawn from (``speedtrack.timeline/3``)."""
+"""A timeline as the document that the charts of browser and server are drawn from (``speedtrack.timeline/3``)."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,17 @@ from speedtrack.ground.texts.text import plain_json, plain_values
 from speedtrack.web.drawing.gaps import Gap
 from speedtrack.web.drawing.outlines import outline
 from speedtrack.web.pages.timeline.breaks import find_breaks
-from speedtrack.web.pages.timeline.notes import Tags, notes_on
 from speedtrack.web.pages.timeline.overlay import Overlay, Path, ShownLine
-from speedtrack.web.pages.timeline.points import Gaps, ShownChange, shown_changes
-from speedtrack.web.pages.timeline.releases import releases_of
-from speedtrack.web.pages.timeline.trials import Trials, trials_of
+from speedtrack.web.pages.timeline.points import (
+    Gaps,
+    ShownChange,
+    Tags,
+    Trials,
+    notes_on,
+    releases_of,
+    shown_changes,
+    trials_of,
+)
 
 # PostgreSQL writes the columns as JSON: turning a row per commit into JSON in Python would take too long.
 COMMIT_COLUMNS = """
@@ -47,6 +54,7 @@ MOST_COMMITS = 2000
 PLACES = 500
 PLACES_OF_MANY = 180  # of more than two lines
 LABELLED = 8  # parts whose ends the chart names
+COLUMNS = ("value", "low", "high")
 DIGITS = 7
 
 
@@ -64,9 +72,10 @@ class PathDocument:
     measured: dict[int, frozenset[int]]  #: by series, the positions of the commits with a value
 
 
-def timeline_document(overlay: Overlay, gaps: Gaps, all_points: bool = False, trials: bool = False) -> bytes:
-    """The chart's data as JSON, in columns; ``at`` counts commits from the first of a path.
+def timeline_document(overlay: Overlay, gaps: Gaps, all_points: bool = False, trials: bool = False) -> dict[str, Any]:
+    """The chart's data, in columns; ``at`` counts commits from the first of a path.
 
+    The commits of a path are JSON as text, and COLUMNS of a line are arrays: ``timeline_json`` writes them as they are.
     ``gaps``: of the overlay. ``all_points``: even where a chart of their outline looks the same. ``trials``: the
     samples of each point.
     """
@@ -79,28 +88,43 @@ def timeline_document(overlay: Overlay, gaps: Gaps, all_points: bool = False, tr
         None if document.named is None else f"{{{','.join(map(str, document.named))}}}" for document in documents
     ]
     commits = overlay.fetch(COMMIT_COLUMNS, kept=commit_arrays)
-    paths = [path_document(document, plain_json(text)) for document, (text,) in zip(documents, commits, strict=True)]
     releases = releases_of(overlay)
-    lines = [
-        line_document(overlay, document, line, samples, releases[document.number, line.series_id])
-        for document in documents
-        for line in document.columns
-    ]
-    marks = [change_document(overlay, change) for change in changes]
-    content = {
+    foreign = {
         **heading(overlay),
         "problems": overlay.problems,
         "notes": too_many,
         "shown": [shown_document(overlay, documents, number) for number in range(len(overlay.shown))],
         "breaks": break_documents(overlay, documents),
         "annotations": annotations,
+        "paths": list(map(path_document, documents)),
     }
-    encoded = {
-        "changes": json.dumps(marks, separators=(",", ":")),  # no foreign texts
-        "paths": f"[{','.join(paths)}]",
-        "lines": f"[{','.join(lines)}]",
-    }
-    return json_object(plain_values(content), **encoded).encode()
+    content: dict[str, Any] = plain_values(foreign)
+    for path, (text,) in zip(content["paths"], commits, strict=True):
+        path["commits"] = plain_json(text)
+    content["changes"] = [change_document(overlay, change) for change in changes]
+    content["lines"] = [
+        line_document(overlay, document, line, samples, releases[document.number, line.series_id])
+        for document in documents
+        for line in document.columns
+    ]
+    return content
+
+
+def timeline_json(document: dict[str, Any]) -> bytes:
+    """A ``timeline_document`` as JSON."""
+    paths = [json_object(path, commits=path["commits"]) for path in document["paths"]]
+    lines = [json_object(line, **{name: numbers(line[name]) for name in COLUMNS}) for line in document["lines"]]
+    return json_object(document, paths=f"[{','.join(paths)}]", lines=f"[{','.join(lines)}]").encode()
+
+
+def chart_values(document: dict[str, Any]) -> dict[str, Any]:
+    """A ``timeline_document`` of plain values: what a reader of ``timeline_json`` gets."""
+    paths = [path | {"commits": json.loads(path["commits"])} for path in document["paths"]]
+    lines = [
+        line | {name: [value if math.isfinite(value) else None for value in line[name].tolist()] for name in COLUMNS}
+        for line in document["lines"]
+    ]
+    return document | {"paths": paths, "lines": lines}
 
 
 def heading(overlay: Overlay) -> dict[str, Any]:
@@ -152,11 +176,11 @@ def outlined_path(document: PathDocument, changes: Sequence[ShownChange], many: 
     return PathDocument(document.number, path, step, columns, commit_numbers, gaps, document.tags, document.measured)
 
 
-def path_document(document: PathDocument, commits: str) -> str:
+def path_document(document: PathDocument) -> dict[str, Any]:
     path = document.path
     without_gap = {at for line in document.columns for at in line.at.tolist()}
     gaps = sorted((number - path.first, gap) for number, gap in document.gaps.items())
-    content = {
+    return {
         "project": path.slug,
         "branch": path.branch.name,
         "first": path.first,
@@ -166,7 +190,6 @@ def path_document(document: PathDocument, commits: str) -> str:
         "gaps": [{"at": at, "state": g.state, "reason": g.reason} for at, g in gaps if at not in without_gap],
         "tags": document.tags,
     }
-    return json_object(plain_values(content), commits=commits)
 
 
 def shown_document(overlay: Overlay, documents: Sequence[PathDocument], number: int) -> dict[str, Any]:
@@ -221,25 +244,26 @@ def break_documents(overlay: Overlay, documents: Sequence[PathDocument]) -> list
 
 def line_document(
     overlay: Overlay, document: PathDocument, line: LineColumns, samples: Trials, releases: list[dict[str, Any]]
-) -> str:
+) -> dict[str, Any]:
     number, series = overlay.along[document.number][line.series_id]
-    names = {
+    content = {
         "shown": number,
         "environment": short_digest(series.environment.digest),
         "definition": short_digest(series.benchmark.digest),
         "at": line.at.tolist(),
         "n": line.n.tolist(),
-        "flags": line.flags,
+        "flags": {str(at): flags for at, flags in line.flags.items()},
         "releases": releases,
+        **{name: getattr(line, name) for name in COLUMNS},
     }
     if samples:
         trials_at = {
-            at: samples.get((document.number, line.series_id, document.path.first + at)) for at in line.at.tolist()
+            str(at): samples.get((document.number, line.series_id, document.path.first + at)) for at in line.at.tolist()
         }
-        names["runs"] = {at: sample.run for at, sample in trials_at.items() if sample}
-        names["trials"] = {at: sample.values for at, sample in trials_at.items() if sample and sample.values}
-        names["void"] = {at: sample.void for at, sample in trials_at.items() if sample and sample.void}
-    return json_object(names, value=numbers(line.value), low=numbers(line.low), high=numbers(line.high))
+        content["runs"] = {at: sample.run for at, sample in trials_at.items() if sample}
+        content["trials"] = {at: sample.values for at, sample in trials_at.items() if sample and sample.values}
+        content["void"] = {at: sample.void for at, sample in trials_at.items() if sample and sample.void}
+    return content
 
 
 def numbers(values: Array) -> str:
@@ -251,9 +275,10 @@ def numbers(values: Array) -> str:
 
 
 def json_object(values: dict[str, Any], **encoded: str) -> str:
-    """One JSON object of plain values and of values that are JSON already."""
+    """One JSON object of values, some of which are ``encoded`` already."""
+    others = {name: value for name, value in values.items() if name not in encoded}
     extras = "".join(f',"{name}":{text}' for name, text in encoded.items())
-    return f"{json.dumps(values, separators=(',', ':'))[:-1]}{extras}}}"
+    return f"{json.dumps(others, separators=(',', ':'))[:-1]}{extras}}}"
 
 
 def short_digest(digest: str) -> str:

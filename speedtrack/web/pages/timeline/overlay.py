@@ -5,15 +5,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from django.db import connection
 from django.http import QueryDict
 
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines.linecolumns import LineColumns, PathOfSeries, columns_along
-from speedtrack.projects.models import Branch
+from speedtrack.alerts.lines.lines import sql
+from speedtrack.projects.models import Branch, Commit
 from speedtrack.runs.models import Series
-from speedtrack.web.pages.timeline.base import BaseValue, base_commit, base_values
 from speedtrack.web.pages.timeline.names import NamedLine, NoSuchLine, find_lines, lines_of_page, parse_line
-from speedtrack.web.pages.timeline.view import SUBJECT, View, rows_of
+from speedtrack.web.pages.timeline.view import SUBJECT, View
 
 MOST_LINES = 8
 MOST_NAMES = 3 * MOST_LINES  # of lines in an address; more are not looked for
@@ -38,6 +39,40 @@ CROSS JOIN LATERAL (
            AND c.committed_at BETWEEN coalesce(page.first, '-infinity') AND coalesce(page.last, 'infinity')) found
   ORDER BY asked.place
 """
+
+LATELY = 200  # commits before the base in which a line's value is looked for
+
+# The newest clean point of each series at or before a commit; on a branch without it, at or before its time.
+VALUES = sql("""
+    SELECT asked.line, found.*
+      FROM unnest(%(lines)s::int[], %(series)s::bigint[], %(projects)s::bigint[], %(branches)s::bigint[])
+           AS asked (line, series_id, project_id, branch_id)
+CROSS JOIN LATERAL (
+        SELECT coalesce(
+                 (SELECT p.number FROM projects_position p
+                   WHERE p.branch_id = asked.branch_id AND p.commit_id = %(commit)s),
+                 (SELECT p.number FROM projects_commit c JOIN projects_position p ON p.commit_id = c.id
+                   WHERE c.project_id = asked.project_id AND p.branch_id = asked.branch_id
+                     AND c.committed_at <= %(time)s
+                ORDER BY c.committed_at DESC LIMIT 1)) AS number OFFSET 0) newest
+CROSS JOIN LATERAL (
+        SELECT p.number, m.series_id, c.sha, m.value
+          FROM projects_position p
+          JOIN runs_measurement m ON m.series_id = asked.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
+          JOIN projects_commit c ON c.id = p.commit_id
+         WHERE p.branch_id = asked.branch_id AND p.number BETWEEN newest.number - %(lately)s AND newest.number
+      ORDER BY p.number DESC, m.attempt_id DESC LIMIT 1) found
+  ORDER BY asked.line, found.number
+""")
+
+
+class BaseValue(NamedTuple):
+    """The point that is 0% of a line."""
+
+    number: int
+    series_id: int
+    sha: str
+    value: float
 
 
 class Path(NamedTuple):
@@ -115,6 +150,14 @@ class Overlay:
         )
 
 
+def rows_of(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+    """The rows of a plain query."""
+    with connection.cursor() as cursor:
+        cursor.execute(query, parameters)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
 def overlay_of(view: View, query: QueryDict, access: Access) -> Overlay:
     """The lines that an address names. What is unknown or too much becomes a sentence; the rest is shown."""
     problems: list[str] = []
@@ -185,9 +228,33 @@ def relative_lines(lines: Sequence[NamedLine], base: str, problems: list[str]) -
         if value and value.value > 0:
             relative.append(ShownLine(**vars(line), base=value))
         else:
-            why = "is zero there" if value else "was not measured there, nor in the 200 commits before"
+            why = "is zero there" if value else f"was not measured there, nor in the {LATELY} commits before"
             problems.append(f"{line.name} {why}: it cannot be shown relative to {commit.short}.")
     return relative
+
+
+def base_commit(project_ids: set[int], sha: str) -> Commit | None:
+    """The commit of one of these projects whose hash begins like this."""
+    if len(sha) < 7:
+        return None
+    commit: Commit | None = Commit.objects.filter(project__in=project_ids, sha__startswith=sha).order_by("pk").first()
+    return commit
+
+
+def base_values(lines: Sequence[NamedLine], commit: Commit) -> dict[int, BaseValue]:
+    """By the number of the line; a line without a value in the commits before the base has none."""
+    each = [(number, series, line) for number, line in enumerate(lines) for series in line.series]
+    rows = rows_of(
+        VALUES,
+        lines=[number for number, _, _ in each],
+        series=[series.pk for _, series, _ in each],
+        projects=[line.branch.project_id for _, _, line in each],
+        branches=[line.branch.pk for _, _, line in each],
+        commit=commit.pk,
+        time=commit.committed_at,
+        lately=LATELY,
+    )
+    return {line: BaseValue._make(values) for line, *values in rows}  # the newest one of a line's series is the last
 
 
 def paths_of(view: View, lines: Sequence[ShownLine]) -> list[Path]:

@@ -1,17 +1,42 @@
 """What the page of a timeline shows besides its chart and its table of values, which are loaded separately."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.contrib.postgres.expressions import ArraySubquery
 
+from speedtrack.alerts.lines import lines, spreads
+from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint, Mute, NoiseFloor, SeriesSensitivity
+from speedtrack.alerts.triage import muting, reasons
+from speedtrack.alerts.triage.reasons import Why
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.runs.models import ReferenceRate
-from speedtrack.web.pages.timeline import insight, workload
-from speedtrack.web.pages.timeline.insight import WhyAtCommit
+from speedtrack.web.pages import changes
+from speedtrack.web.pages.timeline import workload
 from speedtrack.web.pages.timeline.points import newest_changes
-from speedtrack.web.pages.timeline.summary import Newest, last_change, newest_of
-from speedtrack.web.pages.timeline.view import View, definitions_of
+from speedtrack.web.pages.timeline.view import View, definitions_of, position_of
+
+LATELY = 200  # commits in which the newest value is looked for
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest reliable point of a view."""
+
+    point: LinePoint
+    sha: str
+    committed_at: datetime
+    machine: str
+
+
+@dataclass(frozen=True)
+class WhyAtCommit:
+    """Why a machine's newest series was suspected, or not, at a commit that somebody asked about."""
+
+    machine: str
+    sha: str
+    why: Why | None
 
 
 @dataclass(frozen=True)
@@ -19,7 +44,7 @@ class TimelinePage:
     view: View
     benchmark: Benchmark  #: its newest definition
     newest: Newest | None
-    last_change: ChangePoint | None
+    last_change: ChangePoint | None  #: the newest visible one
     change_points: list[ChangePoint]  #: the newest of the view, newest first
     benchmarks: list[str]
     workload: str
@@ -39,13 +64,59 @@ def load(view: View, why_sha: str) -> TimelinePage:
         view=view,
         benchmark=benchmark,
         newest=newest_of(view),
-        last_change=last_change(change_points),
+        last_change=next((cp for cp in change_points if cp.status in changes.VISIBLE), None),
         change_points=change_points,
         benchmarks=benchmark.names,
         workload=workload.workload_text(benchmark),
         references=workload.reference_rates(benchmark, view.machine_names),
-        floors=insight.floors_of(view),
-        sensitivity=insight.sensitivity_of(view),
-        mutes=insight.mutes_in(view),
-        why=insight.why_of(view, why_sha),
+        floors=floors_of(view),
+        sensitivity=sensitivity_of(view),
+        mutes=mutes_in(view),
+        why=why_of(view, why_sha),
     )
+
+
+def newest_of(view: View) -> Newest | None:
+    """The newest reliable point; if several series measured its commit, that of the last series."""
+    lately = view.newest(LATELY)
+    ids = [s.pk for s in view.series]
+    measurements = lines.clean_measurements().filter(series__in=ids, commit__positions__branch=view.branch)
+    recent = measurements.filter(commit__positions__number__range=(lately.first, lately.last))
+    newest = recent.order_by("-commit__positions__number", "-series", "-attempt")
+    row = newest.values_list("series", "commit__positions__number", "commit__sha", "commit__committed_at").first()
+    if row is None:
+        return None
+    series, number, sha, committed_at = row
+    (point,) = lines.points([series], view.branch, number, number)
+    return Newest(point, sha, committed_at, next(s.machine.name for s in view.series if s.pk == series))
+
+
+def floors_of(view: View) -> list[NoiseFloor]:
+    """The noise floor of each machine of the view, from the newest A/A run of this benchmark and metric."""
+    floors = sorted(spreads.newest_floors(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
+    return list({floor.series.machine_id: floor for floor in floors}.values())
+
+
+def sensitivity_of(view: View) -> list[SeriesSensitivity]:
+    """How small a change the newest series of each machine shows."""
+    newest = {s.machine_id: s for s in view.series}
+    by_series = SeriesSensitivity.objects.in_bulk([s.pk for s in newest.values()])
+    for series in newest.values():
+        if series.pk in by_series:
+            by_series[series.pk].series = series
+    return list(by_series.values())
+
+
+def why_of(view: View, sha: str) -> list[WhyAtCommit]:
+    if not sha:
+        return []
+    number = position_of(view.branch, sha)
+    newest = {s.machine_id: s for s in view.series}
+    return [WhyAtCommit(s.machine.name, sha, reasons.why(s, view.branch, number)) for s in newest.values()]
+
+
+def mutes_in(view: View) -> list[tuple[str, Mute]]:
+    """(machine, mute) for each machine of the view whose series is muted now."""
+    mutes = list(muting.mutes_in_force(view.scope.project))
+    by_machine = {s.machine.name: mute for s in view.series for mute in mutes if mute.covers(s)}
+    return sorted(by_machine.items())

@@ -1,18 +1,27 @@
-"""The commits of a timeline with their gaps and changes."""
+"""What is read along the paths of a timeline: commits, gaps, changes, tags, annotations, releases and single trials.
 
+An annotation stands at the commit that it is about, or at the one that followed its moment.
+"""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any, NamedTuple
 
 from django.db.models import F, IntegerField, OuterRef, QuerySet, Subquery, Value
 
+from speedtrack.alerts.lines.lines import sql
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS, Direction
+from speedtrack.ground.texts.markdown import plain_of
 from speedtrack.projects.models import Position
+from speedtrack.projects.releases import RELEASE
 from speedtrack.runs.models import Deferral, Run
-from speedtrack.web.drawing.gaps import DEFERRAL_COLUMNS, GAP_COLUMNS, WITHOUT_POINT, Gap, gap_after
+from speedtrack.web.drawing.gaps import DEFERRAL_COLUMNS, GAP_COLUMNS, WITHOUT_POINT, Gap, newest_gaps
 from speedtrack.web.pages import changes
-from speedtrack.web.pages.timeline.overlay import Overlay
+from speedtrack.web.pages.timeline.overlay import Overlay, rows_of
 from speedtrack.web.pages.timeline.view import View
 
 NEWEST_CHANGES = 60
@@ -24,6 +33,94 @@ COMMITS = """
       JOIN projects_commit c ON c.id = p.commit_id
   ORDER BY asked.place, p.number
 """
+
+MOST_NOTES = 500  # the newest
+LONGEST_NOTE = 500  # characters
+# A moment belongs to the first commit at or after it, or to the last one if it is after all of them. For moments, the
+# commits next to the path are read as well: what happened before the one or after the other is out of sight. A commit
+# that is older than one before it does not count: dates may go back.
+NOTES = """
+    WITH notes AS MATERIALIZED (
+        SELECT * FROM (
+            SELECT a.id, a.text, coalesce(u.username, '') AS author, extract(epoch FROM a.moment)::float8 AS moment,
+                   (SELECT number FROM projects_position p
+                     WHERE p.commit_id = a.commit_id AND p.branch_id = %(branch)s) AS number
+              FROM projects_annotation a LEFT JOIN auth_user u ON u.id = a.author_id
+             WHERE a.project_id = %(project)s OR a.project_id IS NULL) found
+         WHERE moment IS NOT NULL OR number BETWEEN %(first)s AND %(last)s
+      ORDER BY id DESC LIMIT %(most)s
+    ), times AS MATERIALIZED (
+        SELECT p.number, extract(epoch FROM c.committed_at)::float8 AS at
+          FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
+         WHERE EXISTS (SELECT FROM notes WHERE moment IS NOT NULL)
+           AND p.branch_id = %(branch)s AND p.number BETWEEN %(first)s - 1 AND %(last)s + 1
+    ), ends AS (
+        SELECT min(number) AS begin, max(number) AS last FROM times
+    ), following AS (
+        SELECT id, min(number) OVER (ORDER BY at DESC) AS number
+          FROM (SELECT NULL AS id, number, at FROM times
+                 UNION ALL
+                SELECT id, NULL, moment FROM notes WHERE moment IS NOT NULL) each
+    ), placed AS (
+        SELECT n.id, n.text, n.author,
+               CASE WHEN n.moment IS NULL THEN n.number
+                    WHEN f.number IS NULL THEN ends.last
+                    WHEN f.number > ends.begin THEN f.number END AS number
+          FROM notes n CROSS JOIN ends LEFT JOIN following f ON f.id = n.id
+    ), tags AS (
+        SELECT asked.place, p.number, t.name
+          FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
+               WITH ORDINALITY AS asked (project_id, branch_id, first, last, place)
+          JOIN projects_tag t ON t.project_id = asked.project_id
+          JOIN projects_commit c ON c.project_id = t.project_id AND c.sha = t.sha
+          JOIN projects_position p ON p.commit_id = c.id AND p.branch_id = asked.branch_id
+         WHERE p.number BETWEEN asked.first AND asked.last
+    )
+    SELECT (SELECT coalesce(json_agg(json_build_array(place - 1, number, name) ORDER BY place, number, name), '[]')
+              FROM tags),
+           (SELECT coalesce(json_agg(json_build_array(number, text, id, author) ORDER BY number, id), '[]')
+              FROM placed WHERE number BETWEEN %(first)s AND %(last)s)
+"""
+# The measured releases. Of another branch than the default one, only those that lie on it.
+RELEASES = sql("""
+      WITH path AS MATERIALIZED (
+        SELECT asked.place, array_agg(c.id) AS commits
+          FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[])
+               WITH ORDINALITY AS asked (project_id, branch_id, place)
+          JOIN projects_project o ON o.id = asked.project_id
+          JOIN projects_branch b ON b.id = asked.branch_id
+          JOIN projects_tag t ON t.project_id = o.id AND t.name ~ %(release)s
+          JOIN projects_commit c ON c.project_id = o.id AND c.sha = t.sha
+         WHERE b.name = o.default_branch
+            OR EXISTS (SELECT FROM projects_position p WHERE p.branch_id = b.id AND p.commit_id = c.id)
+      GROUP BY asked.place)
+    SELECT path.place - 1, s.id, t.name, extract(epoch FROM c.committed_at)::bigint, m.value, m.low, m.high
+      FROM path
+      JOIN unnest(%(series)s::bigint[], %(places)s::bigint[]) AS s (id, place) ON s.place = path.place
+CROSS JOIN LATERAL (
+        SELECT * FROM runs_measurement m
+         WHERE m.series_id = s.id AND m.commit_id = ANY (path.commits) AND IS_CLEAN_POINT OFFSET 0) m
+      JOIN projects_commit c ON c.id = m.commit_id
+      JOIN projects_tag t ON t.project_id = c.project_id AND t.sha = c.sha AND t.name ~ %(release)s
+  ORDER BY c.committed_at, string_to_array(substring(t.name FROM %(release)s), '.')::numeric[], m.attempt_id
+""")
+MOST_POINTS = 400  # whose single trials are shown
+TRIALS = sql("""
+    SELECT asked.path, m.series_id, p.number, a.run_id, s.values, s.flagged
+      FROM unnest(%(paths)s::int[], %(series)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
+           AS asked (path, series_id, branch_id, first, last)
+CROSS JOIN LATERAL (
+        SELECT m.* FROM runs_measurement m
+         WHERE m.series_id = asked.series_id
+           AND m.commit_id = ANY(ARRAY(SELECT commit_id FROM projects_position
+                                        WHERE branch_id = asked.branch_id
+                                          AND number BETWEEN asked.first AND asked.last))
+           AND IS_POINT OFFSET 0) m
+      JOIN projects_position p ON p.branch_id = asked.branch_id AND p.commit_id = m.commit_id
+      JOIN runs_attempt a ON a.id = m.attempt_id
+ LEFT JOIN runs_samples s ON s.measurement_id = m.id
+  ORDER BY m.attempt_id
+""")
 
 
 class TimelineCommit(NamedTuple):
@@ -75,9 +172,10 @@ def gaps_in(overlay: Overlay) -> Gaps:
         .values_list("path", "commit__positions__number", *DEFERRAL_COLUMNS)
         for number, path in enumerate(overlay.paths)
     ]
-    gaps: list[dict[int, Gap]] = [{} for _ in overlay.paths]
-    for path, number, *columns in sorted(all_of(each), key=lambda row: row[2]):
-        gaps[path][number] = gap_after(gaps[path].get(number), *columns)
+    rows = sorted(all_of(each), key=lambda row: row[2])
+    gaps: Gaps = [{} for _ in overlay.paths]
+    for (path, number), gap in newest_gaps(((path, number), *columns) for path, number, *columns in rows).items():
+        gaps[path][number] = gap
     return gaps
 
 
@@ -141,3 +239,82 @@ def newest_changes(view: View) -> list[ChangePoint]:
     """The newest change points of the page's own lines, newest first."""
     points: QuerySet[Any] = changes.on_branch(view.branch, view.first, view.last)
     return list(points.filter(series__in=[s.pk for s in view.series]).order_by("-place", "-pk")[:NEWEST_CHANGES])
+
+
+#: By path: its tags in the order of their commits.
+Tags = list[list[dict[str, Any]]]
+
+
+def notes_on(overlay: Overlay) -> tuple[Tags, list[dict[str, Any]]]:
+    """The tags of all paths, and the annotations along the first one; their places count from the first of the path."""
+    page = overlay.paths[0]
+    parameters = {"project": page.branch.project_id, "branch": page.branch.pk, "first": page.first, "last": page.last}
+    ((tagged, annotated),) = overlay.fetch(NOTES, **parameters, most=MOST_NOTES)
+    tags: Tags = [[] for _ in overlay.paths]
+    for path, number, name in tagged:
+        tags[path].append({"at": number - overlay.paths[path].first, "name": name})
+    annotations = [
+        {"at": number - page.first, "text": shortened(plain_of(text)), "id": pk, "author": author}
+        for number, text, pk, author in annotated
+    ]
+    return tags, annotations
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_NOTE else f"{text[: LONGEST_NOTE - 1]}…"
+
+
+#: By path and series: the releases in the order of their commits' times.
+Releases = dict[tuple[int, int], list[dict[str, Any]]]
+
+
+def releases_of(overlay: Overlay) -> Releases:
+    """By path and series: its measured releases. If a commit has several measurements or tags, the last one counts."""
+    each = [(series, number) for number, along in enumerate(overlay.along, 1) for series in along]
+    series, numbers = [series_id for series_id, _ in each], [number for _, number in each]
+    rows = overlay.fetch(RELEASES, series=series, places=numbers, release=f"^{RELEASE.pattern}$")
+    releases: Releases = defaultdict(list)
+    for path, pk, name, time, *estimate in rows:
+        if all(map(math.isfinite, estimate)):
+            value, low, high = estimate
+            releases[path, pk].append({"name": name, "time": time, "value": value, "low": low, "high": high})
+    return releases
+
+
+@dataclass
+class PointTrials:
+    """``run``: the newest run of the point. ``values`` and ``void``: its trials that count, and those that do not.
+
+    Both are empty where the samples have been deleted.
+    """
+
+    run: int
+    values: list[float] = field(default_factory=list)
+    void: list[float] = field(default_factory=list)
+
+
+#: By path, series and position.
+Trials = dict[tuple[int, int, int], PointTrials]
+
+
+def trials_of(overlay: Overlay, points: int) -> tuple[Trials, list[str]]:
+    """The trials of all points, and sentences why there are none. ``points``: the number of points."""
+    if points > MOST_POINTS:
+        return {}, [f"Single trials are shown for at most {MOST_POINTS} points, and these are {points}: zoom in."]
+    each = [(number, pk, path) for number, path in enumerate(overlay.paths) for pk in overlay.along[number]]
+    rows = rows_of(
+        TRIALS,
+        paths=[number for number, _, _ in each],
+        series=[pk for _, pk, _ in each],
+        branches=[path.branch.pk for _, _, path in each],
+        firsts=[path.first for _, _, path in each],
+        lasts=[path.last for _, _, path in each],
+    )
+    trials: Trials = {}
+    for path, series, number, run, values, flagged in rows:
+        point = trials.setdefault((path, series, number), PointTrials(run))
+        point.run = run
+        for trial, value in enumerate(values or ()):
+            if value is not None:
+                (point.void if trial in (flagged or ()) else point.values).append(value)
+    return trials, []

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from django.db import connection
 from django.db.models import QuerySet
@@ -13,7 +12,7 @@ from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Position
 from speedtrack.runs.models import Series
-from speedtrack.web.scope import Scope, named_or_default, scope_of
+from speedtrack.web.scope import PageScope, named_or_default, scope_of
 
 RANGES = (50, 200, 1000)
 DEFAULT_LAST = 200
@@ -44,7 +43,7 @@ class View:
     ``known``: the series of the benchmark, of all machines and metrics.
     """
 
-    scope: Scope
+    scope: PageScope
     benchmark: str
     branch: Branch
     metrics: list[Metric]
@@ -64,14 +63,6 @@ class View:
     def newest(self, count: int) -> "View":
         """A copy with only the newest commits."""
         return replace(self, first=max(self.first, self.last - count + 1))
-
-
-def rows_of(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-    """The rows of a plain query."""
-    with connection.cursor() as cursor:
-        cursor.execute(query, parameters)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows
 
 
 def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
@@ -94,7 +85,7 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     return View(scope, benchmark, scope.branch, metrics, lines, all_series, first, last)
 
 
-def definitions_of(scope: Scope, benchmark: str) -> QuerySet[Benchmark]:
+def definitions_of(scope: PageScope, benchmark: str) -> QuerySet[Benchmark]:
     return Benchmark.objects.filter(project=scope.project, name=benchmark)
 
 
@@ -108,11 +99,13 @@ def is_range_asked(query: QueryDict) -> bool:
 
 def first_shown(branch: Branch, lines: Sequence[Series], first: int) -> int:
     """A little before the first measured commit from position ``first`` on; that position if none is measured."""
-    ((number,),) = rows_of(FIRST_MEASURED, series=[line.pk for line in lines], branch=branch.pk, begin=first)
+    with connection.cursor() as cursor:
+        cursor.execute(FIRST_MEASURED, {"series": [line.pk for line in lines], "branch": branch.pk, "begin": first})
+        (number,) = cursor.fetchone()
     return first if number is None else max(first, number - MARGIN)
 
 
-def range_of(scope: Scope, branch: Branch, query: QueryDict) -> tuple[int, int]:
+def range_of(scope: PageScope, branch: Branch, query: QueryDict) -> tuple[int, int]:
     """The first and last position: around a commit, from one commit to another, or the newest commits."""
     around, begin, end = (query.get(key) for key in ("around", "from", "to"))
     if around:

@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use crate::suggestions::{self, Habit};
+use crate::suggestions::{self, Habit, spelling};
 use text::failure::Failure;
 use text::secrets::HIDDEN;
 
@@ -139,15 +139,6 @@ pub fn without_value(word: &str) -> String {
         None => word.starts_with('-').then(|| word.char_indices().nth(2).map(|(at, _)| at)).flatten(),
     };
     end.map_or(word.to_owned(), |end| format!("{}{HIDDEN}", &word[..end]))
-}
-
-/// How `arg` is written in messages: `-c`, or `--rate`.
-pub fn spelling(arg: &Arg) -> String {
-    match (arg.get_long(), arg.get_short()) {
-        (Some(long), _) => format!("--{long}"),
-        (None, Some(short)) => format!("-{short}"),
-        (None, None) => arg.get_id().to_string(),
-    }
 }
 
 impl Given {

@@ -1,8 +1,6 @@
 //! What a word that no command line knows was probably meant to be.
 
-use clap::Command;
-
-use crate::arguments::spelling;
+use clap::{Arg, Command};
 
 /// A word that people write here because other programs have it, and what to write instead.
 pub type Habit = (&'static str, &'static str);
@@ -14,6 +12,15 @@ pub fn remedy(command: &Command, habits: &[Habit], word: &str) -> Option<String>
         let options = command.get_arguments().filter(|arg| arg.get_long().is_some()).map(spelling);
         nearest(word, options).map(|option| format!("did you mean {option}?"))
     })
+}
+
+/// How `arg` is written in messages: `-c`, or `--rate`.
+pub fn spelling(arg: &Arg) -> String {
+    match (arg.get_long(), arg.get_short()) {
+        (Some(long), _) => format!("--{long}"),
+        (None, Some(short)) => format!("-{short}"),
+        (None, None) => arg.get_id().to_string(),
+    }
 }
 
 /// The one of `names` that `word` most resembles; none when it resembles none.

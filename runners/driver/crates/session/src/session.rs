@@ -12,7 +12,6 @@ use generator::values::ValuePool;
 use machine::counters::Counters;
 use text::failure::Failure;
 use workload::filling::Filling;
-use workload::memcached::load;
 use workload::memcached::suite::Needs;
 use workload::phase::{Length, Phase};
 use workload::plan::Plan;
@@ -61,7 +60,7 @@ impl Session<'_> {
             (Needs::KeyPerRequest, Length::Requests(requests)) => requests,
             _ => phase.keys.count,
         };
-        load::filling(self.job(phase, &self.traffic(phase)), needs, keys, &phase.places(false))
+        Filling::of_memcached(self.job(phase, &self.traffic(phase)), needs, keys, &phase.places(false))
     }
 
     /// What stores the keys without which the tests of `phase` have nothing to do.

@@ -18,7 +18,8 @@ use protocol::template::{Placeholders, Value};
 use text::checks::require;
 use text::failure::Failure;
 use text::output;
-use workload::memcached::load::{self, Load};
+use workload::filling::Filling;
+use workload::memcached::load::Load;
 use workload::memcached::suite::{self, Needs, Test};
 use workload::phase::{self, Length};
 
@@ -142,7 +143,7 @@ fn fill(options: &Options, node: &Node, test: &Prepared, filled: &mut Vec<Needs>
     if needs != Needs::KeyPerRequest {
         filled.push(needs);
     }
-    let filling = load::filling(job(options, node, test), needs, keys, &places(options));
+    let filling = Filling::of_memcached(job(options, node, test), needs, keys, &places(options));
     filling.map_or(Ok(()), |filling| filling.run())
 }
 

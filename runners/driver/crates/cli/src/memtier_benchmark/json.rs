@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::memtier_benchmark::latencies::{base64, percentile_ms, steps, to_us};
 use crate::memtier_benchmark::options::Options;
 use crate::memtier_benchmark::stats::{Row, RunStats, Second};
-use crate::memtier_benchmark::table::title;
 use crate::memtier_benchmark::values::Requests;
 use engine::histogram::Histogram;
 use report::document::Driver;
@@ -207,7 +206,7 @@ fn section(json: &mut Json, options: &Options, stats: &RunStats) {
     let mut percentiles = options.result.percentiles.clone();
     percentiles.sort_by(f64::total_cmp);
     for row in stats.rows.iter().chain([&stats.totals]) {
-        json.object(&title(row), |json| row_of(json, row, &percentiles, options.server.cluster));
+        json.object(&row.title(), |json| row_of(json, row, &percentiles, options.server.cluster));
     }
     if options.result.hide_histogram {
         return;

@@ -35,6 +35,18 @@ pub struct Row {
     pub seconds: Vec<Second>,
 }
 
+impl Row {
+    /// `Sets` of `SET`.
+    pub fn title(&self) -> String {
+        if self.name == "Totals" {
+            return self.name.clone();
+        }
+        let mut letters = self.name.to_lowercase().chars().collect::<Vec<_>>();
+        letters[0] = letters[0].to_ascii_uppercase();
+        letters.into_iter().collect::<String>() + "s"
+    }
+}
+
 /// One second of a run; the last has what was still in flight at its end, too.
 #[derive(Clone, Default)]
 pub struct Second {

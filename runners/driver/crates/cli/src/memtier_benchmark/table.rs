@@ -43,19 +43,9 @@ fn table(reported: &Reported, stats: &RunStats) -> String {
     for row in stats.rows.iter().chain([&stats.totals]) {
         let cells: String =
             columns.iter().map(|column| format!("{:>1$} ", (column.cell)(row), column.width)).collect();
-        text += &format!("{:<longest$} {cells}\n", title(row));
+        text += &format!("{:<longest$} {cells}\n", row.title());
     }
     text
-}
-
-/// `Sets` of `SET`.
-pub fn title(row: &Row) -> String {
-    if row.name == "Totals" {
-        return row.name.clone();
-    }
-    let mut letters = row.name.to_lowercase().chars().collect::<Vec<_>>();
-    letters[0] = letters[0].to_ascii_uppercase();
-    letters.into_iter().collect::<String>() + "s"
 }
 
 fn columns(reported: &Reported, stats: &RunStats) -> Vec<Column> {

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::arguments::Given;
-use crate::run::phases::TERMS;
+use crate::run::names::TERMS;
 use report::ladder;
 use session::fresh_server;
 use session::ladder::LadderRun;

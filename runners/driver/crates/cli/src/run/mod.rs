@@ -2,6 +2,7 @@
 
 pub mod habits;
 pub mod ladder;
+pub mod names;
 pub mod options;
 pub mod phases;
 pub mod values;

@@ -1,6 +1,7 @@
 //! The phases that the options of a command line stand for.
 
 use crate::redis_benchmark::suite;
+use crate::run::names::TERMS;
 use crate::run::options::LoadOptions;
 use crate::values::named;
 use engine::probe::Probe;
@@ -11,22 +12,9 @@ use text::checks::require;
 use text::failure::Failure;
 use workload::mode::Mode;
 use workload::phase::{KeySpace, Length, Phase};
-use workload::phase_check::SettingNames;
 use workload::plan;
 use workload::protocol_name::ProtocolName;
 use workload::workload::Workload;
-
-/// What the settings of a workload are called on the command line.
-pub const TERMS: SettingNames = SettingNames {
-    clients: "-c",
-    threads: "--threads",
-    pipeline: "-P",
-    keys: "-r",
-    bytes: "-d",
-    length: "-n or --duration",
-    resp3: "-3",
-    tracking: "--tracking",
-};
 
 const KNOWN: &str = "here -t takes ping, set, get, incr";
 
