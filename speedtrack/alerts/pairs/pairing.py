@@ -1,8 +1,7 @@
-"""Pairs of two commits, measured interleaved on one machine: plan them, and read their samples."""
+"""Pairs of two commits, measured interleaved on one machine: what change points ask of them, and their samples."""
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from django.db.models import DateTimeField, ExpressionWrapper, F, Max, Min, QuerySet
@@ -24,40 +23,16 @@ from speedtrack.runs.models import (
     Side,
     Trial,
 )
-from speedtrack.runs.planning import planning
+from speedtrack.runs.planning.questions import Question
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two commits to be measured against each other on a machine, and why."""
-
-    base_id: int
-    commit_id: int
-    machine: Machine
-    reason: Reason
-
-
-def plan_pairs(pair: Pair, change_points: Iterable[ChangePoint], trials: int) -> Run:
-    """Queue a paired run of the benchmarks of all these change points, with ``trials`` pairs of each."""
-    group = list(change_points)
+def question_of(group: Sequence[ChangePoint], base_id: int, head_id: int, why: Reason, pairs: int) -> Question:
+    """The question that change points of one machine have about two commits, by the benchmarks of all of them."""
     benchmarks = {cp.series.benchmark_id: cp.series.benchmark for cp in group}
-    suite = suite_of(group[0])
-    plan = planning.Plan(
-        project=group[0].series.project,
-        suite=suite,
-        benchmark_set=store_set(suite, list(benchmarks.values())),
-        reason=pair.reason,
-        base=Commit.objects.get(pk=pair.base_id),
-        trials=trials,
-        metrics=sorted({cp.series.metric for cp in group}),
-    )
-    return plan_next_round(plan, pair.commit_id, pair.machine)
-
-
-def plan_next_round(plan: planning.Plan, commit_id: int, machine: Machine) -> Run:
-    """Queue the paired run of a plan (whose base is set) against a commit, as the round after the existing ones."""
-    earlier = Run.objects.filter(commit=commit_id, base=plan.base, machine=machine, reason=plan.reason)
-    return planning.plan_pair(replace(plan, round=earlier.count()), commit_id, machine)
+    metrics = sorted({cp.series.metric for cp in group})
+    machine, suite = group[0].series.machine, suite_of(group[0])
+    own_set = store_set(suite, list(benchmarks.values()))
+    return Question(base_id, head_id, machine, suite, own_set, why, pairs, metrics)
 
 
 def measured_runs(cp: ChangePoint, base_id: int | None, commit_id: int) -> QuerySet[Run]:

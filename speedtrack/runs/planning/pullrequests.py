@@ -13,8 +13,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
-from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.benchmarks.storing import usual_set
 from speedtrack.projects import fetching, git, heads
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.fetching import head_ref
@@ -22,7 +21,8 @@ from speedtrack.projects.models import Branch, Commit, PullRequest
 from speedtrack.projects.remotes import remote_of
 from speedtrack.projects.sync import project_lock, store_commits
 from speedtrack.runs.models import Approval, Reason, Run
-from speedtrack.runs.planning import planning, policies
+from speedtrack.runs.planning import policies
+from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import queue
 
 log = logging.getLogger(__name__)
@@ -158,27 +158,18 @@ def queue_pairs(approval: Approval, base: Commit, head: Commit) -> int:
     """
     pull, project = approval.pull_request, approval.pull_request.project
     policy = policies.policy_of(Branch(project=project, name=pull.base_ref))
-    definition = load_suite(policies.suite_of(policy))
     machines = policies.machines_of(policy)
     if not machines:
         raise NotApprovable(f"no machine measures {project}: `manage.py machine add NAME` registers one")
     with transaction.atomic():
-        suite, benchmarks = store_suite(project, definition)
-        pairs = planning.Plan(
-            project=project,
-            suite=suite,
-            benchmark_set=store_set(suite, usual_benchmarks(definition, benchmarks)),
-            reason=Reason.PULL,
-            base=base,
-            trials=planning.PAIRS,
-            metrics=planning.METRICS_OF_PAIRS,
-        )
+        suite, usual = usual_set(project, policies.suite_of(policy))
         queue.cancel_waiting(
             Run.objects.filter(reason=Reason.PULL, commit__in=heads_before(approval)), "a newer head was approved"
         )
-        run_count = planning.plan_commits(pairs, {head.pk: 0}, machines)
+        questions = [Question(base.pk, head.pk, machine, suite, usual, Reason.PULL) for machine in machines]
+        new = [plan_pairs(question) for question in questions if not question.runs.filter(benchmark_set=usual).exists()]
         Approval.objects.filter(pk=approval.pk).update(planned_at=Now(), head=head, base=base)
-    return run_count
+    return len(new)
 
 
 def heads_before(approval: Approval) -> list[int]:

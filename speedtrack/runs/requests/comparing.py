@@ -12,7 +12,6 @@ from functools import partial
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Max
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks.definitions import DefinitionError
@@ -21,13 +20,13 @@ from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmar
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import NoSuchCommit, RepositoryError
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.models import Project
 from speedtrack.projects.remotes import remote_of
 from speedtrack.projects.sync import project_lock, store_commits
 from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
-from speedtrack.runs.models import ACTIVE, Machine, PairedComparison, Reason, Run, Status
-from speedtrack.runs.planning import planning
+from speedtrack.runs.models import ACTIVE, PairedComparison, Reason, Run, Status
+from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.requests import byhand
 
 log = logging.getLogger(__name__)
@@ -120,41 +119,20 @@ def plan(comparison: PairedComparison, find: Callable[[str], str]) -> int:
         machines = byhand.machines_to_measure(project, comparison.machine.name if comparison.machine else None)
         suite, benchmark_set = benchmarks_of(project, comparison.benchmarks)
         before = set(comparison.runs.values_list("pk", flat=True))
-        own = queue_pairs(project, suite, benchmark_set, (commits[base], commits[head]), machines)
+        ends = commits[base].pk, commits[head].pk
+        own = [waiting_or_new(Question(*ends, each, suite, benchmark_set, Reason.MANUAL)) for each in machines]
         comparison.runs.add(*own)
         comparison.head, comparison.base = commits[head], commits[base]
         PairedComparison.objects.filter(pk=comparison.pk).update(
             planned_at=Now(), head=comparison.head, base=comparison.base
         )
         comparison.refresh_from_db(fields=["planned_at"])
-    return len(set(own) - before)
+    return len({run.pk for run in own} - before)
 
 
-def queue_pairs(
-    project: Project,
-    suite: Suite,
-    benchmark_set: BenchmarkSet,
-    sides: tuple[Commit, Commit],
-    machines: Sequence[Machine],
-) -> list[int]:
-    """The ids of the runs of a base and a head on these machines: paired runs that wait already, and new ones."""
-    base, head = sides
-    same = Run.objects.filter(base=base, commit=head, benchmark_set=benchmark_set, reason=Reason.MANUAL)
-    waiting_runs = dict(same.filter(status=Status.QUEUED, machine__in=machines).values_list("machine", "pk"))
-    last = same.aggregate(last=Max("round"))["last"]
-    round_ = 0 if last is None else last + 1
-    pairs = planning.Plan(
-        project=project,
-        suite=suite,
-        benchmark_set=benchmark_set,
-        reason=Reason.MANUAL,
-        base=base,
-        round=round_,
-        trials=planning.PAIRS,
-        metrics=planning.METRICS_OF_PAIRS,
-    )
-    planning.plan_commits(pairs, {head.pk: 0}, [machine for machine in machines if machine.pk not in waiting_runs])
-    return [*waiting_runs.values(), *same.filter(round=round_).values_list("pk", flat=True)]
+def waiting_or_new(question: Question) -> Run:
+    """The run of a question that waits already, otherwise a new one."""
+    return question.runs.filter(benchmark_set=question.benchmarks, status=Status.QUEUED).last() or plan_pairs(question)
 
 
 def benchmarks_of(project: Project, names: Sequence[str]) -> tuple[Suite, BenchmarkSet]:
