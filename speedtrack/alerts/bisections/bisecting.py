@@ -26,7 +26,7 @@ from speedtrack.alerts.bisections.searches import (
     Answer,
     Search,
     cautious,
-    error_per_step,
+    error_of,
     is_open,
     searches_of,
     write_answers,
@@ -219,7 +219,7 @@ def next_of(bisection: Bisection, search: Search) -> dict[int, int]:
         return {}
     change = search.answers[bisection.commit_id]
     ends = search.pairs[bisection.commit_id]
-    usual = narrow.pairs_needed(ends, ratio=cautious(change), error=error_per_step(len(bisection.path)))
+    usual = narrow.pairs_needed(ends, ratio=cautious(change), error=error_of(bisection))
     levels = search.levels(bisection)
     undecided = {
         answer.commit_id: answer.pairs for answer in search.answers.values() if answer.answer == Answer.UNKNOWN

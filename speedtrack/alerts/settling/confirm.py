@@ -33,6 +33,8 @@ from speedtrack.projects.models import Commit
 from speedtrack.runs.models import SETTLING, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.runs.planning.questions import plan_pairs
+from speedtrack.stats import bisect
+from speedtrack.stats.bisect import CommitRange
 from speedtrack.stats.narrow import MOST
 
 STEP_LOCK = 0x5338  # advisory: one step at a time
@@ -364,7 +366,8 @@ def next_commit(cp: ChangePoint) -> Commit | None:
     if not between.exclude(same_as_parent).exists() and (last := between.last()):
         cp.before = last
         cp.save(update_fields=["before"])
-    middle = fit[len(fit) // 2] if fit else None
+    nearest = bisect.middles(range(1, len(fit) + 1), CommitRange(0, len(fit) + 1))
+    middle = fit[nearest[-1] - 1] if nearest else None
     if middle and verdicts.trials_spent(cp, cp.before_id, middle.pk) >= MOST:
         cp.note += f"; not narrowed further: pairs did not show on which side {middle.short} is"
         return None
