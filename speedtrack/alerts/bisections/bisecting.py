@@ -21,7 +21,6 @@ from django.db.models.functions import Now
 
 from speedtrack.alerts.bisections.remaining import remaining_time
 from speedtrack.alerts.bisections.searches import (
-    LEVEL,
     MOST_PAIRS,
     Answer,
     Search,
@@ -208,7 +207,7 @@ def pairs_for_ends(bisection: Bisection, search: Search) -> int:
     smallest = SmallestEffects(bisection.project_id).of(bisection.metric_name)
     missing = sequential.FEWEST_UNDIRECTED
     if pairs:
-        missing = compare.pairs_to_settle(pairs, smallest_effect=smallest, level=LEVEL)
+        missing = compare.pairs_to_settle(pairs, smallest_effect=smallest, level=compare.LEVEL)
     return max(1, min(missing, MOST_PAIRS - len(pairs)))
 
 

@@ -10,14 +10,13 @@ from speedtrack.alerts.models import Bisection, BisectionAnswer
 from speedtrack.alerts.pairs import pairing
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.runs.models import Run, Status
-from speedtrack.stats import bisect, narrow
+from speedtrack.stats import bisect, compare, narrow
 from speedtrack.stats.bisect import CommitRange
 from speedtrack.stats.compare import Comparison
 from speedtrack.stats.narrow import CommitLevel, CommitPlacement
 
 MOST_PAIRS = narrow.MOST  # of two commits
 MOST_ROUNDS = 8  # of two commits: on a noisy machine many pairs are flagged, and do not count
-LEVEL = 0.01  # probability that ends without a change are taken for different
 
 Answer = BisectionAnswer.Answer
 Pairs = list[tuple[float, float]]
@@ -100,13 +99,13 @@ def answers_by_commit(
             answer.answer = Answer.FAILED
             answer.why = why.get(commit) or "none of its pairs is clean"
         elif commit == bisection.commit_id:
-            ends = pairing.compared(bisection.metric, pairs[commit], smallest, level=LEVEL, seed=commit)
+            ends = pairing.compared(bisection.metric, pairs[commit], smallest, level=compare.LEVEL, seed=commit)
             assert ends is not None  # bisections measure no counts
-            fill(answer, ends.answer, ends)
+            fill(answer, ends)
             change = answer if answer.answer == Answer.DIFFERENT else None
         elif change is not None:
             placement = narrow.place_commit(pairs[commit], ratio=cautious(change), error=error_of(bisection))
-            fill(answer, placement.side, placement)
+            fill(answer, placement)
         else:
             continue  # it was measured for another benchmark
         if answer.answer == Answer.UNKNOWN and (answer.pairs >= MOST_PAIRS or rounds[commit] >= MOST_ROUNDS):
@@ -115,8 +114,9 @@ def answers_by_commit(
     return answers
 
 
-def fill(answer: BisectionAnswer, word: str, shown: Comparison | CommitPlacement) -> None:
-    answer.answer, answer.ratio, answer.low, answer.high = Answer(word), shown.ratio, shown.low, shown.high
+def fill(answer: BisectionAnswer, shown: Comparison | CommitPlacement) -> None:
+    answer.answer = Answer(shown.answer if isinstance(shown, Comparison) else shown.side)
+    answer.ratio, answer.low, answer.high = shown.ratio, shown.low, shown.high
 
 
 def cautious(change: BisectionAnswer) -> float:

@@ -4,19 +4,33 @@ Whoever compares two commits asks one: the settling of a suspicion, a pull reque
 both sides, and a measurement of the noise, whose head is its base.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.db.models.functions import Coalesce
 
+from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
-from speedtrack.runs.models import Machine, Reason, Run, RunQuerySet
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.sync import project_lock
+from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.models import Approval, Machine, PairedComparison, Reason, Run, RunQuerySet
 from speedtrack.runs.planning import planning
+
+log = logging.getLogger(__name__)
+
+Asker = TypeVar("Asker", Approval, PairedComparison)  #: a row whose commits may have to be fetched first
 
 PAIRS = 15  # of one run that a person asks for
 METRICS_OF_PAIRS = (HEADLINE, "throughput_rps", "instructions_per_request")
+
+
+class NotComparable(Exception):
+    """These two commits cannot be measured in pairs; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -60,3 +74,30 @@ def plan_pairs(question: Question) -> Run:
     )
     planning.plan_commits(plan, {question.head_id: 0}, [question.machine])
     return question.runs.get(benchmark_set=plan.benchmark_set, round=plan.round)
+
+
+def plan_each(waiting: QuerySet[Asker], plan: Callable[[Asker], int]) -> int:
+    """Plan the pairs of all rows that wait for it, each under the lock of its project. Return the number of runs.
+
+    ``plan`` returns that of one row. A failure is stored on its row.
+    """
+    run_count = 0
+    for asker in waiting.order_by("pk"):
+        with project_lock(asker.project) as is_mine:
+            if is_mine and waiting.filter(pk=asker.pk).exists():
+                run_count += plan_noting_failure(asker, plan)
+    return run_count
+
+
+def plan_noting_failure(asker: Asker, plan: Callable[[Asker], int]) -> int:
+    kind = asker._meta.verbose_name
+    try:
+        return plan(asker)
+    except (RepositoryError, DefinitionError, NoSuchThing, NotComparable) as e:
+        log.warning("%s %s: %s", kind, asker, e)
+        why = str(e)
+    except Exception as e:  # a defect that one of them triggers must not stop the others
+        log.exception("%s %s: it could not be queued", kind, asker)
+        why = f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)"
+    type(asker).objects.filter(pk=asker.pk).update(error=why.replace("\0", "")[:2000])
+    return 0
