@@ -41,12 +41,13 @@ def next_place(levels: Levels, within: CommitRange) -> int | None:
     return next(iter(middles(untried, within)), None)
 
 
-def middles(places: Sequence[int], within: CommitRange) -> list[int]:
-    """Those of the sorted places inside a range that are nearest to its middle: one, or two at the same distance."""
+def middles(positions: Sequence[int], within: CommitRange) -> list[int]:
+    """Those of the sorted positions inside a range that are nearest to its middle: one, or two at the same distance."""
     middle = (within.first + within.last) / 2
-    at = bisect_left(places, middle)
-    nearest = [place for place in places[max(0, at - 1) : at + 1] if within.first < place < within.last]
-    return [place for place in nearest if all(abs(place - middle) <= abs(other - middle) for other in nearest)]
+    at = bisect_left(positions, middle)
+    nearest = [position for position in positions[max(0, at - 1) : at + 1] if within.first < position < within.last]
+    least = min((abs(position - middle) for position in nearest), default=0)
+    return [position for position in nearest if abs(position - middle) == least]
 
 
 def places_after(levels: Levels, within: CommitRange, index: int) -> list[int]:

@@ -114,9 +114,9 @@ def answers_by_commit(
     return answers
 
 
-def fill(answer: BisectionAnswer, shown: Comparison | CommitPlacement) -> None:
-    answer.answer = Answer(shown.answer if isinstance(shown, Comparison) else shown.side)
-    answer.ratio, answer.low, answer.high = shown.ratio, shown.low, shown.high
+def fill(answer: BisectionAnswer, finding: Comparison | CommitPlacement) -> None:
+    answer.answer = Answer(finding.answer if isinstance(finding, Comparison) else finding.side)
+    answer.ratio, answer.low, answer.high = finding.ratio, finding.low, finding.high
 
 
 def cautious(change: BisectionAnswer) -> float:

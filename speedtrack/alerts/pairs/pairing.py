@@ -102,14 +102,16 @@ def pairs_that_answer(runs: Iterable[Run], base_id: int | None = None) -> dict[t
 
     ``base_id``: pairs of runs with another base are turned round.
     """
-    ended = {run.pk: run for run in runs if run.status in MEASURED}
-    metrics = {pk: set(run.metrics or [HEADLINE]) for pk, run in ended.items()}
+    ended_runs = {run.pk: run for run in runs if run.status in MEASURED}
+    metrics = {pk: set(run.metrics or [HEADLINE]) for pk, run in ended_runs.items()}
     every = {metric for own in metrics.values() for metric in own}
     answers: dict[tuple[int, int, str], tuple[Pair, ...]] = defaultdict(tuple)
-    for (pk, benchmark, metric), pairs in pairs_by_run(ended, series__metric__in=every).items():
+    for (pk, benchmark, metric), pairs in pairs_by_run(ended_runs, series__metric__in=every).items():
         if metric in metrics[pk]:
-            turned = base_id is not None and ended[pk].base_id != base_id
-            answers[ended[pk].machine_id, benchmark, metric] += tuple(pair[::-1] if turned else pair for pair in pairs)
+            is_turned = base_id is not None and ended_runs[pk].base_id != base_id
+            answers[ended_runs[pk].machine_id, benchmark, metric] += tuple(
+                pair[::-1] if is_turned else pair for pair in pairs
+            )
     return answers
 
 

@@ -59,7 +59,7 @@ def plan_one(machine: Machine) -> bool:
         head = runs.order_by("-rank", "-ended_at")[0].commit_id
         try:
             question = Question(head, head, machine, *usual_set(project, project.suite), Reason.AA)
-            if due := next((part for part in noise_questions(question) if is_due(part, newest)), None):
+            if due := next((own for own in noise_questions(question) if is_due(own, newest)), None):
                 plan_pairs(due)
                 return True
         except DefinitionError:

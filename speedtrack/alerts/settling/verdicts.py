@@ -160,11 +160,11 @@ def pairs_wanted(run: Run, cp: ChangePoint, level: float) -> int:
 
 
 def write_verdict(
-    cp: ChangePoint, ends: tuple[int | None, int], answer: Answer, shown: Comparison | CommitPlacement
+    cp: ChangePoint, ends: tuple[int | None, int], answer: Answer, finding: Comparison | CommitPlacement
 ) -> Verdict:
     """Write what the pairs of two commits show about the change point, once per number of pairs."""
-    pairs, p = (shown.n[0], shown.p) if isinstance(shown, Comparison) else (shown.n, None)
-    fields = {"answer": answer, "ratio": shown.ratio, "low": shown.low, "high": shown.high, "p": p}
+    pairs, p = (finding.n[0], finding.p) if isinstance(finding, Comparison) else (finding.n, None)
+    fields = {"answer": answer, "ratio": finding.ratio, "low": finding.low, "high": finding.high, "p": p}
     base, commit = ends
     verdict, _ = Verdict.objects.update_or_create(
         change_point=cp, base_id=base, commit_id=commit, pairs=pairs, defaults=fields

@@ -22,15 +22,15 @@ def widest_first(positions: Iterable[int], candidates: Iterable[int], count: int
     bounds = pairwise([low - 1, *bounds_inside, high + 1])
     gaps = [gap for begin, end in bounds if (gap := gap_between(free, begin, end))]
     heapq.heapify(gaps)
-    taken: list[int] = []
-    while gaps and len(taken) < count:
+    fillers: list[int] = []
+    while gaps and len(fillers) < count:
         _, _, low, high = heapq.heappop(gaps)
         middle = middles(free, CommitRange(low, high))[-1]
-        taken.append(middle)
+        fillers.append(middle)
         for half in (gap_between(free, low, middle), gap_between(free, middle, high)):
             if half:
                 heapq.heappush(gaps, half)
-    return taken
+    return fillers
 
 
 def gap_between(free: Sequence[int], low: int, high: int) -> tuple[int, int, int, int] | None:
