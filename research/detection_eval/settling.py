@@ -110,13 +110,12 @@ def confirmed(case: Case, rng: np.random.Generator) -> tuple[float, Pairs]:
 
 def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
     """Narrow a range whose change is confirmed, as `confirm.narrow` does; how it ended, and with how many pairs."""
-    from speedtrack.alerts.settling.verdicts import WRONG_COMMIT
-    from speedtrack.stats import narrow
+    from speedtrack.stats import bisect, narrow
 
     first, last, spent = 0, RANGE, 0  # the change lies after ``first``, and up to ``last``
     cause = int(rng.integers(1, RANGE + 1))
     ratio, confirming = confirmed(case, rng)
-    error = WRONG_COMMIT / (1 + math.ceil(math.log2(RANGE)))
+    error = bisect.error_per_step(RANGE - 1)
     while last - first > 1:
         middle, pairs = first + (last - first) // 2, Pairs()
         side = narrow.CommitLevel.UNKNOWN

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from speedtrack.benchmarks.definitions import Definition, DefinitionError
 from speedtrack.benchmarks.digests import Content, benchmark_digests, benchmark_meaning, json_digest, rate_reference
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
-from speedtrack.benchmarks.suitefiles import explain_mistake
+from speedtrack.benchmarks.suitefiles import explain_mistake, load_suite
 from speedtrack.projects.models import Project
 
 
@@ -41,6 +41,13 @@ def usual_benchmarks(definition: Definition, benchmarks: list[Benchmark]) -> lis
     """The benchmarks of a suite that are measured without a request: those that are not extended."""
     extended = {section.name for section in definition.benchmark if section.extended}
     return [benchmark for benchmark in benchmarks if benchmark.name not in extended]
+
+
+def usual_set(project: Project, suite_name: str) -> tuple[Suite, BenchmarkSet]:
+    """A suite as its file is now, and the set of its usual benchmarks, both stored. Raises DefinitionError."""
+    definition = load_suite(suite_name)
+    suite, benchmarks = store_suite(project, definition)
+    return suite, store_set(suite, usual_benchmarks(definition, benchmarks))
 
 
 def ladder_benchmarks(benchmarks: list[Benchmark]) -> list[Benchmark]:

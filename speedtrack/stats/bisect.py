@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from speedtrack.stats.narrow import CommitLevel
+
+WRONG_COMMIT = 0.005  # probability that a search ends at a wrong commit, over all its steps
 
 Levels = Sequence[CommitLevel | None]  #: of the commits of a path, oldest first; None: not measured
 
@@ -35,8 +38,16 @@ def range_left(levels: Levels) -> CommitRange:
 def next_place(levels: Levels, within: CommitRange) -> int | None:
     """The index that halves the range, or the nearest untried one; None if none is left."""
     untried = [index for index in range(within.first + 1, within.last) if levels[index] is None]
+    return next(iter(middles(untried, within)), None)
+
+
+def middles(positions: Sequence[int], within: CommitRange) -> list[int]:
+    """Those of the sorted positions inside a range that are nearest to its middle: one, or two at the same distance."""
     middle = (within.first + within.last) / 2
-    return min(untried, key=lambda index: (abs(index - middle), index), default=None)
+    at = bisect_left(positions, middle)
+    nearest = [position for position in positions[max(0, at - 1) : at + 1] if within.first < position < within.last]
+    least = min((abs(position - middle) for position in nearest), default=0)
+    return [position for position in nearest if abs(position - middle) == least]
 
 
 def places_after(levels: Levels, within: CommitRange, index: int) -> list[int]:
@@ -48,4 +59,14 @@ def places_after(levels: Levels, within: CommitRange, index: int) -> list[int]:
 def steps_left(levels: Levels, within: CommitRange) -> int:
     """The largest number of commits still to measure, if each gets an answer."""
     untried = sum(levels[index] is None for index in range(within.first + 1, within.last))
-    return math.ceil(math.log2(untried + 1))
+    return halvings(untried)
+
+
+def halvings(inside: int) -> int:
+    """How many steps find the first changed commit of a range with so many commits between its ends."""
+    return math.ceil(math.log2(inside + 1))
+
+
+def error_per_step(inside: int) -> float:
+    """The share of WRONG_COMMIT that each step of a search may have, and one step more than halving takes."""
+    return WRONG_COMMIT / (1 + halvings(inside))

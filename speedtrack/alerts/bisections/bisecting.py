@@ -14,7 +14,6 @@ back once the answer is known: so the machine need not wait for it.
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -22,12 +21,11 @@ from django.db.models.functions import Now
 
 from speedtrack.alerts.bisections.remaining import remaining_time
 from speedtrack.alerts.bisections.searches import (
-    LEVEL,
     MOST_PAIRS,
     Answer,
     Search,
     cautious,
-    error_per_step,
+    error_of,
     is_open,
     searches_of,
     write_answers,
@@ -35,15 +33,13 @@ from speedtrack.alerts.bisections.searches import (
 from speedtrack.alerts.lines.effects import SmallestEffects
 from speedtrack.alerts.lines.trouble import DATABASE_AWAY
 from speedtrack.alerts.models import Bisection
-from speedtrack.alerts.pairs import pairing
 from speedtrack.alerts.triage.measuring import MOST_BENCHMARKS, NotMeasurable
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED
-from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Commit, Position, Project
 from speedtrack.runs.models import Machine, Reason, Run
-from speedtrack.runs.planning import planning
+from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import queue
 from speedtrack.runs.scheduling.order import PRIORITY
 from speedtrack.stats import bisect, compare, narrow, sequential
@@ -163,15 +159,13 @@ def go_on(bisection: Bisection) -> None:
     searches = searches_of(bisection)
     write_answers(bisection, searches)
     why_not = why_not_measurable(bisection)
-    next_pairs = {} if why_not else wanted_next(bisection, searches)
-    if not next_pairs:
+    questions = [] if why_not else next_questions(bisection, searches)
+    if not questions:
         end(bisection, why_not)
         return
-    withdraw(bisection, keep=next_pairs.keys())
+    withdraw(bisection, keep=[question.head_id for question in questions])
     at_work = set(bisection.runs.unfinished().values_list("commit_id", flat=True))
-    for commit, pairs in next_pairs.items():
-        if commit not in at_work:
-            bisection.runs.add(plan_pairs(bisection, commit, pairs))
+    bisection.runs.add(*[plan_pairs(question) for question in questions if question.head_id not in at_work])
 
 
 def why_not_measurable(bisection: Bisection) -> str:
@@ -181,38 +175,31 @@ def why_not_measurable(bisection: Bisection) -> str:
     return f"{bisection.machine} is retired" if bisection.machine.retired_at is not None else ""
 
 
-@dataclass
-class WantedPairs:
-    """How many pairs to measure of a commit, and of which benchmarks."""
-
-    pairs: int
-    benchmarks: list[Benchmark]
-
-
-def wanted_next(bisection: Bisection, searches: Sequence[Search]) -> dict[int, WantedPairs]:
-    """By commit id: the pairs to measure next, of the ends, otherwise of the clearest change that is still open.
+def next_questions(bisection: Bisection, searches: Sequence[Search]) -> list[Question]:
+    """What to measure next: the ends, otherwise commits for the clearest change that is still open.
 
     Empty if everything is known.
     """
-    first = [candidate for candidate in searches if is_open(candidate.answers.get(bisection.commit_id))]
+    first = [search for search in searches if is_open(search.answers.get(bisection.commit_id))]
     if first:
-        most = max(pairs_for_ends(bisection, candidate) for candidate in first)
-        return {bisection.commit_id: WantedPairs(most, [candidate.benchmark for candidate in first])}
-    for search in searches:
-        if pairs_by_commit := next_of(bisection, search):
-            sharing = [candidate for candidate in searches if candidate is search or candidate.range_left(bisection)]
-            return {
-                commit: WantedPairs(
-                    pairs,
-                    [
-                        candidate.benchmark
-                        for candidate in sharing
-                        if candidate is search or commit not in candidate.answers
-                    ],
-                )
+        pairs = max(pairs_for_ends(bisection, search) for search in first)
+        return [question_of(bisection, bisection.commit_id, first, pairs)]
+    for leader in searches:
+        if pairs_by_commit := next_of(bisection, leader):
+            open_still = [search for search in searches if search is leader or search.range_left(bisection)]
+            return [
+                question_of(bisection, commit, [s for s in open_still if s is leader or commit not in s.answers], pairs)
                 for commit, pairs in pairs_by_commit.items()
-            }
-    return {}
+            ]
+    return []
+
+
+def question_of(bisection: Bisection, commit: int, searches: Sequence[Search], pairs: int) -> Question:
+    """The question on which level a commit runs, by the benchmarks of some searches."""
+    benchmarks = store_set(bisection.suite, [search.benchmark for search in searches])
+    ends, metrics = (bisection.before_id, commit), [bisection.metric_name]
+    machine, priority = bisection.machine, PRIORITY["manual"]
+    return Question(*ends, machine, bisection.suite, benchmarks, Reason.BISECT, pairs, metrics, priority)
 
 
 def pairs_for_ends(bisection: Bisection, search: Search) -> int:
@@ -220,7 +207,7 @@ def pairs_for_ends(bisection: Bisection, search: Search) -> int:
     smallest = SmallestEffects(bisection.project_id).of(bisection.metric_name)
     missing = sequential.FEWEST_UNDIRECTED
     if pairs:
-        missing = compare.pairs_to_settle(pairs, smallest_effect=smallest, level=LEVEL)
+        missing = compare.pairs_to_settle(pairs, smallest_effect=smallest, level=compare.LEVEL)
     return max(1, min(missing, MOST_PAIRS - len(pairs)))
 
 
@@ -231,7 +218,7 @@ def next_of(bisection: Bisection, search: Search) -> dict[int, int]:
         return {}
     change = search.answers[bisection.commit_id]
     ends = search.pairs[bisection.commit_id]
-    usual = narrow.pairs_needed(ends, ratio=cautious(change), error=error_per_step(len(bisection.path)))
+    usual = narrow.pairs_needed(ends, ratio=cautious(change), error=error_of(bisection))
     levels = search.levels(bisection)
     undecided = {
         answer.commit_id: answer.pairs for answer in search.answers.values() if answer.answer == Answer.UNKNOWN
@@ -248,23 +235,6 @@ def has_time(bisection: Bisection) -> bool:
     """Return whether the machine has no work but this bisection."""
     unfinished = Run.objects.unfinished().filter(machine=bisection.machine_id)
     return not unfinished.exclude(bisections=bisection).exists()
-
-
-def plan_pairs(bisection: Bisection, commit: int, wanted_pairs: WantedPairs) -> Run:
-    is_complete = {benchmark.pk for benchmark in wanted_pairs.benchmarks} == set(
-        bisection.benchmark_set.benchmarks.values_list("pk", flat=True)
-    )
-    plan = planning.Plan(
-        project=bisection.project,
-        suite=bisection.suite,
-        benchmark_set=bisection.benchmark_set if is_complete else store_set(bisection.suite, wanted_pairs.benchmarks),
-        reason=Reason.BISECT,
-        base=bisection.before,
-        trials=wanted_pairs.pairs,
-        metrics=[bisection.metric_name],
-        priority=PRIORITY["manual"],
-    )
-    return pairing.plan_next_round(plan, commit, bisection.machine)
 
 
 def withdraw(bisection: Bisection, keep: Iterable[int] = (), why: str = "another commit tells more") -> None:

@@ -1,6 +1,5 @@
 """How many steps and how much time a bisection still needs."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,7 +40,7 @@ def remaining_time(bisection: Bisection, searches: Sequence[Search]) -> Remainin
         (bisect.steps_left(search.levels(bisection), commit_range) for search, commit_range in ranges), default=0
     )
     if not ends_known:
-        steps = max(steps, 1 + math.ceil(math.log2(len(bisection.path))))
+        steps = max(steps, 1 + bisect.halvings(len(bisection.path) - 1))
     steps = max(steps, 1)  # a commit that is measured again was counted already
     return RemainingTime(steps, seconds_of(bisection, steps))
 

@@ -9,15 +9,14 @@ from speedtrack.alerts.lines.effects import SmallestEffects
 from speedtrack.alerts.models import Bisection, BisectionAnswer
 from speedtrack.alerts.pairs import pairing
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.runs.models import Run, Side, Status
+from speedtrack.runs.models import Run, Status
 from speedtrack.stats import bisect, compare, narrow
 from speedtrack.stats.bisect import CommitRange
-from speedtrack.stats.narrow import CommitLevel
+from speedtrack.stats.compare import Comparison
+from speedtrack.stats.narrow import CommitLevel, CommitPlacement
 
 MOST_PAIRS = narrow.MOST  # of two commits
 MOST_ROUNDS = 8  # of two commits: on a noisy machine many pairs are flagged, and do not count
-LEVEL = 0.01  # probability that ends without a change are taken for different
-WRONG_COMMIT = 0.005  # probability that it ends at a wrong commit, over all its steps
 
 Answer = BisectionAnswer.Answer
 Pairs = list[tuple[float, float]]
@@ -80,11 +79,9 @@ def size_of(answer: BisectionAnswer | None) -> float:
 def pairs_by_place(bisection: Bisection, runs: Sequence[Run]) -> dict[tuple[int, int], Pairs]:
     """By (benchmark id, commit id): the (older end, commit) samples, in the order of measuring."""
     commits = {run.pk: run.commit_id for run in runs}
-    sides = pairing.samples_by_side(commits, series__metric=bisection.metric_name)
     pairs: dict[tuple[int, int], Pairs] = defaultdict(list)
-    for run, benchmark, metric in sorted({key[:3] for key in sides}):
-        base, head = (sides.get((run, benchmark, metric, side), {}) for side in (Side.BASE, Side.HEAD))
-        pairs[benchmark, commits[run]] += [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
+    for (run, benchmark, _), own in pairing.pairs_by_run(commits, series__metric=bisection.metric_name).items():
+        pairs[benchmark, commits[run]] += own
     return pairs
 
 
@@ -102,10 +99,13 @@ def answers_by_commit(
             answer.answer = Answer.FAILED
             answer.why = why.get(commit) or "none of its pairs is clean"
         elif commit == bisection.commit_id:
-            judge_ends(answer, pairs[commit], smallest)
+            ends = pairing.compared(bisection.metric, pairs[commit], smallest, level=compare.LEVEL, seed=commit)
+            assert ends is not None  # bisections measure no counts
+            fill(answer, ends)
             change = answer if answer.answer == Answer.DIFFERENT else None
         elif change is not None:
-            judge_commit(answer, pairs[commit], change, len(bisection.path))
+            placement = narrow.place_commit(pairs[commit], ratio=cautious(change), error=error_of(bisection))
+            fill(answer, placement)
         else:
             continue  # it was measured for another benchmark
         if answer.answer == Answer.UNKNOWN and (answer.pairs >= MOST_PAIRS or rounds[commit] >= MOST_ROUNDS):
@@ -114,25 +114,9 @@ def answers_by_commit(
     return answers
 
 
-def judge_ends(answer: BisectionAnswer, pairs: Pairs, smallest: float) -> None:
-    seed = answer.commit_id
-    comparison = compare.settle_pairs(pairs, smallest_effect=smallest, level=LEVEL, seed=seed)
-    answer.answer, answer.ratio, answer.low, answer.high = (
-        Answer(comparison.answer),
-        comparison.ratio,
-        comparison.low,
-        comparison.high,
-    )
-
-
-def judge_commit(answer: BisectionAnswer, pairs: Pairs, change: BisectionAnswer, commits: int) -> None:
-    placement = narrow.place_commit(pairs, ratio=cautious(change), error=error_per_step(commits))
-    answer.answer, answer.ratio, answer.low, answer.high = (
-        Answer(placement.side),
-        placement.ratio,
-        placement.low,
-        placement.high,
-    )
+def fill(answer: BisectionAnswer, finding: Comparison | CommitPlacement) -> None:
+    answer.answer = Answer(finding.answer if isinstance(finding, Comparison) else finding.side)
+    answer.ratio, answer.low, answer.high = finding.ratio, finding.low, finding.high
 
 
 def cautious(change: BisectionAnswer) -> float:
@@ -140,8 +124,9 @@ def cautious(change: BisectionAnswer) -> float:
     return narrow.cautious_ratio(change.ratio, change.low, change.high)
 
 
-def error_per_step(commits: int) -> float:
-    return WRONG_COMMIT / (1 + math.ceil(math.log2(commits + 1)))
+def error_of(bisection: Bisection) -> float:
+    """The probability of a wrong level that one step may have."""
+    return bisect.error_per_step(len(bisection.path))
 
 
 def is_open(end: BisectionAnswer | None) -> bool:

@@ -21,9 +21,10 @@ from speedtrack.alerts.lines.comparisons import Answer, MeasuredCommit
 from speedtrack.alerts.lines.effects import SmallestEffects
 from speedtrack.alerts.models import look_of
 from speedtrack.alerts.pairs import pairing
+from speedtrack.alerts.pairs.pairing import Pair
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
-from speedtrack.runs.models import MEASURED, Reason, Run, Side
+from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.runs.models import MEASURED, Reason, Run
 from speedtrack.stats import compare, sequential
 from speedtrack.stats.compare import Comparison, ComparisonAnswer
 
@@ -163,7 +164,6 @@ class Between:
     runs: list[Run] = field(default_factory=list)
 
 
-Pair = tuple[float, float]  # base, head
 Key = tuple[str, str]  # name of a benchmark, and of a metric
 Points = dict[Key, dict[int, SidePoint]]
 
@@ -312,12 +312,12 @@ def with_pairs(
     rows: list[ComparedRow], runs: list[Run], base: CommitOnMachine, smallest: Mapping[int, float]
 ) -> list[ComparedRow]:
     """The rows, in which answers from pairs replace the others where pairs were measured for that metric."""
-    metrics = {run.pk: set(run.metrics or [HEADLINE]) for run in runs if run.status in MEASURED}
-    every = {name for names in metrics.values() for name in names}
-    sides = pairing.samples_by_side(metrics, series__metric__in=every)
-    swapped = {run.pk for run in runs if run.base_id != base.commit_id}
-    pairs = pairs_by_benchmark(sides, metrics, swapped)
-    return [with_own_pairs(row, pairs.get((row.head.benchmark_id, row.metric.name), ()), smallest) for row in rows]
+    pairs = pairing.pairs_that_answer(runs, base.commit_id)
+    of_machine = base.machine_id
+    return [
+        with_own_pairs(row, pairs.get((of_machine, row.head.benchmark_id, row.metric.name), ()), smallest)
+        for row in rows
+    ]
 
 
 def with_own_pairs(row: ComparedRow, pairs: tuple[Pair, ...], smallest: Mapping[int, float]) -> ComparedRow:
@@ -330,21 +330,6 @@ def with_own_pairs(row: ComparedRow, pairs: tuple[Pair, ...], smallest: Mapping[
     return replace(row, pairs=len(pairs), doubts=(), **fields)
 
 
-def pairs_by_benchmark(
-    sides: pairing.Sides, metrics: Mapping[int, set[str]], swapped: set[int]
-) -> dict[tuple[int, str], tuple[Pair, ...]]:
-    """The (base, head) pairs of each benchmark and metric, in the order of measuring."""
-    by_benchmark: dict[tuple[int, str], list[Pair]] = defaultdict(list)
-    for run, benchmark, metric in sorted({key[:3] for key in sides}):
-        if metric not in metrics[run]:
-            continue
-        old, new = (sides.get((run, benchmark, metric, side), {}) for side in (Side.BASE, Side.HEAD))
-        if run in swapped:
-            old, new = new, old
-        by_benchmark[benchmark, metric] += [(old[trial], new[trial]) for trial in sorted(old.keys() & new.keys())]
-    return {key: tuple(pairs) for key, pairs in by_benchmark.items()}
-
-
 @lru_cache(maxsize=2000)
 def comparison_of_pairs(
     metric: Metric, pairs: tuple[Pair, ...], smallest: float, seed: int, suspected: float
@@ -353,9 +338,6 @@ def comparison_of_pairs(
 
     ``suspected``: the ratio that was suspected before, 1.0 if none was.
     """
-    if len(pairs) < (compare.FEWEST_COUNTS if metric.counted else sequential.FEWEST):
+    if len(pairs) < sequential.FEWEST and not metric.counted:
         return None
-    level = compare.LEVEL
-    if metric.counted:
-        return compare.settle_counts(pairs, smallest_effect=smallest, level=level, suspected=suspected)
-    return compare.settle_pairs(pairs, smallest_effect=smallest, level=level, seed=seed, suspected=suspected)
+    return pairing.compared(metric, pairs, smallest, level=compare.LEVEL, seed=seed, suspected=suspected)

@@ -1,13 +1,13 @@
-"""Pairs of two commits, measured interleaved on one machine: plan them, and read their samples."""
+"""Pairs of two commits, measured interleaved on one machine: what change points ask of them, and their samples."""
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from django.db.models import DateTimeField, ExpressionWrapper, F, Max, Min, QuerySet
 
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.benchmarks.metrics import HEADLINE, Metric
 from speedtrack.benchmarks.models import Suite
 from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Commit
@@ -24,40 +24,20 @@ from speedtrack.runs.models import (
     Side,
     Trial,
 )
-from speedtrack.runs.planning import planning
+from speedtrack.runs.planning.questions import Question
+from speedtrack.stats import compare
+from speedtrack.stats.compare import Comparison
+
+Pair = tuple[float, float]  #: the clean samples of a metric: base, head
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two commits to be measured against each other on a machine, and why."""
-
-    base_id: int
-    commit_id: int
-    machine: Machine
-    reason: Reason
-
-
-def plan_pairs(pair: Pair, change_points: Iterable[ChangePoint], trials: int) -> Run:
-    """Queue a paired run of the benchmarks of all these change points, with ``trials`` pairs of each."""
-    group = list(change_points)
+def question_of(group: Sequence[ChangePoint], base_id: int, head_id: int, why: Reason, pairs: int) -> Question:
+    """The question that change points of one machine have about two commits, by the benchmarks of all of them."""
     benchmarks = {cp.series.benchmark_id: cp.series.benchmark for cp in group}
-    suite = suite_of(group[0])
-    plan = planning.Plan(
-        project=group[0].series.project,
-        suite=suite,
-        benchmark_set=store_set(suite, list(benchmarks.values())),
-        reason=pair.reason,
-        base=Commit.objects.get(pk=pair.base_id),
-        trials=trials,
-        metrics=sorted({cp.series.metric for cp in group}),
-    )
-    return plan_next_round(plan, pair.commit_id, pair.machine)
-
-
-def plan_next_round(plan: planning.Plan, commit_id: int, machine: Machine) -> Run:
-    """Queue the paired run of a plan (whose base is set) against a commit, as the round after the existing ones."""
-    earlier = Run.objects.filter(commit=commit_id, base=plan.base, machine=machine, reason=plan.reason)
-    return planning.plan_pair(replace(plan, round=earlier.count()), commit_id, machine)
+    metrics = sorted({cp.series.metric for cp in group})
+    machine, suite = group[0].series.machine, suite_of(group[0])
+    own_set = store_set(suite, list(benchmarks.values()))
+    return Question(base_id, head_id, machine, suite, own_set, why, pairs, metrics)
 
 
 def measured_runs(cp: ChangePoint, base_id: int | None, commit_id: int) -> QuerySet[Run]:
@@ -68,7 +48,7 @@ def measured_runs(cp: ChangePoint, base_id: int | None, commit_id: int) -> Query
     return cp.runs.filter(base=base_id, commit=commit_id, status__in=MEASURED).order_by("id")
 
 
-def measured_pairs(cp: ChangePoint, base_id: int | None, commit_id: int) -> list[tuple[float, float]]:
+def measured_pairs(cp: ChangePoint, base_id: int | None, commit_id: int) -> list[Pair]:
     """The (base, head) samples of the change point's series in its paired runs of these two commits."""
     return sample_pairs(measured_runs(cp, base_id, commit_id), cp.series)
 
@@ -85,39 +65,68 @@ def measuring_s(runs: Iterable[Run]) -> float:
     return float(sum((span["end"] - span["begin"]).total_seconds() for span in spans))
 
 
-def sample_pairs(runs: Iterable[Run], series: Series) -> list[tuple[float, float]]:
-    """The (base, head) samples of a series' benchmark and metric in paired runs, in the order they were measured.
+def sample_pairs(runs: Iterable[Run], series: Series) -> list[Pair]:
+    """The pairs of a series' benchmark and metric in paired runs.
 
-    Trial i of one side was measured back to back with trial i of the other. A pair with a flagged side is left out.
     The environment may be a newer one than the series': both sides of a pair share it.
     """
     of_series = {"series__benchmark": series.benchmark_id, "series__metric": series.metric}
-    sides = samples_by_side([run.pk for run in runs], **of_series)
-    return [pair for run in sorted({run for run, *_ in sides}) for pair in pairs_of(sides, run, series)]
+    return [pair for pairs in pairs_by_run([run.pk for run in runs], **of_series).values() for pair in pairs]
 
 
-#: (run, benchmark, metric, side) -> trial -> value
-Sides = dict[tuple[int, int, str, str], dict[int, float]]
+def pairs_by_run(runs: Iterable[int], **filters: object) -> dict[tuple[int, int, str], list[Pair]]:
+    """By (run, benchmark, metric), in the order of the runs: the pairs, in the order they were measured.
 
-
-def samples_by_side(runs: Iterable[int], **filters: object) -> Sides:
-    """The clean samples of paired runs; ``filters``: conditions on their measurements."""
+    ``filters``: conditions on their measurements. Trial i of one side was measured back to back with trial i of the
+    other. A pair with a flagged side is left out.
+    """
     conditions = {f"measurement__{name}": value for name, value in filters.items()}
     accepted_samples = Samples.objects.filter(
         measurement__attempt__run__in=list(runs), measurement__accepted=True, **conditions
     )
     columns = ("attempt__run_id", "series__benchmark_id", "series__metric", "side")
     annotated = accepted_samples.annotate(**{f"of_{name}": F(f"measurement__{name}") for name in columns})
-    sides: Sides = defaultdict(dict)
+    sides: dict[tuple[int, int, str], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for samples in annotated.order_by("measurement"):
-        sides[tuple(getattr(samples, f"of_{name}") for name in columns)] |= samples.clean_by_trial
-    return sides
+        run, benchmark, metric, side = (getattr(samples, f"of_{name}") for name in columns)
+        sides[run, benchmark, metric][side] |= samples.clean_by_trial
+    return {key: pairs_of_trials(both[Side.BASE], both[Side.HEAD]) for key, both in sorted(sides.items())}
 
 
-def pairs_of(sides: Sides, run: int, series: Series) -> list[tuple[float, float]]:
-    """The (base, head) samples of a series' benchmark and metric in one run, without the pairs that lack a side."""
-    base, head = (sides.get((run, series.benchmark_id, series.metric, side), {}) for side in (Side.BASE, Side.HEAD))
+def pairs_of_trials(base: Mapping[int, float], head: Mapping[int, float]) -> list[Pair]:
     return [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
+
+
+def pairs_that_answer(runs: Iterable[Run], base_id: int | None = None) -> dict[tuple[int, int, str], tuple[Pair, ...]]:
+    """By (machine, benchmark, metric): the pairs that ended runs of two commits measured of the metrics they are for.
+
+    ``base_id``: pairs of runs with another base are turned round.
+    """
+    ended_runs = {run.pk: run for run in runs if run.status in MEASURED}
+    metrics = {pk: set(run.metrics or [HEADLINE]) for pk, run in ended_runs.items()}
+    every = {metric for own in metrics.values() for metric in own}
+    answers: dict[tuple[int, int, str], tuple[Pair, ...]] = defaultdict(tuple)
+    for (pk, benchmark, metric), pairs in pairs_by_run(ended_runs, series__metric__in=every).items():
+        if metric in metrics[pk]:
+            is_turned = base_id is not None and ended_runs[pk].base_id != base_id
+            answers[ended_runs[pk].machine_id, benchmark, metric] += tuple(
+                pair[::-1] if is_turned else pair for pair in pairs
+            )
+    return answers
+
+
+def compared(
+    metric: Metric, pairs: Sequence[Pair], smallest: float, *, level: float, seed: int, suspected: float = 1.0
+) -> Comparison | None:
+    """What pairs show about a metric; None without any, or with fewer counts of a side than can be compared.
+
+    ``suspected``: the ratio that was suspected before, 1.0 if none was.
+    """
+    if len(pairs) < (compare.FEWEST_COUNTS if metric.counted else 1):
+        return None
+    if metric.counted:
+        return compare.settle_counts(pairs, smallest_effect=smallest, level=level, suspected=suspected)
+    return compare.settle_pairs(pairs, smallest_effect=smallest, level=level, seed=seed, suspected=suspected)
 
 
 def suite_of(cp: ChangePoint) -> Suite:

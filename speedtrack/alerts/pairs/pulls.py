@@ -7,9 +7,9 @@ from speedtrack.alerts.lines.effects import SmallestEffects
 from speedtrack.alerts.models import look_of
 from speedtrack.alerts.pairs import between, pairing
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
+from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.runs.models import MEASURED, Run
+from speedtrack.runs.models import Run
 from speedtrack.stats.compare import ComparisonAnswer
 
 ORDER = {ComparisonAnswer.DIFFERENT: 0, ComparisonAnswer.UNKNOWN: 1, ComparisonAnswer.SAME: 2}
@@ -47,24 +47,17 @@ def answers_of(project_id: int, runs: Sequence[Run]) -> list[PairedAnswer]:
 
     The runs must have their machines loaded.
     """
-    measured_runs = [run for run in runs if run.status in MEASURED]
-    metrics = {run.pk: set(run.metrics or [HEADLINE]) for run in measured_runs}
-    sides = pairing.samples_by_side(metrics, series__metric__in={name for names in metrics.values() for name in names})
-    names = Benchmark.objects.in_bulk({benchmark for _, benchmark, *_ in sides})
+    pairs_by_benchmark = pairing.pairs_that_answer(runs)
+    machines = {run.machine_id: run.machine.name for run in runs}
+    names = Benchmark.objects.in_bulk({benchmark for _, benchmark, _ in pairs_by_benchmark})
     effects = SmallestEffects(project_id)
     answers = []
-    for machine in {run.machine for run in measured_runs}:
-        own = {run.pk: metrics[run.pk] for run in measured_runs if run.machine_id == machine.pk}
-        of_machine = {key: samples for key, samples in sides.items() if key[0] in own}
-        for (benchmark, metric), pairs in between.pairs_by_benchmark(of_machine, own, set()).items():
-            comparison = between.comparison_of_pairs(METRICS[metric], pairs, effects.of(metric), benchmark, 1.0)
-            if comparison:
-                labels = (machine.name, names[benchmark].name, METRICS[metric])
-                answers.append(
-                    PairedAnswer(
-                        *labels, comparison.ratio, comparison.low, comparison.high, comparison.answer, len(pairs)
-                    )
-                )
+    for (machine, benchmark, metric), pairs in pairs_by_benchmark.items():
+        comparison = between.comparison_of_pairs(METRICS[metric], pairs, effects.of(metric), benchmark, 1.0)
+        if comparison:
+            labels = (machines[machine], names[benchmark].name, METRICS[metric])
+            interval = (comparison.ratio, comparison.low, comparison.high)
+            answers.append(PairedAnswer(*labels, *interval, comparison.answer, len(pairs)))
     return sorted(
         answers,
         key=lambda answer: (

@@ -25,7 +25,6 @@ from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairs import brackets, pairing, sizes
 from speedtrack.alerts.pairs.brackets import Bracket
-from speedtrack.alerts.pairs.pairing import Pair
 from speedtrack.alerts.settling import driftreview, splitting, verdicts
 from speedtrack.alerts.triage import raising, resolving
 from speedtrack.benchmarks import numbers
@@ -33,6 +32,9 @@ from speedtrack.ground.observing import failpoints
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import SETTLING, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
+from speedtrack.runs.planning.questions import plan_pairs
+from speedtrack.stats import bisect
+from speedtrack.stats.bisect import CommitRange
 from speedtrack.stats.narrow import MOST
 
 STEP_LOCK = 0x5338  # advisory: one step at a time
@@ -92,8 +94,8 @@ def open_brackets() -> None:
                 suspicions.append((cp, cause or bracket))
     for bracket, group in brackets.shared_brackets(suspicions):
         with isolated(*[cp.series for cp in group]):
-            pair = Pair(bracket.base_id, bracket.commit_id, group[0].series.machine, Reason.CONFIRM)
-            run = pairing.plan_pairs(pair, group, verdicts.usual_budget(group[0]).first)
+            ends, pairs = (bracket.base_id, bracket.commit_id), verdicts.usual_budget(group[0]).first
+            run = plan_pairs(pairing.question_of(group, *ends, Reason.CONFIRM, pairs))
             for cp in group:
                 settle_by(cp, [run], keep_range=cp.pk in trying_cause)
 
@@ -171,8 +173,8 @@ def judge_confirmation(run: Run, suspicions: list[ChangePoint]) -> None:
 def plan_further_round(run: Run, group: list[ChangePoint]) -> None:
     """Measure the two commits of a confirming run once more for these change points."""
     assert run.base_id is not None
-    pair = Pair(run.base_id, run.commit_id, run.machine, Reason.CONFIRM)
-    further_run = pairing.plan_pairs(pair, group, verdicts.next_round(run, group))
+    pairs = verdicts.next_round(run, group)
+    further_run = plan_pairs(pairing.question_of(group, run.base_id, run.commit_id, Reason.CONFIRM, pairs))
     for cp in group:
         cp.runs.add(further_run)
 
@@ -317,10 +319,10 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
             if cp.series.benchmark_id == leader.series.benchmark_id:
                 adopt_range(cp, leader)
         return
-    pair = Pair(*ends, leader.series.machine, Reason.BISECT)
     group = [leader, *followers]
-    trials = max(verdicts.pairs_to_place(leader), verdicts.trials_spent(leader, *ends))
-    run = pairing.plan_pairs(pair, [cp for cp in group if cp.metric.counted == leader.metric.counted], trials)
+    pairs = max(verdicts.pairs_to_place(leader), verdicts.trials_spent(leader, *ends))
+    alike = [cp for cp in group if cp.metric.counted == leader.metric.counted]
+    run = plan_pairs(pairing.question_of(alike, *ends, Reason.BISECT, pairs))
     for cp in group:
         cp.runs.add(run)
 
@@ -364,7 +366,8 @@ def next_commit(cp: ChangePoint) -> Commit | None:
     if not between.exclude(same_as_parent).exists() and (last := between.last()):
         cp.before = last
         cp.save(update_fields=["before"])
-    middle = fit[len(fit) // 2] if fit else None
+    nearest = bisect.middles(range(1, len(fit) + 1), CommitRange(0, len(fit) + 1))
+    middle = fit[nearest[-1] - 1] if nearest else None
     if middle and verdicts.trials_spent(cp, cp.before_id, middle.pk) >= MOST:
         cp.note += f"; not narrowed further: pairs did not show on which side {middle.short} is"
         return None

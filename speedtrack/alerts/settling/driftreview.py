@@ -54,7 +54,7 @@ def review(cp: ChangePoint) -> None:
         return  # retention has deleted the pairs
     is_left = is_drift(cp, comparison)
     answer = Verdict.Answer.DIFFERENT if is_left else Verdict.Answer.SAME
-    verdict = verdicts.verdict_on_ends(cp, run, answer, comparison)
+    verdict = verdicts.write_verdict(cp, (run.base_id, run.commit_id), answer, comparison)
     was_explained = cp.status == Status.REFUTED
     size = numbers.size(comparison.ratio, comparison.low, comparison.high)
     note = f"measured again over {verdict.pairs} pairs: {size}{WITHOUT}{step_names}" if step_names else size

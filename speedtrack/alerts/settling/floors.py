@@ -6,7 +6,6 @@ AA_EVERY_DAYS, and when the machine or the suite's benchmarks have changed. A pa
 A/A run if both built the same program.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from itertools import product
@@ -21,17 +20,15 @@ from speedtrack.alerts.lines.effects import EffectsOfProjects
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.lines.waiting import runs_with_due_floors, unasked_machines
 from speedtrack.alerts.models import NoiseFloor
-from speedtrack.alerts.pairs.pairing import plan_next_round, sample_pairs
+from speedtrack.alerts.pairs.pairing import sample_pairs
 from speedtrack.alerts.settling.confirm import measure_further
 from speedtrack.alerts.settling.verdicts import LEVEL
-from speedtrack.benchmarks.definitions import Definition, DefinitionError
+from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import COUNTED, METRICS, WATCHED
-from speedtrack.benchmarks.models import Benchmark
-from speedtrack.benchmarks.storing import definition_of, store_set, store_suite, usual_benchmarks
-from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.benchmarks.storing import definition_of, store_set, usual_set
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Series
-from speedtrack.runs.planning import planning
+from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.requests.byhand import RunSelection
 from speedtrack.runs.scheduling.order import PRIORITY
 from speedtrack.stats.floor import counts_floor, noise_floor
@@ -57,13 +54,13 @@ def plan_one(machine: Machine) -> bool:
     for project in machine.projects.all():
         runs = measured_runs(machine, project)
         newest = newest_point(runs)
+        if newest is None:
+            continue
+        head = runs.order_by("-rank", "-ended_at")[0].commit_id
         try:
-            plans = usual_plans(project) if newest else []
-            if newest and (
-                plan := next((candidate for candidate in plans if is_due(candidate, machine, newest)), None)
-            ):
-                head = runs.order_by("-rank", "-ended_at")[0].commit
-                plan_next_round(replace(plan, base=head), head.pk, machine)
+            question = Question(head, head, machine, *usual_set(project, project.suite), Reason.AA)
+            if due := next((own for own in noise_questions(question) if is_due(own, newest)), None):
+                plan_pairs(due)
                 return True
         except DefinitionError:
             continue  # its suite became invalid: whoever tracks or pushes is told
@@ -89,32 +86,24 @@ def newest_point(runs: QuerySet[Run]) -> Measurement | None:
     return max(points, key=lambda point: point.pk)
 
 
-def usual_plans(project: Project) -> list[planning.Plan]:
-    """The plans of the A/A runs of a project."""
-    definition = load_suite(project.suite)
-    suite, benchmarks = store_suite(project, definition)
-    usual = usual_benchmarks(definition, benchmarks)
-    return plans_for(planning.Plan(project, suite, store_set(suite, usual), Reason.AA), definition, usual)
+def noise_questions(question: Question) -> list[Question]:
+    """A question of a commit about itself: in pairs, and by counts of the benchmarks whose instructions are counted.
 
-
-def plans_for(plan: planning.Plan, definition: Definition, benchmarks: Iterable[Benchmark]) -> list[planning.Plan]:
-    """The plans to measure these benchmarks: one in pairs, one by counts where instructions are counted.
-
-    These are two runs, because a run measures either pairs or counts.
+    These are two, because a run measures either pairs or counts.
     """
-    functions = {section.name: definition.functions_of(section) for section in definition.benchmark}
-    with_counts = [benchmark for benchmark in benchmarks if functions.get(benchmark.name)]
-    plans = [replace(plan, trials=AA_PAIRS, metrics=WATCHED)]
-    if with_counts:
-        counts = store_set(plan.suite, with_counts)
-        plans.append(replace(plan, benchmark_set=counts, trials=AA_COUNTS, metrics=COUNTED))
-    return plans
+    definition = definition_of(question.suite.pk)
+    counted = [section.name for section in definition.benchmark if definition.functions_of(section)]
+    questions = [replace(question, pairs=AA_PAIRS, metrics=WATCHED)]
+    if with_counts := list(question.benchmarks.benchmarks.filter(name__in=counted)):
+        counts = store_set(question.suite, with_counts)
+        questions.append(replace(question, benchmarks=counts, pairs=AA_COUNTS, metrics=COUNTED))
+    return questions
 
 
-def is_due(plan: planning.Plan, machine: Machine, newest: Measurement) -> bool:
-    """Return whether the last A/A run of a plan is too old, or was made in another environment."""
-    identity = {"project": plan.project, "machine": machine, "benchmark_set": plan.benchmark_set}
-    runs = Run.objects.filter(**identity, reason=Reason.AA, metrics=list(plan.metrics))
+def is_due(question: Question, newest: Measurement) -> bool:
+    """Return whether the last A/A run that asked this is too old, or was made in another environment."""
+    identity = {"machine": question.machine, "benchmark_set": question.benchmarks}
+    runs = Run.objects.filter(**identity, reason=Reason.AA, metrics=list(question.metrics))
     last = runs.filter(created__gt=Now() - timedelta(settings.AA_EVERY_DAYS)).order_by("-id").first()
     return last is None or environment_changed(last, newest)
 
@@ -136,14 +125,15 @@ def environment_changed(run: Run, newest: Measurement) -> bool:
 
 def measure_noise(selection: RunSelection) -> int:
     """Queue A/A runs by hand, before all waiting runs. Return the number of runs."""
-    both = planning.Plan(
-        selection.project, selection.suite, selection.benchmark_set, Reason.AA, priority=PRIORITY["manual"]
-    )
-    plans = plans_for(both, definition_of(selection.suite.pk), selection.benchmark_set.benchmarks.all())
-    commits = selection.project.commits.in_bulk(selection.ranks)
-    for commit, machine, plan in product(commits.values(), selection.machines, plans):
-        plan_next_round(replace(plan, base=commit), commit.pk, machine)
-    return len(commits) * len(selection.machines) * len(plans)
+    suite, benchmarks = selection.suite, selection.benchmark_set
+    questions = [
+        part
+        for commit, machine in product(selection.ranks, selection.machines)
+        for part in noise_questions(
+            Question(commit, commit, machine, suite, benchmarks, Reason.AA, priority=PRIORITY["manual"])
+        )
+    ]
+    return len([plan_pairs(question) for question in questions])
 
 
 @transaction.atomic

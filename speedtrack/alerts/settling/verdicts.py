@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Sum
 
@@ -12,12 +11,13 @@ from speedtrack.alerts.lines.effects import effect_unless_stated
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairs import brackets, sizes
-from speedtrack.alerts.pairs.pairing import measured_pairs, measured_runs, measuring_s, sample_pairs, suite_of
+from speedtrack.alerts.pairs.pairing import compared, measured_pairs, measured_runs, measuring_s, sample_pairs, suite_of
 from speedtrack.runs.models import Measurement, Reason, Result, Run, Trial
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.runs.queue import jobs
-from speedtrack.stats import compare, narrow, sequential
+from speedtrack.stats import bisect, compare, narrow, sequential
 from speedtrack.stats.compare import Comparison, benjamini_hochberg
+from speedtrack.stats.narrow import CommitLevel, CommitPlacement
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,6 @@ COUNTS = Budget(compare.FEWEST_COUNTS, 24, 48)  # of a counted metric; each roun
 COUNT_LOOKS = 5
 MOST_PAIRS = 1000  # whatever the suite's time allows: judging them takes seconds
 LEAST_LEFT = 0.25  # of a confirmed change; where less seems left, its other parts were misplaced
-WRONG_COMMIT = 0.005  # probability that narrowing ends at a wrong commit, over all its steps
 
 Answer = Verdict.Answer
 
@@ -56,7 +55,8 @@ def judge_rounds(run: Run, changes: list[ChangePoint]) -> list[tuple[ChangePoint
         with isolated(cp.series):
             comparisons.append((cp, compare_ends(run, cp)))
     acceptances = iter(benjamini_hochberg([c.p for _, c in comparisons if c], level_of(changes)))
-    return [(cp, verdict_on_ends(cp, run, answer_of(c, next(acceptances)), c) if c else None) for cp, c in comparisons]
+    ends = run.base_id, run.commit_id
+    return [(cp, write_verdict(cp, ends, answer_of(c, next(acceptances)), c) if c else None) for cp, c in comparisons]
 
 
 def answer_of(comparison: Comparison, significant: bool) -> Answer:
@@ -121,12 +121,10 @@ def measured_all(run: Run, cp: ChangePoint) -> bool:
 def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
     """The comparison of base and head over all clean pairs; None without any."""
     pairs = pairs_of_ends(run, cp)
-    if len(pairs) < (COUNTS.first if cp.metric.counted else 1):
+    if not pairs:
         return None
     effect, level = smallest_effect_of(cp), level_of([cp])
-    if cp.metric.counted:
-        return compare.settle_counts(pairs, smallest_effect=effect, level=level, suspected=cp.ratio)
-    return compare.settle_pairs(pairs, smallest_effect=effect, level=level, seed=cp.pk, suspected=cp.ratio)
+    return compared(cp.metric, pairs, effect, level=level, seed=cp.pk, suspected=cp.ratio)
 
 
 def pairs_of_ends(run: Run, cp: ChangePoint) -> list[tuple[float, float]]:
@@ -161,19 +159,12 @@ def pairs_wanted(run: Run, cp: ChangePoint, level: float) -> int:
     )
 
 
-def verdict_on_ends(cp: ChangePoint, run: Run, answer: Answer, comparison: Comparison) -> Verdict:
-    fields = {
-        "answer": answer,
-        "ratio": comparison.ratio,
-        "low": comparison.low,
-        "high": comparison.high,
-        "p": comparison.p,
-    }
-    return write_verdict(cp, (run.base_id, run.commit_id), comparison.n[0], fields)
-
-
-def write_verdict(cp: ChangePoint, ends: tuple[int | None, int], pairs: int, fields: dict[str, Any]) -> Verdict:
-    """Write what so many pairs of two commits show about the change point, once per number of pairs."""
+def write_verdict(
+    cp: ChangePoint, ends: tuple[int | None, int], answer: Answer, finding: Comparison | CommitPlacement
+) -> Verdict:
+    """Write what the pairs of two commits show about the change point, once per number of pairs."""
+    pairs, p = (finding.n[0], finding.p) if isinstance(finding, Comparison) else (finding.n, None)
+    fields = {"answer": answer, "ratio": finding.ratio, "low": finding.low, "high": finding.high, "p": p}
     base, commit = ends
     verdict, _ = Verdict.objects.update_or_create(
         change_point=cp, base_id=base, commit_id=commit, pairs=pairs, defaults=fields
@@ -204,18 +195,19 @@ def read_side(cp: ChangePoint) -> Verdict | None:
         status=RunStatus.SUCCEEDED,
     )
     for base_id, commit_id in set(runs.values_list("base", "commit")) - {(cp.before_id, cp.commit_id)}:
-        pairs = measured_pairs(cp, base_id, commit_id)
-        if not pairs:
+        placement = placement_of(cp, base_id, commit_id)
+        if placement is None or (base_id != cp.before_id and placement.side != CommitLevel.NEW):
             continue
-        placement = narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
-        answer = Answer(placement.side)
-        if base_id != cp.before_id and answer != Answer.NEW:
-            continue
-        fields = {"answer": answer, "ratio": placement.ratio, "low": placement.low, "high": placement.high}
-        verdict = write_verdict(cp, (base_id, commit_id), placement.n, fields)
-        if answer != Answer.UNKNOWN:
+        verdict = write_verdict(cp, (base_id, commit_id), Answer(placement.side), placement)
+        if verdict.answer != Answer.UNKNOWN:
             return verdict
     return None
+
+
+def placement_of(cp: ChangePoint, base_id: int, commit_id: int) -> CommitPlacement | None:
+    """On which side of the change a commit is, by its pairs with the other one; None without any."""
+    pairs = measured_pairs(cp, base_id, commit_id)
+    return narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp)) if pairs else None
 
 
 def ratio_to_place(cp: ChangePoint) -> float:
@@ -239,23 +231,18 @@ def is_left_over(cp: ChangePoint) -> bool:
 
 def shows_change(cp: ChangePoint) -> bool:
     """Return whether pairs of the ends of the range show the change, and store the verdict."""
-    pairs = measured_pairs(cp, cp.before_id, cp.commit_id)
-    if not pairs:
+    placement = placement_of(cp, cp.before_id, cp.commit_id)
+    if placement is None:
         return False
-    placement = narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
-    fields = {"answer": Answer(placement.side), "ratio": placement.ratio, "low": placement.low, "high": placement.high}
-    return write_verdict(cp, (cp.before_id, cp.commit_id), placement.n, fields).answer == Answer.NEW
+    write_verdict(cp, (cp.before_id, cp.commit_id), Answer(placement.side), placement)
+    return placement.side == CommitLevel.NEW
 
 
 def error_per_step(cp: ChangePoint) -> float:
-    """The probability of a wrong side that one step may have.
-
-    WRONG_COMMIT is shared by all steps that the bracket can need. One of these is to try a cause that another series
-    has named.
-    """
+    """The probability of a wrong side that one step may have. One step more tries a cause that another series names."""
     bracket = sizes.bracket_verdict(cp)
     inside = brackets.commits_between(cp.branch, bracket.base_id, bracket.commit_id).count()
-    return WRONG_COMMIT / (1 + math.ceil(math.log2(inside + 1)))
+    return bisect.error_per_step(inside)
 
 
 def pairs_to_place(cp: ChangePoint) -> int:

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
-from speedtrack.alerts.pairs.pairing import plan_next_round
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
-from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.benchmarks.storing import store_set, usual_set
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Machine, Reason, Run
-from speedtrack.runs.planning import planning
+from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.requests.byhand import RunSelection, queue_by_hand
 
 MOST_BENCHMARKS = 8  # of one paired run: each takes about two minutes
@@ -52,16 +50,8 @@ def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[st
     benchmarks = [by_name[name] for name in unique_names if name in by_name][:MOST_BENCHMARKS]
     if not benchmarks:
         raise NotMeasurable(f"none of these benchmarks is in the suite that measured {head.short} on {machine}")
-    plan = planning.Plan(
-        project=head.project,
-        suite=run.suite,
-        benchmark_set=store_set(run.suite, benchmarks),
-        reason=Reason.MANUAL,
-        base=base,
-        trials=planning.PAIRS,
-        metrics=planning.METRICS_OF_PAIRS,
-    )
-    return RequestedRun(plan_next_round(plan, head.pk, machine), is_new=True)
+    question = Question(base.pk, head.pk, machine, run.suite, store_set(run.suite, benchmarks), Reason.MANUAL)
+    return RequestedRun(plan_pairs(question), is_new=True)
 
 
 @transaction.atomic
@@ -78,8 +68,5 @@ def measure_commit(commit: Commit, machine_id: int | None = None) -> RequestedRu
     own = Run.objects.own().filter(project=project, commit=commit, machine__in=machines)
     if waiting_run := own.unfinished().order_by("id").first():
         return RequestedRun(waiting_run, is_new=False)
-    definition = load_suite(project.suite)
-    suite, benchmarks = store_suite(project, definition)
-    usual = store_set(suite, usual_benchmarks(definition, benchmarks))
-    queue_by_hand(RunSelection(project, suite, usual, machines, {commit.pk: 0}))
+    queue_by_hand(RunSelection(project, *usual_set(project, project.suite), machines, {commit.pk: 0}))
     return RequestedRun(own.latest("id"), is_new=True)

@@ -32,6 +32,6 @@ def plan_profile_of_alert(alert: Alert, by_hand: bool = False) -> Run | None:
     machine = worst_first[0].series.machine
     names = {cp.series.benchmark.name: cp.series.benchmark for cp in worst_first if cp.series.machine == machine}
     suite = suite_of(worst_first[0])
-    benchmark_set = store_set(suite, list(names.values())[:MOST_BENCHMARKS])
-    change = profiles.ProfiledChange(alert.project, alert.before, alert.commit, machine, suite, benchmark_set)
-    return profiles.plan_profile(change, by_hand)
+    worst = store_set(suite, list(names.values())[:MOST_BENCHMARKS])
+    question = profiles.profile_question(alert.before_id, alert.commit_id, machine, suite, worst)
+    return profiles.plan_profile(question, by_hand)

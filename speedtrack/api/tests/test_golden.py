@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings as django_settings
 
 from speedtrack.runs.models import Measurement, Reason, Run, Samples
-from speedtrack.runs.planning import planning
+from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 
@@ -79,8 +79,8 @@ def test_a_job_says_of_the_suite_what_the_golden_job_says(job: dict[str, Any]) -
 
 def test_a_paired_job_has_the_keys_and_types_of_the_golden_job(tracked: Tracked, runner: Runner) -> None:
     old, new = Run.objects.order_by("rank")
-    plan = planning.Plan(old.project, old.suite, old.benchmark_set, Reason.CONFIRM, base=old.commit, trials=9)
-    planning.plan_pair(plan, new.commit_id, runner.machine)
+    ends, by = (old.commit_id, new.commit_id), (old.suite, old.benchmark_set)
+    plan_pairs(Question(*ends, runner.machine, *by, Reason.CONFIRM, pairs=9, metrics=()))
     job = runner.claim()
     assert job["sides"] == [{"side": "base", "sha": old.commit.sha}, {"side": "head", "sha": new.commit.sha}]
     assert (job["reason"], job["trials"]) == ("confirm", 9)

@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from speedtrack.ground.postgres.wakeups import Wakes
-from speedtrack.projects.models import Commit, PullRequest
+from speedtrack.projects.models import Commit, Project, PullRequest
 
 
 class ApprovalQuerySet(models.QuerySet["Approval"]):
@@ -39,6 +39,10 @@ class Approval(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["id"], name="approvals_unplanned", condition=Q(planned_at=None, error="")),
         ]
+
+    @property
+    def project(self) -> Project:
+        return self.pull_request.project
 
     def __str__(self) -> str:
         return f"{self.pull_request} at {self.head_sha[:10]}"

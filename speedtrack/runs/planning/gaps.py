@@ -5,6 +5,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from speedtrack.stats.bisect import CommitRange, middles
+
 
 def widest_first(positions: Iterable[int], candidates: Iterable[int], count: int) -> list[int]:
     """``count`` of the candidates, each from the middle of the widest gap that is then left between those taken.
@@ -20,28 +22,20 @@ def widest_first(positions: Iterable[int], candidates: Iterable[int], count: int
     bounds = pairwise([low - 1, *bounds_inside, high + 1])
     gaps = [gap for begin, end in bounds if (gap := gap_between(free, begin, end))]
     heapq.heapify(gaps)
-    middles: list[int] = []
-    while gaps and len(middles) < count:
+    fillers: list[int] = []
+    while gaps and len(fillers) < count:
         _, _, low, high = heapq.heappop(gaps)
-        middle = nearest(free, low, high)
-        middles.append(middle)
+        middle = middles(free, CommitRange(low, high))[-1]
+        fillers.append(middle)
         for half in (gap_between(free, low, middle), gap_between(free, middle, high)):
             if half:
                 heapq.heappush(gaps, half)
-    return middles
+    return fillers
 
 
 def gap_between(free: Sequence[int], low: int, high: int) -> tuple[int, int, int, int] | None:
     """The gap between two positions as a heap entry; None if no candidate lies in it."""
     return (low - high, -high, low, high) if bisect_right(free, low) < bisect_left(free, high) else None
-
-
-def nearest(free: Sequence[int], low: int, high: int) -> int:
-    """The candidate in the gap that is nearest to its middle; if two are equally near, the newer one."""
-    middle = (low + high) / 2
-    at = bisect_left(free, middle)
-    inside = [free[index] for index in (at - 1, at) if 0 <= index < len(free) and low < free[index] < high]
-    return min(inside, key=lambda number: (abs(number - middle), -number))
 
 
 def halving(count: int) -> list[int]:

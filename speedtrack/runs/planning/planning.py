@@ -7,10 +7,8 @@ from typing import Any
 from django.db import connection
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
-from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
-from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
-from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.benchmarks.storing import usual_set
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import ROUTINE, Machine, PlanningPolicy, Reason, Run, RunEvent, Status
 from speedtrack.runs.planning import policies
@@ -18,8 +16,6 @@ from speedtrack.runs.queue import queue
 from speedtrack.runs.scheduling.order import PRIORITY
 
 BACKLOG_CAP = 200  # commits of one plan, evenly spread, that keep their priority; the others are measured later
-PAIRS = 15  # of one run that a person asks for
-METRICS_OF_PAIRS = [HEADLINE, "throughput_rps", "instructions_per_request"]
 BY_HAND = (Reason.MANUAL, Reason.PULL)  # a person asked for them
 GONE = "the commit is no longer on"
 
@@ -35,7 +31,7 @@ class Plan:
     suite: Suite
     benchmark_set: BenchmarkSet
     reason: Reason
-    base: Commit | None = None
+    base_id: int | None = None
     round: int = 0
     trials: int | None = None
     priority: int | None = None
@@ -74,7 +70,7 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
     ]
     columns: dict[str, Any] = {
         "project": plan.project.pk,
-        "base": plan.base.pk if plan.base else None,
+        "base": plan.base_id,
         "suite": plan.suite.pk,
         "benchmark_set": plan.benchmark_set.pk,
         "reason": plan.reason.value,
@@ -90,19 +86,6 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
     with connection.cursor() as cursor:
         cursor.execute(PLANNED, columns)
         return int(cursor.rowcount)
-
-
-def plan_pair(plan: Plan, commit_id: int, machine: Machine) -> Run:
-    """Queue the paired run of a commit and the plan's base, unless it exists. Return it."""
-    plan_commits(plan, {commit_id: 0}, [machine])
-    return Run.objects.get(
-        commit_id=commit_id,
-        base=plan.base,
-        machine=machine,
-        benchmark_set=plan.benchmark_set,
-        reason=plan.reason,
-        round=plan.round,
-    )
 
 
 def priority_of(reason: Reason, is_head: bool, in_step: bool) -> int:
@@ -133,9 +116,7 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
 
 def usual_plan(policy: PlanningPolicy, reason: Reason) -> Plan:
     """The plan by which a policy measures commits. Raises DefinitionError."""
-    definition = load_suite(policies.suite_of(policy))
-    suite, benchmarks = store_suite(policy.project, definition)
-    return Plan(policy.project, suite, store_set(suite, usual_benchmarks(definition, benchmarks)), reason)
+    return Plan(policy.project, *usual_set(policy.project, policies.suite_of(policy)), reason)
 
 
 def cancel_unreachable(branch: Branch, shas: list[str]) -> int:

@@ -6,31 +6,27 @@ own reference of the pull request is fetched, never the author's repository. Wha
 points of any line.
 """
 
-import logging
-
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
-from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.benchmarks.storing import usual_set
 from speedtrack.projects import fetching, git, heads
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.fetching import head_ref
 from speedtrack.projects.models import Branch, Commit, PullRequest
 from speedtrack.projects.remotes import remote_of
-from speedtrack.projects.sync import project_lock, store_commits
+from speedtrack.projects.sync import store_commits
 from speedtrack.runs.models import Approval, Reason, Run
-from speedtrack.runs.planning import planning, policies
+from speedtrack.runs.planning import policies
+from speedtrack.runs.planning.questions import NotComparable, Question, plan_each, plan_pairs
 from speedtrack.runs.queue import queue
-
-log = logging.getLogger(__name__)
 
 State = PullRequest.State
 
 
-class NotApprovable(Exception):
+class NotApprovable(NotComparable):
     """This head cannot be approved; the message says why, and what to do."""
 
 
@@ -87,7 +83,7 @@ def approve_as_fetched(pull_request: PullRequest, head_sha: str, by: User | None
     Without such a commit nothing is queued. Raises NotApprovable.
     """
     approval = approve(pull_request, head_sha, by)
-    pull, project = approval.pull_request, approval.pull_request.project
+    pull, project = approval.pull_request, approval.project
     target = project.branches.select_related("head").filter(name=pull.base_ref).first()
     if approval.planned_at or target is None or target.head is None:
         return approval
@@ -108,25 +104,7 @@ def adds_nothing(pull: PullRequest) -> NotApprovable:
 
 def plan_approved() -> int:
     """Queue the runs of all approvals that have none yet. Return how many. A failure is stored on its approval."""
-    run_count = 0
-    for approval in Approval.objects.unplanned().select_related("pull_request__project").order_by("pk"):
-        with project_lock(approval.pull_request.project) as is_mine:
-            if is_mine and Approval.objects.unplanned().filter(pk=approval.pk).exists():
-                run_count += plan_noting_failure(approval)
-    return run_count
-
-
-def plan_noting_failure(approval: Approval) -> int:
-    try:
-        return plan(approval)
-    except (RepositoryError, DefinitionError, NotApprovable) as e:
-        log.warning("%s: %s", approval, e)
-        why = str(e)
-    except Exception as e:  # a defect that one pull request triggers must not stop the others
-        log.exception("%s: it could not be queued", approval)
-        why = f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)"
-    Approval.objects.filter(pk=approval.pk).update(error=why.replace("\0", "")[:2000])
-    return 0
+    return plan_each(Approval.objects.unplanned().select_related("pull_request__project"), plan)
 
 
 def plan(approval: Approval) -> int:
@@ -135,7 +113,7 @@ def plan(approval: Approval) -> int:
     Waiting runs of earlier heads of the same pull request are cancelled. Raises RepositoryError, DefinitionError or
     NotApprovable.
     """
-    pull, project = approval.pull_request, approval.pull_request.project
+    pull, project = approval.pull_request, approval.project
     remote = remote_of(project)
     fetched = fetching.fetch_pull_request(project.slug, remote, pull.number, heads.own_branch(pull))
     if fetched != approval.head_sha:
@@ -156,29 +134,20 @@ def queue_pairs(approval: Approval, base: Commit, head: Commit) -> int:
 
     Raises DefinitionError or NotApprovable.
     """
-    pull, project = approval.pull_request, approval.pull_request.project
+    pull, project = approval.pull_request, approval.project
     policy = policies.policy_of(Branch(project=project, name=pull.base_ref))
-    definition = load_suite(policies.suite_of(policy))
     machines = policies.machines_of(policy)
     if not machines:
         raise NotApprovable(f"no machine measures {project}: `manage.py machine add NAME` registers one")
     with transaction.atomic():
-        suite, benchmarks = store_suite(project, definition)
-        pairs = planning.Plan(
-            project=project,
-            suite=suite,
-            benchmark_set=store_set(suite, usual_benchmarks(definition, benchmarks)),
-            reason=Reason.PULL,
-            base=base,
-            trials=planning.PAIRS,
-            metrics=planning.METRICS_OF_PAIRS,
-        )
+        suite, usual = usual_set(project, policies.suite_of(policy))
         queue.cancel_waiting(
             Run.objects.filter(reason=Reason.PULL, commit__in=heads_before(approval)), "a newer head was approved"
         )
-        run_count = planning.plan_commits(pairs, {head.pk: 0}, machines)
+        questions = [Question(base.pk, head.pk, machine, suite, usual, Reason.PULL) for machine in machines]
+        new = [plan_pairs(question) for question in questions if not question.runs.filter(benchmark_set=usual).exists()]
         Approval.objects.filter(pk=approval.pk).update(planned_at=Now(), head=head, base=base)
-    return run_count
+    return len(new)
 
 
 def heads_before(approval: Approval) -> list[int]:

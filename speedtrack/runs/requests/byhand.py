@@ -168,10 +168,10 @@ def retry_run(number: int) -> str:
     return f"run {number} is queued again"
 
 
-def raise_run(number: int, requested_by: str = "by hand") -> str:
+def raise_run(number: int, why: str = "by hand") -> str:
     """Let a waiting run be the next of its machine. Return a message. Raises NoSuchThing."""
     run = run_numbered(number)
-    if not queue.raise_run(run, requested_by):
+    if not queue.raise_run(run, why):
         raise NoSuchThing(f"run {number} is {run.status}: only a run that waits can be raised")
     return f"run {number} is measured next on {run.machine}"
 

@@ -4,7 +4,6 @@ Commits that the mirror has are queued at once; for others the process `git` fet
 What is measured are pairs, which are no points of any line.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,29 +11,20 @@ from functools import partial
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Max
 from django.db.models.functions import Now
 
-from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects import fetching, git
-from speedtrack.projects.errors import NoSuchCommit, RepositoryError
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.errors import NoSuchCommit
+from speedtrack.projects.models import Project
 from speedtrack.projects.remotes import remote_of
-from speedtrack.projects.sync import project_lock, store_commits
+from speedtrack.projects.sync import store_commits
 from speedtrack.runs import naming
-from speedtrack.runs.errors import NoSuchThing
-from speedtrack.runs.models import ACTIVE, Machine, PairedComparison, Reason, Run, Status
-from speedtrack.runs.planning import planning
+from speedtrack.runs.models import ACTIVE, PairedComparison, Reason, Run, Status
+from speedtrack.runs.planning.questions import NotComparable, Question, plan_each, plan_pairs
 from speedtrack.runs.requests import byhand
-
-log = logging.getLogger(__name__)
-
-
-class NotComparable(Exception):
-    """These two commits cannot be measured in pairs; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -79,25 +69,12 @@ def plan_asked() -> int:
 
     A failure is stored on its comparison.
     """
-    run_count = 0
-    for comparison in PairedComparison.objects.unplanned().select_related("project", "machine").order_by("pk"):
-        with project_lock(comparison.project) as is_mine:
-            if is_mine and PairedComparison.objects.unplanned().filter(pk=comparison.pk).exists():
-                run_count += plan_noting_failure(comparison)
-    return run_count
+    return plan_each(PairedComparison.objects.unplanned().select_related("project", "machine"), plan_fetched)
 
 
-def plan_noting_failure(comparison: PairedComparison) -> int:
-    try:
-        return plan(comparison, partial(fetching.find_commit, comparison.project.slug, remote_of(comparison.project)))
-    except (RepositoryError, DefinitionError, NoSuchThing, NotComparable) as e:
-        log.warning("comparison of %s: %s", comparison, e)
-        why = str(e)
-    except Exception as e:  # a defect that one comparison triggers must not stop the others
-        log.exception("comparison of %s: it could not be queued", comparison)
-        why = f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)"
-    PairedComparison.objects.filter(pk=comparison.pk).update(error=why.replace("\0", "")[:2000])
-    return 0
+def plan_fetched(comparison: PairedComparison) -> int:
+    """Queue a comparison's pairs. Commits that the mirror lacks are fetched, which may take minutes."""
+    return plan(comparison, partial(fetching.find_commit, comparison.project.slug, remote_of(comparison.project)))
 
 
 def plan(comparison: PairedComparison, find: Callable[[str], str]) -> int:
@@ -120,41 +97,20 @@ def plan(comparison: PairedComparison, find: Callable[[str], str]) -> int:
         machines = byhand.machines_to_measure(project, comparison.machine.name if comparison.machine else None)
         suite, benchmark_set = benchmarks_of(project, comparison.benchmarks)
         before = set(comparison.runs.values_list("pk", flat=True))
-        own = queue_pairs(project, suite, benchmark_set, (commits[base], commits[head]), machines)
+        ends = commits[base].pk, commits[head].pk
+        own = [waiting_or_new(Question(*ends, each, suite, benchmark_set, Reason.MANUAL)) for each in machines]
         comparison.runs.add(*own)
         comparison.head, comparison.base = commits[head], commits[base]
         PairedComparison.objects.filter(pk=comparison.pk).update(
             planned_at=Now(), head=comparison.head, base=comparison.base
         )
         comparison.refresh_from_db(fields=["planned_at"])
-    return len(set(own) - before)
+    return len({run.pk for run in own} - before)
 
 
-def queue_pairs(
-    project: Project,
-    suite: Suite,
-    benchmark_set: BenchmarkSet,
-    sides: tuple[Commit, Commit],
-    machines: Sequence[Machine],
-) -> list[int]:
-    """The ids of the runs of a base and a head on these machines: paired runs that wait already, and new ones."""
-    base, head = sides
-    same = Run.objects.filter(base=base, commit=head, benchmark_set=benchmark_set, reason=Reason.MANUAL)
-    waiting_runs = dict(same.filter(status=Status.QUEUED, machine__in=machines).values_list("machine", "pk"))
-    last = same.aggregate(last=Max("round"))["last"]
-    round_ = 0 if last is None else last + 1
-    pairs = planning.Plan(
-        project=project,
-        suite=suite,
-        benchmark_set=benchmark_set,
-        reason=Reason.MANUAL,
-        base=base,
-        round=round_,
-        trials=planning.PAIRS,
-        metrics=planning.METRICS_OF_PAIRS,
-    )
-    planning.plan_commits(pairs, {head.pk: 0}, [machine for machine in machines if machine.pk not in waiting_runs])
-    return [*waiting_runs.values(), *same.filter(round=round_).values_list("pk", flat=True)]
+def waiting_or_new(question: Question) -> Run:
+    """The run of a question that waits already, otherwise a new one."""
+    return question.runs.filter(benchmark_set=question.benchmarks, status=Status.QUEUED).last() or plan_pairs(question)
 
 
 def benchmarks_of(project: Project, names: Sequence[str]) -> tuple[Suite, BenchmarkSet]:

@@ -7,15 +7,14 @@ counts the instructions of those benchmarks whose suite names functions for that
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from django.db import transaction
 
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.models import Commit
 from speedtrack.runs.documents import ProfileReport
 from speedtrack.runs.models import Machine, Profile, Reason, Run, Status
-from speedtrack.runs.planning import planning
+from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import fence
 from speedtrack.runs.results import results
 from speedtrack.runs.scheduling.order import PRIORITY
@@ -27,25 +26,18 @@ class NoBase(Exception):
     """There is no commit to profile a run against; the message says why."""
 
 
-@dataclass(frozen=True)
-class ProfiledChange:
-    """Two commits whose profiles are compared, with the machine and the benchmarks for that."""
-
-    project: Project
-    base: Commit
-    commit: Commit
-    machine: Machine
-    suite: Suite
-    benchmark_set: BenchmarkSet
+def profile_question(base_id: int, head_id: int, machine: Machine, suite: Suite, benchmarks: BenchmarkSet) -> Question:
+    """The question where the time of two commits goes under these benchmarks: one block, in which nothing is timed."""
+    return Question(base_id, head_id, machine, suite, benchmarks, Reason.PROFILE, pairs=1, metrics=())
 
 
-def change_of_run(run: Run) -> ProfiledChange:
-    """The change that a run measured: from its base, or from the first parent of its commit. Raises NoBase."""
+def question_of_run(run: Run) -> Question:
+    """The profiles of what a run measured: of its base, or of the first parent of its commit. Raises NoBase."""
     parents = Commit.objects.filter(project=run.project, sha__in=run.commit.parents[:1])
     base = run.base or parents.first()
     if base is None:
         raise NoBase(f"the commit before {run.commit.short} is not tracked: profile a run of a later commit")
-    return ProfiledChange(run.project, base, run.commit, run.machine, run.suite, run.benchmark_set)
+    return profile_question(base.pk, run.commit_id, run.machine, run.suite, run.benchmark_set)
 
 
 @transaction.atomic
@@ -83,28 +75,13 @@ def cost_per_request(profile: Profile) -> float | None:
     return profile.cpu_ns_per_request
 
 
-def plan_profile(change: ProfiledChange, by_hand: bool = False) -> Run:
-    """Queue the profile run of a change, unless there is one. Return it.
+def plan_profile(question: Question, by_hand: bool = False) -> Run:
+    """Queue the profile run of two commits, unless there is one. Return it.
 
     ``by_hand``: it goes before other runs, and is queued again if an earlier one has ended.
     """
-    runs = Run.objects.filter(
-        base=change.base, commit=change.commit, machine=change.machine, reason=Reason.PROFILE
-    ).order_by("id")
-    earlier = runs.unfinished().last() if by_hand else runs.last()
-    run = earlier or planning.plan_pair(
-        planning.Plan(
-            project=change.project,
-            suite=change.suite,
-            benchmark_set=change.benchmark_set,
-            reason=Reason.PROFILE,
-            base=change.base,
-            round=runs.count(),
-            trials=1,
-        ),
-        change.commit.pk,
-        change.machine,
-    )
+    runs = question.runs
+    run = (runs.unfinished() if by_hand else runs).last() or plan_pairs(question)
     if by_hand:
         Run.objects.filter(pk=run.pk, status=Status.QUEUED).update(priority=PRIORITY["manual"])
     return run

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from speedtrack.runs.documents import Failure, Renewal
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Samples, Series, Status
-from speedtrack.runs.planning import planning
+from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import fence, queue
 from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.runs.results import results
@@ -85,8 +85,7 @@ def test_what_is_out_of_reach_of_the_machine_is_no_failure(tracked: Tracked, mac
 
 def test_both_sides_of_a_pair_are_needed_whatever_is_out_of_reach(tracked: Tracked, machine: Machine) -> None:
     first, second = Run.objects.get(rank=0), Run.objects.get(rank=2).commit
-    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
-    planning.plan_pair(plan, second.pk, machine)
+    plan_pairs(Question(first.commit_id, second.pk, machine, first.suite, first.benchmark_set, Reason.CONFIRM))
     run = builders.claim(machine)
     for commit in (first.commit, second):
         results.accept_result(machine, run.pk, builders.result(run, "set-p1", commit, [1.0] * 5))
@@ -97,8 +96,8 @@ def test_both_sides_of_a_pair_are_needed_whatever_is_out_of_reach(tracked: Track
 def test_a_paired_run_needs_both_sides(tracked: Tracked, machine: Machine) -> None:
     first = Run.objects.get(rank=0)
     head = Run.objects.get(rank=2).commit
-    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
-    paired = planning.plan_pair(plan, head.pk, machine)
+    question = Question(first.commit_id, head.pk, machine, first.suite, first.benchmark_set, Reason.CONFIRM)
+    paired = plan_pairs(question)
     run = builders.claim(machine)
     assert run == paired
     for name in run.benchmark_set.names:

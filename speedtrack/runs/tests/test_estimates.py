@@ -1,5 +1,6 @@
 """Estimates of runs whose phases are known, because the rows of earlier ones say how long each took."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,8 @@ from django.utils import timezone
 
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Machine, Reason, Run, Status
-from speedtrack.runs.planning import planning, pushes
+from speedtrack.runs.planning import pushes
+from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import estimates, queue
 from speedtrack.runs.queue.estimates import DurationEstimate
 from speedtrack.runs.requests.tracking import Tracked
@@ -32,8 +34,8 @@ def expected(run: Run) -> DurationEstimate:
 
 
 def pair(head: Run, base: Commit, trials: int = 15, reason: Reason = Reason.CONFIRM) -> Run:
-    plan = planning.Plan(head.project, head.suite, head.benchmark_set, reason, base=base, trials=trials)
-    return planning.plan_pair(plan, head.commit_id, head.machine)
+    question = Question(base.pk, head.commit_id, head.machine, head.suite, head.benchmark_set, reason)
+    return plan_pairs(replace(question, pairs=trials, metrics=()))
 
 
 @pytest.mark.django_db
@@ -70,8 +72,7 @@ def test_pairs_count_as_two_trials_until_pairs_were_measured(tracked: Tracked, m
     assert before.trials_s == pytest.approx(15 * 2 * 2 * 2.5, rel=0.1)
     [measured] = measure_all(machine, build_s=0.0, trial_s=7.0)
     assert measured == run
-    again = planning.Plan(run.project, run.suite, run.benchmark_set, Reason.CONFIRM, base=run.base, trials=10, round=1)
-    after = expected(planning.plan_pair(again, run.commit_id, machine))
+    after = expected(pair(first, second.commit, trials=10))
     assert after.trials_s == pytest.approx(10 * 2 * 7.5, rel=0.05)
 
 

@@ -14,7 +14,7 @@ from speedtrack.projects.models import Commit, Position
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Machine, Reason, Run, Status
-from speedtrack.runs.planning import planning
+from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests import changing
 from speedtrack.runs.requests.tracking import Tracked
@@ -76,8 +76,8 @@ def test_a_run_at_fault_itself_is_not_tried_again(tracked: Tracked, machine: Mac
 def test_a_pair_is_left_to_who_planned_it(tracked: Tracked, machine: Machine, settings: Any) -> None:
     settings.MAX_ATTEMPTS = 1
     first = Run.objects.get(rank=0)
-    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
-    planning.plan_pair(plan, Run.objects.get(rank=1).commit_id, machine)
+    head = Run.objects.get(rank=1).commit_id
+    plan_pairs(Question(first.commit_id, head, machine, first.suite, first.benchmark_set, Reason.CONFIRM))
     run = builders.claim(machine)
     assert run.paired
     builders.expire_lease(run)

@@ -10,7 +10,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from speedtrack.runs.models import Machine, Reason, Run, Status
-from speedtrack.runs.planning import planning
+from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.runs.scheduling import order
@@ -206,8 +206,8 @@ def rows_read(plan: dict[str, Any]) -> float:
 def test_planned_runs_are_claimed_by_these_rules(tracked: Tracked, machine: Machine) -> None:
     """Priorities as the verbs set them: a head, its history, and a pair."""
     first = Run.objects.get(rank=0)
-    pair = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
-    planning.plan_pair(pair, Run.objects.get(rank=1).commit_id, machine)
+    head = Run.objects.get(rank=1).commit_id
+    plan_pairs(Question(first.commit_id, head, machine, first.suite, first.benchmark_set, Reason.CONFIRM))
     claimed = [run.reason for run in builders.work(machine, lambda *_: 5000.0)]
     assert sorted(claimed) == ["backfill", "backfill", "backfill", "confirm"]
     assert claimed[0] == "confirm" and queue.claim(machine) is None

@@ -140,14 +140,6 @@ def test_reasons_of_their_own_have_priorities_of_their_own() -> None:
     assert planning.priority_of(Reason.PUSH, False, False) == 50
 
 
-def test_a_pair_is_planned_once(tracked: Tracked, machine: Machine) -> None:
-    first = Run.objects.get(rank=0)
-    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
-    head = Run.objects.get(rank=1).commit_id
-    assert planning.plan_pair(plan, head, machine) == planning.plan_pair(plan, head, machine)
-    assert planning.plan_pair(plan, head, machine).paired
-
-
 def test_a_run_keeps_the_suite_it_was_planned_with(tracked: Tracked, machine: Machine, settings: Any) -> None:
     builders.use_suite(settings, settings.SUITES, builders.SUITE.replace("clients = 50", "clients = 99"))
     workload = jobs.job_document(builders.claim(machine))["benchmarks"][0]["workload"]

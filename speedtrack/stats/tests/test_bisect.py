@@ -62,3 +62,22 @@ def test_of_several_changes_the_oldest_that_was_seen_is_found() -> None:
 def test_how_many_steps_are_left(untried: int, steps: int) -> None:
     levels = [OLD, *[None] * untried, NEW]
     assert bisect.steps_left(levels, bisect.range_left(levels)) == steps
+
+
+@given(st.integers(1, 40), st.data())
+def test_the_middles_are_the_nearest_places_of_all(last: int, data: st.DataObject) -> None:
+    places = sorted(data.draw(st.frozensets(st.integers(-5, 50))))
+    found = bisect.middles(places, CommitRange(0, last))
+    distances = {place: abs(place - last / 2) for place in places if 0 < place < last}
+    assert found == [place for place in distances if distances[place] == min(distances.values())]
+
+
+def test_of_an_even_number_of_places_two_are_in_the_middle() -> None:
+    assert bisect.middles(range(1, 5), CommitRange(0, 5)) == [2, 3]
+    assert bisect.middles(range(1, 4), CommitRange(0, 4)) == [2]
+    assert bisect.middles([], CommitRange(0, 4)) == []
+
+
+def test_all_steps_together_rarely_end_at_a_wrong_commit() -> None:
+    for inside in (0, 1, 6, 7, 4095):
+        assert (1 + bisect.halvings(inside)) * bisect.error_per_step(inside) == pytest.approx(bisect.WRONG_COMMIT)

@@ -20,7 +20,7 @@ from speedtrack.alerts.pairs.between import CommitOnMachine
 from speedtrack.projects.models import Project, Tag
 from speedtrack.runs import packing
 from speedtrack.runs.models import Machine, Reason, Result, Run, Samples, Series
-from speedtrack.runs.planning import planning
+from speedtrack.runs.planning.questions import PAIRS
 from speedtrack.stats.compare import compare_samples
 from speedtrack.tests import builders
 from speedtrack.tests.latencies import encoded
@@ -282,14 +282,14 @@ def ask(client: Client, made: World, base: int, head: int, **form: Any) -> str:
 def test_measuring_both_again_queues_one_paired_run(person: Client, kvd: World) -> None:
     page = ask(person, kvd, 0, 3, what="pair", benchmark=["get-p1", "no-such"])
     run = Run.objects.get(base=kvd.commit(0), commit=kvd.commit(3))
-    assert (run.reason, run.trials, run.status) == (Reason.MANUAL, planning.PAIRS, "queued")
+    assert (run.reason, run.trials, run.status) == (Reason.MANUAL, PAIRS, "queued")
     assert run.benchmark_set.names == ["get-p1"]
     assert f"Run {run.pk} is queued on kvd-m1" in page
     assert f"Run {run.pk} was queued before" in ask(person, kvd, 0, 3, what="pair", benchmark=["set-p1"])
     assert Run.objects.filter(base__isnull=False).count() == 1
     kvd.measure()
     rows = document(person, **ends(kvd, 0, 3), q="get", metric=CPU)["rows"]
-    assert [row["pairs"] for row in rows] == [planning.PAIRS]
+    assert [row["pairs"] for row in rows] == [PAIRS]
     ask(person, kvd, 0, 3, what="pair", benchmark=["get-p1"])
     assert list(Run.objects.filter(base=kvd.commit(0)).order_by("pk").values_list("round", flat=True)) == [0, 1]
 

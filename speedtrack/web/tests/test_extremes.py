@@ -111,7 +111,7 @@ def extremes(db: None, settings: Any, tmp_path: Any) -> World:
         confirm.step()
         play_all(machine, slow, {made.shas[2]})
     run = Run.objects.filter(commit__sha=made.shas[6], reason=Reason.PUSH).get()
-    profiles.plan_profile(profiles.change_of_run(run), by_hand=True)
+    profiles.plan_profile(profiles.question_of_run(run), by_hand=True)
     play_all(machine, slow, set())
     return made
 

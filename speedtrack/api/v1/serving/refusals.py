@@ -25,7 +25,7 @@ from speedtrack.projects.errors import (
 )
 from speedtrack.runs.errors import NoSuchBenchmark, NoSuchMachine, NoSuchThing
 from speedtrack.runs.planning.pullrequests import NotApprovable
-from speedtrack.runs.requests.comparing import NotComparable
+from speedtrack.runs.planning.questions import NotComparable
 
 Errors = Sequence[dict[str, str]]
 Handler = Callable[[HttpRequest, Any], HttpResponse]

@@ -44,6 +44,6 @@ def plan_for_run(number: int) -> Run:
     if run is None:
         raise CommandError(f"there is no run {number}: its number is at the end of its page's address")
     try:
-        return profiles.plan_profile(profiles.change_of_run(run), by_hand=True)
+        return profiles.plan_profile(profiles.question_of_run(run), by_hand=True)
     except profiles.NoBase as e:
         raise CommandError(str(e)) from e

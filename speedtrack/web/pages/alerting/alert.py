@@ -230,7 +230,7 @@ def evidence_of(
     answers = Verdict.objects.filter(change_point__in=points[:shown_count]).select_related("base", "commit")
     for verdict in answers.order_by("id"):
         verdicts[verdict.change_point_id].append(verdict)
-    sides = pairing.samples_by_side(runs)
+    pairs_by_run = pairing.pairs_by_run(runs)
     floors = spreads.newest_floors(cp.series_id for cp in points[:shown_count])
     mutes = muting.mutes_of(points) if getattr(alert, "has_mutes", True) else {}
     evidence = []
@@ -239,7 +239,8 @@ def evidence_of(
         ends = next((step for step in steps if step.answer == Verdict.Answer.DIFFERENT), None)
         own_runs = sorted(cp.runs.all(), key=lambda r: r.pk) if index < shown_count else []
         showing = [r for r in own_runs if ends and (r.base_id, r.commit_id) == (ends.base_id, ends.commit_id)]
-        pairs = [pair for run in showing for pair in pairing.pairs_of(sides, run.pk, cp.series)]
+        keys = [(run.pk, cp.series.benchmark_id, cp.series.metric) for run in showing]
+        pairs = [pair for key in keys for pair in pairs_by_run.get(key, ())]
         strips = SideStrips.of(pairs, cp.metric) if pairs else None
         of_series = floors.get(cp.series_id), mutes.get(cp.pk), excerpts.get(cp.pk)
         evidence.append(Evidence(cp, whisker, ends, steps, pairs, own_runs, strips, *of_series))
