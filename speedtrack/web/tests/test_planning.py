@@ -220,7 +220,7 @@ def test_windows_and_shares_by_command(kvd: World) -> None:
 def test_pausing_draining_and_untracking_say_what_they_would_do(ada: Client, kvd: World) -> None:
     kvd.push(3)
     builders.claim(kvd.machines[0])
-    assert "It would be: machine kvd-m1 paused" in said("machine", "pause", "kvd-m1", "--now", "--dry-run")
+    assert "It would be: machine kvd-m1 is paused" in said("machine", "pause", "kvd-m1", "--now", "--dry-run")
     assert "1 run queued" in said("machine", "pause", "kvd-m1", "--now", "--dry-run")
     assert "Nothing was done" in followed(ada, "/settings/machines/kvd-m1/drain", preview="yes")
     assert not Machine.objects.get().paused
