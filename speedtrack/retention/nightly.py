@@ -64,7 +64,7 @@ def prune_by_night(policy: Policy, go_on: Callable[[], bool]) -> bool:
         doubts = [doubt for doubt in pruning.forecast(policy).doubts if doubt.rows is None or doubt.rows >= FEWEST]
         if doubts:
             why = "; ".join(doubt.words for doubt in doubts)
-            note_problem(policy, f"not by itself: {why}. `manage.py prune --only {policy.name}` asks, and does it")
+            note_problem(policy, f"not by itself: {why}. To prune `{policy.name}` by hand asks, and does it")
             return True
         deleted, is_all = pruning.prune(policy, go_on=go_on)
     except pruning.PruningFailed as e:

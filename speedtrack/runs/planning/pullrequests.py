@@ -161,7 +161,7 @@ def queue_pairs(approval: Approval, base: Commit, head: Commit) -> int:
     definition = load_suite(policies.suite_of(policy))
     machines = policies.machines_of(policy)
     if not machines:
-        raise NotApprovable(f"no machine measures {project}: `manage.py machine add NAME` registers one")
+        raise NotApprovable(f"no machine measures {project}: add one first")
     with transaction.atomic():
         suite, benchmarks = store_suite(project, definition)
         pairs = planning.Plan(
