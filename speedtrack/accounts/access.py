@@ -174,13 +174,18 @@ def may(caller: Caller, needed: Role, project: Project) -> bool:
 
 def require(caller: Caller, needed: Role, project: Project, scope: Scope | None = None) -> None:
     """Raise Refused unless the caller has this role, or a higher one, and the token, if any, has this scope."""
-    if scope is not None and scope not in caller.scopes:
-        raise Refused(f"this token has no scope `{scope}`: make one that has it in your settings")
+    require_scope(caller, scope)
     if not may(caller, needed, project):
-        raise Refused(f"this needs the role {needed} in {project}: its owners give it")
+        raise Refused(f"this needs the role {needed} in {project}, or a higher one: its owners give it, under Members")
 
 
-def require_operator(caller: Caller) -> None:
-    """Raise Refused unless the caller is an operator of this installation."""
+def require_operator(caller: Caller, scope: Scope | None = None) -> None:
+    """Raise Refused unless the caller is an operator of this installation, and the token, if any, has this scope."""
     if not caller.is_operator:
         raise Refused("this needs an operator of this installation")
+    require_scope(caller, scope)
+
+
+def require_scope(caller: Caller, scope: Scope | None) -> None:
+    if scope is not None and scope not in caller.scopes:
+        raise Refused(f"this token has no scope `{scope}`: make one that has it in your settings")

@@ -8,6 +8,8 @@ from speedtrack.accounts.models import AuditEntry
 from speedtrack.accounts.operations import OPERATIONS
 from speedtrack.projects.models import Project
 
+LONGEST_VALUE = 200
+
 
 def note(
     caller: Caller | None,
@@ -18,7 +20,8 @@ def note(
 ) -> None:
     """Write an entry of the audit log. Raises ValueError if ``action`` is not in the catalogue of operations.
 
-    ``caller``: None if a command did it. ``changes``: field -> (before, after), never a secret.
+    ``caller``: None if a command did it. ``changes``: field -> (before, after), never a secret; what is equal is left
+    out, numbers and truth are kept as they are, the rest as text.
     """
     if action not in OPERATIONS:
         raise ValueError(f"{action!r} is no operation: add it to accounts/operations.py")
@@ -34,5 +37,14 @@ def note(
         project=project,
         action=action,
         target=str(target)[:300],
-        changes={field: list(values) for field, values in (changes or {}).items()},
+        changes=differing(changes or {}),
     )
+
+
+def differing(changes: dict[str, tuple[Any, Any]]) -> dict[str, list[Any]]:
+    values = {field: [entry_value(before), entry_value(after)] for field, (before, after) in changes.items()}
+    return {field: [before, after] for field, (before, after) in values.items() if before != after}
+
+
+def entry_value(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float) else str(value)[:LONGEST_VALUE]

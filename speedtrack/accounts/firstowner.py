@@ -30,7 +30,7 @@ def make_link() -> str:
     Raises NoLonger if there is an operator.
     """
     if not is_needed():
-        raise NoLonger("there is an operator already: `manage.py user list` shows who")
+        raise NoLonger("there is an operator already: the list of accounts shows who")
     code = secrets.token_urlsafe(32)
     OwnerLink.objects.create(digest=digest_of(code))
     audit.note(None, "account.owner-link", "a link for the first operator")
@@ -48,7 +48,7 @@ def check(code: str) -> None:
     if not is_needed():
         raise NoLonger("this installation has an operator already, and such a link is used once: log in, or ask them")
     if not OwnerLink.objects.filter(digest=digest_of(code)).exists():
-        raise NoLonger("this is not the link, or no longer: copy all of it, or make another by `manage.py owner-link`")
+        raise NoLonger("this is not the link, or no longer: copy all of it, or make another one")
 
 
 @transaction.atomic

@@ -1,10 +1,16 @@
-"""The catalogue of operations: each change has one name in the audit log, whichever of the three doors it came through.
+"""The catalogue of operations: each change has one name in the audit log, whether a page, the API or a command does it.
 
 A name is a noun and a verb, such as ``mute.create``. With it stands the lowest role in the project that may do it, or
-OPERATOR (of this installation), or SELF (the person whom it concerns). Pages, API and commands note nothing else.
+OPERATOR (of this installation), or SELF (the person whom it concerns); and, by its noun, the scope that a token needs.
+``speedtrack.operations`` has the verbs.
 """
 
-from speedtrack.accounts.models import Role
+from typing import Any
+
+from speedtrack.accounts import access
+from speedtrack.accounts.access import Caller
+from speedtrack.accounts.models import Role, Scope
+from speedtrack.projects.models import Project
 
 OPERATOR, SELF = "operator", "self"
 TRIAGER, MAINTAINER, OWNER = Role.TRIAGER.value, Role.MAINTAINER.value, Role.OWNER.value
@@ -54,10 +60,13 @@ ALLOWED: dict[str, dict[str, str]] = {
         "suite": "return-to-file save",
     },
 }
+#: scope of a token -> nouns; all others need SETTINGS
+SCOPES = {Scope.TRIAGE: "alert annotation mute", Scope.RUNS: "bisection comparison pull run", Scope.RESULTS: "results"}
 #: name of an operation -> who may do it
 OPERATIONS = {
     f"{noun}.{verb}": role for role, nouns in ALLOWED.items() for noun, verbs in nouns.items() for verb in verbs.split()
 }
+SCOPE_OF = {noun: scope for scope, nouns in SCOPES.items() for noun in nouns.split()}
 #: Former names: two doors had different ones for the same operation. A migration has renamed the entries.
 FORMER = {
     "annotation.add": "annotation.create",
@@ -70,7 +79,14 @@ FORMER = {
 }
 
 
-def named(noun: str, verb: str) -> str:
-    """The name of the operation to which this verb of a page, an API or a command belongs."""
-    name = f"{noun}.{verb}"
-    return FORMER.get(name, name)
+def require(caller: Caller, name: str, project: Project | None) -> list[Any]:
+    """Return the right that the operation needs: project, role and scope; nothing of these for an operator's right.
+
+    ``project``: None if it concerns all projects, or none, so that only an operator may do it. Raises Refused.
+    """
+    needed, scope = OPERATIONS[name], SCOPE_OF.get(name.partition(".")[0], Scope.SETTINGS)
+    if needed == OPERATOR or project is None:
+        access.require_operator(caller, scope)
+        return []
+    access.require(caller, Role(needed), project, scope)
+    return [project.pk, needed, scope]

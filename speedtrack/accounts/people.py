@@ -25,7 +25,7 @@ def user_named(name: str) -> User:
     """The account with this user name. Raises AccountUnchanged."""
     user = User.objects.filter(username=name).first()
     if user is None:
-        raise AccountUnchanged(f"there is no account {name!r}: `manage.py user list` shows all")
+        raise AccountUnchanged(f"there is no account {name!r}: the list of accounts shows all")
     return user
 
 
@@ -100,7 +100,7 @@ def activate(user: User) -> None:
 def set_operator(user: User, is_operator: bool) -> None:
     """Make an account an operator, or not. Raises AccountUnchanged for the last one, or if nobody can log in to it."""
     if is_operator and not user.is_active:
-        raise AccountUnchanged(f"{user.username} is deactivated: `manage.py user activate {user.username}` first")
+        raise AccountUnchanged(f"{user.username} is deactivated: activate it first")
     if not is_operator:
         require_another_operator(user)
     User.objects.filter(pk=user.pk).update(is_superuser=is_operator, is_staff=is_operator)
@@ -150,9 +150,7 @@ def require_another_operator(user: User) -> None:
     """Raise AccountUnchanged if nobody else operates this installation."""
     operators = User.objects.select_for_update().filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
     if user.is_superuser and user.is_active and not operators:
-        raise AccountUnchanged(
-            f"{user.username} is the only operator: make somebody else one first, with `manage.py user operator NAME`"
-        )
+        raise AccountUnchanged(f"{user.username} is the only operator: make somebody else one first")
 
 
 def alone_in(user: User) -> list[str]:

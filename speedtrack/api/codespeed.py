@@ -12,9 +12,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from speedtrack.accounts import access, audit, tokens
+from speedtrack.accounts import access, audit, operations, tokens
 from speedtrack.accounts.access import ANYBODY, Caller, Refused
-from speedtrack.accounts.models import Role, Scope
 from speedtrack.accounts.tokens import UnknownToken
 from speedtrack.api.v1.serving.callers import ApiRequest, allow
 from speedtrack.api.v1.serving.refusals import TooMany
@@ -176,7 +175,7 @@ def project_named(caller: Caller, name: str) -> Project:
     if project is None:
         raise BadResult(f"Project {name[:100]} not found: its repository must be tracked here")
     if caller.user is not None:
-        access.require(caller, Role.MAINTAINER, project, Scope.RESULTS)
+        operations.require(caller, "results.import", project)
     return project
 
 

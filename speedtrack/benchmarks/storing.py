@@ -33,7 +33,7 @@ def definition_of(suite_id: int) -> Definition:
         mistakes = "; ".join(explain_mistake(f"suite {suite}", error) for error in e.errors())
         raise DefinitionError(
             f"another version of SpeedTrack stored this suite, and this one cannot read it: {mistakes}: "
-            "correct the suite file and queue the commit again (`manage.py measure`)"
+            "correct the suite file and queue the commit again"
         ) from e
 
 

@@ -154,6 +154,6 @@ def send_again(numbers: list[int]) -> list[str]:
     rows = Outbox.objects.filter(sent_at=None, given_up_at__isnull=False)
     selection = rows.filter(pk__in=numbers) if numbers else rows
     if absent := sorted(set(numbers) - set(selection.values_list("pk", flat=True))):
-        raise NoSuchThing(f"{', '.join(map(str, absent))}: not given up; `manage.py outbox` lists what is")
+        raise NoSuchThing(f"{', '.join(map(str, absent))}: not given up: only what is can be sent again")
     count = selection.update(given_up_at=None, attempts=0, unanswered=0, not_before=Now())
     return [f"{count} row{'' if count == 1 else 's'} will be sent again"]

@@ -43,7 +43,7 @@ def subscriber_of(user: User) -> Subscriber:
     if subscriber := Subscriber.objects.filter(user=user).first():
         return subscriber
     if not user.email:
-        raise NoSuchThing("Your account has no mail address: an operator gives it one with `manage.py address`.")
+        raise NoSuchThing("Your account has no mail address: an operator gives it one.")
     with transaction.atomic():
         subscriber = Subscriber.objects.select_for_update().filter(email__iexact=user.email).first()
         if subscriber and subscriber.user_id:
@@ -127,7 +127,7 @@ def give_address(user_name: str, email: str) -> None:
     check_addresses([email])
     user = User.objects.filter(username=user_name).first()
     if user is None:
-        raise NoSuchThing(f"there is no account {user_name!r}: `manage.py user add {user_name}` makes one")
+        raise NoSuchThing(f"there is no account {user_name!r}: add it first")
     is_taken = Subscriber.objects.filter(email__iexact=email).exclude(user=user).exclude(user=None).exists()
     if is_taken or people.owner_of(email) not in (None, user):
         raise NoSuchThing(f"{email} belongs to another account")

@@ -216,12 +216,12 @@ def fault_of_machine(name: str, machine: Machine | None, sender: Sender) -> str:
     if not name:
         return "the name of a machine has letters or digits"
     if machine is None:
-        adding = f"there is no machine {name}: `manage.py machine add {name} --outside` registers it"
+        adding = f"there is no machine {name}: add it as one without a runner"
         return "" if sender.registers else adding
     if not machine.outside:
         return f"machine {name} has a runner, which measures there: give results from elsewhere another machine's name"
     if machine.retired_at:
-        return f"machine {name} is retired: `manage.py machine return {name}` returns it to service"
+        return f"machine {name} is retired: return it to service first"
     return ""
 
 

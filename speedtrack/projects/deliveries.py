@@ -78,10 +78,10 @@ def replay_one(delivery: Delivery) -> None:
         equal.filter(status=Status.RECEIVED).update(**again)
 
 
-def purge(project: Project, older_than_days: int, status: str = "", only_count: bool = False) -> Purged:
+def purge(project: Project, older_than_days: int, status: str = "") -> Purged:
     """Delete calls, and counts of refused ones, that arrived at least so many days ago, except waiting calls.
 
-    ``only_count``: change nothing. Raises NotPossible.
+    Raises NotPossible.
     """
     if not 0 <= older_than_days <= 36_500:
         raise NotPossible("give a number of days from 0 to 36,500")
@@ -91,6 +91,4 @@ def purge(project: Project, older_than_days: int, status: str = "", only_count: 
     outdated = Q(received_at__lte=before) & ~Q(status=Status.RECEIVED)
     rows = project.deliveries.filter(outdated & Q(status=status) if status else outdated)
     refusals = Refusal.objects.none() if status else project.refusals.filter(last_at__lte=before)
-    if only_count:
-        return Purged(rows.count(), refusals.count())
     return Purged(rows.delete()[0], refusals.delete()[0])

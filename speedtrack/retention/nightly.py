@@ -65,7 +65,7 @@ def prune_by_night(policy: Policy, go_on: Callable[[], bool]) -> bool:
         if doubts:
             why = "; ".join(doubt.words for doubt in doubts)
             note_problem(
-                policy, f"not applied automatically: {why}. `manage.py prune --only {policy.name}` asks, and does it"
+                policy, f"not applied automatically: {why}. To prune `{policy.name}` by hand asks, and does it"
             )
             return True
         deleted, is_all = pruning.prune(policy, go_on=go_on)

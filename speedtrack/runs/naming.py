@@ -15,7 +15,7 @@ def project_named(slug: str) -> Project:
     try:
         return Project.objects.get(slug=slug)
     except Project.DoesNotExist:
-        slugs = ", ".join(Project.objects.values_list("slug", flat=True)) or "none; begin with `manage.py track`"
+        slugs = ", ".join(Project.objects.values_list("slug", flat=True)) or "none; track a repository first"
         raise NoSuchThing(f"there is no project {slug!r}: there are {slugs}") from None
 
 
@@ -24,7 +24,7 @@ def machine_named(name: str) -> Machine:
     try:
         return Machine.objects.get(name=name)
     except Machine.DoesNotExist:
-        names = ", ".join(m.name for m in machines_by_name()) or "none; add one with `manage.py machine add NAME`"
+        names = ", ".join(m.name for m in machines_by_name()) or "none; add one first"
         raise NoSuchMachine(f"there is no machine {name!r}: there are {names}") from None
 
 

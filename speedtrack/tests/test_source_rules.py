@@ -64,6 +64,18 @@ def test_other_hosts_are_called_by_the_modules_that_check_addresses_only() -> No
     assert connecting - {"speedtrack.notices.smtp"} <= {"speedtrack.processes.devstack", "speedtrack.processes.serving"}
 
 
+def test_lower_rooms_name_no_command() -> None:
+    """What they refuse is shown by pages, by the API and by commands alike."""
+    rooms = ("accounts", "projects", "benchmarks", "runs", "alerts", "notices", "outside", "retention", "operations")
+    naming = set()
+    for name, tree in modules():
+        if name.startswith(tuple(f"speedtrack.{room}." for room in rooms)):
+            docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+            texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+            naming |= {name for text in texts if "manage.py" in text.value and id(text) not in docstrings}
+    assert naming == {"speedtrack.runs.models.imports"}, "the name of a door"
+
+
 def test_no_archive_is_unpacked_and_no_text_executed() -> None:
     for name, tree in modules():
         unpacking = {".extractall", ".extract", ".unpack_archive"} if imported(tree) & ARCHIVES else set()

@@ -3,22 +3,22 @@
 A GET to the address of a form redirects to its page: whoever had to log in first comes back with a GET.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
 from django.contrib import messages
-from django.contrib.auth.models import User
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_safe
 
-from speedtrack.accounts.models import Role
+from speedtrack.accounts.access import Refused
 from speedtrack.alerts.models import Alert
-from speedtrack.alerts.triage import muting, regrouping, triage
-from speedtrack.alerts.triage.triage import Stale
+from speedtrack.operations import triage
+from speedtrack.operations.performing import Done
+from speedtrack.operations.refusals import REFUSED
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.pages.alerting import alert as alert_page
@@ -27,7 +27,8 @@ from speedtrack.web.pages.alerting import mutes as mutes_page
 from speedtrack.web.pages.alerting import sensitivity as sensitivity_page
 from speedtrack.web.pages.alerting.alerts import AlertsPage
 from speedtrack.web.requests.formats import format_or_404, values_response
-from speedtrack.web.requests.permissions import access_of, note
+from speedtrack.web.requests.operating import actor_of, perform
+from speedtrack.web.requests.permissions import access_of
 
 NOTE_LENGTH = 4000
 MOST_DECIDED = 200  # alerts at once
@@ -55,7 +56,6 @@ def listed_alerts(request: HttpRequest, project: Project | None) -> AlertsPage:
 
 def decide_alerts(request: HttpRequest) -> HttpResponse:
     """Save one decision on several alerts; report what was not saved, and go back to the list."""
-    assert isinstance(request.user, User)
     back = request.POST.get("back", "")
     if not url_has_allowed_host_and_scheme(back, allowed_hosts=None) or not back.startswith("/"):
         back = reverse("all-alerts")
@@ -67,69 +67,49 @@ def decide_alerts(request: HttpRequest) -> HttpResponse:
         messages.error(request, "No alert is selected: tick some, or press x on a row.")
         return redirect(back)
     comment, action = request.POST.get("note", "")[:NOTE_LENGTH], request.POST.get("action", "")
-    access = access_of(request)
-    alerts_seen = access.among(Alert.objects.filter(pk__in=statuses)).select_related("project")
-    projects = {alert.pk: alert.project for alert in alerts_seen if access.may(Role.TRIAGER, alert.project_id)}
-    if denied_count := len(alerts_seen) - len(projects):
-        messages.error(request, f"{denied_count} not saved: that needs the role {Role.TRIAGER} in their projects.")
+    alerts_seen = access_of(request).among(Alert.objects.filter(pk__in=statuses)).select_related("project", "assignee")
     for pk in sorted(statuses.keys() - {alert.pk for alert in alerts_seen}):
         messages.error(request, f"Not saved, alert {pk}: it does not exist any more.")
-    statuses = {pk: status for pk, status in statuses.items() if pk in projects}
-    outcome = triage.decide_each(statuses, action, comment, request.user)
-    for project in set(projects.values()) if outcome.changed else ():
-        numbers = ", ".join(str(pk) for pk in statuses if projects[pk] == project)
-        note(request, "alert.decide", f"alerts {numbers}", project, {"action": (None, action[:NOTE_LENGTH])})
-    if outcome.changed:
-        messages.success(request, f"Saved: {outcome.changed} alert{'' if outcome.changed == 1 else 's'}.")
-    if outcome.unchanged:
-        messages.info(request, f"{outcome.unchanged} had that already.")
-    for sentence in outcome.refused:
-        messages.error(request, f"Not saved, {sentence}.")
+    counts = Counter(decide_alert(request, alert, statuses[alert.pk], action, comment) for alert in alerts_seen)
+    if changed := counts[True]:
+        messages.success(request, f"Saved: {changed} alert{'' if changed == 1 else 's'}.")
+    if counts[False]:
+        messages.info(request, f"{counts[False]} had that already.")
     return redirect(back)
 
 
-def regroup(request: HttpRequest, pk: int, action: str, change: Callable[[Alert, str, User], str]) -> HttpResponse:
-    """Change which change points belong to an alert, for a person; report what was done, or why not."""
-    assert isinstance(request.user, User)
-    alert = alert_page.alert_or_404(pk)
-    if request.method != "POST":
-        return redirect("alert", pk=pk)
+def decide_alert(request: HttpRequest, alert: Alert, seen: str, action: str, comment: str) -> bool | None:
+    """Decide on one of several alerts. Return whether that changed anything; None if it was refused."""
     try:
-        with transaction.atomic():
-            outcome = change(alert, request.POST.get("note", "")[:NOTE_LENGTH], request.user)
-            note(request, action, f"alert {pk}: {outcome}", alert.project)
-        messages.success(request, outcome)
-    except (Stale, ValueError) as e:
-        messages.error(request, f"Not saved: {e}.")
+        return triage.decide(actor_of(request), alert, seen, action, note=comment).is_change
+    except (*REFUSED, Refused) as e:
+        messages.error(request, f"Not saved, alert {alert.pk}: {e}.")
+        return None
+
+
+def regroup(request: HttpRequest, pk: int, verb: Callable[..., Done], *inputs: object) -> HttpResponse:
+    """Change which change points belong to an alert, for a person. GET: back to the alert's page."""
+    if request.method == "POST":
+        comment = request.POST.get("note", "")[:NOTE_LENGTH]
+        perform(request, verb, alert_page.alert_or_404(pk), *inputs, comment, otherwise="Not saved")
     return redirect("alert", pk=pk)
 
 
 def move_alert(request: HttpRequest, pk: int) -> HttpResponse:
-    def change(alert: Alert, note: str, user: User) -> str:
-        regrouping.move(alert, request.POST.get("commit", "").strip(), note, user)
-        return "Moved."
-
-    return regroup(request, pk, "alert.move", change)
+    return regroup(request, pk, triage.move, request.POST.get("commit", "").strip())
 
 
 def split_alert(request: HttpRequest, pk: int) -> HttpResponse:
-    def change(alert: Alert, note: str, user: User) -> str:
-        numbers = [int(name) for name in request.POST.getlist("change") if name.isdecimal() and len(name) < 19]
-        return f"Split off as alert {regrouping.split(alert, numbers, note, user).pk}."
-
-    return regroup(request, pk, "alert.split", change)
+    return regroup(request, pk, triage.split, [number_in(name) for name in request.POST.getlist("change")])
 
 
 def merge_alerts(request: HttpRequest, pk: int) -> HttpResponse:
-    def change(alert: Alert, note: str, user: User) -> str:
-        name = request.POST.get("into", "")
-        into = alert.project.alerts.filter(pk=int(name)).first() if name.isdecimal() and len(name) < 19 else None
-        if into is None:
-            raise ValueError(f"there is no alert {name!r}")
-        regrouping.merge(alert, into, note, user)
-        return f"Alert {alert.pk} was merged into this one."
+    return regroup(request, pk, triage.merge, number_in(request.POST.get("into", "")))
 
-    return regroup(request, pk, "alert.merge", change)
+
+def number_in(text: str) -> int:
+    """The number that was entered; 0, which numbers nothing, for anything else."""
+    return int(text) if text.isdecimal() and len(text) < 19 else 0
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -142,28 +122,18 @@ def mutes(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def add_mute(request: HttpRequest, slug: str) -> HttpResponse:
-    assert isinstance(request.user, User)
-    project = scope.project_or_404(slug)
-    try:
-        form = mutes_page.read_mute_form(project, request.POST)
-        mute = muting.mute(project, form, request.user)
-        note(request, "mute.create", mute, project, {"days": (None, form.days)})
-        messages.success(request, f"Muted: {mute}.")
-    except ValueError as e:
-        messages.error(request, f"Not muted: {e}.")
+    names = {key: request.POST.get(key, "").strip() for key in ("benchmark", "metric", "machine")}
+    days, reason = number_in(request.POST.get("days", "")), request.POST.get("reason", "")[:NOTE_LENGTH]
+    perform(request, triage.mute, scope.project_or_404(slug), **names, reason=reason, days=days, otherwise="Not muted")
     return redirect("mutes", slug=slug)
 
 
 def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    assert isinstance(request.user, User)
     mute = scope.project_or_404(slug).mutes.filter(pk=pk).first()
     if mute is None:
         raise Http404(f"{slug} has no mute {pk}.")
     if request.method == "POST":
-        has_ended = muting.end_mute(mute, request.user)
-        if has_ended:
-            note(request, "mute.end", mute, mute.project)
-        messages.success(request, "The mute has ended." if has_ended else "It had ended already.")
+        perform(request, triage.end_mute, mute)
     return redirect("mutes", slug=slug)
 
 

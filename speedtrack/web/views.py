@@ -2,17 +2,13 @@
 
 from functools import partial
 
-from django.contrib import messages
-from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from speedtrack.alerts.triage import triage
-from speedtrack.alerts.triage.triage import Decision, Stale
 from speedtrack.ground.texts.text import plain, plain_values
+from speedtrack.operations import machines, triage
 from speedtrack.runs.requests import tracking
-from speedtrack.runs.scheduling import quarantine
 from speedtrack.web.pages import beginning
 from speedtrack.web.pages import home as home_page
 from speedtrack.web.pages.alerting import alert as alert_page
@@ -26,7 +22,8 @@ from speedtrack.web.pages.running import profiles as profiles_page
 from speedtrack.web.pages.running import queue as queue_page
 from speedtrack.web.pages.running import run as run_page
 from speedtrack.web.requests.formats import format_or_404, values_response
-from speedtrack.web.requests.permissions import access_of, differing, note, permit_of
+from speedtrack.web.requests.operating import perform
+from speedtrack.web.requests.permissions import access_of, permit_of
 
 NOTE_LENGTH = 4000
 
@@ -103,20 +100,9 @@ def alert_values(request: HttpRequest, pk: int) -> HttpResponse:
 
 def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
     """Save a person's decision on an alert."""
-    assert isinstance(request.user, User)
-    alert_record = alert_page.alert_or_404(pk)
-    note_text = request.POST.get("note", "")[:NOTE_LENGTH]
-    before = {"status": alert_record.status, "assignee": alert_record.assignee}
-    try:
-        assignee = triage.assignee_named(alert_record, request.POST.get("assignee", ""))
-        decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, note_text)
-        is_changed = triage.decide(alert_record, decision, request.user)
-        if is_changed:
-            after = {"status": decision.status, "assignee": assignee}
-            note(request, "alert.decide", f"alert {pk}", alert_record.project, differing(before, after))
-        messages.success(request, "Saved." if is_changed else "Nothing was changed.")
-    except (Stale, ValueError) as e:
-        messages.error(request, f"Not saved: {e}")
+    seen, status, assignee, comment = (request.POST.get(key, "") for key in ("seen", "status", "assignee", "note"))
+    fields = {"assignee": assignee, "note": comment[:NOTE_LENGTH]}
+    perform(request, triage.decide, alert_page.alert_or_404(pk), seen, status, **fields, otherwise="Not saved")
     return redirect("alert", pk=pk)
 
 
@@ -191,12 +177,6 @@ def machine_values(request: HttpRequest, name: str, form: str) -> HttpResponseBa
 
 def lift_quarantine(request: HttpRequest, name: str) -> HttpResponse:
     """End a machine's quarantine, for a person."""
-    assert isinstance(request.user, User)
-    try:
-        level = request.POST.get("level") == "new"
-        quarantine.lift_by_hand(machine_page.machine_or_404(name), request.user, accept_level=level)
-        note(request, "machine.lift", name, None, {"accept_level": (None, level)})
-        messages.success(request, "The quarantine has ended.")
-    except quarantine.NotQuarantined as e:
-        messages.error(request, f"The quarantine was not ended: {e}.")
+    level = request.POST.get("level") == "new"
+    perform(request, machines.lift, machine_page.machine_or_404(name), level, otherwise="The quarantine was not ended")
     return redirect("machine", name=name)

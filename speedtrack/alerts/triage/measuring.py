@@ -64,7 +64,7 @@ def measure_commit(commit: Commit, machine_id: int | None = None) -> RequestedRu
     candidates = project.machines.select_for_update().order_by("pk")
     machines = list(candidates.filter(pk=machine_id) if machine_id else candidates)
     if not machines:
-        raise NotMeasurable(f"no machine measures {project.name}: `manage.py machine add NAME` registers one")
+        raise NotMeasurable(f"no machine measures {project.name}: add one first")
     own = Run.objects.own().filter(project=project, commit=commit, machine__in=machines)
     if waiting_run := own.unfinished().order_by("id").first():
         return RequestedRun(waiting_run, is_new=False)

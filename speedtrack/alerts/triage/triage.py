@@ -1,6 +1,5 @@
 """What people decide about an alert: its status, its assignee, and a note. Each decision is an event."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
@@ -35,18 +34,6 @@ class Decision:
     status: str
     assignee: User | None
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Decisions:
-    """The result of one decision on several alerts.
-
-    ``refused``: a sentence for each alert for which it was not saved.
-    """
-
-    changed: int
-    unchanged: int
-    refused: list[str]
 
 
 @transaction.atomic
@@ -108,37 +95,6 @@ def assignee_named(alert: Alert, name: str) -> User | None:
     if member is None:
         raise NotAssignable(f"{name[:150]!r} is no member of {alert.project}: name one, or an operator")
     return member
-
-
-def take(alert: Alert, seen_status: str, note: str, user: User) -> bool:
-    """Assign an alert to whoever acknowledges it; its status stays. Raises Stale, as ``decide`` does."""
-    return decide(alert, Decision(seen_status, seen_status, user, note), user)
-
-
-def settle(alert: Alert, seen_status: str, status: str, note: str, user: User) -> bool:
-    """Give an alert a status; its assignee stays. Raises Stale and ValueError, as ``decide`` does."""
-    return decide(alert, Decision(seen_status, status, alert.assignee, note), user)
-
-
-def decide_each(statuses: Mapping[int, str], action: str, note: str, user: User) -> Decisions:
-    """Save the same decision on several alerts, each by itself: one that cannot be saved does not stop the others.
-
-    ``statuses``: by alert id, the status that the person saw. ``action``: ``take``, or a status of CHOICES.
-    """
-    changed_count, unchanged, refusals = 0, 0, []
-    alerts = Alert.objects.select_related("assignee").in_bulk(statuses)
-    for pk, status in statuses.items():
-        try:
-            if pk not in alerts:
-                raise Stale("it does not exist any more")
-            alert = alerts[pk]
-            has_changed = (
-                take(alert, status, note, user) if action == TAKE else settle(alert, status, action, note, user)
-            )
-            changed_count, unchanged = changed_count + has_changed, unchanged + (not has_changed)
-        except (Stale, ValueError) as e:
-            refusals.append(f"alert {pk}: {e}")
-    return Decisions(changed_count, unchanged, refusals)
 
 
 def kind_of(decision: Decision, before: Alert) -> Kind:

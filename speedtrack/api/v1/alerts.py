@@ -2,24 +2,18 @@
 
 from typing import Annotated, Any
 
-from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.http import Http404
 from ninja import Path, Query, Router, Schema
 from pydantic import Field
 
-from speedtrack.accounts import access, audit
-from speedtrack.accounts.models import Role, Scope
+from speedtrack.accounts import access
 from speedtrack.alerts.models import Alert, Mute
-from speedtrack.alerts.triage import muting, triage
-from speedtrack.alerts.triage.muting import MuteRequest
-from speedtrack.alerts.triage.triage import Decision, NotAssignable
 from speedtrack.api.v1.measuring import SeriesFilters
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
-from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
-from speedtrack.projects.models import Project
+from speedtrack.operations import triage
 from speedtrack.reports.alerts import (
     AlertDecision,
     AlertDetails,
@@ -31,7 +25,6 @@ from speedtrack.reports.alerts import (
     known_changes,
 )
 from speedtrack.reports.common import Id, Time
-from speedtrack.runs.models import Machine
 
 router = Router(tags=["Alerts"])
 
@@ -91,29 +84,8 @@ def alert_or_404(request: ApiRequest, alert_id: int) -> Alert:
 @write
 def decide(request: ApiRequest, alert_id: Path[Id], decision: AlertDecision) -> Answer:
     """Give an alert a status or an assignee, or leave a note. Needs the scope `triage` and the role triager."""
-    alert = alert_or_404(request, alert_id)
-    require(request, Role.TRIAGER, alert.project, Scope.TRIAGE)
-    assignee = alert.assignee if decision.assignee is None else assignee_of(alert, decision.assignee)
-    status = decision.status or decision.seen
-    before = (alert.status, alert.assignee)
-    try:
-        is_changed = triage.decide(alert, Decision(decision.seen, status, assignee, decision.note), user_of(request))
-    except ValueError as e:
-        raise Invalid(str(e), field="note" if "note" in str(e) else "status") from None
-    if is_changed:
-        changes = {"status": (before[0], status), "assignee": (str(before[1] or ""), str(assignee or ""))}
-        audit.note(
-            request.auth, "alert.decide", alert, alert.project, {k: v for k, v in changes.items() if v[0] != v[1]}
-        )
+    triage.decide(actor_of(request), alert_or_404(request, alert_id), **decision.model_dump())
     return OK, AlertDetails.of(alert_or_404(request, alert_id))
-
-
-def assignee_of(alert: Alert, name: str) -> User | None:
-    """The person to whom an alert is to be assigned; None for an empty name. Raises Invalid."""
-    try:
-        return triage.assignee_named(alert, name)
-    except NotAssignable as e:
-        raise Invalid(str(e), field="assignee") from None
 
 
 class ChangePointFilters(SeriesFilters):
@@ -155,35 +127,9 @@ def list_mutes(
 @write
 def mute(request: ApiRequest, slug: str, order: MuteOrder) -> Answer:
     """From now on nobody is notified of these changes. Needs the scope `triage` and the role triager."""
-    project = project_or_404(request, slug)
-    require(request, Role.TRIAGER, project, Scope.TRIAGE)
-    mute_request = MuteRequest(order.benchmark, order.metric, machine_named(project, order), order.reason, order.days)
-    check_muted(project, order)
-    try:
-        new_mute = muting.mute(project, mute_request, user_of(request))
-    except ValueError as e:
-        raise Invalid(str(e), field="benchmark" if order.reason.strip() else "reason") from None
-    audit.note(
-        request.auth, "mute.create", new_mute, project, {"days": (None, order.days), "reason": (None, order.reason)}
-    )
+    fields = order.model_dump() | {"machine": order.machine or ""}
+    new_mute = triage.mute(actor_of(request), project_or_404(request, slug), **fields).row
     return CREATED, MuteDocument.of(Mute.objects.select_related("project", "machine", "who").get(pk=new_mute.pk))
-
-
-def machine_named(project: Project, order: MuteOrder) -> Machine | None:
-    if order.machine is None:
-        return None
-    machine = Machine.objects.filter(name=order.machine).first()
-    if machine is None:
-        raise Invalid(f"there is no machine {order.machine!r}", field="machine")
-    return machine
-
-
-def check_muted(project: Project, order: MuteOrder) -> None:
-    """Raise Invalid for a benchmark or a metric that does not exist: the mute would match nothing."""
-    if order.benchmark and not project.benchmarks.filter(name=order.benchmark).exists():
-        raise Invalid(f"{project.slug} has no benchmark {order.benchmark!r}", field="benchmark")
-    if order.metric and not project.series.filter(metric=order.metric).exists():
-        raise Invalid(f"{project.slug} has no series of the metric {order.metric!r}", field="metric")
 
 
 @router.delete("mutes/{mute_id}", response=MuteDocument, summary="End a mute")
@@ -194,9 +140,6 @@ def end_mute(request: ApiRequest, mute_id: Path[Id]) -> Answer:
     mute_row = rows.select_related("project", "machine", "who").filter(pk=mute_id).first()
     if mute_row is None:
         raise Http404(f"There is no mute {mute_id}, or its project is private.")
-    require(request, Role.TRIAGER, mute_row.project, Scope.TRIAGE)
-    if not muting.end_mute(mute_row, user_of(request)):
-        raise Conflict("the mute has ended already")
-    audit.note(request.auth, "mute.end", mute_row, mute_row.project)
+    triage.end_mute(actor_of(request), mute_row)
     mute_row.refresh_from_db(fields=["ended_at"])
     return OK, MuteDocument.of(mute_row)

@@ -3,19 +3,16 @@
 from typing import Annotated
 
 from django.db.models import Q, QuerySet
-from django.db.models.functions import Now
 from django.http import Http404
-from django.utils import timezone
 from ninja import Path, Query, Router
 from pydantic import Field
 
-from speedtrack.accounts import access, audit
-from speedtrack.accounts.models import Role, Scope
+from speedtrack.accounts import access
 from speedtrack.api.v1.revisions import commit_given
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, require_operator, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
-from speedtrack.api.v1.serving.refusals import Invalid
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
+from speedtrack.operations import triage
 from speedtrack.projects.models import Annotation
 from speedtrack.reports.common import Id
 from speedtrack.reports.projects import AnnotationChange, AnnotationDocument, AnnotationOrder
@@ -56,31 +53,15 @@ def annotation_or_404(request: ApiRequest, annotation_id: int) -> Annotation:
     return annotation
 
 
-def changeable(request: ApiRequest, annotation_id: int) -> Annotation:
-    """An annotation that the caller may change; one that concerns all projects only an operator may."""
-    annotation = annotation_or_404(request, annotation_id)
-    if annotation.project:
-        require(request, Role.TRIAGER, annotation.project, Scope.TRIAGE)
-    else:
-        require_operator(request)
-    return annotation
-
-
 @router.post("projects/{slug}/annotations", response={201: AnnotationDocument}, summary="Annotate")
 @write
 def annotate(request: ApiRequest, slug: str, order: AnnotationOrder) -> Answer:
     """Note something about a commit or a moment. Needs the scope `triage` and the role triager."""
     project = project_or_404(request, slug)
-    require(request, Role.TRIAGER, project, Scope.TRIAGE)
-    if (order.commit is None) == (order.moment is None):
-        raise Invalid("give a commit or a moment, not both", field="commit")
-    if order.moment and order.moment > timezone.now():
-        raise Invalid("this is in the future: give a moment that has passed", field="moment")
+    actor = actor_of(request)
+    actor.require("annotation.create", project)
     commit = commit_given(project, order.commit, field="commit") if order.commit else None
-    annotation = Annotation.objects.create(
-        project=project, commit=commit, moment=order.moment, text=order.text, author=user_of(request)
-    )
-    audit.note(request.auth, "annotation.create", annotation, project, {"text": (None, annotation.text)})
+    annotation = triage.annotate(actor, project, order.text, commit, order.moment).row
     return CREATED, AnnotationDocument.of(annotation_or_404(request, annotation.pk))
 
 
@@ -88,10 +69,8 @@ def annotate(request: ApiRequest, slug: str, order: AnnotationOrder) -> Answer:
 @write
 def change_annotation(request: ApiRequest, annotation_id: Path[Id], change: AnnotationChange) -> Answer:
     """Needs the scope `triage` and the role triager."""
-    annotation = changeable(request, annotation_id)
-    before = annotation.text
-    Annotation.objects.filter(pk=annotation.pk).update(text=change.text, changed=Now())
-    audit.note(request.auth, "annotation.change", annotation, annotation.project, {"text": (before, change.text)})
+    annotation = annotation_or_404(request, annotation_id)
+    triage.change_annotation(actor_of(request), annotation, change.text, annotation.commit, annotation.moment)
     return OK, AnnotationDocument.of(annotation_or_404(request, annotation_id))
 
 
@@ -99,8 +78,7 @@ def change_annotation(request: ApiRequest, annotation_id: Path[Id], change: Anno
 @write
 def delete_annotation(request: ApiRequest, annotation_id: Path[Id]) -> Answer:
     """The answer has the annotation as it was. Needs the scope `triage` and the role triager."""
-    annotation = changeable(request, annotation_id)
+    annotation = annotation_or_404(request, annotation_id)
     document = AnnotationDocument.of(annotation)
-    audit.note(request.auth, "annotation.delete", annotation, annotation.project, {"text": (annotation.text, None)})
-    annotation.delete()
+    triage.delete_annotation(actor_of(request), annotation)
     return OK, document

@@ -4,30 +4,26 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from django.db.models import F, Max, QuerySet, Window
+from django.db.models import F, QuerySet, Window
 from django.db.models.functions import RowNumber
 from django.http import Http404
 
-from speedtrack.api.v1.serving.callers import ApiRequest, user_of
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.projects.sync import store_commits
 from speedtrack.reports.runs import QueuedRuns, RunsOrder
 from speedtrack.runs.models import Reason, Run, Status
-from speedtrack.runs.planning import pullrequests
 from speedtrack.runs.requests import byhand
 from speedtrack.runs.requests.byhand import RunSelection, Thinning
 
 MOST_IDS = 1000
 
 
-def queue(project: Project, order: RunsOrder) -> QueuedRuns:
-    """Queue the requested runs. Raises NoSuchThing, RepositoryError or DefinitionError."""
-    selection = selection_of(project, order)
-    last = Run.objects.aggregate(last=Max("pk"))["last"] or 0
-    count = byhand.queue_by_hand(selection)
-    own = Run.objects.filter(project=project, reason=Reason.MANUAL, base=None, commit__in=selection.ranks, pk__gt=last)
-    ids = list(own.order_by("pk").values_list("pk", flat=True)[:MOST_IDS])
-    return QueuedRuns(queued=count, commits=len(selection.ranks), runs=ids, approved_head=None)
+def queued_runs(project: Project, selection: RunSelection, count: int) -> QueuedRuns:
+    """The document of runs that were just queued, in the caller's transaction."""
+    own = Run.objects.filter(project=project, reason=Reason.MANUAL, base=None, commit__in=selection.ranks)
+    newest = own.order_by("-pk").values_list("pk", flat=True)[:count]
+    runs = sorted(newest)[:MOST_IDS]
+    return QueuedRuns(queued=count, commits=len(selection.ranks), runs=runs, approved_head=None)
 
 
 def selection_of(project: Project, order: RunsOrder) -> RunSelection:
@@ -55,27 +51,11 @@ def selection_of(project: Project, order: RunsOrder) -> RunSelection:
     return replace(selection, ranks={pk: rank for rank, pk in enumerate(every)})
 
 
-def approve(request: ApiRequest, project: Project, number: int, head: str) -> QueuedRuns:
-    """Let the machines measure a head of a pull request. Raises Http404 and NotApprovable."""
-    approval = pullrequests.approve(pull_or_404(project, number), head, user_of(request))
-    return QueuedRuns(queued=0, commits=0, runs=[], approved_head=approval.head_sha)
-
-
 def pull_or_404(project: Project, number: int) -> PullRequest:
     pull = project.pull_requests.filter(number=number).first()
     if pull is None:
         raise Http404(f"{project.slug} has no pull request {number}, or its forge has not told of it.")
     return pull
-
-
-def dry_run_of(request: ApiRequest, project: Project, order: RunsOrder) -> str:
-    """Do what is requested, for a dry run. Return a message. Raises as ``queue`` and ``approve`` do."""
-    if order.pull_request is not None:
-        pull = pull_or_404(project, order.pull_request)
-        pullrequests.approve_as_fetched(pull, order.head or "", user_of(request))
-        return f"pull request {order.pull_request} is approved; its runs are queued once its head is fetched"
-    runs = queue(project, order)
-    return f"{runs.queued} runs of {runs.commits} commits queued"
 
 
 def words_of(order: RunsOrder) -> str:

@@ -2,23 +2,22 @@
 
 from functools import partial
 
+from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.http import Http404
 from ninja import Path, Query, Router
 
-from speedtrack.accounts import access, audit
-from speedtrack.accounts.models import Role, Scope
+from speedtrack.accounts import access
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.bisections.remaining import remaining_time
 from speedtrack.alerts.bisections.searches import stored_searches
 from speedtrack.alerts.models import Bisection
-from speedtrack.alerts.triage.measuring import NotMeasurable
-from speedtrack.api.v1.operating import done
+from speedtrack.api.v1.operating import answered
 from speedtrack.api.v1.revisions import commit_given
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
-from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
+from speedtrack.operations import runs
 from speedtrack.projects.models import Commit, Project
 from speedtrack.reports.common import Id, Tried
 from speedtrack.reports.evidence import (
@@ -30,7 +29,6 @@ from speedtrack.reports.evidence import (
 )
 from speedtrack.reports.operating import Outcome
 from speedtrack.runs.requests import byhand
-from speedtrack.runs.requests.outlook import outlook
 
 router = Router(tags=["Evidence"])
 
@@ -80,38 +78,21 @@ def begin_bisection(request: ApiRequest, slug: str, order: BisectionOrder) -> An
     If an equal bisection is under way, the answer is that one. A dry run answers 200 with what would be queued first,
     and about how long the whole search would take.
     """
-    project = project_or_404(request, slug)
-    require(request, Role.MAINTAINER, project, Scope.RUNS)
-    try:
-        if order.dry_run:
-            return OK, Outcome.of(outlook(lambda: bisecting.bisection_in_words(begin(request, project, order))))
-        bisection = begin(request, project, order)
-    except NotMeasurable as e:
-        raise Invalid(str(e)) from None
-    audit.note(
-        request.auth,
-        "bisection.begin",
-        f"bisection {bisection.pk}: {bisection.before.short}..{bisection.commit.short}",
-        project,
-    )
-    return CREATED, BisectionDocument.of(bisection)
+    project, actor = project_or_404(request, slug), actor_of(request, order)
+    done = runs.begin_bisection(actor, project, partial(begin, project, order))
+    return (OK, Outcome.of(done.outlook)) if done.outlook else (CREATED, BisectionDocument.of(done.row))
 
 
-def begin(request: ApiRequest, project: Project, order: BisectionOrder) -> Bisection:
+def begin(project: Project, order: BisectionOrder, user: User | None) -> Bisection:
     """Begin a bisection by the order's names. Raises Invalid, NotMeasurable, NoSuchThing or DefinitionError."""
     before = commit_given(project, order.before, field="before")
     commit = commit_given(project, order.commit, field="commit")
     machine = byhand.machines_to_measure(project, order.machine)[0]
-    return bisecting.start(before, commit, machine, order.benchmarks, order.metric, user_of(request))
+    return bisecting.start(before, commit, machine, order.benchmarks, order.metric, user)
 
 
 @router.post("bisections/{bisection_id}/end", response=Outcome, summary="End a bisection")
 @write
 def end_bisection(request: ApiRequest, bisection_id: Path[Id], order: Tried | None = None) -> Answer:
     """What waits for it alone is cancelled; its answers stay. Needs the scope `runs` and the role maintainer."""
-    bisection = bisection_or_404(request, bisection_id)
-    require(request, Role.MAINTAINER, bisection.project, Scope.RUNS)
-    if bisection.ended_at is not None:
-        raise Conflict(f"bisection {bisection_id} has ended already")
-    verb = partial(bisecting.stop, bisection, f"stopped by {user_of(request).get_username()}")
-    return done(request, order or Tried(), "bisection.stop", f"bisection {bisection_id}", verb, bisection.project)
+    return answered(request, order, runs.stop_bisection, bisection_or_404(request, bisection_id))

@@ -13,8 +13,7 @@ from ninja.responses import Status
 from pydantic import Field
 
 from speedtrack.accounts import audit
-from speedtrack.accounts.models import Role, Scope
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404, user_of
 from speedtrack.api.v1.serving.refusals import Invalid, NoneTaken
 from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
 from speedtrack.outside import importing, taking
@@ -92,7 +91,7 @@ def send_file(
     that was sent before changes nothing. If all are refused, the answer is 422. Needs the scope `results` and the
     role maintainer."""
     project = project_or_404(request, slug)
-    require(request, Role.MAINTAINER, project, Scope.RESULTS)
+    actor_of(request).require("results.import", project)
     user = user_of(request)
     contents = contents_of(order)
     sender = Sender(Import.Door.API, user, user.get_username(), source=order.name)

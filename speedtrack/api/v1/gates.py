@@ -8,9 +8,8 @@ from django.http import Http404
 from ninja import Path, Query, Router
 
 from speedtrack.accounts import audit
-from speedtrack.accounts.models import Role, Scope
 from speedtrack.alerts.pairs import pulls
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.writing import ACCEPTED, Answer, write
 from speedtrack.reports.common import Id
@@ -41,7 +40,7 @@ def ask_for_comparison(request: ApiRequest, slug: str, order: PairedComparisonOr
     `runs` (to ask for the answer also `read`) and the role maintainer, since its code is built and run.
     """
     project = project_or_404(request, slug)
-    require(request, Role.MAINTAINER, project, Scope.RUNS)
+    actor_of(request).require("comparison.create", project)
     comparison_request = AskedComparison(
         order.head, order.base or project.default_branch, order.benchmarks, order.machine
     )

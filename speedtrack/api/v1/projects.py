@@ -8,13 +8,13 @@ from ninja import Query, Router
 from pydantic import Field
 
 import speedtrack
-from speedtrack.accounts import access, audit
-from speedtrack.accounts.models import Scope
+from speedtrack.accounts import access
 from speedtrack.api.v1.revisions import branch_given, commit_named, position_given
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require_operator, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import CREATED, HEADER, OK, Answer, write
+from speedtrack.operations import projects as operations
 from speedtrack.projects.models import Position, PullRequest
 from speedtrack.projects.releases import version_of
 from speedtrack.reports.common import Time
@@ -30,8 +30,7 @@ from speedtrack.reports.projects import (
     TrackOrder,
     projects_of,
 )
-from speedtrack.runs.requests import changing, firstlook
-from speedtrack.runs.requests.outlook import outlook
+from speedtrack.runs.requests import changing
 from speedtrack.runs.requests.tracking import TrackingRequest
 
 router = Router(tags=["Projects"])
@@ -71,18 +70,14 @@ def track(request: ApiRequest, order: TrackOrder) -> Answer:
     with their keys, and a secret is not kept in the clear. Of a dry run the answer is 200. It reads the newest commits
     at once, and is refused if they take too long.
     """
-    require_operator(request)
-    if Scope.SETTINGS not in request.auth.scopes:
-        raise access.Refused("this token has no scope `settings`: make one that has it in your settings")
     tracking = TrackingRequest(order.repository, order.suite, order.branch, order.last, order.name)
     try:
-        if order.dry_run:
-            return OK, Outcome.of(outlook(lambda: firstlook.begin_as_fetched(tracking)))
-        project = changing.begin_tracking(tracking, user_of(request))
+        done = operations.track(actor_of(request, order), tracking)
     except changing.Taken as e:
         raise Conflict(str(e)) from None
-    audit.note(request.auth, "project.track", project, project, {"repository": (None, project.url)})
-    return CREATED, TrackedDocument.of_new(project, shows_secret=HEADER not in request.headers)
+    if done.outlook:
+        return OK, Outcome.of(done.outlook)
+    return CREATED, TrackedDocument.of_new(done.row, shows_secret=HEADER not in request.headers)
 
 
 @router.get("projects/{slug}", response=ProjectDocument, summary="Read a project")

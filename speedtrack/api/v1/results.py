@@ -10,8 +10,7 @@ from ninja.responses import Status
 from pydantic import Field
 
 from speedtrack.accounts import audit
-from speedtrack.accounts.models import Role, Scope
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404, user_of
 from speedtrack.api.v1.serving.refusals import Invalid, NoneTaken
 from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
 from speedtrack.outside import document, taking
@@ -68,7 +67,7 @@ def send_results(
     """A document `speedtrack.points/1`. Each result is taken or refused by itself, unless `all_or_nothing` is set. A
     result that was sent before changes nothing. Needs the scope `results` and the role maintainer."""
     project = project_or_404(request, slug)
-    require(request, Role.MAINTAINER, project, Scope.RESULTS)
+    actor_of(request).require("results.import", project)
     user = user_of(request)
     try:
         batch = document.parse(request.body)

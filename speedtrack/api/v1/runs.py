@@ -1,6 +1,7 @@
 """Runs, their logs and the queue: what was measured when, what waits, and what people ask for."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from django.db.models import Count, QuerySet
@@ -8,14 +9,14 @@ from django.http import Http404
 from ninja import Path, Query, Router, Schema
 from pydantic import Field
 
-from speedtrack.accounts import access, audit
-from speedtrack.accounts.models import Role, Scope
+from speedtrack.accounts import access
 from speedtrack.api.v1 import asking
 from speedtrack.api.v1.revisions import commit_given
-from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404, require
+from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import LARGEST_KEY, Page, Paging, page_of
-from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.writing import ACCEPTED, CREATED, OK, Answer, write
+from speedtrack.operations import runs as operations
+from speedtrack.operations.performing import Done
 from speedtrack.reports.common import Id, Time, Tried
 from speedtrack.reports.operating import Outcome
 from speedtrack.reports.runs import (
@@ -30,10 +31,7 @@ from speedtrack.reports.runs import (
     RunsOrder,
     runs_of,
 )
-from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
-from speedtrack.runs.requests import byhand
-from speedtrack.runs.requests.outlook import outlook
 from speedtrack.runs.results import logs
 from speedtrack.runs.scheduling import standing
 from speedtrack.runs.scheduling.standing import Standing
@@ -161,52 +159,42 @@ def queue_runs(request: ApiRequest, slug: str, order: RunsOrder) -> Answer:
     which fetches. Of a pull request the answer is 202: its runs are queued once its head is fetched. Of a dry run it is
     200: what would be queued, and how long that takes.
     """
-    project = project_or_404(request, slug)
-    require(request, Role.MAINTAINER, project, Scope.RUNS)
-    if order.dry_run:
-        return OK, Outcome.of(outlook(lambda: asking.dry_run_of(request, project, order)))
+    project, actor = project_or_404(request, slug), actor_of(request, order)
     if order.pull_request is not None:
-        answer = asking.approve(request, project, order.pull_request, order.head or "")
-        changes = {"head": (None, answer.approved_head), "reason": (None, order.reason)}
-        audit.note(request.auth, "pull.approve", f"{project} #{order.pull_request}", project, changes)
-        return ACCEPTED, answer
-    answer = asking.queue(project, order)
-    counts = {"runs": (0, answer.queued), "commits": (0, answer.commits), "reason": (None, order.reason)}
-    audit.note(request.auth, "run.queue", asking.words_of(order), project, counts)
-    return CREATED, answer
+        actor.require("pull.approve", project)
+        pull = asking.pull_or_404(project, order.pull_request)
+        done = operations.approve(actor, pull, order.head or "", order.reason)
+    else:
+        select = partial(asking.selection_of, project, order)
+        done = operations.queue(actor, project, select, asking.words_of(order), order.reason)
+    if done.outlook:
+        return OK, Outcome.of(done.outlook)
+    if order.pull_request is not None:
+        return ACCEPTED, QueuedRuns(queued=0, commits=0, runs=[], approved_head=done.row.head_sha)
+    return CREATED, asking.queued_runs(project, *done.row)
 
 
-def act(request: ApiRequest, run_id: int, action: str, verb: Callable[[int], str], order: Tried | None) -> Answer:
-    run = run_or_404(request, run_id)
-    require(request, Role.MAINTAINER, run.project, Scope.RUNS)
-    before = run.status
-    try:
-        if order and order.dry_run:
-            return OK, RunAction(message=str(outlook(lambda: verb(run.pk))), run=RunDocument.of(run))
-        message = verb(run.pk)
-    except NoSuchThing as e:
-        raise Conflict(str(e)) from None
-    after = run_or_404(request, run_id)
-    audit.note(request.auth, f"run.{action}", f"run {run_id}", run.project, {"status": (before, after.status)})
-    return OK, RunAction(message=message, run=RunDocument.of(after))
+def act(request: ApiRequest, run_id: int, verb: Callable[..., Done], order: Tried | None) -> Answer:
+    done = verb(actor_of(request, order), run_or_404(request, run_id))
+    return OK, RunAction(message=str(done), run=RunDocument.of(run_or_404(request, run_id)))
 
 
 @router.post("runs/{run_id}/cancel", response=RunAction, summary="Cancel a run")
 @write
 def cancel_run(request: ApiRequest, run_id: Path[Id], order: Tried | None = None) -> Answer:
     """A run under way ends as soon as its runner hears of it. Needs the scope `runs` and the role maintainer."""
-    return act(request, run_id, "cancel", byhand.cancel_run, order)
+    return act(request, run_id, operations.cancel, order)
 
 
 @router.post("runs/{run_id}/retry", response=RunAction, summary="Retry a run")
 @write
 def retry_run(request: ApiRequest, run_id: Path[Id], order: Tried | None = None) -> Answer:
     """Queue a failed or cancelled run again. Needs the scope `runs` and the role maintainer."""
-    return act(request, run_id, "retry", byhand.retry_run, order)
+    return act(request, run_id, operations.retry, order)
 
 
 @router.post("runs/{run_id}/raise", response=RunAction, summary="Let a run be the next")
 @write
 def raise_run(request: ApiRequest, run_id: Path[Id], order: Tried | None = None) -> Answer:
     """A waiting run becomes the next of its machine. Needs the scope `runs` and the role maintainer."""
-    return act(request, run_id, "raise", byhand.raise_run, order)
+    return act(request, run_id, operations.let_be_next, order)

@@ -153,7 +153,7 @@ def test_the_nightly_duty_refuses_to_delete_nearly_everything(by_night: World, c
     monkeypatch.setattr(nightly, "FEWEST", 3)
     nightly.prune_due()
     assert contents()["logs"] == 3
-    words = "it would delete 3 of 3 log chunks. `manage.py prune --only logs` asks, and does it"
+    words = "it would delete 3 of 3 log chunks. To prune `logs` by hand asks, and does it"
     assert words in caplog.text
     assert "prune" not in duties_with_work(), "until the next night"
     state, found = doctor.check_retention()

@@ -43,7 +43,7 @@ def make_code(name: str, pool: str = "", days: int | None = None, user: User | N
     if machine:
         naming.check_has_runner(machine)
     if machine and machine.retired_at:
-        raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` gives it a token, too")
+        raise NoSuchThing(f"machine {name} is retired: return it to service, which gives it a token, too")
     days = tokens.checked_days(days)
     code = "-".join("".join(secrets.choice(ALPHABET) for _ in range(GROUP)) for _ in range(GROUPS))
     EnrolmentCode.objects.filter(expires_at__lt=Now() - timedelta(days=1)).delete()
@@ -84,7 +84,7 @@ def check_rate(address: str | None) -> None:
 @transaction.atomic
 def exchange(code: str, token: TokenText) -> Machine:
     row = EnrolmentCode.objects.select_for_update().annotate(now=Now()).filter(digest=digest_of(code)).first()
-    again = "make another one with `manage.py machine enroll-code NAME`, or on the page Settings, Machines"
+    again = "make another one, such as on the page Settings, Machines"
     if row is None:
         raise CodeRefused(f"unknown enrolment code: check that all of it was typed, or {again}")
     if row.used_at:
@@ -92,7 +92,7 @@ def exchange(code: str, token: TokenText) -> Machine:
             return Machine.objects.get(tokens__digest=token.digest)
         raise CodeRefused(
             f"this enrolment code was used at {row.used_at:%H:%M} UTC, for machine {row.name}: if that was not you, "
-            f"revoke the machine's tokens (`manage.py machine revoke {row.name}`); {again}"
+            f"revoke the machine's tokens; {again}"
         )
     if row.expires_at <= row.now:
         raise CodeRefused(f"this enrolment code has expired, {VALID.seconds // 60} minutes after it was made: {again}")

@@ -15,9 +15,9 @@ from speedtrack.runs.documents import Beat
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fleet import pools, tokens
 from speedtrack.runs.models import Alarm, Canary, Machine, MachineEvent, Reason, Run, Status
-from speedtrack.runs.naming import benchmarks_named, check_known, machine_named, machine_with_runner, project_named
+from speedtrack.runs.naming import benchmarks_named, check_known, machine_with_runner, project_named
 from speedtrack.runs.queue import queue
-from speedtrack.runs.scheduling import alarms, canary, quarantine, standing
+from speedtrack.runs.scheduling import alarms, canary, standing
 from speedtrack.runs.scheduling.canary import FrozenCommit
 from speedtrack.runs.scheduling.quarantine import record_event
 
@@ -130,7 +130,7 @@ def renew_token(name: str, user: User | None = None, days: int | None = None) ->
     """Give a machine a new token and return it. The old ones are invalid at once. Raises NoSuchThing."""
     machine = machine_with_runner(name)
     if machine.retired_at:
-        raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` gives it a token, too")
+        raise NoSuchThing(f"machine {name} is retired: return it to service, which gives it a token, too")
     token = tokens.replace(machine, days)
     record_event(machine, Kind.RENEWED, "the old one is no longer valid", user)
     return token
@@ -213,14 +213,6 @@ def canary_benchmarks(suite: Suite, benchmarks: list[Benchmark], names: list[str
     if not selection:
         raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one")
     return selection
-
-
-def lift_quarantine(name: str, accept_level: bool) -> None:
-    """End a machine's quarantine by hand. Raises NoSuchThing."""
-    try:
-        quarantine.lift_by_hand(machine_named(name), accept_level=accept_level)
-    except quarantine.NotQuarantined as e:
-        raise NoSuchThing(str(e)) from e
 
 
 def locked(machine: Machine) -> Machine:

@@ -39,7 +39,7 @@ def make_machine(name: str, **columns: Any) -> Machine:
         with transaction.atomic():
             return Machine.objects.create(name=name, **columns)
     except IntegrityError:
-        raise NoSuchThing(f"machine {name} exists: `manage.py machine token {name}` gives it a new token") from None
+        raise NoSuchThing(f"machine {name} exists: give it a new token instead") from None
 
 
 def check_name(name: str, kind: str) -> None:

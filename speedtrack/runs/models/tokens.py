@@ -76,8 +76,7 @@ class MachineToken(models.Model):
             return TokenText.parse(text, MACHINE)
         except NotAToken as e:
             raise UnknownMachineToken(
-                "this is no machine token, or a part of one: copy it again; `manage.py machine add NAME` (or "
-                "`machine token NAME`) makes one"
+                "this is no machine token, or a part of one: copy it again, or give the machine a new one"
             ) from e
 
     @staticmethod
@@ -117,15 +116,10 @@ class MachineToken(models.Model):
             .first()
         )
         if row is None or not hmac.compare_digest(row.digest, token.digest):
-            raise UnknownMachineToken(
-                "unknown machine token: `manage.py machine add NAME` (or `machine token NAME`) makes one"
-            )
+            raise UnknownMachineToken("unknown machine token: add the machine, or give it a new token")
         if row.revoked_at or row.is_over:
             why = "was revoked" if row.revoked_at else "has expired"
-            raise UnknownMachineToken(
-                f"this token of machine {row.machine} {why}: `manage.py machine token {row.machine}` makes "
-                f"another, or enrol the machine anew (`manage.py machine enroll-code {row.machine}`)"
-            )
+            raise UnknownMachineToken(f"this token of machine {row.machine} {why}: give it a new one, or enrol it anew")
         return row
 
     def note_call(self, address: str | None) -> None:

@@ -138,7 +138,7 @@ def queue_pairs(approval: Approval, base: Commit, head: Commit) -> int:
     policy = policies.policy_of(Branch(project=project, name=pull.base_ref))
     machines = policies.machines_of(policy)
     if not machines:
-        raise NotApprovable(f"no machine measures {project}: `manage.py machine add NAME` registers one")
+        raise NotApprovable(f"no machine measures {project}: add one first")
     with transaction.atomic():
         suite, usual = usual_set(project, policies.suite_of(policy))
         queue.cancel_waiting(

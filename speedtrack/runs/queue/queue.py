@@ -132,8 +132,7 @@ def release_held(machine: Machine, instance: str) -> None:
     ).exclude(instance=instance)
     if rivals.exists():
         raise Occupied(
-            f"another runner works with the token of machine {machine}: give each machine a token of its own "
-            "(`manage.py machine add NAME`)"
+            f"another runner works with the token of machine {machine}: give each machine a token of its own"
         )
     for run in Run.objects.active().filter(machine=machine).select_for_update():
         requeue_lost(run, "the runner was restarted while it held this run")

@@ -104,9 +104,9 @@ def machines_to_measure(project: Project, name: str | None, policy: PlanningPoli
     else:
         machines = policies.machines_of(policy) if policy else pools.machines_for(project)
     if name and machines[0].retired_at:
-        raise NoSuchMachine(f"machine {name} is retired: `manage.py machine return {name}` returns it to service")
+        raise NoSuchMachine(f"machine {name} is retired: return it to service first")
     if not machines:
-        raise NoSuchMachine(f"no machine measures {project}: `manage.py machine add NAME` registers one")
+        raise NoSuchMachine(f"no machine measures {project}: add one first")
     return machines
 
 
@@ -162,8 +162,8 @@ def retry_run(number: int) -> str:
         queue.retry(run, "by hand")
     except ValueError:
         raise NoSuchThing(
-            f"run {number} is {run.status}: only a failed or cancelled run is queued again"
-            " (`manage.py measure` measures a commit anew)"
+            f"run {number} is {run.status}: only a failed or cancelled run is queued again; queue its commit "
+            "to measure it anew"
         ) from None
     return f"run {number} is queued again"
 

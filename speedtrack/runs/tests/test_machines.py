@@ -60,7 +60,7 @@ def test_a_retired_machine_is_refused_and_its_runs_are_cancelled(tracked: Tracke
     for act in (machines.resume, machines.retire):
         with pytest.raises(NotPossible, match="retired"):
             act(machine)
-    with pytest.raises(NoSuchThing, match="machine return"):
+    with pytest.raises(NoSuchThing, match="return it to service"):
         machines.renew_token(machine.name)
 
 

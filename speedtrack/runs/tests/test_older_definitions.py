@@ -82,4 +82,4 @@ def test_a_run_whose_suite_cannot_be_read_any_more_fails_and_the_next_one_is_cla
     queued.refresh_from_db()
     assert queued.status == Status.FAILED
     assert "suite tiny: colour: no such key" in queued.error
-    assert "manage.py measure" in queued.error
+    assert "queue the commit again" in queued.error

@@ -8,7 +8,6 @@ from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.settling import confirm
 from speedtrack.processes.dispatch import idle_machines_with_work
-from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import (
     Canary,
     CanaryCheck,
@@ -102,7 +101,7 @@ def test_lifting_by_hand_is_written_down_with_its_author(watched: Canary, machin
 
 def test_an_accepted_level_starts_the_history_anew(watched: Canary, machine: Machine) -> None:
     quarantine_machine(machine)
-    machines.lift_quarantine("m1", accept_level=True)
+    quarantine.lift_by_hand(machine, accept_level=True)
     for _ in range(FEWEST):
         measure_canary(machine, LEVEL * 1.05)
         let_pass(hours=3)
@@ -148,6 +147,6 @@ def test_in_quarantine_no_suspicion_is_settled(watched: Canary, machine: Machine
     assert set(ChangePoint.objects.values_list("status", flat=True)) == {"settling"}
     assert not Measurement.objects.filter(attempt__run=pair, flags__contains=["machine_drift"]).exists()
     assert not Verdict.objects.exists()
-    machines.lift_quarantine("m1", accept_level=False)
+    quarantine.lift_by_hand(machine, accept_level=False)
     confirm.step()
     assert set(Verdict.objects.values_list("answer", flat=True)) == {"different"}

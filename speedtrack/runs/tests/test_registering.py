@@ -18,7 +18,7 @@ def test_a_new_token_ends_the_old_one(db: None) -> None:
     old = registering.add_machine("m1")
     new = machines.renew_token("m1")
     assert MachineToken.of(new).machine.name == "m1"
-    with pytest.raises(UnknownMachineToken, match=r"was revoked: `manage\.py machine token m1`"):
+    with pytest.raises(UnknownMachineToken, match=r"was revoked: give it a new one"):
         MachineToken.of(old)
 
 

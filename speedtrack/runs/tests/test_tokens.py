@@ -49,7 +49,7 @@ def test_a_token_expires_and_is_to_be_replaced_before(machine: Machine) -> None:
     MachineToken.objects.filter(pk=row(text).pk).update(rotate_at=Now())
     assert MachineToken.of(text).rotation_due
     MachineToken.objects.filter(pk=row(text).pk).update(expires_at=Now())
-    with pytest.raises(UnknownMachineToken, match=r"has expired: `manage.py machine token m1`"):
+    with pytest.raises(UnknownMachineToken, match=r"has expired: give it a new one"):
         MachineToken.of(text)
 
 

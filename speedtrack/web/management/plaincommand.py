@@ -5,11 +5,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, ClassVar
 
-from django.core.management.base import BaseCommand, OutputWrapper
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from django.db import transaction
 
 from speedtrack.accounts import audit
 from speedtrack.ground.texts.text import plain
+from speedtrack.operations.refusals import REFUSED
 from speedtrack.projects.models import Project
 
 
@@ -41,7 +42,10 @@ class PlainCommand(BaseCommand):
         self.stderr = PlainOutput(options.pop("stderr", None) or sys.stderr)
         self.stderr.style_func = style
         with transaction.atomic() if self.is_atomic else nullcontext():
-            output = super().execute(*args, **options)
+            try:
+                output = super().execute(*args, **options)
+            except REFUSED as e:
+                raise CommandError(str(e)) from e
             if not options.get("dry_run") and (action := self.change(options)):
                 self.note(action, options)
         return output

@@ -19,8 +19,9 @@ from django.urls import URLPattern
 from django.utils.cache import patch_cache_control
 
 from speedtrack.accounts import audit
-from speedtrack.accounts.access import NONE, Access, person, reaches
+from speedtrack.accounts.access import NONE, Access, Refused, person, reaches
 from speedtrack.accounts.models import Role
+from speedtrack.accounts.operations import OPERATIONS, OPERATOR, SELF
 from speedtrack.accounts.tokens import UnknownToken
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.projects.models import Annotation, Project
@@ -28,7 +29,6 @@ from speedtrack.retention import policies
 from speedtrack.runs.models import Profile, Run
 from speedtrack.web.requests import errors, programs
 
-LONGEST_VALUE = 200
 SAFE = ("GET", "HEAD", "OPTIONS")
 View = Callable[..., HttpResponseBase]
 
@@ -83,6 +83,12 @@ def all_of(need: Need | Role, of: Owned | None = None, *, is_atomic: bool = True
     return Rule(need, need, of, is_atomic)
 
 
+def needed(operation: str) -> Need | Role:
+    """What the catalogue says of an operation."""
+    return WHO.get(OPERATIONS[operation]) or Role(OPERATIONS[operation])
+
+
+WHO = {SELF: Need.PERSON, OPERATOR: Need.OPERATOR}
 #: By the name of the address.
 RULES: dict[str, Rule] = {
     **rules(all_of(Need.NOTHING, is_atomic=False), "healthz", "readyz", "metrics", "login", "logout", "hook"),
@@ -99,33 +105,39 @@ RULES: dict[str, Rule] = {
     **rules(Rule(), "alerts", "alerts-values", "alerts-feed", "changes-feed", "sensitivity", "sensitivity-values"),
     **rules(Rule(), "badge", "embed", "timeline-picture", "project-picture", "pulls"),
     **rules(Rule(takes_tokens=True), "export", "openmetrics"),
-    "alert": Rule(change=Role.TRIAGER, of=ALERT),
+    "alert": Rule(change=needed("alert.decide"), of=ALERT),
     **rules(Rule(of=ALERT), "alert-picture", "alert-values"),
-    **rules(all_of(Role.TRIAGER, ALERT), "alert-move", "alert-split", "alert-merge"),
+    **rules(all_of(needed("alert.move"), ALERT), "alert-move", "alert-split", "alert-merge"),
     "alert-decide": all_of(Need.PERSON),  # the view leaves out alerts of projects where one may not decide
-    "mutes": Rule(change=Role.TRIAGER),
-    "mute-end": all_of(Role.TRIAGER),
-    "annotations": Rule(change=Role.TRIAGER),
+    "mutes": Rule(change=needed("mute.create")),
+    "mute-end": all_of(needed("mute.end")),
+    "annotations": Rule(change=needed("annotation.create")),
     "all-annotations": Rule(change=Need.OPERATOR),
-    **rules(all_of(Role.TRIAGER, ANNOTATION), "annotation", "annotation-delete"),
+    **rules(all_of(needed("annotation.change"), ANNOTATION), "annotation", "annotation-delete"),
     **rules(Rule(of=RUN), "run", "run-values", "run-log", "run-log-lines", "run-log-text", "run-script"),
-    "run-act": all_of(Role.MAINTAINER, RUN),
+    "run-act": all_of(needed("run.cancel"), RUN),
     "profile-folded": Rule(of=PROFILE),
-    "compare-measure": all_of(Role.MAINTAINER, is_atomic=False),
-    "bisect": Rule(change=Role.MAINTAINER, is_atomic=False),
+    "compare-measure": all_of(needed("run.queue"), is_atomic=False),
+    "bisect": Rule(change=needed("bisection.begin"), is_atomic=False),
     "bisection": Rule(of=BISECTION),
-    "bisection-stop": all_of(Role.MAINTAINER, BISECTION),
-    **rules(all_of(Role.MAINTAINER), "policies", "deliveries", "delivery"),
-    **rules(all_of(Role.MAINTAINER, is_atomic=False), "pull-approve", "measure"),
-    **rules(all_of(Role.MAINTAINER, is_atomic=False), "channels", "channel-add", "channel", "channel-act"),
-    **rules(all_of(Role.MAINTAINER, is_atomic=False), "project-settings", "project-access"),
-    **rules(all_of(Role.MAINTAINER), "project-secret", "project-act"),
-    **rules(all_of(Role.MAINTAINER), "project-audit", "project-audit-values"),
-    **rules(all_of(Role.OWNER), "project-untrack", "project-visibility", "members", "member-act"),
-    **rules(all_of(Role.OWNER), "invitation-make", "invitation-revoke"),
-    "invitation": Rule(Need.SIGHT, Need.PERSON),
+    "bisection-stop": all_of(needed("bisection.stop"), BISECTION),
+    "policies": all_of(needed("policy.save")),
+    **rules(all_of(needed("delivery.replay")), "deliveries", "delivery"),
+    "pull-approve": all_of(needed("pull.approve"), is_atomic=False),
+    "measure": all_of(needed("run.queue"), is_atomic=False),
+    **rules(all_of(needed("channel.change"), is_atomic=False), "channels", "channel-add", "channel", "channel-act"),
+    "project-settings": all_of(needed("project.change"), is_atomic=False),
+    "project-access": all_of(needed("credential.store"), is_atomic=False),
+    "project-secret": all_of(needed("hook.rotate")),
+    **rules(all_of(needed("project.change")), "project-act", "project-audit", "project-audit-values"),
+    "project-untrack": all_of(needed("project.untrack")),
+    "project-visibility": all_of(needed("project.visibility")),
+    **rules(all_of(needed("member.change")), "members", "member-act"),
+    "invitation-make": all_of(needed("invitation.make")),
+    "invitation-revoke": all_of(needed("invitation.revoke")),
+    "invitation": Rule(Need.SIGHT, needed("invitation.accept")),
     **rules(all_of(Need.PERSON, is_atomic=False), "settings", "notifications"),
-    "machine": Rule(change=Need.OPERATOR),
+    "machine": Rule(change=needed("machine.lift")),
     **rules(all_of(Need.OPERATOR, is_atomic=False), "track", "track-check", "installation", "audit", "audit-values"),
     **rules(all_of(Need.OPERATOR), "suites", "suite-new", "suite-check", "suite", "suite-file"),
     **rules(all_of(Need.OPERATOR), "suite-version", "suite-restore", "machine-settings", "machine-token"),
@@ -271,20 +283,6 @@ def note(
     audit.note(access_of(request).caller, action, target, project, changes)
 
 
-def differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The fields that differ, as texts: name -> (before, after)."""
-    return {
-        key: (audit_value(before.get(key)), audit_value(value))
-        for key, value in after.items()
-        if audit_value(before.get(key)) != audit_value(value)
-    }
-
-
-def audit_value(value: Any) -> Any:
-    """A value as the audit log keeps it: numbers and truth as they are, the rest as text of a bearable length."""
-    return value if value is None or isinstance(value, bool | int | float) else str(value)[:LONGEST_VALUE]
-
-
 def may(request: HttpRequest) -> dict[str, Any]:
     """A context processor that gives templates ``may``. On pages of errors it allows nothing."""
     return {"may": getattr(request, "permit", None)}
@@ -310,6 +308,14 @@ def rule_of(name: str) -> Rule:
     return RULES[name]
 
 
+def answer_of(view: View, request: HttpRequest, *arguments: Any, **keywords: Any) -> HttpResponseBase:
+    """The view's answer; a refusal if it calls an operation that needs more than the address."""
+    try:
+        return view(request, *arguments, **keywords)
+    except Refused as e:
+        return errors.refused(request, f"{str(e)[:1].upper()}{str(e)[1:]}.")
+
+
 def guard(view: View, rule: Rule) -> View:
     @wraps(view)
     def checked(request: HttpRequest, *arguments: Any, **keywords: Any) -> HttpResponseBase:
@@ -324,7 +330,7 @@ def guard(view: View, rule: Rule) -> View:
             return refusal
         is_change = request.method not in SAFE and rule.is_atomic
         with transaction.atomic() if is_change else nullcontext():
-            response = view(request, *arguments, **keywords)
+            response = answer_of(view, request, *arguments, **keywords)
         is_kept = "no-store" not in response.headers.get("Cache-Control", "")
         if need is not Need.NOTHING and is_kept and permit.access.caller.user is not None:
             patch_cache_control(response, private=True)  # what one person sees, no cache shows to another

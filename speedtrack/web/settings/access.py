@@ -1,19 +1,18 @@
 """Give a project's repository a credential, or take it away."""
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
-from speedtrack.projects.credentials import remove_credential, store_credential
+from speedtrack.operations import projects
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.remotes import Remote
 from speedtrack.runs.requests import changing
 from speedtrack.web import scope
 from speedtrack.web.pages.settings.project_access import AccessForm
 from speedtrack.web.pages.settings.project_settings import ProjectForm
-from speedtrack.web.requests.permissions import note
+from speedtrack.web.requests.operating import perform
 from speedtrack.web.settings.projects import settings_page
 
 
@@ -23,9 +22,7 @@ def change_access(request: HttpRequest, slug: str) -> HttpResponse:
     """Store the entered credential if the repository accepts it; with ``remove``, delete the stored one."""
     project = scope.project_or_404(slug)
     if request.POST.get("remove"):
-        remove_credential(project)
-        note(request, "credential.remove", project, project)
-        messages.success(request, "The credential is forgotten: the repository is read as a public one.")
+        perform(request, projects.forget_credential, project)
         return redirect("project-settings", slug=slug)
     form = AccessForm(request.POST)
     try:
@@ -36,9 +33,7 @@ def change_access(request: HttpRequest, slug: str) -> HttpResponse:
         form.add_error(None, f"Not kept: {e}.")
     else:
         if credential:
-            store_credential(project, credential)
-            note(request, "credential.store", project, project, {"kind": (None, credential.kind)})
-            messages.success(request, f"Kept: {credential}. It is sent to that server only, and shown to nobody.")
+            perform(request, projects.keep_credential, project, credential)
             return redirect("project-settings", slug=slug)
         if form.is_valid():
             form.add_error(None, "Not kept: enter a token, or a deploy key with the keys of its host.")

@@ -1,16 +1,16 @@
 """Annotate commits and moments."""
 
-from django.contrib import messages
-from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
+from speedtrack.operations import triage
 from speedtrack.projects.models import Annotation
 from speedtrack.web import scope
 from speedtrack.web.pages.alerting import annotations as page
 from speedtrack.web.pages.alerting.annotations import AnnotationForm
-from speedtrack.web.requests.permissions import audit_value, differing, note, permit_of
+from speedtrack.web.requests.operating import perform
+from speedtrack.web.requests.permissions import permit_of
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -24,29 +24,24 @@ def annotations(request: HttpRequest, slug: str | None = None) -> HttpResponse:
 
 
 def add_annotation(request: HttpRequest, slug: str | None) -> HttpResponse:
-    assert isinstance(request.user, User)
     project = scope.project_or_404(slug) if slug else None
     form = AnnotationForm(project, request.POST, {}, permit_of(request).operate)
-    if not form.is_valid():
-        context = {"project": project, "page": page.load(project), "form": form}
-        return render(request, "web/annotations.html", context)
-    annotation = form.save(Annotation(), request.user)
-    note(request, "annotation.create", f"annotation {annotation.pk}", annotation.project)
-    messages.success(request, "Noted. It is on the timelines, too; Edit changes or deletes it.")
-    return go_back(annotation)
+    if form.is_valid():
+        where = None if form.cleaned_data.get("everywhere") else project
+        if done := perform(request, triage.annotate, where, **form.inputs()):
+            return go_back(done.row)
+    return render(request, "web/annotations.html", {"project": project, "page": page.load(project), "form": form})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def change_annotation(request: HttpRequest, pk: int) -> HttpResponse:
-    assert isinstance(request.user, User)
     annotation = page.annotation_or_404(pk)
     former = {"place": page.place_of(annotation), "text": annotation.text}
     form = AnnotationForm(annotation.project, request.POST or None, former, permit_of(request).operate)
     if form.is_valid():
-        messages.success(request, "Saved.")
-        saved = form.save(annotation, request.user)
-        note(request, "annotation.change", f"annotation {pk}", saved.project, differing(former, {"text": saved.text}))
-        return go_back(saved)
+        everywhere = form.cleaned_data.get("everywhere", False)
+        if perform(request, triage.change_annotation, annotation, **form.inputs(), everywhere=everywhere):
+            return go_back(annotation)
     return render(
         request, "web/annotation.html", {"project": annotation.project, "annotation": annotation, "form": form}
     )
@@ -55,10 +50,8 @@ def change_annotation(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def delete_annotation(request: HttpRequest, pk: int) -> HttpResponse:
     annotation = page.annotation_or_404(pk)
-    where, text = annotation.project, annotation.text
-    annotation.delete()
-    note(request, "annotation.delete", f"annotation {pk}", where, {"text": (audit_value(text), None)})
-    messages.success(request, f"Deleted. To undo it, add it again; its text was: {text}")
+    perform(request, triage.delete_annotation, annotation)
+    where = annotation.project
     return redirect("annotations", slug=where.slug) if where else redirect("all-annotations")
 
 

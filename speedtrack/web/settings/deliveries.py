@@ -1,19 +1,17 @@
 """The webhook calls of a project: look at them, replay and delete them."""
 
 from collections.abc import Callable
-from functools import partial
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from speedtrack.projects import deliveries
+from speedtrack.operations import projects
+from speedtrack.operations.performing import Actor, BadInput, Done
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.pages.settings import deliveries as page
-from speedtrack.web.requests.permissions import note
-from speedtrack.web.requests.previews import do_or_preview, is_sure
+from speedtrack.web.requests.operating import is_sure, perform
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -37,31 +35,25 @@ def show_delivery(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 
 
 def act(request: HttpRequest, project: Project) -> None:
-    action = ACTIONS.get(request.POST.get("act", ""))
-    try:
-        if action is None:
-            raise deliveries.NotPossible(f"choose one of {', '.join(ACTIONS)}")
-        if message := do_or_preview(request, partial(action, project, request.POST)):
-            note(request, f"delivery.{request.POST['act']}", message, project)
-    except deliveries.NotPossible as e:
-        messages.error(request, f"Not done: {e}.")
+    action = ACTIONS.get(request.POST.get("act", ""), unknown)
+    perform(request, lambda actor: action(actor, project, request.POST))
 
 
-def replay(project: Project, form: QueryDict) -> str:
-    numbers = numbers_of(form)
-    if not numbers:
-        raise deliveries.NotPossible("select one delivery or more")
-    count = deliveries.replay(project, deliveries.calls_numbered(project, numbers))
-    return f"{count} deliver{'y is' if count == 1 else 'ies are'} replayed: the repository is looked at within seconds."
+def unknown(actor: Actor, project: Project, form: QueryDict) -> Done:
+    raise BadInput(f"choose one of {', '.join(ACTIONS)}")
 
 
-def purge(project: Project, form: QueryDict) -> str:
+def replay(actor: Actor, project: Project, form: QueryDict) -> Done:
+    return projects.replay(actor, project, numbers_of(form))
+
+
+def purge(actor: Actor, project: Project, form: QueryDict) -> Done:
     days = form.get("days", "").strip()
     if not is_number(days):
-        raise deliveries.NotPossible("give a number of days")
+        raise BadInput("give a number of days")
     if not is_sure(form):
-        raise deliveries.NotPossible("confirm that nothing brings them back")
-    return f"{deliveries.purge(project, int(days))} are deleted."
+        raise BadInput("confirm that nothing brings them back")
+    return projects.purge(actor, project, int(days))
 
 
 def numbers_of(form: QueryDict) -> list[int]:
@@ -72,4 +64,4 @@ def is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 19
 
 
-ACTIONS: dict[str, Callable[[Project, QueryDict], str]] = {"replay": replay, "purge": purge}
+ACTIONS: dict[str, Callable[[Actor, Project, QueryDict], Done]] = {"replay": replay, "purge": purge}

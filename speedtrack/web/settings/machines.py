@@ -1,33 +1,25 @@
 """Add machines, replace their tokens, pause, retire and return them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.models import User
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from speedtrack.accounts.operations import named
-from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs.errors import NoSuchThing
-from speedtrack.runs.fleet import enrolment, machines, pools, registering
+from speedtrack.operations import machines
+from speedtrack.operations.performing import Actor, BadInput, Done
+from speedtrack.runs.fleet import enrolment
 from speedtrack.runs.models import Machine
-from speedtrack.runs.requests import rules
-from speedtrack.runs.scheduling import order, quarantine
+from speedtrack.runs.scheduling import order
 from speedtrack.runs.scheduling.order import BadShares
-from speedtrack.runs.scheduling.windows import BadWindow
 from speedtrack.web.pages.running import machine as machine_page
 from speedtrack.web.pages.running import queue as queue_page
-from speedtrack.web.requests.permissions import access_of, note
-from speedtrack.web.requests.previews import do_or_preview
-
-REFUSED = (NoSuchThing, machines.NotPossible, quarantine.NotQuarantined, RepositoryError, DefinitionError)
+from speedtrack.web.requests.operating import perform
+from speedtrack.web.requests.permissions import access_of
 
 
 @dataclass(frozen=True)
@@ -54,20 +46,14 @@ def list_machines(request: HttpRequest) -> HttpResponse:
     """All machines; a POST makes an enrolment code, or adds a machine, and shows the code or its token."""
     if request.method != "POST":
         return machines_page(request)
-    assert isinstance(request.user, User)
     name, pool = (request.POST.get(field, "").strip() for field in ("name", "pool"))
-    try:
-        if request.POST.get("how") == "token":
-            credential: NewToken | NewCode = NewToken(name, registering.add_machine(name, pool), settings.URL)
-        else:
-            credential = NewCode(name, enrolment.make_code(name, pool, user=request.user), settings.URL)
-        note(request, "machine.add" if isinstance(credential, NewToken) else "machine.enroll-code", name)
-    except NoSuchThing as e:
-        messages.error(request, f"Not added: {plain_words(e)}.")
+    is_token = request.POST.get("how") == "token"
+    done = perform(request, machines.add if is_token else machines.make_code, name, pool, otherwise="Not added")
+    if done is None:
         return machines_page(request, name, pool)
-    if isinstance(credential, NewCode):
-        return machines_page(request, code=credential)
-    return machines_page(request, token=credential)
+    if is_token:
+        return machines_page(request, token=NewToken(name, done.secret, settings.URL))
+    return machines_page(request, code=NewCode(name, done.secret, settings.URL))
 
 
 def machines_page(
@@ -86,59 +72,39 @@ def machines_page(
     return response
 
 
-def plain_words(error: Exception) -> str:
-    """The message without the command that would do the same."""
-    return str(error).partition(": `manage.py")[0]
-
-
 @require_POST
 def renew_token(request: HttpRequest, name: str) -> HttpResponse:
     """Give a machine a new token, and show it in the answer."""
-    assert isinstance(request.user, User)
     machine = machine_page.machine_or_404(name)
     if not request.POST.get("sure"):
         messages.error(request, "Not changed: confirm that the old token is refused from then on.")
         return redirect("machine", name=name)
-    try:
-        token = machines.renew_token(machine.name, request.user)
-        note(request, "machine.token", name)
-    except NoSuchThing as e:
-        messages.error(request, f"Not changed: {plain_words(e)}.")
-        return redirect("machine", name=name)
-    return machines_page(request, token=NewToken(name, token, settings.URL))
+    return token_page(request, machine, machines.renew_token)
 
 
 @require_POST
 def return_to_service(request: HttpRequest, name: str) -> HttpResponse:
     """Return a retired machine to service; its new token is shown in the answer."""
-    assert isinstance(request.user, User)
-    machine = machine_page.machine_or_404(name)
-    try:
-        if machine.outside:
-            machines.take_results_again(machine, request.user)
-            note(request, "machine.return", name)
-            return redirect("machine", name=name)
-        token = machines.return_to_service(machine, request.user)
-        note(request, "machine.return", name)
-    except machines.NotPossible as e:
-        messages.error(request, f"Not done: {e}.")
-        return redirect("machine", name=name)
-    return machines_page(request, token=NewToken(name, token, settings.URL))
+    return token_page(request, machine_page.machine_or_404(name), machines.return_to_service)
+
+
+def token_page(request: HttpRequest, machine: Machine, verb: Callable[..., Done]) -> HttpResponse:
+    """Do what gives a machine a token, and show this; without one, the machine's page."""
+    done = perform(request, verb, machine)
+    if done is None or not done.secret:
+        return redirect("machine", name=machine.name)
+    return machines_page(request, token=NewToken(machine.name, done.secret, settings.URL))
 
 
 @require_POST
 def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse:
     """Do one of ACTIONS with a machine."""
-    assert isinstance(request.user, User)
     machine = machine_page.machine_or_404(name)
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
-    try:
-        if do_or_preview(request, partial(ACTIONS[action], machine, request.user, request.POST)):
-            note(request, named("machine", action), name)
-            return redirect("machine", name=name)
-    except REFUSED as e:
-        messages.error(request, f"Not done: {plain_words(e)}.")
+    verb, inputs = ACTIONS[action]
+    if perform(request, lambda actor: verb(actor, machine, **inputs(machine, request.POST))):
+        return redirect("machine", name=name)
     if request.POST.keys() - {"csrfmiddlewaretoken", "preview"}:
         return still_entered(request, name)
     return redirect("machine", name=name)
@@ -156,25 +122,16 @@ def still_entered(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def plan_time(request: HttpRequest, name: str) -> HttpResponse:
     """Set when a machine takes work by itself, and what its time is for; or say what that would change."""
-    assert isinstance(request.user, User)
     machine = machine_page.machine_or_404(name)
     texts = request.POST.get("windows", "")[:2000].splitlines()
     zone = request.POST.get("zone", "").strip()[:64] or "UTC"
-    try:
-        machines.check_has_runner(machine)
-        shares = shares_of(request.POST)
-        if message := do_or_preview(request, partial(set_time, machine, texts, zone, shares, request.user)):
-            note(request, "machine.plan", f"{name}: {message}")
-            return redirect("machine", name=name)
-    except (BadWindow, BadShares, machines.NotPossible) as e:
-        messages.error(request, f"Nothing was changed: {e}.")
+
+    def plan(actor: Actor) -> Done:
+        return machines.plan(actor, machine, texts, zone, shares_of(request.POST))
+
+    if perform(request, plan, otherwise="Nothing was changed"):
+        return redirect("machine", name=name)
     return still_entered(request, name)
-
-
-@transaction.atomic
-def set_time(machine: Machine, windows: Sequence[str], zone: str, shares: Mapping[str, int], user: User) -> str:
-    sentences = [rules.set_windows(machine, windows, zone, user), rules.set_shares(machine, shares, user)]
-    return ". ".join(sentences) + "."
 
 
 def shares_of(entered: QueryDict) -> dict[str, int]:
@@ -186,72 +143,36 @@ def shares_of(entered: QueryDict) -> dict[str, int]:
     return {kind: int(text) for kind, text in texts.items() if text}
 
 
-def drain(machine: Machine, user: User, form: QueryDict) -> str:
-    machines.pause(machine, user)
-    return f"{machine} finishes its run and takes no other. Resume undoes it."
+def no_inputs(machine: Machine, form: QueryDict) -> dict[str, Any]:
+    return {}
 
 
-def pause(machine: Machine, user: User, form: QueryDict) -> str:
-    machines.pause(machine, user, at_once=True)
-    return f"{machine} is paused; a run that it had is queued again. Resume undoes it."
-
-
-def resume(machine: Machine, user: User, form: QueryDict) -> str:
-    machines.resume(machine, user)
-    return f"{machine} gets work again. Pause undoes it."
-
-
-def measure_canary(machine: Machine, user: User, form: QueryDict) -> str:
-    machines.measure_canary(machine)
-    return f"The canary of {machine} is measured next."
-
-
-def freeze_canary(machine: Machine, user: User, form: QueryDict) -> str:
-    """Make a commit the machine's canary. Return a message.
-
-    Nothing is fetched: a thread of the web server may not wait for minutes.
-    """
+def canary_inputs(machine: Machine, form: QueryDict) -> dict[str, Any]:
     slug, revision, names = (form.get(field, "").strip()[:2000] for field in ("project", "commit", "benchmarks"))
-    benchmarks = names.replace(",", " ").split()
-    canary = machines.set_canary(machine.name, slug, revision or None, benchmarks, user, fetches=False)
-    return f"{canary}; its first run is queued."
+    return {"project": slug, "commit": revision, "benchmarks": names.replace(",", " ").split()}
 
 
-def rotate(machine: Machine, user: User, form: QueryDict) -> str:
-    machines.rotate(machine, user)
-    return f"The runner of {machine} replaces its token within a minute; until then the old one is valid."
-
-
-def revoke(machine: Machine, user: User, form: QueryDict) -> str:
+def confirmed_revocation(machine: Machine, form: QueryDict) -> dict[str, Any]:
     if not form.get("sure"):
-        raise machines.NotPossible("confirm that its run is taken from it")
-    count = machines.revoke(machine, user)
-    return f"{count} token{'' if count == 1 else 's'} of {machine} are refused. An enrolment code lets it in again."
+        raise BadInput("confirm that its run is taken from it")
+    return {}
 
 
-def put_into_pool(machine: Machine, user: User, form: QueryDict) -> str:
-    pool = form.get("pool", "").strip()
-    if pool:
-        registering.check_name(pool, "pool")
-    pools.put(machine, pool, user)
-    return f"{machine} is in pool {pool}." if pool else f"{machine} is in no pool."
-
-
-def retire(machine: Machine, user: User, form: QueryDict) -> str:
+def confirmed_retirement(machine: Machine, form: QueryDict) -> dict[str, Any]:
     if form.get("name", "").strip() != machine.name:
-        raise machines.NotPossible(f"type {machine.name}, exactly, to retire it")
-    cancelled = machines.retire(machine, user)
-    return f"{machine} is retired, and {cancelled} waiting runs were cancelled. Return to service undoes it."
+        raise BadInput(f"type {machine.name}, exactly, to retire it")
+    return {}
 
 
-ACTIONS: dict[str, Callable[[Machine, User, QueryDict], str]] = {
-    "drain": drain,
-    "pause": pause,
-    "resume": resume,
-    "canary": measure_canary,
-    "freeze": freeze_canary,
-    "pool": put_into_pool,
-    "rotate": rotate,
-    "revoke": revoke,
-    "retire": retire,
+#: action -> the operation, and its inputs by the form
+ACTIONS: dict[str, tuple[Callable[..., Done], Callable[[Machine, QueryDict], dict[str, Any]]]] = {
+    "drain": (machines.pause, no_inputs),
+    "pause": (machines.pause, lambda machine, form: {"at_once": True}),
+    "resume": (machines.resume, no_inputs),
+    "canary": (machines.measure_canary, no_inputs),
+    "freeze": (machines.freeze_canary, canary_inputs),
+    "pool": (machines.put_into_pool, lambda machine, form: {"pool": form.get("pool", "").strip()}),
+    "rotate": (machines.rotate, no_inputs),
+    "revoke": (machines.revoke, confirmed_revocation),
+    "retire": (machines.retire, confirmed_retirement),
 }

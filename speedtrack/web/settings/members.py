@@ -10,12 +10,15 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from speedtrack.accounts import invitations, members, signup
+from speedtrack.accounts import invitations, signup
 from speedtrack.accounts.models import Invitation, Membership
 from speedtrack.http.clientaddress import client_address
+from speedtrack.operations import projects
+from speedtrack.operations.performing import Actor, Done, bad_input
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.pages.settings import members as page
+from speedtrack.web.requests.operating import perform
 from speedtrack.web.requests.permissions import note
 
 
@@ -42,26 +45,21 @@ def act_on_member(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     action = request.POST.get("act", "")
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
-    try:
-        messages.success(request, ACTIONS[action](request, member))
-    except (members.MembershipRefused, ValueError) as e:
-        messages.error(request, f"Not changed: {e}.")
+    perform(request, ACTIONS[action], member, request.POST, otherwise="Not changed")
     return redirect("members", slug=slug)
 
 
-def change_role(request: HttpRequest, member: Membership) -> str:
-    before, after = members.give_role(member.project, member.user, page.role_of(request.POST))
-    note(request, "member.change", member.user, member.project, {"role": (before, after)})
-    return f"{member.user} is {after} now."
+def change_role(actor: Actor, member: Membership, form: QueryDict) -> Done:
+    with bad_input("role"):
+        role = page.role_of(form)
+    return projects.change_member(actor, member.project, member.user, role)
 
 
-def remove_member(request: HttpRequest, member: Membership) -> str:
-    before = members.remove(member.project, member.user)
-    note(request, "member.remove", member.user, member.project, {"role": (before, None)})
-    return f"{member.user} is no member any more."
+def remove_member(actor: Actor, member: Membership, form: QueryDict) -> Done:
+    return projects.remove_member(actor, member.project, member.user)
 
 
-ACTIONS: dict[str, Callable[[HttpRequest, Membership], str]] = {"change": change_role, "remove": remove_member}
+ACTIONS: dict[str, Callable[[Actor, Membership, QueryDict], Done]] = {"change": change_role, "remove": remove_member}
 
 
 @require_POST
@@ -143,9 +141,7 @@ def change_visibility(request: HttpRequest, slug: str) -> HttpResponse:
     everybody = not project.is_public
     if request.method == "POST" and request.POST.get("to") == ("public" if everybody else "private"):
         if request.POST.get("slug", "").strip() == project.slug:
-            if members.show_to(project, everybody):
-                note(request, "project.visibility", project, project, {"is_public": (not everybody, everybody)})
-            messages.success(request, f"{project.name} is {'public' if everybody else 'private'} now.")
+            perform(request, projects.show_to, project, everybody)
             return redirect("project-settings", slug=slug)
         error = f"Not changed: type {project.slug}, exactly."
     return render(request, "web/visibility.html", {"project": project, "everybody": everybody, "error": error})

@@ -3,26 +3,25 @@
 from collections.abc import Callable
 
 from django.contrib import messages
-from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from speedtrack.accounts.operations import named
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.operations import projects
+from speedtrack.operations.performing import Actor, BadInput, Done
 from speedtrack.projects import hooks
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Project
 from speedtrack.projects.remotes import Remote
-from speedtrack.runs.requests import changing, firstlook, tracking
+from speedtrack.runs.requests import changing, tracking
 from speedtrack.runs.requests.tracking import TrackingRequest
 from speedtrack.web import scope
 from speedtrack.web.pages.settings import project_settings as page
 from speedtrack.web.pages.settings.project_access import AccessForm
 from speedtrack.web.pages.settings.project_settings import ProjectForm, TrackForm
-from speedtrack.web.requests.permissions import access_of, note, permit_of
-from speedtrack.web.requests.previews import do_or_preview, is_sure
+from speedtrack.web.requests.operating import actor_of, is_sure, perform, tell
+from speedtrack.web.requests.permissions import access_of, note
 
 
 @require_safe
@@ -55,13 +54,11 @@ def tracked_page(request: HttpRequest, project: Project) -> HttpResponse:
 
 
 def track_or_preview(request: HttpRequest, tracking_request: TrackingRequest) -> Project | None:
-    """Begin to track a repository; or show what that would queue, and return nothing. Raises as ``begin_tracking``."""
-    if request.POST.get("preview"):
-        do_or_preview(request, lambda: firstlook.begin_as_fetched(tracking_request))
-        return None
-    assert isinstance(request.user, User)
-    project = changing.begin_tracking(tracking_request, request.user)
-    note(request, "project.track", project.url, project)
+    """Begin to track a repository; or show what that would queue, and return nothing. Raises as ``projects.track``."""
+    done = projects.track(actor_of(request), tracking_request)
+    if done.outlook:
+        tell(request, done)
+    project: Project | None = done.row
     return project
 
 
@@ -116,33 +113,24 @@ def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
     Or say what that would change.
     """
     project = scope.project_or_404(slug)
-    days, secret = request.POST.get("days", str(hooks.FORMER_DAYS)), request.POST.get("given", "").strip()
-    try:
-        if not is_sure(request.POST):
-            raise hooks.UnfitSecret("confirm that the forge gets the new secret while the former one is valid")
-        if not (days.isascii() and days.isdecimal() and len(days) < 5):
-            raise hooks.UnfitSecret("give a number of days")
-        secrets: list[str] = []
-        message = do_or_preview(request, lambda: replace_secret(project, int(days), secret, secrets))
-        if not message:
-            return settings_page(request, project, ProjectForm(project, None), entered=request.POST)
-        note(request, "hook.rotate", project, project, {"days": (None, int(days))})
-    except hooks.UnfitSecret as e:
-        messages.error(request, f"Not changed: {e}.")
+    given = request.POST.get("given", "").strip()
+    done = perform(
+        request, lambda actor: confirmed_rotation(actor, project, given, request.POST), otherwise="Not changed"
+    )
+    if done is None:
         return settings_page(request, project, ProjectForm(project, None), entered=request.POST)
-    if secret:
+    if given:
         return redirect("project-settings", slug=slug)
-    return settings_page(request, project, ProjectForm(project, None), secret=secrets[-1])
+    return settings_page(request, project, ProjectForm(project, None), secret=done.secret)
 
 
-def replace_secret(project: Project, days: int, secret: str, secrets: list[str]) -> str:
-    """Replace the webhook's secret. Return a message.
-
-    The new secret is added to ``secrets``, because no message may contain it.
-    """
-    secrets.append(hooks.rotate(project, days, secret))
-    former = f"valid for {days} day{'s' * (days != 1)}" if days else "refused"
-    return f"{project.name} has a new secret; the former one is {former}."
+def confirmed_rotation(actor: Actor, project: Project, given: str, form: QueryDict) -> Done:
+    days = form.get("days", str(hooks.FORMER_DAYS))
+    if not is_sure(form):
+        raise BadInput("confirm that the forge gets the new secret while the former one is valid")
+    if not (days.isascii() and days.isdecimal() and len(days) < 5):
+        raise BadInput("give a number of days")
+    return projects.rotate_secret(actor, project, int(days), given)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -152,17 +140,7 @@ def untrack(request: HttpRequest, slug: str) -> HttpResponse:
     error = ""
     if request.method == "POST" and request.POST.get("slug", "").strip() != project.slug:
         error = f"Not untracked: type {project.slug}, exactly."
-    elif request.POST.get("preview"):
-        do_or_preview(request, lambda: f"{changing.untrack(project)} waiting runs would be cancelled")
-    elif request.method == "POST":
-        cancelled = changing.untrack(project)
-        note(request, "project.untrack", project, project)
-        again = f"{reverse('project-settings', args=[slug])}"
-        messages.success(
-            request,
-            f"{project.name} is no longer tracked; {cancelled} waiting runs were cancelled. "
-            f"“Track again” at {again} undoes it.",
-        )
+    elif request.method == "POST" and perform(request, projects.untrack, project):
         return redirect("settings")
     context = {"project": project, "page": page.load(project), "error": error, "entered": request.POST}
     return render(request, "web/untrack.html", context)
@@ -174,52 +152,14 @@ def change_tracking(request: HttpRequest, slug: str, action: str) -> HttpRespons
     project = scope.project_or_404(slug)
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
-    try:
-        if action == "track-again" and not permit_of(request).own:
-            raise RepositoryError("this needs the role owner, as untracking does")
-        branch = request.POST.get("branch", "").strip()
-        message = ACTIONS[action](project, branch)
-        note(request, named("project", action), branch or project, project)
-        messages.success(request, message)
-    except RepositoryError as e:
-        messages.error(request, f"Not done: {e}.")
+    perform(request, lambda actor: ACTIONS[action](actor, project, request.POST.get("branch", "").strip()))
     return redirect("project-settings", slug=slug)
 
 
-def track_again(project: Project, branch: str) -> str:
-    changing.track_again(project)
-    return f"{project.name} is tracked again. Its webhook has a new address and needs a new secret."
-
-
-def add_branch(project: Project, branch: str) -> str:
-    if not branch:
-        raise RepositoryError("name a branch")
-    new_branch = changing.add_branch(project, branch, page.FIRST_COMMITS)
-    return f"Branch {new_branch} is tracked: it is fetched within seconds. “Stop” in its row undoes it."
-
-
-def drop_branch(project: Project, branch: str) -> str:
-    tracked_branch = project.branches.filter(name=branch).first()
-    if tracked_branch is None:
-        raise RepositoryError(f"{project.slug} has no branch {branch!r}")
-    changing.drop_branch(tracked_branch)
-    return f"New commits of {tracked_branch} are no longer measured; its history stays. “Track” in its row undoes it."
-
-
-def end_former_secret(project: Project, branch: str) -> str:
-    had_former = hooks.end_former(project)
-    return "Calls that are signed with the former secret are refused." if had_former else "There was no former secret."
-
-
-def keep_address(project: Project, branch: str) -> str:
-    Project.objects.filter(pk=project.pk).update(renamed_to="")
-    return f"{project.name} keeps its address {project.url}."
-
-
-ACTIONS: dict[str, Callable[[Project, str], str]] = {
-    "end-former-secret": end_former_secret,
-    "keep-address": keep_address,
-    "track-again": track_again,
-    "add-branch": add_branch,
-    "drop-branch": drop_branch,
+ACTIONS: dict[str, Callable[[Actor, Project, str], Done]] = {
+    "end-former-secret": lambda actor, project, branch: projects.end_former_secret(actor, project),
+    "keep-address": lambda actor, project, branch: projects.keep_address(actor, project),
+    "track-again": lambda actor, project, branch: projects.track_again(actor, project),
+    "add-branch": projects.add_branch,
+    "drop-branch": projects.drop_branch,
 }

@@ -17,7 +17,7 @@ def test_a_mute_is_made_shown_and_ended(client: Client, kvd: World) -> None:
     mute = Mute.objects.get()
     page = html_of(client.post(f"{PAGE}{mute.pk}/end/", follow=True))
     assert "The mute has ended." in page and "Nothing is muted." in page and "Ended" in page
-    assert "had ended already" in html_of(client.post(f"{PAGE}{mute.pk}/end/", follow=True))
+    assert "has ended already" in html_of(client.post(f"{PAGE}{mute.pk}/end/", follow=True))
 
 
 def test_what_cannot_be_muted_is_said(client: Client, kvd: World) -> None:

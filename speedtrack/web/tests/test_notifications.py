@@ -124,7 +124,7 @@ def test_a_test_mail_without_a_server(client: Client, ada: User, settings: Any) 
 
 def test_an_account_without_address_is_told_what_to_do(client: Client, ada: User) -> None:
     User.objects.update(email="")
-    assert "manage.py address" in client.get(PAGE).content.decode()
+    assert "an operator gives it one" in client.get(PAGE).content.decode()
 
 
 def test_an_account_takes_over_what_its_address_was_subscribed_to(client: Client, ada: User) -> None:

@@ -52,11 +52,11 @@ def test_a_dry_run_of_measuring_says_how_much_and_how_long(kvd: World) -> None:
     taken_times()
     before = rows()
     answer = said("measure", "kvd", f"{kvd.shas[0]}..main", "--every", "2", "--dry-run")
-    assert "Nothing was done. It would be: 2 runs queued" in answer
+    assert "Nothing was done. It would be: 2 runs of 2 commits queued" in answer
     assert "on kvd-m1: 2 runs queued, which take about 1 min" in answer or "about 3 min" in answer
     assert kvd.shas[3][:10] in answer and kvd.shas[1][:10] in answer and kvd.shas[2][:10] not in answer
     assert rows() == before
-    assert said("measure", "kvd", f"{kvd.shas[0]}..main", "--every", "2").strip() == "2 runs queued"
+    assert said("measure", "kvd", f"{kvd.shas[0]}..main", "--every", "2").strip() == "2 runs of 2 commits queued"
     assert rows() != before
 
 
@@ -220,7 +220,7 @@ def test_windows_and_shares_by_command(kvd: World) -> None:
 def test_pausing_draining_and_untracking_say_what_they_would_do(ada: Client, kvd: World) -> None:
     kvd.push(3)
     builders.claim(kvd.machines[0])
-    assert "It would be: machine kvd-m1 paused" in said("machine", "pause", "kvd-m1", "--now", "--dry-run")
+    assert "It would be: machine kvd-m1 is paused" in said("machine", "pause", "kvd-m1", "--now", "--dry-run")
     assert "1 run queued" in said("machine", "pause", "kvd-m1", "--now", "--dry-run")
     assert "Nothing was done" in followed(ada, "/settings/machines/kvd-m1/drain", preview="yes")
     assert not Machine.objects.get().paused

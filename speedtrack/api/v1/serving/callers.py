@@ -19,7 +19,9 @@ from speedtrack.calls import rates
 from speedtrack.calls.rates import Standing
 from speedtrack.ground.texts.text import UNSTORABLE
 from speedtrack.http.clientaddress import client_address
+from speedtrack.operations.performing import Actor
 from speedtrack.projects.models import Project
+from speedtrack.reports.common import Tried
 
 SAFE = ("GET", "HEAD")
 JSON = "application/json"
@@ -108,16 +110,9 @@ def user_of(call: ApiRequest) -> User:
     return call.auth.user
 
 
-def require(call: ApiRequest, role: Role, project: Project, scope: Scope) -> None:
-    """Raise Refused unless the caller has this role and scope."""
-    access.require(call.auth, role, project, scope)
-    needed_rights(call).append([project.pk, role, scope])
-
-
-def require_operator(call: ApiRequest) -> None:
-    """Raise Refused unless the caller is an operator of this installation."""
-    access.require_operator(call.auth)
-    needed_rights(call).append([])
+def actor_of(call: ApiRequest, order: Tried | None = None) -> Actor:
+    """Whoever calls, for operations; what these need is kept for ``check_rights``. ``order``: may be tried only."""
+    return Actor(call.auth, bool(order and order.dry_run), needed_rights(call))
 
 
 def needed_rights(call: ApiRequest) -> list[Any]:

@@ -11,11 +11,12 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from speedtrack.accounts.access import Refused
 from speedtrack.accounts.tokens import UnknownToken
-from speedtrack.alerts.triage.triage import Stale
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.calls.keys import KeyBusy, UsedKey
 from speedtrack.http import problems
 from speedtrack.http.problems import Problem
+from speedtrack.operations.performing import BadInput
+from speedtrack.operations.refusals import CONFLICTS, INVALID
 from speedtrack.projects.errors import (
     GitFailed,
     NoSuchBranch,
@@ -24,7 +25,6 @@ from speedtrack.projects.errors import (
     UnusableName,
 )
 from speedtrack.runs.errors import NoSuchBenchmark, NoSuchMachine, NoSuchThing
-from speedtrack.runs.planning.pullrequests import NotApprovable
 from speedtrack.runs.planning.questions import NotComparable
 
 Errors = Sequence[dict[str, str]]
@@ -71,16 +71,11 @@ class TooMany(Exception):
 KINDS: dict[type[Exception], Problem] = {
     UnknownToken: problems.UNKNOWN_TOKEN,
     Refused: problems.FORBIDDEN,
-    Conflict: problems.CONFLICT,
-    Stale: problems.CONFLICT,
-    NotApprovable: problems.CONFLICT,
-    NotComparable: problems.CONFLICT,
+    **dict.fromkeys((Conflict, NotComparable, *CONFLICTS), problems.CONFLICT),
     KeyBusy: problems.BUSY_KEY,
     UsedKey: problems.USED_KEY,
     WrongMediaType: problems.WRONG_TYPE,
-    NoSuchThing: problems.INVALID,
-    RepositoryError: problems.INVALID,
-    DefinitionError: problems.INVALID,
+    **dict.fromkeys((NoSuchThing, *INVALID), problems.INVALID),
     RepositoryUnreachable: problems.AWAY,
     GitFailed: problems.AWAY,
     TooMany: problems.TOO_MANY,
@@ -126,6 +121,8 @@ def errors_of(request: HttpRequest, error: Exception, kind: Problem) -> Errors:
     """The field of the body that is at fault in an invalid request; empty if that is not known."""
     if kind != problems.INVALID:
         return []
+    if isinstance(error, BadInput):
+        return Invalid(str(error), field=error.field).errors
     try:
         body = json.loads(request.body)
     except ValueError:

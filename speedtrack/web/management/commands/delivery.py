@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db.models import QuerySet
 
+from speedtrack.operations import projects
+from speedtrack.operations.performing import Actor
 from speedtrack.projects import deliveries
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.runs import naming
-from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import result_in_words
 
 LINE = "{:>8}  {:19}  {:12}  {:9}  {:>10,}  {}"
 LISTED = 20
@@ -20,10 +19,6 @@ LISTED = 20
 
 class Command(PlainCommand):
     help = "List a project's webhook calls, take some as if they had just arrived, or delete old ones."
-    quoted = ("numbers", "status", "last", "older_than")
-
-    def change(self, options: dict[str, Any]) -> str:
-        return "" if options["action"] == "list" else f"delivery.{options['action']}"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=["list", "replay", "purge"])
@@ -37,15 +32,12 @@ class Command(PlainCommand):
         parser.add_argument("--dry-run", action="store_true", help="only say what would change")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            project = naming.project_named(options["project"])
-            if options["last"] is not None and options["last"] < 1:
-                raise CommandError("--last: give a count of 1 or more")
-            act = {"list": list_lines, "replay": replay, "purge": purge}[options["action"]]
-            for line in act(project, options):
-                self.stdout.write(line)
-        except (NoSuchThing, deliveries.NotPossible) as e:
-            raise CommandError(str(e)) from e
+        project = naming.project_named(options["project"])
+        if options["last"] is not None and options["last"] < 1:
+            raise CommandError("--last: give a count of 1 or more")
+        act = {"list": list_lines, "replay": replay, "purge": purge}[options["action"]]
+        for line in act(project, options):
+            self.stdout.write(line)
 
 
 def list_lines(project: Project, options: dict[str, Any]) -> Iterator[str]:
@@ -59,25 +51,18 @@ def list_lines(project: Project, options: dict[str, Any]) -> Iterator[str]:
 
 
 def replay(project: Project, options: dict[str, Any]) -> Iterator[str]:
-    rows = selected(project, options)
-
-    def take_again() -> str:
-        return f"{deliveries.replay(project, rows)} deliveries replayed: the repository is looked at within seconds"
-
-    yield result_in_words(take_again, options["dry_run"])
+    yield str(projects.replay(Actor(dry_run=options["dry_run"]), project, selected(project, options)))
 
 
-def selected(project: Project, options: dict[str, Any]) -> "QuerySet[Delivery]":
+def selected(project: Project, options: dict[str, Any]) -> list[int]:
     if options["numbers"]:
-        return deliveries.calls_numbered(project, options["numbers"])
+        return list(options["numbers"])
     if not options["last"]:
         raise CommandError("name the deliveries by their numbers, or give --last COUNT")
-    newest = deliveries.list_calls(project, options["status"])[: options["last"]]
-    return deliveries.calls_numbered(project, newest.values_list("pk", flat=True))
+    return list(deliveries.list_calls(project, options["status"]).values_list("pk", flat=True)[: options["last"]])
 
 
 def purge(project: Project, options: dict[str, Any]) -> Iterator[str]:
     if options["older_than"] is None:
         raise CommandError("say what is old: --older-than DAYS")
-    count = deliveries.purge(project, options["older_than"], options["status"], only_count=options["dry_run"])
-    yield f"{count} {'would be' if options['dry_run'] else 'are'} deleted"
+    yield str(projects.purge(Actor(dry_run=options["dry_run"]), project, options["older_than"], options["status"]))

@@ -7,14 +7,13 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from speedtrack.ground.secrets.sealed import KeyLost
+from speedtrack.operations import projects
+from speedtrack.operations.performing import Actor
 from speedtrack.projects import hooks
 from speedtrack.projects.models import Project
 from speedtrack.runs import naming
-from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.requests import tracking
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import result_in_words
 
 Options = dict[str, Any]
 
@@ -35,25 +34,12 @@ def rotate(project: Project, options: Options) -> str:
     secret = sys.stdin.readline().strip() if options["given"] else ""
     if options["given"] and not secret:
         raise CommandError("nothing was read: write the secret to the standard input")
-    days = options["days"]
-    former = f"the former one is valid for {days} days" if days else "the former one is refused"
-    secrets: list[str] = []
-
-    def replace() -> str:
-        secrets.append(hooks.rotate(project, days, secret))
-        return f"{project.slug} has a new secret, {former}"
-
-    message = result_in_words(replace, options["dry_run"])
-    return message if secret or options["dry_run"] else f"{message}; it is not shown again:\n{secrets[0]}"
+    done = projects.rotate_secret(Actor(dry_run=options["dry_run"]), project, options["days"], secret)
+    return f"{done}; it is not shown again:\n{done.secret}" if done.secret else str(done)
 
 
 def end(project: Project, options: Options) -> str:
-    if not hooks.former_is_valid(project):
-        return f"{project.slug} has no former secret"
-    if options["dry_run"]:
-        return f"the former secret of {project.slug} would be refused"
-    hooks.end_former(project)
-    return f"the former secret of {project.slug} is refused"
+    return str(projects.end_former_secret(Actor(dry_run=options["dry_run"]), project))
 
 
 ACTIONS: dict[str, Callable[[Project, Options], str]] = {"show": show, "rotate": rotate, "end": end}
@@ -61,11 +47,6 @@ ACTIONS: dict[str, Callable[[Project, Options], str]] = {"show": show, "rotate":
 
 class Command(PlainCommand):
     help = "Show a project's webhook, give it a new secret (shown once), or end the former one."
-    quoted = ("project", "days")
-    is_atomic = True
-
-    def change(self, options: dict[str, Any]) -> str:
-        return "" if options["action"] == "show" else f"hook.{options['action']}"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=[*ACTIONS])
@@ -82,8 +63,5 @@ class Command(PlainCommand):
         parser.add_argument("--dry-run", action="store_true", help="only say what would change")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            project = naming.project_named(options["project"])
-            self.stdout.write(ACTIONS[options["action"]](project, options))
-        except (NoSuchThing, hooks.UnfitSecret, KeyLost) as e:
-            raise CommandError(str(e)) from e
+        project = naming.project_named(options["project"])
+        self.stdout.write(ACTIONS[options["action"]](project, options))

@@ -1,144 +1,66 @@
 """``manage.py machine ACTION [NAME]``: register, pause, resume or list machines, and manage their canaries."""
 
 from argparse import ArgumentParser
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from speedtrack.accounts.operations import named
-from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.projects.errors import RepositoryError
+from speedtrack.operations import machines
+from speedtrack.operations.performing import Actor, Done
 from speedtrack.runs import naming
-from speedtrack.runs.errors import NoSuchThing
-from speedtrack.runs.fleet import enrolment, machines, pools, registering
-from speedtrack.runs.fleet.tokens import WrongToken
-from speedtrack.runs.requests import rules
 from speedtrack.runs.scheduling import standing
-from speedtrack.runs.scheduling.order import BadShares
-from speedtrack.runs.scheduling.windows import BadWindow
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import add_dry_run, result_in_words
+from speedtrack.web.management.tried import add_dry_run
 
 Options = dict[str, Any]
-REFUSED = (
-    *(NoSuchThing, machines.NotPossible, BadWindow, BadShares, WrongToken),
-    *(RepositoryError, DefinitionError),
-)
-SHOWN_ONCE = "machine {name}; its token, which is not shown again:\n"
+#: Those that print a secret have no dry run: the secret would be none.
+SECRET = ("add", "enroll-code", "token", "return")
+NEW = ("add", "enroll-code")  #: the machine need not exist
+#: action -> the operation, and its inputs by the names of their options
+ACTIONS: dict[str, tuple[Callable[..., Done], Mapping[str, str]]] = {
+    "add": (machines.add, {"pool": "pool", "days": "days", "outside": "outside"}),
+    "enroll-code": (machines.make_code, {"pool": "pool", "days": "days"}),
+    "token": (machines.renew_token, {"days": "days"}),
+    "rotate": (machines.rotate, {}),
+    "revoke": (machines.revoke, {}),
+    "pool": (machines.put_into_pool, {"pool": "pool"}),
+    "pause": (machines.pause, {"at_once": "now"}),
+    "resume": (machines.resume, {}),
+    "retire": (machines.retire, {}),
+    "return": (machines.return_to_service, {}),
+    "canary": (
+        machines.freeze_canary,
+        {"project": "project", "commit": "commit", "benchmarks": "benchmark", "fetches": "fetches"},
+    ),
+    "lift": (machines.lift, {"accept_level": "accept_level"}),
+    "windows": (machines.plan, {"windows": "windows", "zone": "zone"}),
+    "shares": (machines.plan, {"shares": "shares"}),
+}
 
 
-def freeze_canary(name: str, options: Options) -> str:
-    if not options["project"]:
+def inputs_of(action: str, name: str, options: Options) -> Options:
+    """The inputs of an operation by the options. Raises CommandError for what is missing."""
+    if action == "canary" and not options["project"]:
         raise CommandError(f"name the project: manage.py machine canary {name} --project NAME")
-    canary = machines.set_canary(name, options["project"], options["commit"], options["benchmark"])
-    return f"{canary}; its first run is queued"
+    if action == "pool" and options["pool"] is None:
+        raise CommandError(f"name the pool: manage.py machine pool {name} --pool P ('' for none)")
+    windows = [text for text in options["values"] if text.strip()]
+    shares = shares_of(options["values"]) if action == "shares" else {}
+    known = options | {"pool": options["pool"] or "", "fetches": True, "windows": windows, "shares": shares}
+    return {key: known[option] for key, option in ACTIONS[action][1].items()}
 
 
-def lift(name: str, options: Options) -> str:
-    machines.lift_quarantine(name, options["accept_level"])
-    return f"the quarantine of machine {name} has ended"
-
-
-def pause_machine(name: str, options: Options) -> str:
-    machines.pause(naming.machine_named(name), at_once=options["now"])
-    return f"machine {name} paused" + ("" if options["now"] else f": {machines.FINISHES}")
-
-
-def resume_machine(name: str, options: Options) -> str:
-    machines.resume(naming.machine_named(name))
-    return f"machine {name} resumed"
-
-
-def retire_machine(name: str, options: Options) -> str:
-    cancelled = machines.retire(naming.machine_named(name))
-    return f"machine {name} retired, {cancelled} waiting runs cancelled; `manage.py machine return {name}` undoes it"
-
-
-def set_windows(name: str, options: Options) -> str:
-    texts = [text for text in options["values"] if text.strip()]
-    return rules.set_windows(naming.machine_with_runner(name), texts, options["zone"])
-
-
-def set_shares(name: str, options: Options) -> str:
+def shares_of(texts: list[str]) -> dict[str, int]:
     """Shares such as `backfill=20`; none: as the settings say."""
     shares = {}
-    for text in options["values"]:
+    for text in texts:
         kind, _, percent = text.partition("=")
         if not percent.isascii() or not percent.isdigit() or len(percent) > 3:
             raise CommandError(f"{text!r} is no share: give such as backfill=20, which is per cent of its time")
         shares[kind] = int(percent)
-    return rules.set_shares(naming.machine_with_runner(name), shares)
-
-
-def make_code(name: str, options: Options) -> str:
-    code = enrolment.make_code(name, options["pool"] or "", options["days"])
-    return (
-        f"code for machine {name}, valid once, for {enrolment.VALID.seconds // 60} minutes; on the machine:\n"
-        f"python -m runners enroll {settings.URL} {code}"
-    )
-
-
-def add_machine(name: str, options: Options) -> str:
-    if options["outside"]:
-        registering.register_outside(name)
-        return f"machine {name} is registered; it has no runner and no token: its results are sent in"
-    return SHOWN_ONCE.format(name=name) + registering.add_machine(name, options["pool"] or "", options["days"])
-
-
-def return_machine(name: str, options: Options) -> str:
-    machine = naming.machine_named(name)
-    if machine.outside:
-        machines.take_results_again(machine)
-        return f"machine {name} is in service again: its results are sent in"
-    return SHOWN_ONCE.format(name=name) + machines.return_to_service(machine)
-
-
-def renew_token(name: str, options: Options) -> str:
-    return SHOWN_ONCE.format(name=name) + machines.renew_token(name, days=options["days"])
-
-
-def rotate_token(name: str, options: Options) -> str:
-    machines.rotate(naming.machine_named(name))
-    return f"the runner of machine {name} replaces its token with its next call; its run goes on"
-
-
-def revoke_tokens(name: str, options: Options) -> str:
-    count = machines.revoke(naming.machine_named(name))
-    return f"{count} tokens of machine {name} are refused from now on; its run is queued again"
-
-
-def put_into_pool(name: str, options: Options) -> str:
-    if options["pool"] is None:
-        raise CommandError(f"name the pool: manage.py machine pool {name} --pool P ('' for none)")
-    if options["pool"]:
-        registering.check_name(options["pool"], "pool")
-    pools.put(naming.machine_with_runner(name), options["pool"])
-    return f"machine {name} is in " + (f"pool {options['pool']}" if options["pool"] else "no pool")
-
-
-#: Those that print a secret have no dry run: the secret would be none.
-SECRET = ("add", "enroll-code", "token", "return")
-#: The operations of actions that have another name.
-NOTED = {"canary": "machine.freeze"}
-ACTIONS: dict[str, Callable[[str, Options], str]] = {
-    "add": add_machine,
-    "enroll-code": make_code,
-    "token": renew_token,
-    "rotate": rotate_token,
-    "revoke": revoke_tokens,
-    "pool": put_into_pool,
-    "pause": pause_machine,
-    "resume": resume_machine,
-    "retire": retire_machine,
-    "return": return_machine,
-    "canary": freeze_canary,
-    "lift": lift,
-    "windows": set_windows,
-    "shares": set_shares,
-}
+    return shares
 
 
 class Command(PlainCommand):
@@ -148,13 +70,6 @@ class Command(PlainCommand):
         "it out of service (retire) and back (return), set its canary, end its quarantine (lift), say when it works "
         "(windows) and what its time is for (shares), or list all machines."
     )
-    quoted = ("name", "values", "pool", "project", "commit", "benchmark")
-    is_atomic = True
-
-    def change(self, options: dict[str, Any]) -> str:
-        if options["action"] == "list":
-            return ""
-        return NOTED.get(options["action"]) or named("machine", options["action"])
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=[*ACTIONS, "list"])
@@ -201,10 +116,14 @@ class Command(PlainCommand):
             raise CommandError(f"machine {action} takes one name: {', '.join(options['values'])} is too much")
         if options["dry_run"] and action in SECRET:
             raise CommandError(f"machine {action} prints a token: there is no dry run of it")
-        try:
-            self.stdout.write(result_in_words(partial(ACTIONS[action], name, options), options["dry_run"]))
-        except REFUSED as e:
-            raise CommandError(str(e)) from e
+        subject = name if action in NEW else naming.machine_named(name)
+        actor = Actor(dry_run=options["dry_run"])
+        done = ACTIONS[action][0](actor, subject, **inputs_of(action, name, options))
+        self.stdout.write(str(done))
+        if action == "enroll-code":
+            self.stdout.write(f"on the machine: python -m runners enroll {settings.URL} {done.secret}")
+        elif done.secret:
+            self.stdout.write(done.secret)
 
     def list_machines(self) -> None:
         machines = list(naming.machines_by_name())

@@ -1,25 +1,23 @@
 """``manage.py measure PROJECT RANGE``: queue runs of commits by hand."""
 
 from argparse import ArgumentParser
+from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from speedtrack.alerts.settling import floors
-from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs.errors import NoSuchThing
+from speedtrack.operations import runs
+from speedtrack.operations.performing import Actor
+from speedtrack.runs import naming
 from speedtrack.runs.requests import byhand
+from speedtrack.runs.requests.byhand import RunSelection
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import add_dry_run, result_in_words
+from speedtrack.web.management.tried import add_dry_run
 
 
 class Command(PlainCommand):
     help = "Queue runs of a commit, tag, branch's head, range A..B or releases, even if they were measured before."
-    quoted = ("range", "releases", "benchmarks", "machine")
-
-    def change(self, options: dict[str, Any]) -> str:
-        return "run.queue"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")
@@ -43,17 +41,16 @@ class Command(PlainCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            self.stdout.write(result_in_words(lambda: f"{queue(options)} runs queued", options["dry_run"]))
-        except (RepositoryError, DefinitionError, NoSuchThing) as e:
-            raise CommandError(str(e)) from e
+        if (options["range"] is None) == (options["releases"] is None):
+            raise CommandError("give either a range or --releases PATTERN")
+        project, order = naming.project_named(options["project"]), options["range"] or options["releases"]
+        verb = floors.measure_noise if options["aa"] else byhand.queue_by_hand
+        done = runs.queue(Actor(dry_run=options["dry_run"]), project, partial(selection_of, options), order, verb=verb)
+        self.stdout.write(str(done))
 
 
-def queue(options: dict[str, Any]) -> int:
-    """Queue what the options name. Return the number of runs."""
-    if (options["range"] is None) == (options["releases"] is None):
-        raise CommandError("give either a range or --releases PATTERN")
-    selection = byhand.choose(
+def selection_of(options: dict[str, Any]) -> RunSelection:
+    return byhand.choose(
         options["project"],
         options["range"] or options["releases"],
         options["benchmarks"],
@@ -62,4 +59,3 @@ def queue(options: dict[str, Any]) -> int:
         options["releases"] is not None,
         byhand.Thinning(options["every"], options["bisect"]),
     )
-    return floors.measure_noise(selection) if options["aa"] else byhand.queue_by_hand(selection)

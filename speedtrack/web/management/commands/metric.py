@@ -9,7 +9,6 @@ from speedtrack.accounts import audit
 from speedtrack.benchmarks.metrics import OUTSIDE_EFFECT
 from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.runs import naming
-from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
@@ -25,10 +24,7 @@ class Command(PlainCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            project = naming.project_named(options["project"])
-        except NoSuchThing as e:
-            raise CommandError(str(e)) from e
+        project = naming.project_named(options["project"])
         metrics = OutsideMetric.objects.filter(project=project).order_by("name")
         if options["name"] is not None:
             metrics = metrics.filter(name=options["name"])

@@ -3,10 +3,7 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
-
 from speedtrack.notices import sending
-from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
@@ -25,9 +22,6 @@ class Command(PlainCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            lines = sending.send_again(options["rows"]) if options["action"] == "again" else sending.failures_in_words()
-        except NoSuchThing as e:
-            raise CommandError(str(e)) from e
+        lines = sending.send_again(options["rows"]) if options["action"] == "again" else sending.failures_in_words()
         for line in lines or ["everything could be sent"]:
             self.stdout.write(line)

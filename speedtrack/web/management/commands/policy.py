@@ -5,30 +5,20 @@ from dataclasses import replace
 from datetime import time
 from typing import Any
 
-from django.core.management.base import CommandError
-
-from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.operations import projects
+from speedtrack.operations.performing import Actor, Done
 from speedtrack.projects.models import Project
 from speedtrack.runs import naming
-from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.planning.policies import BadPolicy
 from speedtrack.runs.requests import rules
-from speedtrack.runs.requests.rules import Saved
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import add_dry_run, result_in_words
+from speedtrack.web.management.tried import add_dry_run
 
 CHANGING = ("every", "most_waiting", "fills_gaps", "ignored_paths", "suite", "machines", "extended_at", "zone")
 
 
 class Command(PlainCommand):
     help = "List a project's planning policies, or make, change or remove the one of a pattern of branches."
-    quoted = ("branches", "remove", *CHANGING)
-    is_atomic = True
-
-    def change(self, options: dict[str, Any]) -> str:
-        if options["remove"]:
-            return "policy.remove"
-        return "policy.save" if any(options[name] is not None for name in CHANGING) else ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")
@@ -47,15 +37,12 @@ class Command(PlainCommand):
         add_dry_run(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            project = naming.project_named(options["project"])
-            changes = {name: options[name] for name in CHANGING if options[name] is not None}
-            if not changes and not options["remove"]:
-                self.list_policies(project)
-                return
-            self.stdout.write(result_in_words(lambda: change(project, options, changes), options["dry_run"]))
-        except (NoSuchThing, BadPolicy, DefinitionError) as e:
-            raise CommandError(str(e)) from e
+        project = naming.project_named(options["project"])
+        changes = {name: options[name] for name in CHANGING if options[name] is not None}
+        if changes or options["remove"]:
+            self.stdout.write(str(change(Actor(dry_run=options["dry_run"]), project, options, changes)))
+        else:
+            self.list_policies(project)
 
     def list_policies(self, project: Project) -> None:
         for policy in project.policies.order_by("branches"):
@@ -64,16 +51,16 @@ class Command(PlainCommand):
             self.stdout.write("policy of all other branches: every commit")
 
 
-def change(project: Project, options: dict[str, Any], changes: dict[str, Any]) -> Saved:
+def change(actor: Actor, project: Project, options: dict[str, Any], changes: dict[str, Any]) -> Done:
     """Do what the options say; what they leave out stays as it was."""
     branches = options["branches"]
     if options["remove"]:
-        return rules.remove_policy(project, branches)
+        return projects.remove_policy(actor, project, branches)
     if "most_waiting" in changes:
         changes["most_waiting"] = changes["most_waiting"] or None
     if "extended_at" in changes:
         changes["extended_at"] = hour_of(changes["extended_at"])
-    return rules.save_policy(project, replace(rules.wanted_now(project, branches), **changes))
+    return projects.save_policy(actor, project, replace(rules.wanted_now(project, branches), **changes))
 
 
 def hour_of(text: str) -> time | None:

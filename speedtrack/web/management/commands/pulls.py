@@ -5,21 +5,17 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from speedtrack.operations import runs
+from speedtrack.operations.performing import Actor
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
-from speedtrack.runs.models import Approval
-from speedtrack.runs.planning import pullrequests
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import add_dry_run, result_in_words
+from speedtrack.web.management.tried import add_dry_run
 
 
 class Command(PlainCommand):
     help = "List a project's open pull requests, or let the machines build and measure the head of one."
-    quoted = ("number", "head")
-
-    def change(self, options: dict[str, Any]) -> str:
-        return "" if options["number"] is None else "pull.approve"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")
@@ -28,30 +24,20 @@ class Command(PlainCommand):
         add_dry_run(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            project = naming.project_named(options["project"])
-            if options["number"] is None:
-                self.list_open(project)
-                return
-            pull = pull_numbered(project, options["number"])
-            if not options["head"]:
-                raise CommandError(f"name the head that you have looked at: --head {pull.head_sha}")
-            approve = pullrequests.approve_as_fetched if options["dry_run"] else pullrequests.approve
-            self.stdout.write(
-                result_in_words(lambda: approved(approve(pull, options["head"], None)), options["dry_run"])
-            )
-        except (NoSuchThing, pullrequests.NotApprovable) as e:
-            raise CommandError(str(e)) from e
+        project = naming.project_named(options["project"])
+        if options["number"] is None:
+            self.list_open(project)
+            return
+        pull = pull_numbered(project, options["number"])
+        if not options["head"]:
+            raise CommandError(f"name the head that you have looked at: --head {pull.head_sha}")
+        self.stdout.write(str(runs.approve(Actor(dry_run=options["dry_run"]), pull, options["head"])))
 
     def list_open(self, project: Project) -> None:
         for pull in project.pull_requests.filter(state=PullRequest.State.OPEN).order_by("-number"):
             approved = pull.approvals.filter(head_sha=pull.head_sha).exists()
             state = "approved" if approved else "waits for approval"
             self.stdout.write(f"{pull.number:6} {pull.head_sha} {state:18} {pull.title}")
-
-
-def approved(approval: Approval) -> str:
-    return f"{approval} is approved: the process `git` fetches it and queues its runs"
 
 
 def pull_numbered(project: Project, number: int) -> PullRequest:

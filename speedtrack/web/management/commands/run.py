@@ -1,28 +1,24 @@
 """``manage.py run retry|cancel|raise NUMBER``: what a person does with a run; ``run why NUMBER``: why it waits."""
 
 from argparse import ArgumentParser
-from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import transaction
 
-from speedtrack.accounts import audit
-from speedtrack.runs.errors import NoSuchThing
+from speedtrack.operations.performing import Actor
+from speedtrack.operations.runs import RUN_ACTIONS
+from speedtrack.runs import naming
 from speedtrack.runs.models import Run
 from speedtrack.runs.queue import estimates
-from speedtrack.runs.requests import byhand
 from speedtrack.web.management.plaincommand import PlainCommand
-from speedtrack.web.management.tried import add_dry_run, result_in_words
-
-ACTIONS = {"retry": byhand.retry_run, "cancel": byhand.cancel_run, "raise": byhand.raise_run}
+from speedtrack.web.management.tried import add_dry_run
 
 
 class Command(PlainCommand):
     help = "Queue failed runs again, cancel runs, let runs that wait be measured next, or say why they wait (why)."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("action", choices=[*ACTIONS, "why"])
+        parser.add_argument("action", choices=[*RUN_ACTIONS, "why"])
         parser.add_argument("runs", nargs="+", type=int, metavar="NUMBER", help="number of a run, as on its page")
         add_dry_run(parser)
 
@@ -31,17 +27,10 @@ class Command(PlainCommand):
             for number in options["runs"]:
                 self.stdout.write(state_of(number))
             return
-        act = ACTIONS[options["action"]]
+        verb = RUN_ACTIONS[options["action"]]
         for number in options["runs"]:
-            try:
-                with transaction.atomic():
-                    message = result_in_words(partial(act, number), options["dry_run"])
-                    if not options["dry_run"]:
-                        run = Run.objects.select_related("project").get(pk=number)
-                        audit.note(None, f"run.{options['action']}", f"run {number}", run.project)
-                self.stdout.write(message)
-            except NoSuchThing as e:
-                raise CommandError(str(e)) from e
+            run = naming.run_numbered(number)
+            self.stdout.write(str(verb(Actor(dry_run=options["dry_run"]), run)))
 
 
 def state_of(number: int) -> str:

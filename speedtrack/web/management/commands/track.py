@@ -6,12 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from speedtrack.accounts import audit
-from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.notices import subscribing
+from speedtrack.operations import projects
+from speedtrack.operations.performing import Actor
 from speedtrack.projects.credentials import CredentialEntry, UnfitCredential, credential_for
-from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.requests import firstlook, tracking
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run
@@ -71,11 +69,10 @@ class Command(PlainCommand):
             if options["dry_run"]:
                 self.stdout.write(str(firstlook.would_track(request)))
                 return
-            tracked = tracking.track(request)
+            tracked = projects.track(Actor(), request, fetches=True).row
             subscribing.subscribe(tracked.project, options["mail"])
-        except (RepositoryError, DefinitionError, NoSuchThing, UnfitCredential, OSError, UnicodeDecodeError) as e:
+        except (UnfitCredential, OSError, UnicodeDecodeError) as e:
             raise CommandError(str(e)) from e
-        audit.note(None, "project.track", tracked.project.url, tracked.project)
         self.tell(tracked)
 
     def tell(self, tracked: tracking.Tracked) -> None:

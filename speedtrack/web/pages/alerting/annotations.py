@@ -5,10 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
-from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db.models import Q
-from django.db.models.functions import Now
 from django.http import Http404, QueryDict
 from django.utils import timezone
 
@@ -103,17 +101,9 @@ class AnnotationForm(forms.Form):
             return None
         return commits[0]
 
-    def save(self, annotation: Annotation, author: User) -> Annotation:
-        """Store what was entered in a new or an existing annotation."""
-        fields = self.cleaned_data
-        everywhere = self.project is None or fields.get("everywhere")
-        annotation.project = None if everywhere else self.project
-        annotation.commit, annotation.moment, annotation.text = fields["commit"], fields["moment"], fields["text"]
-        if annotation.pk is None:
-            annotation.author = author
-        annotation.changed = Now()
-        annotation.save()
-        return annotation
+    def inputs(self) -> dict[str, Any]:
+        """What was entered, for the operations."""
+        return {key: self.cleaned_data[key] for key in ("text", "commit", "moment")}
 
 
 def moment_of(text: str) -> datetime | None:

@@ -6,8 +6,7 @@ from django.http import QueryDict
 
 from speedtrack.alerts.models import Mute
 from speedtrack.alerts.triage import muting
-from speedtrack.alerts.triage.muting import MuteRequest
-from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine
@@ -43,24 +42,4 @@ def load(project: Project, query: QueryDict) -> MutesPage:
         watched_metrics(project),
         machines_of(project),
         (benchmark, metric, machine),
-    )
-
-
-def read_mute_form(project: Project, form: QueryDict) -> MuteRequest:
-    """The mute that the form requests. Raises ValueError for a name that the project does not have."""
-    benchmark, metric, name = (form.get(key, "").strip() for key in ("benchmark", "metric", "machine"))
-    if benchmark and not Benchmark.objects.filter(project=project, name=benchmark).exists():
-        raise ValueError(f"there is no benchmark {benchmark!r}")
-    if metric and metric not in METRICS:
-        raise ValueError(f"there is no metric {metric!r}")
-    machine = next((machine for machine in machines_of(project) if machine.name == name), None)
-    if name and machine is None:
-        raise ValueError(f"there is no machine {name!r}")
-    days = form.get("days", "")
-    return MuteRequest(
-        benchmark,
-        metric,
-        machine,
-        form.get("reason", "")[:4000],
-        int(days) if days.isdecimal() and len(days) < 5 else 0,
     )

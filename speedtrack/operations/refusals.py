@@ -1,0 +1,41 @@
+"""What operations refuse, in words that name no page and no command, so that each face can show them."""
+
+from speedtrack.accounts import members
+from speedtrack.alerts.triage.measuring import NotMeasurable
+from speedtrack.alerts.triage.triage import Stale
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.ground.secrets.sealed import KeyLost
+from speedtrack.operations.performing import BadInput, Ended
+from speedtrack.projects import deliveries, hooks
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.fleet import machines
+from speedtrack.runs.fleet.tokens import WrongToken
+from speedtrack.runs.planning.policies import BadPolicy
+from speedtrack.runs.planning.pullrequests import NotApprovable
+from speedtrack.runs.scheduling.order import BadShares
+from speedtrack.runs.scheduling.quarantine import NotQuarantined
+from speedtrack.runs.scheduling.windows import BadWindow
+
+#: An input cannot be.
+INVALID = (
+    BadInput,
+    BadPolicy,
+    BadShares,
+    BadWindow,
+    DefinitionError,
+    NotMeasurable,
+    RepositoryError,
+    hooks.UnfitSecret,
+)
+#: The state is another one than the request assumes.
+CONFLICTS = (
+    Ended,
+    NotApprovable,
+    NotQuarantined,
+    Stale,
+    deliveries.NotPossible,
+    machines.NotPossible,
+    members.NotPossible,
+)
+REFUSED = (*INVALID, *CONFLICTS, KeyLost, NoSuchThing, WrongToken)

@@ -1,0 +1,95 @@
+"""What people ask of the queue: runs of commits, and what becomes of a run, a pull request's head, a bisection."""
+
+from collections.abc import Callable
+
+from django.contrib.auth.models import User
+
+from speedtrack.alerts.bisections import bisecting
+from speedtrack.alerts.models import Bisection
+from speedtrack.operations.performing import Actor, Done, Ended, operation
+from speedtrack.projects.models import Project, PullRequest
+from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.models import Run
+from speedtrack.runs.planning import pullrequests
+from speedtrack.runs.requests import byhand
+from speedtrack.runs.requests.byhand import RunSelection
+
+
+@operation("run.queue", is_atomic=False)
+def queue(
+    actor: Actor,
+    project: Project,
+    select: Callable[[], RunSelection],
+    order: str,
+    reason: str = "",
+    verb: Callable[[RunSelection], int] = byhand.queue_by_hand,
+) -> Done:
+    """Queue runs of commits. ``select`` chooses them, and may fetch. ``order``: what was asked for, in words.
+    ``verb``: queues the selection.
+
+    Raises NoSuchThing, RepositoryError and DefinitionError.
+    """
+    selection = select()
+    count, commits = verb(selection), len(selection.ranks)
+    sentence = f"{count} run{'s' * (count != 1)} of {commits} commit{'s' * (commits != 1)} queued"
+    changes = {"runs": (0, count), "commits": (0, commits), "reason": (None, reason or None)}
+    return Done(sentence, order, changes, (selection, count))
+
+
+@operation("pull.approve", is_atomic=False)
+def approve(actor: Actor, pull: PullRequest, head: str, reason: str = "") -> Done:
+    """Let the machines measure a head of a pull request. Raises NotApprovable."""
+    verb = pullrequests.approve_as_fetched if actor.dry_run else pullrequests.approve
+    approval = verb(pull, head, actor.user)
+    sentence = f"{approval} is approved: its runs are queued once its head is fetched"
+    changes = {"head": (None, approval.head_sha), "reason": (None, reason or None)}
+    return Done(sentence, f"{pull.project} #{pull.number}", changes, approval)
+
+
+@operation("run.cancel")
+def cancel(actor: Actor, run: Run) -> Done:
+    """Cancel a run. Raises Ended."""
+    return act(run, byhand.cancel_run)
+
+
+@operation("run.retry")
+def retry(actor: Actor, run: Run) -> Done:
+    """Queue a failed or cancelled run again. Raises Ended."""
+    return act(run, byhand.retry_run)
+
+
+@operation("run.raise")
+def let_be_next(actor: Actor, run: Run) -> Done:
+    """Let a waiting run be the next of its machine. Raises Ended."""
+    return act(run, byhand.raise_run)
+
+
+def act(run: Run, verb: Callable[[int], str]) -> Done:
+    before = run.status
+    try:
+        sentence = verb(run.pk)
+    except NoSuchThing as e:
+        raise Ended(str(e)) from None
+    run.refresh_from_db(fields=["status"])
+    return Done(sentence, f"run {run.pk}", {"status": (before, run.status)}, run)
+
+
+#: By the names that pages and commands give them.
+RUN_ACTIONS = {"retry": retry, "cancel": cancel, "raise": let_be_next}
+
+
+@operation("bisection.begin")
+def begin_bisection(actor: Actor, project: Project, start: Callable[[User | None], Bisection]) -> Done:
+    """Search for the commit of a change. ``start`` begins it for a person. Raises NotMeasurable and DefinitionError."""
+    bisection = start(actor.user)
+    target = f"bisection {bisection.pk}: {bisection.before.short}..{bisection.commit.short}"
+    return Done(bisecting.bisection_in_words(bisection), target, row=bisection)
+
+
+@operation("bisection.stop")
+def stop_bisection(actor: Actor, bisection: Bisection) -> Done:
+    """End a bisection, and cancel what waits for it alone. Raises Ended."""
+    if bisection.ended_at is not None:
+        raise Ended(f"bisection {bisection.pk} has ended already")
+    by = f"stopped by {actor.user or 'a command'}"
+    return Done(bisecting.stop(bisection, by), f"bisection {bisection.pk}", row=bisection)

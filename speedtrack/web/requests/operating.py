@@ -1,0 +1,49 @@
+"""Operations of pages: a form asks for one, and its answer is shown as a message.
+
+Buttons that show what would happen send the same form with the name ``preview``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, QueryDict
+
+from speedtrack.operations.performing import Actor, Done
+from speedtrack.operations.refusals import REFUSED
+from speedtrack.web.requests.permissions import access_of
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    """Whoever sent the request. For a preview, what they ask for is tried."""
+    return Actor(access_of(request).caller, bool(request.POST.get("preview")))
+
+
+def perform(
+    request: HttpRequest, verb: Callable[..., Done], *inputs: Any, otherwise: str = "Not done", **fields: Any
+) -> Done | None:
+    """Do an operation and show its answer; for a preview, show what it would do.
+
+    Return None if it was a preview, or refused: then the message begins with ``otherwise``.
+    """
+    try:
+        done = verb(actor_of(request), *inputs, **fields)
+    except REFUSED as e:
+        messages.error(request, f"{otherwise}: {e}.")
+        return None
+    tell(request, done)
+    return None if done.outlook else done
+
+
+def tell(request: HttpRequest, done: Done) -> None:
+    """Show what was done, or would be."""
+    if done.outlook:
+        messages.info(request, "; ".join(line.removesuffix(".") for line in done.outlook.lines) + ".")
+        return
+    show = messages.success if done.is_change else messages.info
+    show(request, f"{done.sentence[:1].upper()}{done.sentence[1:]}.")
+
+
+def is_sure(form: QueryDict) -> bool:
+    """Return whether the form confirms the change. A preview needs no confirmation."""
+    return bool(form.get("sure") or form.get("preview"))
