@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 SCHEMA = "speedtrack.archive/2"
-#: The second is the former name of the same, which a page has, too.
+#: The second is the former name of the same.
 SCHEMAS = (SCHEMA, "speedtrack.project/1")
 MANIFEST = "manifest.json"
 PEOPLE_FILE = "people.ndjson"
