@@ -82,7 +82,7 @@ class AlertDocument(Document):
     commit: Annotated[str, From("commit.sha")]
     subject: Annotated[Text, From("commit.subject")] = Field(description="of the newest commit of its range")
     commits: Annotated[int, From("width")] = Field(description="how many commits its range has")
-    assignee: Annotated[str | None, From("assignee.username")]
+    assignee: Annotated[Text | None, From("assignee.username")]
     created: Time
     reverted_by: Annotated[str | None, From("reverted_by.sha")] = Field(
         description="the commit whose message says that it reverts the cause"
@@ -108,7 +108,7 @@ class AlertEventDocument(Document):
     id: int
     kind: str
     at: Time
-    who: Annotated[str | None, From("who.username")] = Field(description="null: SpeedTrack did it by itself")
+    who: Annotated[Text | None, From("who.username")] = Field(description="null: SpeedTrack did it by itself")
     before: str = Field(description="the status before; empty if it stayed")
     after: str
     note: Text
@@ -215,7 +215,7 @@ class MuteDocument(Document):
     reason: Text
     until: Time
     created: Time
-    who: Annotated[str | None, From("who.username")]
+    who: Annotated[Text | None, From("who.username")]
     ended_at: Time | None = Field(description="when a person ended it early")
     url: Annotated[str, Filled("/api/v1/mutes/{0.pk}")]
 

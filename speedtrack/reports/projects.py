@@ -162,7 +162,7 @@ class AnnotationDocument(Document):
     )
     moment: Time | None
     text: Text
-    author: Annotated[str | None, From("author.username")]
+    author: Annotated[Text | None, From("author.username")]
     created: Time
     changed: Time
     url: Annotated[str, Filled("/api/v1/annotations/{0.pk}")]
