@@ -197,7 +197,7 @@ def test_two_machines_are_said_as_well(client: Client, db: None, settings: Any, 
     lines.point_measurements().filter(commit=made.commit(3), series__machine__name="kvd-m2").delete()
     page = compare(client, **ends(made, 0, 3), machine="kvd-m2")
     assert "kvd-m2 has not measured the head: what kvd-m1 measured is shown." in page and "Totals" in page
-    assert document(client, **ends(made, 0, 3), machine="kvd-m2")["head"]["machine"] == "kvd-m1"
+    assert document(client, **ends(made, 0, 3), machine="kvd-m2")["head_side"]["machine"] == "kvd-m1"
 
 
 def test_two_projects_are_compared_by_the_names_of_benchmarks(client: Client, kvd: World, tmp_path: Path) -> None:
