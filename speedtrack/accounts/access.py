@@ -105,7 +105,9 @@ class Access:
 
     @cached_property
     def hidden(self) -> frozenset[int]:
-        """The private projects of others: for this caller they do not exist."""
+        """The private projects of others, and of a token for one project all others: they do not exist for it."""
+        if self.caller.project_id is not None:
+            return frozenset(Project.objects.exclude(pk__in=visible(self.caller)).values_list("pk", flat=True))
         return frozenset(pk for pk, project in self.known.items() if not project.is_public and project.role is None)
 
     @property

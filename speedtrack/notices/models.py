@@ -270,6 +270,7 @@ class Channel(models.Model):
     secret = SealedField(default=Secret)
     former_secret = SealedField(default=Secret)
     improvements = models.BooleanField(default=False, help_text="also reports improvements")
+    former_document = models.BooleanField(default=False, help_text="a webhook gets speedtrack.alert/1")
     created = models.DateTimeField(db_default=Now())
     paused_at = models.DateTimeField(null=True)
     paused_why = models.TextField(default="")

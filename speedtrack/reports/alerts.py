@@ -1,18 +1,21 @@
 """Changes, and what people decide about them."""
 
-from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any, Self
 
+from django.conf import settings
 from django.db.models import Prefetch, QuerySet
 from pydantic import Field
 
 from speedtrack.alerts.headlines import headline
-from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, Verdict
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
-from speedtrack.reports.common import Document, Order, Sent, Text, Time, Whole
+from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Whole
+from speedtrack.reports.projects import CommitDocument
+
+MOST_CANDIDATES = 10
 
 
 def known_changes() -> QuerySet[ChangePoint]:
@@ -24,7 +27,7 @@ def known_changes() -> QuerySet[ChangePoint]:
 
 def known_alerts() -> QuerySet[Alert]:
     """Alerts with all that their documents show."""
-    related = ("project", "branch", "before", "commit", "assignee", "reverted_by", "fixed_by")
+    related = ("project", "branch", "before", "commit__project", "assignee", "reverted_by", "fixed_by")
     rows: QuerySet[Alert] = Alert.objects.with_range().select_related(*related)
     return rows.prefetch_related(Prefetch("change_points", known_changes()))
 
@@ -33,14 +36,14 @@ class ChangePointDocument(Document):
     """A series moved within a range of commits, (`before`, `commit`]."""
 
     id: int
-    project: str
-    series: int
-    benchmark: Text
-    metric: str
-    machine: str
-    branch: Text = Field(description="the branch on which it was found")
-    before: str = Field(description="the last commit known to run on the old level")
-    commit: str = Field(description="the first commit known to run on the new one")
+    project: Annotated[str, From("series.project.slug")]
+    series: Annotated[int, From("series_id")]
+    benchmark: Annotated[Text, From("series.benchmark.name")]
+    metric: Annotated[str, From("series.metric")]
+    machine: Annotated[str, From("series.machine.name")]
+    branch: Annotated[Text, From("branch.name")] = Field(description="the branch on which it was found")
+    before: Annotated[str, From("before.sha")] = Field(description="the last commit known to run on the old level")
+    commit: Annotated[str, From("commit.sha")] = Field(description="the first commit known to run on the new one")
     kind: str = Field(description="`step`, or `drift`: little by little")
     status: str = Field(
         description="`suspected`, `settling`, `confirmed`, `refuted`, `unsettled`, `history` or `machine`"
@@ -52,111 +55,63 @@ class ChangePointDocument(Document):
     note: Text
     created: Time
     settled_at: Time | None
-    alert: int | None = Field(description="the alert that it belongs to")
+    alert: Annotated[int | None, From("alert_id")] = Field(description="the alert that it belongs to")
 
-    @staticmethod
-    def of(point: ChangePoint) -> "ChangePointDocument":
-        series = point.series
-        return ChangePointDocument(
-            id=point.pk,
-            project=series.project.slug,
-            series=series.pk,
-            benchmark=series.benchmark.name,
-            metric=series.metric,
-            machine=series.machine.name,
-            branch=point.branch.name,
-            before=point.before.sha,
-            commit=point.commit.sha,
-            kind=point.kind,
-            status=point.status,
-            is_slowdown=point.is_slowdown,
-            ratio=point.ratio,
-            low=point.low,
-            high=point.high,
-            note=point.note,
-            created=point.created,
-            settled_at=point.settled_at,
-            alert=point.alert_id,
-        )
+
+def ranked_changes(alert: Alert) -> list[ChangePoint]:
+    return sorted(alert.change_points.all(), key=lambda change: (change.rank, change.pk))
 
 
 class AlertDocument(Document):
     """Work for a person: the changes that one range of commits, (`before`, `commit`], caused."""
 
     id: int
-    project: str
+    project: Annotated[str, From("project.slug")]
     status: str = Field(description="`suspected`, `confirmed`, `expected`, `invalid` or `fixed`")
-    is_open: bool = Field(description="nobody has settled it")
-    is_improvement: bool = Field(description="nothing got worse")
-    is_muted: bool = Field(description="it was raised silently")
+    is_open: Annotated[bool, From(lambda alert: alert.status in Alert.OPEN and alert.merged_into_id is None)] = Field(
+        description="nobody has settled it"
+    )
+    is_improvement: Annotated[bool, From("improvement")] = Field(description="nothing got worse")
+    is_muted: Annotated[bool, From("muted")] = Field(description="it was raised silently")
     cause: Text = Field(description="the range in words")
-    branch: Text = Field(description="the branch on which it was found")
-    branches: list[str] = Field(description="the tracked branches that contain its newest commit")
-    before: str
-    commit: str
-    subject: Text = Field(description="of the newest commit of its range")
-    commits: int = Field(description="how many commits its range has")
-    assignee: str | None
+    branch: Annotated[Text, From("branch.name")] = Field(description="the branch on which it was found")
+    branches: Annotated[list[Text], From("containing")] = Field(
+        description="the tracked branches that contain its newest commit"
+    )
+    before: Annotated[str, From("before.sha")]
+    commit: Annotated[str, From("commit.sha")]
+    subject: Annotated[Text, From("commit.subject")] = Field(description="of the newest commit of its range")
+    commits: Annotated[int, From("width")] = Field(description="how many commits its range has")
+    assignee: Annotated[Text | None, From("assignee.username")]
     created: Time
-    reverted_by: str | None = Field(description="the commit whose message says that it reverts the cause")
-    fixed_by: str | None = Field(description="the commit that restored the old level")
-    merged_into: int | None
-    summary: Text = Field(
+    reverted_by: Annotated[str | None, From("reverted_by.sha")] = Field(
+        description="the commit whose message says that it reverts the cause"
+    )
+    fixed_by: Annotated[str | None, From("fixed_by.sha")] = Field(description="the commit that restored the old level")
+    merged_into: Annotated[int | None, From("merged_into_id")]
+    summary: Annotated[Text, From(lambda alert: headline(ranked_changes(alert)))] = Field(
         description="the largest change in each direction, slowdowns first",
         examples=["slower +5.0%: get-p1 and 2 more; faster −50.0%: set-p1"],
     )
-    changes: list[ChangePointDocument] = Field(description="first slowdowns, the largest first")
-    url: str
-
-    @staticmethod
-    def of(alert: Alert) -> "AlertDocument":
-        return AlertDocument(**alert_fields(alert))
-
-
-def alert_fields(alert: Alert) -> dict[str, Any]:
-    """The fields of an alert's document. ``alert`` is loaded as ``known_alerts`` does."""
-    changes = sorted(alert.change_points.all(), key=lambda change: (change.rank, change.pk))
-    return {
-        "id": alert.pk,
-        "project": alert.project.slug,
-        "status": alert.status,
-        "is_open": alert.status in Alert.OPEN and alert.merged_into_id is None,
-        "is_improvement": alert.improvement,
-        "is_muted": alert.muted,
-        "cause": alert.cause,
-        "branch": alert.branch.name,
-        "branches": alert.containing,
-        "before": alert.before.sha,
-        "commit": alert.commit.sha,
-        "subject": alert.commit.subject,
-        "commits": alert.width,
-        "assignee": alert.assignee.get_username() if alert.assignee else None,
-        "created": alert.created,
-        "reverted_by": alert.reverted_by.sha if alert.reverted_by else None,
-        "fixed_by": alert.fixed_by.sha if alert.fixed_by else None,
-        "merged_into": alert.merged_into_id,
-        "summary": headline(changes),
-        "changes": [ChangePointDocument.of(change) for change in changes],
-        "url": f"/api/v1/alerts/{alert.pk}",
-    }
+    changes: Annotated[
+        list[ChangePointDocument], From(lambda alert: list(map(ChangePointDocument.of, ranked_changes(alert))))
+    ] = Field(description="first slowdowns, the largest first")
+    url: Annotated[str, Filled("/api/v1/alerts/{0.pk}")]
+    page_url: Annotated[str, From(lambda alert: f"{settings.URL}/alerts/{alert.pk}/")] = Field(
+        description="address of its page"
+    )
 
 
 class AlertEventDocument(Document):
     """What happened to an alert."""
 
+    id: int
     kind: str
     at: Time
-    who: str | None = Field(description="null: SpeedTrack did it by itself")
+    who: Annotated[Text | None, From("who.username")] = Field(description="null: SpeedTrack did it by itself")
     before: str = Field(description="the status before; empty if it stayed")
     after: str
     note: Text
-
-    @staticmethod
-    def of(event: AlertEvent) -> "AlertEventDocument":
-        name = event.who.get_username() if event.who else None
-        return AlertEventDocument(
-            kind=event.kind, at=event.at, who=name, before=event.before, after=event.after, note=event.note
-        )
 
 
 class FunctionCostDocument(Document):
@@ -174,7 +129,9 @@ class FunctionTableDocument(Document):
     inside: Text = Field(description="the function inside of which instructions were counted")
     before: float = Field(description="instructions per request in all")
     after: float
-    functions: list[FunctionCostDocument]
+    functions: Annotated[
+        list[FunctionCostDocument], From(lambda table: list(map(FunctionCostDocument.of, table.functions)))
+    ]
 
 
 class SettledChangeDocument(ChangePointDocument):
@@ -187,8 +144,11 @@ class SettledChangeDocument(ChangePointDocument):
 class AlertDetails(AlertDocument):
     """An alert with its history, and what counts of instructions say about it."""
 
+    SCHEMA = "speedtrack.alert/2"
+
     changes: list[SettledChangeDocument] = Field(description="first slowdowns, the largest first")  # type: ignore[assignment]
-    fixed_on: list[str] = Field(description="of a fixed alert: the tracked branches that contain the fix")
+    candidates: list[CommitDocument] = Field(description="the newest commits of its range, newest first")
+    fixed_on: list[Text] = Field(description="of a fixed alert: the tracked branches that contain the fix")
     which_moved: list[Text] = Field(
         description="by benchmark whose instructions are known: `more instructions`, or `the same instructions, slower`"
     )
@@ -198,24 +158,66 @@ class AlertDetails(AlertDocument):
     )
     history: list[AlertEventDocument] = Field(description="oldest first")
 
-    @staticmethod
-    def of(alert: Alert) -> "AlertDetails":
-        events = list(alert.events.select_related("who").order_by("pk"))
-        changes = sorted(alert.change_points.all(), key=lambda change: (change.rank, change.pk))
-        verdicts = settling_verdicts(changes)
-        return AlertDetails(
-            **alert_fields(alert) | {"changes": [settled(change, verdicts.get(change.pk)) for change in changes]},
-            fixed_on=alert.branches_fixed()[0] if alert.fixed_by_id else [],
+    @classmethod
+    def of(cls, row: Any, **given: Any) -> Self:
+        """The document of an alert that was loaded as ``known_alerts`` does."""
+        changes, events = ranked_changes(row), list(row.events.select_related("who").order_by("pk"))
+        candidates = row.candidates().select_related("project").reverse()[:MOST_CANDIDATES]
+        return super().of(
+            row,
+            changes=settled_changes(changes),
+            candidates=list(map(CommitDocument.of, list(candidates) or [row.commit])),
+            fixed_on=row.branches_fixed()[0] if row.fixed_by_id else [],
             which_moved=counts.which_moved(changes),
-            function_tables=[FunctionTableDocument(**asdict(table)) for table in counts.function_tables(changes)],
+            function_tables=list(map(FunctionTableDocument.of, counts.function_tables(changes))),
             restoration=restoration_in_words(events),
-            history=[AlertEventDocument.of(event) for event in events],
+            history=list(map(AlertEventDocument.of, events)),
+            **given,
         )
 
 
-def settled(change: ChangePoint, verdict: Verdict | None) -> SettledChangeDocument:
-    fields = ChangePointDocument.of(change).model_dump()
-    return SettledChangeDocument(**fields, pairs=verdict.pairs if verdict else None, p=verdict.p if verdict else None)
+def settled_changes(changes: list[ChangePoint]) -> list[SettledChangeDocument]:
+    verdicts = settling_verdicts(changes)
+    evidence = {pk: {"pairs": verdict.pairs, "p": verdict.p} for pk, verdict in verdicts.items()}
+    return [
+        SettledChangeDocument.of(change, **evidence.get(change.pk, {"pairs": None, "p": None})) for change in changes
+    ]
+
+
+class AlertList(Document):
+    """A page of a list of alerts."""
+
+    SCHEMA = "speedtrack.alerts/2"
+
+    counts: dict[str, int] = Field(description="by status: how many slowdowns there are; and how many improvements")
+    after: str = Field(description="the cursor of the next page; empty on the last one")
+    alerts: list[AlertDocument]
+
+
+class AlertMessage(Document):
+    """What happened to an alert, with the alert as it is now."""
+
+    SCHEMA = "speedtrack.event/1"
+
+    delivery: str = Field(description="the same for every attempt to deliver it")
+    event: AlertEventDocument
+    alert: AlertDetails
+
+
+class MuteDocument(Document):
+    """For a while nobody is notified of some changes."""
+
+    id: int
+    project: Annotated[str, From("project.slug")]
+    benchmark: Text = Field(description="empty: all")
+    metric: str = Field(description="empty: all")
+    machine: Annotated[str | None, From("machine.name")] = Field(description="null: all")
+    reason: Text
+    until: Time
+    created: Time
+    who: Annotated[Text | None, From("who.username")]
+    ended_at: Time | None = Field(description="when a person ended it early")
+    url: Annotated[str, Filled("/api/v1/mutes/{0.pk}")]
 
 
 class AlertDecision(Order):
@@ -234,38 +236,6 @@ class AlertDecision(Order):
     )
     assignee: Sent | None = Field(None, max_length=150, description="name of a user; empty: nobody")
     note: Sent = Field("", max_length=4000, examples=["The new checks are worth it."])
-
-
-class MuteDocument(Document):
-    """For a while nobody is notified of some changes."""
-
-    id: int
-    project: str
-    benchmark: Text = Field(description="empty: all")
-    metric: str = Field(description="empty: all")
-    machine: str | None = Field(description="null: all")
-    reason: Text
-    until: Time
-    created: Time
-    who: str | None
-    ended_at: Time | None = Field(description="when a person ended it early")
-    url: str
-
-    @staticmethod
-    def of(mute: Mute) -> "MuteDocument":
-        return MuteDocument(
-            id=mute.pk,
-            project=mute.project.slug,
-            benchmark=mute.benchmark,
-            metric=mute.metric,
-            machine=mute.machine.name if mute.machine else None,
-            reason=mute.reason,
-            until=mute.until,
-            created=mute.created,
-            who=mute.who.get_username() if mute.who else None,
-            ended_at=mute.ended_at,
-            url=f"/api/v1/mutes/{mute.pk}",
-        )
 
 
 class MuteOrder(Order):

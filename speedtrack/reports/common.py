@@ -1,7 +1,10 @@
 """The base classes and types of all documents."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -22,10 +25,65 @@ def in_utc(time: datetime) -> datetime:
 Time = Annotated[AwareDatetime, AfterValidator(in_utc)]  #: RFC 3339, in UTC
 
 
+@dataclass(frozen=True)
+class From:
+    """Where a field comes from: a path from the row, such as ``commit.sha``, or a function of the row.
+
+    A path ends with None where a part of it is None.
+    """
+
+    source: str | Callable[[Any], Any]
+
+    def read(self, row: Any) -> Any:
+        if callable(self.source):
+            return self.source(row)
+        for name in self.source.split("."):
+            row = None if row is None else getattr(row, name)
+        return row
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text that contains attributes of the row, such as ``/api/v1/runs/{0.pk}``."""
+
+    template: str
+
+    def read(self, row: Any) -> str:
+        return self.template.format(row)
+
+
 class Document(BaseModel):
-    """The base of documents that the API answers."""
+    """The base of documents that pages, the API and messages answer.
+
+    ``SCHEMA``: the published name of the document, if it has one; no other document has the same name.
+    """
 
     model_config = ConfigDict(frozen=True)
+    SCHEMA: ClassVar[str] = ""
+
+    @classmethod
+    def of(cls, row: Any, **given: Any) -> Self:
+        """The document of a row.
+
+        A field without a mark is the attribute of its name, or has its default. Fields that are ``given`` are not read.
+        """
+        read = {name: source.read(row) for name, source in sources(cls).items() if name not in given}
+        return cls(**read, **given)
+
+    def named(self) -> dict[str, Any]:
+        """The document as values of JSON, with its schema."""
+        return {"schema": self.SCHEMA, **self.model_dump(mode="json")}
+
+
+@cache
+def sources(document: type[Document]) -> dict[str, From | Filled]:
+    """Where each field of a document comes from."""
+    read: dict[str, From | Filled] = {}
+    for name, field in document.model_fields.items():
+        mark = next((mark for mark in field.metadata if isinstance(mark, From | Filled)), None)
+        if mark or field.is_required():
+            read[name] = mark or From(name)
+    return read
 
 
 class Order(BaseModel):

@@ -1,10 +1,12 @@
 """Two commits against each other."""
 
+from collections.abc import Iterable
+from typing import Annotated
+
 from pydantic import Field
 
-from speedtrack.alerts.pairs.between import ComparedRow, SidePoint
 from speedtrack.alerts.pairs.pulls import PairedAnswer
-from speedtrack.reports.common import Document, Order, Sent, Text, Time
+from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time
 
 
 class SideDocument(Document):
@@ -13,20 +15,16 @@ class SideDocument(Document):
     value: float | None = Field(description="in the unit of the metric")
     low: float | None = Field(description="lower end of its 95% interval")
     high: float | None
-    series: int
-
-    @staticmethod
-    def of(point: SidePoint) -> "SideDocument":
-        return SideDocument(value=point.value, low=point.low, high=point.high, series=point.series_id)
+    series: Annotated[int, From("series_id")]
 
 
 class ComparedDocument(Document):
     """One benchmark and metric of both commits."""
 
     benchmark: Text
-    metric: str
-    unit: str
-    better: str
+    metric: Annotated[str, From("metric.name")]
+    unit: Annotated[str, From("metric.unit")]
+    better: Annotated[str, From("metric.better.value")]
     verdict: str = Field(description="`worse`, `better`, `same` or `uncertain`, of the head against the base")
     ratio: float | None = Field(description="head / base")
     low: float | None = Field(description="lower end of the ratio's 95% interval")
@@ -34,26 +32,8 @@ class ComparedDocument(Document):
     pairs: int = Field(description="how many pairs the verdict rests on; 0: on separate measurements")
     doubts: list[str] = Field(description="what differs besides the commit: `machine`, `environment`, `definition`")
     flags: list[str] = Field(description="why the values are not to be trusted")
-    base: SideDocument
-    head: SideDocument
-
-    @staticmethod
-    def of(row: ComparedRow) -> "ComparedDocument":
-        return ComparedDocument(
-            benchmark=row.benchmark,
-            metric=row.metric.name,
-            unit=row.metric.unit,
-            better=row.metric.better.value,
-            verdict=row.verdict,
-            ratio=row.ratio,
-            low=row.low,
-            high=row.high,
-            pairs=row.pairs,
-            doubts=[str(doubt) for doubt in row.doubts],
-            flags=row.flags,
-            base=SideDocument.of(row.base),
-            head=SideDocument.of(row.head),
-        )
+    base: Annotated[SideDocument, From(lambda row: SideDocument.of(row.base))]
+    head: Annotated[SideDocument, From(lambda row: SideDocument.of(row.head))]
 
 
 class OneSided(Document):
@@ -63,16 +43,71 @@ class OneSided(Document):
     metric: str
 
 
+def one_sided(rows: Iterable[tuple[str, str]]) -> list[OneSided]:
+    return [OneSided(benchmark=benchmark, metric=metric) for benchmark, metric in rows]
+
+
 class ComparisonDocument(Document):
     """The comparison of two commits by every benchmark that both have; what differs comes first, the largest first."""
 
     project: str
-    base: str = Field(description="commit id")
-    head: str
-    machine: str | None = Field(description="null: no machine measured either")
-    rows: list[ComparedDocument]
-    only_base: list[OneSided]
-    only_head: list[OneSided]
+    base: str | None = Field(description="commit id; null: the project has no measured history")
+    head: str | None
+    machine: str | None = Field(description="that measured the head; null: no machine measured it")
+    rows: Annotated[list[ComparedDocument], From(lambda between: list(map(ComparedDocument.of, between.rows)))]
+    only_base: Annotated[list[OneSided], From(lambda between: one_sided(between.only_base))]
+    only_head: Annotated[list[OneSided], From(lambda between: one_sided(between.only_head))]
+
+
+class NearCommitDocument(Document):
+    """A measured commit near one that was not measured."""
+
+    commit: Annotated[str, From("commit.sha")]
+    apart: int = Field(description="how many commits after it; below zero: before it")
+
+
+class ComparedSideDocument(Document):
+    """One side of a comparison."""
+
+    project: Annotated[str, From("project.slug")]
+    name: str = Field(description="as it was asked for")
+    commit: Annotated[str, From("commit.sha")]
+    machine: Annotated[str | None, From("machine.name")]
+    nearest_measured: Annotated[
+        list[NearCommitDocument], From(lambda side: list(map(NearCommitDocument.of, side.nearest)))
+    ]
+
+
+class DifferenceDocument(Document):
+    """What differs between both sides besides the commits."""
+
+    what: Annotated[Text, From("title")]
+    facts: Annotated[list[list[Text]], From(lambda difference: list(map(list, difference.facts)))] = Field(
+        description="each with its value before and after"
+    )
+
+
+class TotalDocument(Document):
+    """All rows of one metric."""
+
+    metric: Annotated[str, From("metric.name")]
+    mean_ratio: Annotated[
+        list[float] | None, From(lambda total: total.mean and [total.mean.ratio, total.mean.low, total.mean.high])
+    ] = Field(description="geometric mean of head / base, with the ends of its 95% interval")
+    verdicts: Annotated[dict[str, int], From("counts")] = Field(description="verdict -> how many rows have it")
+    doubtful: int
+
+
+class ComparisonDetails(ComparisonDocument):
+    """A comparison with its sides and totals; of two projects or machines, too."""
+
+    SCHEMA = "speedtrack.compare/2"
+
+    base_side: ComparedSideDocument | None
+    head_side: ComparedSideDocument | None
+    notes: list[Text] = Field(description="what was asked for and is not shown")
+    differences: list[DifferenceDocument]
+    totals: list[TotalDocument]
 
 
 class PairedComparisonOrder(Order):
@@ -98,40 +133,30 @@ class PairedRow(Document):
 
     machine: str
     benchmark: Text
-    metric: str
-    unit: str
-    better: str
-    verdict: str = Field(description="`worse`, `better`, `same` or `uncertain`, of the head against the base")
+    metric: Annotated[str, From("metric.name")]
+    unit: Annotated[str, From("metric.unit")]
+    better: Annotated[str, From("metric.better.value")]
+    verdict: Annotated[str, From(lambda answer: verdict_of(answer))] = Field(
+        description="`worse`, `better`, `same` or `uncertain`, of the head against the base"
+    )
     ratio: float = Field(description="head / base")
     low: float = Field(description="lower end of the ratio's 95% interval")
     high: float
     pairs: int
 
-    @staticmethod
-    def of(answer: PairedAnswer) -> "PairedRow":
-        verdict = {"different": answer.look, "unknown": "uncertain"}.get(str(answer.answer), str(answer.answer))
-        return PairedRow(
-            machine=answer.machine,
-            benchmark=answer.benchmark,
-            metric=answer.metric.name,
-            unit=answer.metric.unit,
-            better=answer.metric.better.value,
-            verdict=verdict,
-            ratio=answer.ratio,
-            low=answer.low,
-            high=answer.high,
-            pairs=answer.pairs,
-        )
+
+def verdict_of(answer: PairedAnswer) -> str:
+    return {"different": answer.look, "unknown": "uncertain"}.get(str(answer.answer), str(answer.answer))
 
 
 class PairedRun(Document):
     """A paired run of a comparison."""
 
     id: int
-    machine: str
+    machine: Annotated[str, From("machine.name")]
     status: str = Field(description="`queued`, `leased`, `running`, `succeeded`, `failed` or `cancelled`")
     error: Text
-    url: str
+    url: Annotated[str, Filled("/api/v1/runs/{0.pk}")]
 
 
 class PairedComparisonDocument(Document):

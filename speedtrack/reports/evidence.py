@@ -1,84 +1,53 @@
 """The evidence behind numbers and verdicts: imports, bisections, checks of canaries, profiles, latencies, noise."""
 
 import zlib
-from typing import Any
+from typing import Annotated
 
 from pydantic import Field
 
 from speedtrack.alerts.bisections.searches import Search
-from speedtrack.alerts.models import Bisection, BisectionAnswer, SeriesSensitivity
-from speedtrack.benchmarks.metrics import HEADLINE, METRICS
-from speedtrack.reports.common import Document, Sent, Text, Time, Tried
-from speedtrack.runs.models import CanaryCheck, Import, Profile
+from speedtrack.alerts.models import Bisection
+from speedtrack.benchmarks.metrics import HEADLINE
+from speedtrack.reports.common import Document, Filled, From, Sent, Text, Time, Tried
+from speedtrack.runs.models import Profile
 
 
 class ImportDocument(Document):
     """A batch of results that were measured elsewhere."""
 
     id: int
-    project: str
+    project: Annotated[str, From("project.slug")]
     at: Time
     door: str = Field(description="`api`, `codespeed` or `command`")
-    by: Text = Field(description="the sender's name at that time; empty: anybody")
+    by: Annotated[Text, From("name")] = Field(description="the sender's name at that time; empty: anybody")
     tool: Text = Field(description="what wrote the results, as the sender names it")
     source: Text = Field(description="name of the file")
-    page: Text = Field(description="address of a page about the batch, such as a CI job")
-    runs: int = Field(description="how many runs its results are; each commit on each machine is one")
-    url: str
-
-    @staticmethod
-    def of(batch: Import, runs: int) -> "ImportDocument":
-        return ImportDocument(
-            id=batch.pk,
-            project=batch.project.slug,
-            at=batch.at,
-            door=batch.door,
-            by=batch.name,
-            tool=batch.tool,
-            source=batch.source,
-            page=batch.url,
-            runs=runs,
-            url=f"/api/v1/imports/{batch.pk}",
-        )
+    page: Annotated[Text, From("url")] = Field(description="address of a page about the batch, such as a CI job")
+    runs: Annotated[int, From("count_of_runs")] = Field(
+        description="how many runs its results are; each commit on each machine is one"
+    )
+    url: Annotated[str, Filled("/api/v1/imports/{0.pk}")]
 
 
 class BisectionDocument(Document):
     """A search, by paired runs, for the commit between two others at which benchmarks changed."""
 
     id: int
-    project: str
-    machine: str
-    metric: str
-    before: str = Field(description="the older end, a commit id")
-    commit: str = Field(description="the newer end")
-    commits: int = Field(description="how many commits lie behind the older end, up to the newer one")
+    project: Annotated[str, From("project.slug")]
+    machine: Annotated[str, From("machine.name")]
+    metric: Annotated[str, From("metric_name")]
+    before: Annotated[str, From("before.sha")] = Field(description="the older end, a commit id")
+    commit: Annotated[str, From("commit.sha")] = Field(description="the newer end")
+    commits: Annotated[int, From(lambda bisection: len(bisection.path))] = Field(
+        description="how many commits lie behind the older end, up to the newer one"
+    )
     created: Time
     ended_at: Time | None
     note: Text = Field(description="why it ended, if not because all is known")
-    asked_by: Text = Field(description="empty: not known")
-    url: str
-
-    @staticmethod
-    def of(bisection: Bisection) -> "BisectionDocument":
-        return BisectionDocument(**bisection_fields(bisection))
-
-
-def bisection_fields(bisection: Bisection) -> dict[str, Any]:
-    """The fields of a bisection's document. ``bisection`` has its project, machine, commits and asker loaded."""
-    return {
-        "id": bisection.pk,
-        "project": bisection.project.slug,
-        "machine": bisection.machine.name,
-        "metric": bisection.metric_name,
-        "before": bisection.before.sha,
-        "commit": bisection.commit.sha,
-        "commits": len(bisection.path),
-        "created": bisection.created,
-        "ended_at": bisection.ended_at,
-        "note": bisection.note,
-        "asked_by": bisection.asked_by.get_username() if bisection.asked_by else "",
-        "url": f"/api/v1/bisections/{bisection.pk}",
-    }
+    asked_by: Annotated[Text, From(lambda bisection: bisection.asked_by.username if bisection.asked_by else "")] = (
+        Field(description="empty: not known")
+    )
+    url: Annotated[str, Filled("/api/v1/bisections/{0.pk}")]
 
 
 class BisectionOrder(Tried):
@@ -96,7 +65,7 @@ class BisectionOrder(Tried):
 class BisectionAnswerDocument(Document):
     """What all pairs of the older end and a commit show about a benchmark."""
 
-    sha: str
+    sha: Annotated[str, From("commit.sha")]
     answer: str = Field(
         description="of the newer end `different` or `same`, of others `old` or `new`: the level on which it runs; "
         "`unknown`, `undecided` or `failed`"
@@ -107,18 +76,6 @@ class BisectionAnswerDocument(Document):
     pairs: int
     why: Text = Field(description="why it could not be built or measured")
 
-    @staticmethod
-    def of(answer: BisectionAnswer) -> "BisectionAnswerDocument":
-        return BisectionAnswerDocument(
-            sha=answer.commit.sha,
-            answer=answer.answer,
-            ratio=answer.ratio,
-            low=answer.low,
-            high=answer.high,
-            pairs=answer.pairs,
-            why=answer.why,
-        )
-
 
 class SearchDocument(Document):
     """The search of one benchmark."""
@@ -128,16 +85,17 @@ class SearchDocument(Document):
     until: str | None = Field(description="and up to this one; they are neighbours once it is found")
     answers: list[BisectionAnswerDocument]
 
-    @staticmethod
-    def of(search: Search, bisection: Bisection, shas: dict[int, str]) -> "SearchDocument":
-        span = search.range_left(bisection)
-        commit_ids = [bisection.before_id, *bisection.path]
-        return SearchDocument(
-            benchmark=search.benchmark.name,
-            after=shas[commit_ids[span.first]] if span else None,
-            until=shas[commit_ids[span.last]] if span else None,
-            answers=[BisectionAnswerDocument.of(answer) for answer in search.answers.values()],
-        )
+
+def search_document(search: Search, bisection: Bisection, shas: dict[int, str]) -> SearchDocument:
+    """The document of a search. ``shas``: commit id -> hash."""
+    span = search.range_left(bisection)
+    commit_ids = [bisection.before_id, *bisection.path]
+    return SearchDocument(
+        benchmark=search.benchmark.name,
+        after=shas[commit_ids[span.first]] if span else None,
+        until=shas[commit_ids[span.last]] if span else None,
+        answers=list(map(BisectionAnswerDocument.of, search.answers.values())),
+    )
 
 
 class BisectionDetails(BisectionDocument):
@@ -153,38 +111,25 @@ class CanaryCheckDocument(Document):
     """What one run of a machine's canary shows about the machine."""
 
     id: int
-    machine: str
-    project: str = Field(description="whose commit the canary is")
-    run: int
+    machine: Annotated[str, From("canary.machine.name")]
+    project: Annotated[str, From("canary.project.slug")] = Field(description="whose commit the canary is")
+    run: Annotated[int, From("run_id")]
     at: Time = Field(description="when the run ended")
     answer: str = Field(description="`learning`, `steady`, `off` or `unknown`")
-    is_good: bool
-    series: int | None = Field(description="the one that moved most")
+    is_good: Annotated[bool, From("good")]
+    series: Annotated[int | None, From("series_id")] = Field(description="the one that moved most")
+    benchmark: Annotated[Text | None, From("series.benchmark.name")] = Field(description="of this series")
+    metric: Annotated[str | None, From("series.metric")]
     ratio: float | None = Field(description="its value / its usual level")
     limit: float | None = Field(description="how far from 1 the ratio may be; null: while learning")
-
-    @staticmethod
-    def of(check: CanaryCheck) -> "CanaryCheckDocument":
-        return CanaryCheckDocument(
-            id=check.pk,
-            machine=check.canary.machine.name,
-            project=check.canary.project.slug,
-            run=check.run_id,
-            at=check.at,
-            answer=check.answer,
-            is_good=check.good,
-            series=check.series_id,
-            ratio=check.ratio,
-            limit=check.limit,
-        )
 
 
 class ProfileDocument(Document):
     """Where one side's server spends its time under a benchmark, or the reason why that is not known."""
 
     id: int
-    run: int
-    benchmark: Text
+    run: Annotated[int, From("attempt.run_id")]
+    benchmark: Annotated[Text, From("benchmark.name")]
     side: str = Field(description="`head` or `base`")
     kind: str = Field(description="`samples`, taken by perf, or `instructions`, counted by callgrind")
     event: Text
@@ -193,40 +138,19 @@ class ProfileDocument(Document):
     cpu_ns_per_request: float | None = Field(description="of the server, while it was sampled")
     unavailable: Text = Field(description="empty, or cause and remedy")
     created: Time
-    url: str
-
-    @staticmethod
-    def of(profile: Profile) -> "ProfileDocument":
-        return ProfileDocument(**profile_fields(profile))
+    url: Annotated[str, Filled("/api/v1/profiles/{0.pk}")]
 
 
-def profile_fields(profile: Profile) -> dict[str, Any]:
-    """The fields of a profile's document. ``profile`` has its attempt and benchmark loaded."""
-    return {
-        "id": profile.pk,
-        "run": profile.attempt.run_id,
-        "benchmark": profile.benchmark.name,
-        "side": profile.side,
-        "kind": profile.kind,
-        "event": profile.event,
-        "frequency_hz": profile.frequency_hz,
-        "samples": profile.samples,
-        "cpu_ns_per_request": profile.cpu_ns_per_request,
-        "unavailable": profile.unavailable,
-        "created": profile.created,
-        "url": f"/api/v1/profiles/{profile.pk}",
-    }
+def stacks_of(profile: Profile) -> list[str]:
+    return zlib.decompress(profile.folded).decode("utf-8", "replace").splitlines()
 
 
 class ProfileDetails(ProfileDocument):
     """A profile with its stacks."""
 
-    stacks: list[Text] = Field(description="folded stacks, the most outer function first, each with its count")
-
-    @staticmethod
-    def of(profile: Profile) -> "ProfileDetails":
-        folded = zlib.decompress(profile.folded).decode("utf-8", "replace")
-        return ProfileDetails(**profile_fields(profile), stacks=folded.splitlines())
+    stacks: Annotated[list[Text], From(stacks_of)] = Field(
+        description="folded stacks, the most outer function first, each with its count"
+    )
 
 
 class Quantile(Document):
@@ -252,10 +176,10 @@ class LatencyDocument(Document):
 class SensitivityDocument(Document):
     """How small a change a series shows, and how noisy it is. Changes and noise are shares: 0.01 is 1%."""
 
-    series: int
-    benchmark: Text
-    metric: str
-    machine: str
+    series: Annotated[int, From("series_id")]
+    benchmark: Annotated[Text, From("series.benchmark.name")]
+    metric: Annotated[str, From("series.metric")]
+    machine: Annotated[str, From("series.machine.name")]
     position: int = Field(description="of the newest commit that it rests on, on the default branch")
     points: int = Field(description="how many it rests on")
     between: float | None = Field(description="noise between runs; null: not known")
@@ -266,23 +190,17 @@ class SensitivityDocument(Document):
     paired: float | None = Field(description="the smallest change that ten pairs confirm")
     smallest: float | None = Field(description="the smallest change that is both shown and confirmed")
     smallest_effect: float = Field(description="changes below this one do not count")
-    is_too_noisy: bool
+    is_too_noisy: Annotated[bool, From("too_noisy")]
     aa_runs: int = Field(description="runs of a commit against itself that have an answer")
     aa_different: int = Field(description="those that found a difference, at 95%")
     causes: list[list[Text]] = Field(description="of too much noise: pairs of a likely reason and a remedy")
 
-    @staticmethod
-    def of(sensitivity: SeriesSensitivity) -> "SensitivityDocument":
-        """The document of a series. ``sensitivity`` has its series, benchmark and machine loaded."""
-        columns = [
-            *("position", "points", "between", "within", "modes", "visible", "visible_within", "paired", "smallest"),
-            *("smallest_effect", "aa_runs", "aa_different", "causes"),
-        ]
-        return SensitivityDocument(
-            series=sensitivity.series_id,
-            benchmark=sensitivity.series.benchmark.name,
-            metric=METRICS[sensitivity.series.metric].name,
-            machine=sensitivity.series.machine.name,
-            is_too_noisy=sensitivity.too_noisy,
-            **{name: getattr(sensitivity, name) for name in columns},
-        )
+
+class SensitivityList(Document):
+    """How small a change each current series of a project shows, the noisiest first."""
+
+    SCHEMA = "speedtrack.sensitivity/2"
+
+    project: str
+    branch: str | None
+    series: list[SensitivityDocument]

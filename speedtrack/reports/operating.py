@@ -6,10 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from speedtrack.projects import hooks
-from speedtrack.projects.models import Delivery
-from speedtrack.reports.common import Document, NotText, Sent, Text, Time, Tried, Whole, WholeId
-from speedtrack.runs.models import PlanningPolicy
-from speedtrack.runs.requests.outlook import Outlook
+from speedtrack.reports.common import Document, From, NotText, Sent, Text, Time, Tried, Whole, WholeId
 from speedtrack.runs.requests.rules import WantedPolicy
 
 
@@ -20,31 +17,23 @@ class MachineChange(Document):
     queued: int = Field(description="runs that are new in its queue")
     gone: int = Field(description="waiting runs that are taken from its queue")
     seconds: float | None = Field(description="how long the new runs take; null: it has measured nothing like them yet")
-    before_seconds: float | None = Field(description="how long what waits already takes; null: not known")
+    before_seconds: Annotated[float | None, From("before_s")] = Field(
+        description="how long what waits already takes; null: not known"
+    )
 
 
 class Outcome(Document):
     """What was done, or what would be."""
 
-    message: Text = Field(description="in words")
-    dry_run: bool = Field(description="nothing was changed")
-    machines: list[MachineChange] = Field(description="of a dry run: the queues that would change")
-    commits: int = Field(description="of a dry run: of how many commits runs would be queued or taken away")
+    message: Annotated[Text, From("said")] = Field(description="in words")
+    dry_run: Annotated[bool, From(lambda _: True)] = Field(description="nothing was changed")
+    machines: Annotated[list[MachineChange], From(lambda outlook: list(map(MachineChange.of, outlook.machines)))] = (
+        Field(description="of a dry run: the queues that would change")
+    )
+    commits: Annotated[int, From(lambda outlook: len(outlook.commits))] = Field(
+        description="of a dry run: of how many commits runs would be queued or taken away"
+    )
     secret: str | None = Field(None, description="a new secret of the webhook; it is not shown again")
-
-    @staticmethod
-    def of(outlook: Outlook) -> "Outcome":
-        machines = [
-            MachineChange(
-                machine=change.machine,
-                queued=change.queued,
-                gone=change.gone,
-                seconds=change.seconds,
-                before_seconds=change.before_s,
-            )
-            for change in outlook.machines
-        ]
-        return Outcome(message=outlook.said, dry_run=True, machines=machines, commits=len(outlook.commits))
 
 
 class PauseOrder(Tried):
@@ -124,20 +113,13 @@ class PolicyDocument(Document):
     every: int
     most_waiting: int | None
     fills_gaps: bool
-    ignored_paths: list[Text]
+    ignored_paths: Annotated[list[Text], From("patterns")]
     suite: str = Field(description="empty: the project's")
-    machines: list[str] = Field(description="none: all of the project")
+    machines: Annotated[list[str], From(lambda policy: sorted(machine.name for machine in policy.machines.all()))] = (
+        Field(description="none: all of the project")
+    )
     extended_at: time | None
     zone: str
-
-    @staticmethod
-    def of(policy: PlanningPolicy) -> "PolicyDocument":
-        columns = ("branches", "every", "most_waiting", "fills_gaps", "suite", "extended_at", "zone")
-        return PolicyDocument(
-            **{name: getattr(policy, name) for name in columns},
-            ignored_paths=policy.patterns,
-            machines=sorted(machine.name for machine in policy.machines.all()),
-        )
 
 
 class DeliveryDocument(Document):
@@ -150,12 +132,5 @@ class DeliveryDocument(Document):
     received_at: Time
     status: str = Field(description="`received`, `processed` or `ignored`")
     outcome: Text = Field(description="what followed, or why it was ignored")
-    bytes: int
+    bytes: Annotated[int, From("size")]
     copies: int = Field(description="how often it arrived or was replayed")
-
-    @staticmethod
-    def of(delivery: Delivery) -> "DeliveryDocument":
-        columns = ("provider", "event", "summary", "received_at", "status", "outcome", "copies")
-        return DeliveryDocument(
-            id=delivery.pk, bytes=delivery.size, **{name: getattr(delivery, name) for name in columns}
-        )

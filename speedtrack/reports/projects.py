@@ -1,12 +1,13 @@
 """Projects, and what is read from their repositories."""
 
-from collections.abc import Iterable
+from typing import Annotated
 
+from django.conf import settings
 from pydantic import Field
 
-from speedtrack.projects.models import Annotation, Branch, Commit, Project, PullRequest, Tag
+from speedtrack.projects.models import Project, PullRequest
 from speedtrack.projects.releases import version_of
-from speedtrack.reports.common import Document, Order, Sent, Text, Time, Tried, Whole
+from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Tried, Whole
 from speedtrack.runs.naming import LONGEST_SLUG
 from speedtrack.runs.requests import tracking
 from speedtrack.runs.requests.changing import MOST_FIRST
@@ -29,31 +30,17 @@ class ProjectDocument(Document):
 
     slug: str = Field(description="its name in addresses")
     name: Text
-    repository: Text = Field(description="address of its repository")
+    repository: Annotated[Text, From("url")] = Field(description="address of its repository")
     default_branch: Text
     suite: str = Field(description="name of the suite that measures it")
     is_public: bool = Field(description="everybody may read it; else its members only")
-    is_tracked: bool = Field(description="its repository is looked at; else only its history is kept")
+    is_tracked: Annotated[bool, From(lambda project: project.untracked_at is None)] = Field(
+        description="its repository is looked at; else only its history is kept"
+    )
     created: Time
     synced_at: Time | None = Field(description="when its repository was last looked at with success")
     error: Text = Field(description="why the last look at the repository failed; empty if it did not")
-    url: str
-
-    @staticmethod
-    def of(project: Project) -> "ProjectDocument":
-        return ProjectDocument(
-            slug=project.slug,
-            name=project.name,
-            repository=project.url,
-            default_branch=project.default_branch,
-            suite=project.suite,
-            is_public=project.is_public,
-            is_tracked=project.untracked_at is None,
-            created=project.created,
-            synced_at=project.synced_at,
-            error=project.error,
-            url=f"/api/v1/projects/{project.slug}",
-        )
+    url: Annotated[str, Filled("/api/v1/projects/{0.slug}")]
 
 
 class TrackedDocument(ProjectDocument):
@@ -65,8 +52,7 @@ class TrackedDocument(ProjectDocument):
     @staticmethod
     def of_new(project: Project, shows_secret: bool) -> "TrackedDocument":
         hook = tracking.hook_of(project, is_new=shows_secret)
-        fields = ProjectDocument.of(project).model_dump()
-        return TrackedDocument(**fields, hook_url=hook.url, hook_secret=hook.secret)
+        return TrackedDocument.of(project, hook_url=hook.url, hook_secret=hook.secret)
 
 
 class TrackOrder(Tried):
@@ -98,22 +84,15 @@ class BranchDocument(Document):
     """A branch whose first-parent history is tracked."""
 
     name: Text
-    head: str | None = Field(description="commit id of its newest commit; null: it has none")
-    is_default: bool
-    is_tracked: bool = Field(description="its new commits are measured")
+    head: Annotated[str | None, From("head.sha")] = Field(
+        description="commit id of its newest commit; null: it has none"
+    )
+    is_default: Annotated[bool, From(lambda branch: branch.name == branch.project.default_branch)]
+    is_tracked: Annotated[bool, From("tracked")] = Field(description="its new commits are measured")
     deleted_at: Time | None = Field(description="when it was found deleted; its history stays")
-    unmeasured_since: Time | None = Field(description="since when its head waits to be measured; null: it is measured")
-
-    @staticmethod
-    def of(branch: Branch, project: Project) -> "BranchDocument":
-        return BranchDocument(
-            name=branch.name,
-            head=branch.head.sha if branch.head else None,
-            is_default=branch.name == project.default_branch,
-            is_tracked=branch.tracked,
-            deleted_at=branch.deleted_at,
-            unmeasured_since=branch.awaited_since,
-        )
+    unmeasured_since: Annotated[Time | None, From("awaited_since")] = Field(
+        description="since when its head waits to be measured; null: it is measured"
+    )
 
 
 class CommitDocument(Document):
@@ -121,29 +100,18 @@ class CommitDocument(Document):
 
     sha: str
     parents: list[str]
-    author: Text = Field(description="name of its author")
+    author: Annotated[Text, From("author_name")] = Field(description="name of its author")
     authored_at: Time
     committed_at: Time
     subject: Text
-    position: int | None = Field(
+    position: Annotated[int | None, From(lambda commit: getattr(commit, "position", None))] = Field(
         description="its place on the branch that was asked for, counted from the root along first parents"
     )
     unreachable_since: Time | None = Field(description="since when no tracked branch and no tag leads to it")
-    url: str
-
-    @staticmethod
-    def of(commit: Commit, slug: str, position: int | None = None) -> "CommitDocument":
-        return CommitDocument(
-            sha=commit.sha,
-            parents=commit.parents,
-            author=commit.author_name,
-            authored_at=commit.authored_at,
-            committed_at=commit.committed_at,
-            subject=commit.subject,
-            position=position,
-            unreachable_since=commit.unreachable_since,
-            url=f"/api/v1/projects/{slug}/commits/{commit.sha}",
-        )
+    url: Annotated[str, Filled("/api/v1/projects/{0.project.slug}/commits/{0.sha}")]
+    page_url: Annotated[str, From(lambda commit: f"{settings.URL}/p/{commit.project.slug}/c/{commit.sha}/")] = Field(
+        description="address of its page"
+    )
 
 
 class TagDocument(Document):
@@ -151,17 +119,15 @@ class TagDocument(Document):
 
     name: Text
     sha: str = Field(description="the commit that it points at")
-    is_release: bool = Field(description="its name is a version, such as `v1.6.21`, not that of a candidate")
-
-    @staticmethod
-    def of(tag: Tag) -> "TagDocument":
-        return TagDocument(name=tag.name, sha=tag.sha, is_release=version_of(tag.name) is not None)
+    is_release: Annotated[bool, From(lambda tag: version_of(tag.name) is not None)] = Field(
+        description="its name is a version, such as `v1.6.21`, not that of a candidate"
+    )
 
 
 class ApprovalDocument(Document):
     """A maintainer's permission to measure a head."""
 
-    head: str
+    head: Annotated[str, From("head_sha")]
     at: Time
     planned_at: Time | None = Field(description="when its runs were queued; null: not yet, or not possible")
     error: Text = Field(description="why nothing could be queued; empty if it could")
@@ -172,59 +138,34 @@ class PullDocument(Document):
 
     number: int
     title: Text
-    head: str = Field(description="commit id, which some forges abbreviate")
-    base_branch: Text = Field(description="the branch that it is for")
-    is_from_fork: bool
+    head: Annotated[str, From("head_sha")] = Field(description="commit id, which some forges abbreviate")
+    base_branch: Annotated[Text, From("base_ref")] = Field(description="the branch that it is for")
+    is_from_fork: Annotated[bool, From("from_fork")]
     state: str = Field(description="`open`, `closed` or `merged`")
     updated_at: Time
-    approvals: list[ApprovalDocument] = Field(description="the heads that may be measured, newest first")
+    approvals: Annotated[list[ApprovalDocument], From(lambda pull: approvals_of(pull))] = Field(
+        description="the heads that may be measured, newest first"
+    )
 
-    @staticmethod
-    def of(pull: PullRequest) -> "PullDocument":
-        approvals = sorted(pull.approvals.all(), key=lambda approval: -approval.pk)
-        return PullDocument(
-            number=pull.number,
-            title=pull.title,
-            head=pull.head_sha,
-            base_branch=pull.base_ref,
-            is_from_fork=pull.from_fork,
-            state=pull.state,
-            updated_at=pull.updated_at,
-            approvals=[
-                ApprovalDocument(
-                    head=approval.head_sha, at=approval.at, planned_at=approval.planned_at, error=approval.error
-                )
-                for approval in approvals
-            ],
-        )
+
+def approvals_of(pull: PullRequest) -> list[ApprovalDocument]:
+    return list(map(ApprovalDocument.of, sorted(pull.approvals.all(), key=lambda approval: -approval.pk)))
 
 
 class AnnotationDocument(Document):
     """What a person noted about a commit or a moment, in Markdown."""
 
     id: int
-    project: str | None = Field(description="null: it concerns all projects")
-    sha: str | None = Field(description="the commit that it is about; null: it is about a moment")
+    project: Annotated[str | None, From("project.slug")] = Field(description="null: it concerns all projects")
+    sha: Annotated[str | None, From("commit.sha")] = Field(
+        description="the commit that it is about; null: it is about a moment"
+    )
     moment: Time | None
     text: Text
-    author: str | None
+    author: Annotated[Text | None, From("author.username")]
     created: Time
     changed: Time
-    url: str
-
-    @staticmethod
-    def of(annotation: Annotation) -> "AnnotationDocument":
-        return AnnotationDocument(
-            id=annotation.pk,
-            project=annotation.project.slug if annotation.project else None,
-            sha=annotation.commit.sha if annotation.commit else None,
-            moment=annotation.moment,
-            text=annotation.text,
-            author=annotation.author.get_username() if annotation.author else None,
-            created=annotation.created,
-            changed=annotation.changed,
-            url=f"/api/v1/annotations/{annotation.pk}",
-        )
+    url: Annotated[str, Filled("/api/v1/annotations/{0.pk}")]
 
 
 LONGEST_NOTE = 10_000
@@ -252,7 +193,3 @@ class AnnotationChange(Order):
     text: Sent = Field(
         min_length=1, max_length=LONGEST_NOTE, description="Markdown", examples=["The kernel is 6.12 now."]
     )
-
-
-def projects_of(rows: Iterable[Project]) -> list[ProjectDocument]:
-    return [ProjectDocument.of(project) for project in rows]

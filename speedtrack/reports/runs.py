@@ -1,12 +1,14 @@
 """Runs: one commit on one machine with some benchmarks."""
 
-from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any, Self
 
+from django.db.models import QuerySet
 from pydantic import Field, model_validator
 
-from speedtrack.reports.common import Document, Sent, Text, Time, Tried, Whole, WholeId
-from speedtrack.runs.models import Attempt, Build, Run, RunEvent
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.reports.common import Document, Filled, From, Sent, Text, Time, Tried, Whole, WholeId
+from speedtrack.reports.measuring import MeasuredDocument
+from speedtrack.runs.models import Attempt, Build, Run
 from speedtrack.runs.queue import estimates
 
 MOST_COMMITS = 200
@@ -16,10 +18,10 @@ class RunDocument(Document):
     """One commit on one machine with some benchmarks. A retry is a new attempt, not a new run."""
 
     id: int
-    project: str
-    sha: str
-    base: str | None = Field(description="the other side of a paired run")
-    machine: str
+    project: Annotated[str, From("project.slug")]
+    sha: Annotated[str, From("commit.sha")]
+    base: Annotated[str | None, From("base.sha")] = Field(description="the other side of a paired run")
+    machine: Annotated[str, From("machine.name")]
     reason: str = Field(
         description="`push`, `backfill`, `confirm`, `bisect`, `manual`, `canary`, `aa`, `profile` or `pull`"
     )
@@ -30,35 +32,11 @@ class RunDocument(Document):
     created: Time
     started_at: Time | None
     ended_at: Time | None
-    is_cancelling: bool = Field(description="it ends as soon as its runner hears of it")
+    is_cancelling: Annotated[bool, From(lambda run: run.cancel_requested_at is not None and not run.done)] = Field(
+        description="it ends as soon as its runner hears of it"
+    )
     error: Text = Field(description="why it failed")
-    url: str
-
-    @staticmethod
-    def of(run: Run) -> "RunDocument":
-        return RunDocument(**run_fields(run))
-
-
-def run_fields(run: Run) -> dict[str, Any]:
-    """The fields of a run's document. ``run`` has its project, commit, base and machine loaded."""
-    return {
-        "id": run.pk,
-        "project": run.project.slug,
-        "sha": run.commit.sha,
-        "base": run.base.sha if run.base else None,
-        "machine": run.machine.name,
-        "reason": run.reason,
-        "status": run.status,
-        "trials": run.trials,
-        "attempt": run.attempt,
-        "priority": run.priority,
-        "created": run.created,
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
-        "is_cancelling": run.cancel_requested_at is not None and not run.done,
-        "error": run.error,
-        "url": f"/api/v1/runs/{run.pk}",
-    }
+    url: Annotated[str, Filled("/api/v1/runs/{0.pk}")]
 
 
 class RunEventDocument(Document):
@@ -69,12 +47,6 @@ class RunEventDocument(Document):
     before: str
     after: str
     why: Text
-
-    @staticmethod
-    def of(event: RunEvent) -> "RunEventDocument":
-        return RunEventDocument(
-            at=event.at, attempt=event.attempt, before=event.before, after=event.after, why=event.why
-        )
 
 
 class ArtifactDocument(Document):
@@ -89,33 +61,21 @@ class ArtifactDocument(Document):
 class BuildDocument(Document):
     """A commit built by one attempt."""
 
-    attempt: int
-    sha: str
+    attempt: Annotated[int, From("attempt.number")]
+    sha: Annotated[str, From("commit.sha")]
     side: str = Field(description="`head` or `base`")
     succeeded: bool
-    is_cached: bool = Field(description="the artifacts of an earlier build of the commit were used")
+    is_cached: Annotated[bool, From("cached")] = Field(
+        description="the artifacts of an earlier build of the commit were used"
+    )
     seconds: float
-    artifacts: list[ArtifactDocument]
+    artifacts: Annotated[list[ArtifactDocument], From(lambda build: artifacts_of(build))]
     error: Text
 
-    @staticmethod
-    def of(build: Build) -> "BuildDocument":
-        artifacts = [
-            ArtifactDocument(
-                name=name, digest=artifact["digest"], bytes=artifact["bytes"], loaded_bytes=artifact.get("loaded_bytes")
-            )
-            for name, artifact in sorted(build.artifacts.items())
-        ]
-        return BuildDocument(
-            attempt=build.attempt.number,
-            sha=build.commit.sha,
-            side=build.side,
-            succeeded=build.succeeded,
-            is_cached=build.cached,
-            seconds=build.seconds,
-            artifacts=artifacts,
-            error=build.error,
-        )
+
+def artifacts_of(build: Build) -> list[ArtifactDocument]:
+    files = ({"name": name, "loaded_bytes": None, **artifact} for name, artifact in sorted(build.artifacts.items()))
+    return [ArtifactDocument.model_validate(file) for file in files]
 
 
 class AttemptDocument(Document):
@@ -128,17 +88,6 @@ class AttemptDocument(Document):
     postponed: dict[str, str] = Field(description="benchmarks that could not be measured yet, and why")
     out_of_reach: dict[str, str] = Field(description="benchmarks that the machine cannot measure, and why")
 
-    @staticmethod
-    def of(attempt: Attempt) -> "AttemptDocument":
-        return AttemptDocument(
-            number=attempt.number,
-            started_at=attempt.started_at,
-            ended_at=attempt.ended_at,
-            outcome=attempt.outcome,
-            postponed=attempt.postponed,
-            out_of_reach=attempt.out_of_reach,
-        )
-
 
 class ProgressDocument(Document):
     """How far a run is."""
@@ -149,10 +98,13 @@ class ProgressDocument(Document):
 
 
 class RunDetails(RunDocument):
-    """A run with what happened to it."""
+    """A run with what happened to it, and what its newest attempt measured."""
 
-    benchmarks: list[str]
-    progress: ProgressDocument | None
+    SCHEMA = "speedtrack.run/2"
+
+    suite: Annotated[str, From("project.suite")]
+    benchmarks: Annotated[list[str], From("benchmark_set.names")]
+    progress: Annotated[ProgressDocument | None, From(lambda run: progress_of(run))]
     why_waiting: Text = Field(
         description="why a queued run is not measured yet, as a sentence; empty if it does not wait"
     )
@@ -160,23 +112,40 @@ class RunDetails(RunDocument):
     events: list[RunEventDocument]
     attempts: list[AttemptDocument]
     builds: list[BuildDocument]
-    log_url: str
+    measurements: list[MeasuredDocument] = Field(description="of the newest attempt")
+    log_url: Annotated[str, Filled("/api/v1/runs/{0.pk}/log")]
 
-    @staticmethod
-    def of(run: Run) -> "RunDetails":
-        expected = estimates.expected_times(run)
-        builds = Build.objects.filter(attempt__run=run).select_related("attempt", "commit").order_by("pk")
-        return RunDetails(
-            **run_fields(run),
-            benchmarks=run.benchmark_set.names,
-            progress=progress_of(run),
+    @classmethod
+    def of(cls, row: Any, **given: Any) -> Self:
+        """The document of a run that was loaded as ``known_runs`` does."""
+        expected = estimates.expected_times(row)
+        builds = Build.objects.filter(attempt__run=row).select_related("attempt", "commit").order_by("pk")
+        attempts = list(row.attempts.order_by("pk"))
+        return super().of(
+            row,
             why_waiting=expected.why if expected else "",
             late_s=round(expected.late_s, 1) if expected else 0.0,
-            events=[RunEventDocument.of(event) for event in run.events.order_by("pk")],
-            attempts=[AttemptDocument.of(attempt) for attempt in run.attempts.order_by("pk")],
-            builds=[BuildDocument.of(build) for build in builds],
-            log_url=f"/api/v1/runs/{run.pk}/log",
+            events=list(map(RunEventDocument.of, row.events.order_by("pk"))),
+            attempts=list(map(AttemptDocument.of, attempts)),
+            builds=list(map(BuildDocument.of, builds)),
+            measurements=measured_by(attempts[-1]) if attempts else [],
+            **given,
         )
+
+
+def known_runs() -> QuerySet[Run]:
+    """Runs with all that their documents show."""
+    rows: QuerySet[Run] = Run.objects.select_related("project", "commit", "base", "machine")
+    return rows.defer("machine__facts")
+
+
+def measured_by(attempt: Attempt) -> list[MeasuredDocument]:
+    """What an attempt measured, ordered by benchmark, metric and side."""
+    rows = attempt.measurements.select_related("series__benchmark")
+    rows = rows.defer("series__benchmark__definition", "series__benchmark__why").order_by("pk")
+    measured = list(map(MeasuredDocument.of, rows))
+    order = [metric.name for metric in METRICS.among(row.metric for row in measured)]
+    return sorted(measured, key=lambda row: (row.benchmark, order.index(row.metric), row.side))
 
 
 def progress_of(run: Run) -> ProgressDocument | None:
@@ -279,7 +248,3 @@ class RunAction(Document):
 
     message: Text = Field(description="in words")
     run: RunDocument
-
-
-def runs_of(rows: Iterable[Run]) -> list[RunDocument]:
-    return [RunDocument.of(run) for run in rows]

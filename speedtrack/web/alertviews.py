@@ -147,6 +147,5 @@ def sensitivity(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def sensitivity_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     format_or_404(form, "sensitivities")
-    page = sensitivity_page.load(scope.project_or_404(slug))
-    document, rows = partial(sensitivity_page.sensitivity_document, page), partial(sensitivity_page.csv_rows, page)
-    return values_response(form, f"{slug}-sensitivity", document, rows)
+    document = sensitivity_page.sensitivity_document(sensitivity_page.load(scope.project_or_404(slug)))
+    return values_response(form, f"{slug}-sensitivity", document.named, partial(sensitivity_page.csv_rows, document))

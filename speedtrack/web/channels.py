@@ -104,6 +104,7 @@ class ChannelForm(forms.Form):
     place = forms.CharField(max_length=300)
     secret = forms.CharField(max_length=500)
     improvements = forms.BooleanField(required=False, label="Also report what got faster")
+    former_document = forms.BooleanField(required=False, label="Send the former document, speedtrack.alert/1")
 
     def __init__(self, kind: str, is_stored: bool, entered: QueryDict | None, initial: dict[str, Any]) -> None:
         super().__init__(entered, initial=initial, label_suffix="")
@@ -120,6 +121,8 @@ class ChannelForm(forms.Form):
             secret.help_text = "Copy it to the receiver now: it is not shown again."
         if kind in Channel.FORGES:
             del self.fields["improvements"]
+        if kind != Kind.WEBHOOK or not is_stored:
+            del self.fields["former_document"]
         for field, label in (("place", labels.place), ("secret", labels.token)):
             if not label:
                 del self.fields[field]
@@ -157,7 +160,8 @@ def add_channel(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def change_channel(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     channel = channel_or_404(slug, pk)
-    offered = {"name": channel.name, "place": channel.place, "improvements": channel.improvements}
+    kept = ("name", "place", "improvements", "former_document")
+    offered = {field: getattr(channel, field) for field in kept}
     form = ChannelForm(channel.kind, True, request.POST or None, offered)
     if saved := save_entry(form, lambda entry: managing.save_channel(channel, entry)):
         note(request, "channel.change", saved, channel.project, {"fields": (None, ", ".join(form.changed_data))})

@@ -43,9 +43,8 @@ def compare(request: HttpRequest, slug: str) -> HttpResponse:
 def compare_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     """The same as JSON or CSV."""
     format_or_404(form, "a comparison")
-    page = compare_page.load(slug, request.GET, access_of(request))
-    rows = partial(document.csv_rows, page)
-    return values_response(form, f"{slug}-compare", partial(document.compare_document, page), rows)
+    comparison = document.compare_document(compare_page.load(slug, request.GET, access_of(request)))
+    return values_response(form, f"{slug}-compare", comparison.named, partial(document.csv_rows, comparison))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -8,6 +8,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from speedtrack.ground.texts.text import plain, plain_values
 from speedtrack.operations import machines, triage
+from speedtrack.reports.machines import machine_details
+from speedtrack.reports.runs import RunDetails
 from speedtrack.runs.requests import tracking
 from speedtrack.web.pages import beginning
 from speedtrack.web.pages import home as home_page
@@ -73,8 +75,9 @@ def asked_commit(request: HttpRequest, slug: str, sha: str) -> commit_page.Commi
 def commit_values(request: HttpRequest, slug: str, sha: str, form: str) -> HttpResponseBase:
     format_or_404(form, "a commit")
     page = asked_commit(request, slug, sha)
-    document, rows = partial(commit_document.commit_document, page), partial(commit_document.csv_rows, page)
-    return values_response(form, f"{slug}-{page.commit.short}", document, rows)
+    document = commit_document.commit_document(page)
+    rows = partial(commit_document.csv_rows, document)
+    return values_response(form, f"{slug}-{page.commit.short}", document.named, rows)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -117,9 +120,8 @@ def run(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 def run_values(request: HttpRequest, pk: int, form: str) -> HttpResponseBase:
     format_or_404(form, "a run")
-    page = run_page.load(pk, access_of(request))
-    document, rows = partial(run_page.run_document, page), partial(run_page.csv_rows, page)
-    return values_response(form, f"run-{pk}", document, rows)
+    document = RunDetails.of(run_page.run_or_404(pk))
+    return values_response(form, f"run-{pk}", document.named, partial(run_page.csv_rows, document))
 
 
 @require_safe
@@ -170,9 +172,8 @@ def machine(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def machine_values(request: HttpRequest, name: str, form: str) -> HttpResponseBase:
     format_or_404(form, "a machine")
-    page = machine_page.load(name, access_of(request))
-    document, rows = partial(machine_page.machine_document, page), partial(machine_page.csv_rows, page)
-    return values_response(form, name, document, rows)
+    document = machine_details(machine_page.machine_or_404(name), access_of(request))
+    return values_response(form, name, document.named, partial(machine_page.csv_rows, document))
 
 
 def lift_quarantine(request: HttpRequest, name: str) -> HttpResponse:

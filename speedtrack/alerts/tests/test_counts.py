@@ -20,7 +20,7 @@ from speedtrack.alerts.pairs.counts import FunctionCost
 from speedtrack.alerts.settling import confirm, floors
 from speedtrack.benchmarks.metrics import COUNTED
 from speedtrack.notices import mail
-from speedtrack.notices.channels.document import alert_document
+from speedtrack.notices.channels.document import message_of
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import subscribed
@@ -147,14 +147,15 @@ def test_the_page_and_the_mail_name_the_function_that_grew(counting: Counting, c
     counting.until_quiet()
     alert = Alert.objects.get()
     (table,) = counts.function_tables(list(alert.change_points.all()))
-    for document in (client.get(f"/api/v1/alerts/{alert.pk}").json(), alert_document(alert.events.latest("pk"), "1")):
+    message = message_of(alert.events.latest("pk"), "1").named()
+    for document in (client.get(f"/api/v1/alerts/{alert.pk}").json(), message["alert"]):
         assert document["function_tables"] == [asdict(table)]
         assert [one[:28] for one in document["which_moved"]] == ["get-p1: more instructions (+"]
     assert [one.name for one in table.functions] == ["hash"]
     assert table.growth == pytest.approx(120, abs=5)
-    message = mail.message_of(Outbox.objects.get())
-    assert isinstance(message, EmailMultiAlternatives)
-    bodies = (str(message.body), str(message.alternatives[0][0]), client.get(f"/alerts/{alert.pk}/").content.decode())
+    letter = mail.message_of(Outbox.objects.get())
+    assert isinstance(letter, EmailMultiAlternatives)
+    bodies = (str(letter.body), str(letter.alternatives[0][0]), client.get(f"/alerts/{alert.pk}/").content.decode())
     for body in bodies:
         text = " ".join(body.split())
         assert "Instructions per request by function" in text and "hash" in text

@@ -24,8 +24,7 @@ from speedtrack.reports.evidence import (
     BisectionDetails,
     BisectionDocument,
     BisectionOrder,
-    SearchDocument,
-    bisection_fields,
+    search_document,
 )
 from speedtrack.reports.operating import Outcome
 from speedtrack.runs.requests import byhand
@@ -47,9 +46,9 @@ def read_bisection(request: ApiRequest, bisection_id: Path[Id]) -> BisectionDeta
     shas = dict(Commit.objects.filter(pk__in=[bisection.before_id, *bisection.path]).values_list("pk", "sha"))
     searches = stored_searches(bisection)
     remaining = remaining_time(bisection, searches)
-    return BisectionDetails(
-        **bisection_fields(bisection),
-        searches=[SearchDocument.of(search, bisection, shas) for search in searches],
+    return BisectionDetails.of(
+        bisection,
+        searches=[search_document(search, bisection, shas) for search in searches],
         runs=list(bisection.runs.order_by("pk").values_list("pk", flat=True)),
         steps_left=remaining.steps,
         seconds_left=remaining.seconds,

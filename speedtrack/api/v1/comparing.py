@@ -14,7 +14,7 @@ from speedtrack.api.v1.revisions import commit_given
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.refusals import Invalid
 from speedtrack.projects.models import Commit
-from speedtrack.reports.comparing import ComparedDocument, ComparisonDocument, OneSided
+from speedtrack.reports.comparing import ComparisonDocument
 from speedtrack.runs.models import Machine
 
 router = Router(tags=["Comparisons"])
@@ -36,10 +36,13 @@ def compare(request: ApiRequest, slug: str, query: Query[ComparisonQuery]) -> Co
     project = project_or_404(request, slug)
     base, head = (commit_given(project, getattr(query, side), parameter=side) for side in ("base", "head"))
     machine = machine_of(base, head, query.machine)
-    if machine is None:
-        return document_of(slug, base, head, None, between.Between([]))
-    sides = CommitOnMachine(base.pk, machine.pk), CommitOnMachine(head.pk, machine.pk)
-    return document_of(slug, base, head, machine, between.compare_sides(*sides, SmallestEffects(project.pk)))
+    comparison = between.Between([])
+    if machine:
+        sides = CommitOnMachine(base.pk, machine.pk), CommitOnMachine(head.pk, machine.pk)
+        comparison = between.compare_sides(*sides, SmallestEffects(project.pk))
+    return ComparisonDocument.of(
+        comparison, project=slug, base=base.sha, head=head.sha, machine=machine.name if machine else None
+    )
 
 
 def machine_of(base: Commit, head: Commit, name: str | None) -> Machine | None:
@@ -53,17 +56,3 @@ def machine_of(base: Commit, head: Commit, name: str | None) -> Machine | None:
     most = points.values("series__machine").annotate(sides=Count("commit", distinct=True), measured=Count("pk"))
     best = most.order_by("-sides", "-measured", "series__machine").first()
     return Machine.objects.get(pk=best["series__machine"]) if best else None
-
-
-def document_of(
-    slug: str, base: Commit, head: Commit, machine: Machine | None, comparison: between.Between
-) -> ComparisonDocument:
-    return ComparisonDocument(
-        project=slug,
-        base=base.sha,
-        head=head.sha,
-        machine=machine.name if machine else None,
-        rows=[ComparedDocument.of(row) for row in comparison.rows],
-        only_base=[OneSided(benchmark=name, metric=metric) for name, metric in comparison.only_base],
-        only_head=[OneSided(benchmark=name, metric=metric) for name, metric in comparison.only_head],
-    )

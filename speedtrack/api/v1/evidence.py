@@ -39,9 +39,7 @@ MOST_NINES = 6
 def list_imports(request: ApiRequest, slug: str, paging: Query[Paging]) -> Page[ImportDocument]:
     """Batches of results that were measured elsewhere, the newest first: who sent them, how and when."""
     rows = known_imports().filter(project=project_or_404(request, slug))
-    return page_of(
-        request, rows, paging, lambda imports: [ImportDocument.of(batch, runs_of(batch)) for batch in imports]
-    )
+    return page_of(request, rows, paging, lambda imports: map(ImportDocument.of, imports))
 
 
 @router.get("imports/{import_id}", response=ImportDocument, summary="Read an import")
@@ -49,15 +47,11 @@ def read_import(request: ApiRequest, import_id: Path[Id]) -> ImportDocument:
     batch = known_imports().filter(pk=import_id, project__in=access.visible(request.auth)).first()
     if batch is None:
         raise Http404(f"There is no import {import_id}, or its project is private.")
-    return ImportDocument.of(batch, runs_of(batch))
+    return ImportDocument.of(batch)
 
 
 def known_imports() -> QuerySet[Import]:
     return Import.objects.select_related("project").annotate(count_of_runs=Count("runs"))
-
-
-def runs_of(batch: Import) -> int:
-    return int(batch.count_of_runs)  # type: ignore[attr-defined]  # of the query
 
 
 @router.get("machines/{name}/canary-checks", response=Page[CanaryCheckDocument], summary="List checks of canaries")
@@ -65,7 +59,7 @@ def list_canary_checks(request: ApiRequest, name: str, paging: Query[Paging]) ->
     """What the runs of a machine's canaries have shown about the machine, the newest first."""
     rows = CanaryCheck.objects.filter(
         canary__machine=machine_or_404(name), canary__project__in=access.visible(request.auth)
-    ).select_related("canary__machine", "canary__project")
+    ).select_related("canary__machine", "canary__project", "series__benchmark")
     return page_of(
         request, rows.defer("canary__machine__facts"), paging, lambda checks: map(CanaryCheckDocument.of, checks)
     )

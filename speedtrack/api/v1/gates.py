@@ -100,7 +100,7 @@ def document_of(comparison: PairedComparison, with_rows: bool = True) -> PairedC
         base=comparison.base.sha if comparison.base else None,
         error=comparison.error or "; ".join(errors),
         created=comparison.created,
-        runs=[run_of(run) for run in runs],
+        runs=list(map(PairedRun.of, runs)),
         rows=rows,
         url=f"/api/v1/projects/{comparison.project.slug}/comparisons/{comparison.pk}",
     )
@@ -116,9 +116,3 @@ def worst_of(rows: Sequence[PairedRow]) -> str | None:
     for row in rows:
         by_verdict[row.verdict].append(row)
     return next((verdict for verdict in WORST_FIRST if verdict in by_verdict), None)
-
-
-def run_of(run: Run) -> PairedRun:
-    return PairedRun(
-        id=run.pk, machine=run.machine.name, status=run.status, error=run.error, url=f"/api/v1/runs/{run.pk}"
-    )

@@ -10,6 +10,7 @@ from ninja import Path, Query, Router, Schema
 from pydantic import Field
 
 from speedtrack.accounts import access
+from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines import linecolumns, lines
 from speedtrack.api.v1.revisions import branch_given, commit_given, position_given
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
@@ -18,10 +19,10 @@ from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Position
 from speedtrack.reports.common import Id
+from speedtrack.reports.machines import MachineDetails, machine_details, machine_documents
 from speedtrack.reports.measuring import (
     BenchmarkDocument,
     EnvironmentDocument,
-    MachineDetails,
     MachineDocument,
     MeasurementDetails,
     MeasurementDocument,
@@ -29,8 +30,9 @@ from speedtrack.reports.measuring import (
     PointColumns,
     PointsDocument,
     SeriesDocument,
+    TrialDocument,
 )
-from speedtrack.runs.models import Environment, Machine, Measurement, Series, Trial
+from speedtrack.runs.models import Machine, Measurement, Series, Trial
 
 router = Router(tags=["Measurements"])
 
@@ -55,24 +57,20 @@ def list_metrics(request: ApiRequest) -> Page[MetricDocument]:
 def list_machines(request: ApiRequest, paging: Query[Paging]) -> Page[MachineDocument]:
     """The machines that measure, also those out of service, by name."""
     rows = Machine.objects.defer("facts")
-    return page_of(request, rows, paging, MachineDocument.of_several, by="name")
+    reader = Access(request.auth)
+    return page_of(request, rows, paging, lambda machines: machine_documents(machines, reader), by="name")
 
 
 @router.get("machines/{name}", response=MachineDetails, summary="Read a machine")
 def read_machine(request: ApiRequest, name: str) -> MachineDetails:
-    return MachineDetails.of(machine_or_404(name))
+    return machine_details(machine_or_404(name), Access(request.auth))
 
 
 @router.get("machines/{name}/environments", response=Page[EnvironmentDocument], summary="List environments")
 def list_environments(request: ApiRequest, name: str, paging: Query[Paging]) -> Page[EnvironmentDocument]:
     """What was on a machine when it measured, the newest first."""
-    rows = Environment.objects.filter(machine=machine_or_404(name))
-    return page_of(
-        request,
-        rows,
-        paging,
-        lambda environments: [EnvironmentDocument.of(environment, name) for environment in environments],
-    )
+    rows = machine_or_404(name).environments.all()
+    return page_of(request, rows, paging, lambda environments: map(EnvironmentDocument.of, environments))
 
 
 def machine_or_404(name: str) -> Machine:
@@ -253,7 +251,7 @@ def read_measurement(request: ApiRequest, measurement_id: Path[Id]) -> Measureme
     measurement = rows.filter(pk=measurement_id, series__project__in=visible).first()
     if measurement is None:
         raise Http404(f"There is no measurement {measurement_id}, or its project is private.")
-    return MeasurementDetails.made_of(measurement, trials_of(measurement))
+    return MeasurementDetails.of(measurement, trials=list(map(TrialDocument.of, trials_of(measurement))))
 
 
 def trials_of(measurement: Measurement) -> Iterable[Trial]:

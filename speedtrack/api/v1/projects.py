@@ -28,7 +28,6 @@ from speedtrack.reports.projects import (
     TagDocument,
     TrackedDocument,
     TrackOrder,
-    projects_of,
 )
 from speedtrack.runs.requests import changing
 from speedtrack.runs.requests.tracking import TrackingRequest
@@ -57,7 +56,7 @@ def list_projects(request: ApiRequest, paging: Query[Paging], tracked: bool | No
     rows = access.visible(request.auth)
     if tracked is not None:
         rows = rows.filter(untracked_at__isnull=tracked)
-    return page_of(request, rows, paging, projects_of, by="slug")
+    return page_of(request, rows, paging, lambda projects: map(ProjectDocument.of, projects), by="slug")
 
 
 @router.post("projects", response={200: Outcome, 201: TrackedDocument}, summary="Track a repository")
@@ -90,9 +89,7 @@ def list_branches(request: ApiRequest, slug: str, paging: Query[Paging]) -> Page
     """The branches whose history is tracked, also deleted ones, by name."""
     project = project_or_404(request, slug)
     rows = project.branches.select_related("head")
-    return page_of(
-        request, rows, paging, lambda branches: [BranchDocument.of(branch, project) for branch in branches], by="name"
-    )
+    return page_of(request, rows, paging, lambda branches: map(BranchDocument.of, branches), by="name")
 
 
 @router.get("projects/{slug}/commits", response=Page[CommitDocument], summary="List commits of a branch")
@@ -111,7 +108,7 @@ def list_commits(
     """The commits on a branch along first parents, the newest first."""
     project = project_or_404(request, slug)
     tracked_branch = branch_given(project, branch)
-    rows = Position.objects.filter(branch=tracked_branch).select_related("commit")
+    rows = Position.objects.filter(branch=tracked_branch).select_related("commit__project")
     if after:
         rows = rows.filter(number__gt=position_given(tracked_branch, project, after, "after"))
     if until:
@@ -119,7 +116,7 @@ def list_commits(
     rows = within_dates(rows, since, before)
 
     def documents(positions: list[Position]) -> list[CommitDocument]:
-        return [CommitDocument.of(position.commit, slug, position.number) for position in positions]
+        return [CommitDocument.of(position.commit, position=position.number) for position in positions]
 
     return page_of(request, rows, paging, documents, by="-number")
 
@@ -136,7 +133,7 @@ def read_commit(request: ApiRequest, slug: str, revision: str) -> CommitDocument
     project = project_or_404(request, slug)
     commit = commit_named(project, revision)
     on_default = Position.objects.filter(commit=commit, branch__name=project.default_branch)
-    return CommitDocument.of(commit, slug, on_default.values_list("number", flat=True).first())
+    return CommitDocument.of(commit, position=on_default.values_list("number", flat=True).first())
 
 
 @router.get("projects/{slug}/tags", response=Page[TagDocument], summary="List tags and releases")

@@ -29,7 +29,7 @@ from speedtrack.reports.runs import (
     RunDetails,
     RunDocument,
     RunsOrder,
-    runs_of,
+    known_runs,
 )
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
 from speedtrack.runs.results import logs
@@ -59,15 +59,14 @@ class RunFilters(Schema):
         return rows.filter(**{column: value for column, value in own.items() if value is not None})
 
 
-def known_runs(request: ApiRequest) -> QuerySet[Run]:
-    rows: QuerySet[Run] = Run.objects.filter(project__in=access.visible(request.auth))
-    return rows.select_related("project", "commit", "base", "machine").defer("machine__facts")
+def visible_runs(request: ApiRequest) -> QuerySet[Run]:
+    return known_runs().filter(project__in=access.visible(request.auth))
 
 
 @router.get("runs", response=Page[RunDocument], summary="List runs of all projects")
 def list_all_runs(request: ApiRequest, paging: Query[Paging], filters: Query[RunFilters]) -> Page[RunDocument]:
     """The newest first."""
-    return page_of(request, filters.of(known_runs(request)), paging, runs_of)
+    return page_of(request, filters.of(visible_runs(request)), paging, lambda runs: map(RunDocument.of, runs))
 
 
 @router.get("projects/{slug}/runs", response=Page[RunDocument], summary="List runs of a project")
@@ -80,10 +79,10 @@ def list_runs(
 ) -> Page[RunDocument]:
     """The newest first."""
     project = project_or_404(request, slug)
-    rows = filters.of(known_runs(request).filter(project=project))
+    rows = filters.of(visible_runs(request).filter(project=project))
     if commit:
         rows = rows.filter(commit=commit_given(project, commit, parameter="commit"))
-    return page_of(request, rows, paging, runs_of)
+    return page_of(request, rows, paging, lambda runs: map(RunDocument.of, runs))
 
 
 @router.get("runs/{run_id}", response=RunDetails, summary="Read a run")
@@ -93,7 +92,7 @@ def read_run(request: ApiRequest, run_id: Path[Id]) -> RunDetails:
 
 
 def run_or_404(request: ApiRequest, run_id: int) -> Run:
-    run = known_runs(request).select_related("benchmark_set").filter(pk=run_id).first()
+    run = visible_runs(request).select_related("benchmark_set").filter(pk=run_id).first()
     if run is None:
         raise Http404(f"There is no run {run_id}, or its project is private.")
     return run
@@ -128,8 +127,8 @@ def read_queue(request: ApiRequest) -> Queue:
     machines = list(Machine.objects.filter(retired_at=None).defer("facts").order_by("name"))
     queued_counts = Run.objects.filter(status=Status.QUEUED).values_list("machine").annotate(count=Count("pk"))
     counts = dict(queued_counts.order_by())
-    running = {run.machine_id: run for run in known_runs(request).filter(status__in=ACTIVE)}
-    first = asking.first_waiting(known_runs(request), [machine.pk for machine in machines], NEXT)
+    running = {run.machine_id: run for run in visible_runs(request).filter(status__in=ACTIVE)}
+    first = asking.first_waiting(visible_runs(request), [machine.pk for machine in machines], NEXT)
     standings = standing.of_machines(machines)
     return Queue(machines=[queued(machine, standings[machine.pk], counts, running, first) for machine in machines])
 
@@ -146,7 +145,7 @@ def queued(
         is_quarantined=machine.quarantined_at is not None,
         running=RunDocument.of(now) if now else None,
         waiting=counts.get(machine.pk, 0),
-        next=runs_of(first.get(machine.pk, [])),
+        next=list(map(RunDocument.of, first.get(machine.pk, []))),
     )
 
 

@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 
 from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.channels.addresses import AddressRefused, destination
-from speedtrack.notices.channels.document import sample_document
+from speedtrack.notices.channels.document import sample_message
 from speedtrack.notices.channels.forges import Repository
 from speedtrack.notices.channels.sending import post
 from speedtrack.notices.models import Channel
@@ -33,6 +33,7 @@ class ChannelSettings:
     place: str = ""
     secret: str = ""
     improvements: bool = False
+    former_document: bool = False
 
 
 def add_channel(project: Project, kind: str, entry: ChannelSettings) -> Channel:
@@ -52,7 +53,7 @@ def save_channel(channel: Channel, entry: ChannelSettings) -> Channel:
     if entry.secret and channel.secret and channel.kind == Channel.Kind.WEBHOOK:
         channel.former_secret = channel.secret
     channel.name, channel.place, channel.origin = entry.name, entry.place, origin
-    channel.improvements = entry.improvements
+    channel.improvements, channel.former_document = entry.improvements, entry.former_document
     channel.url = Secret.of(entry.url) if entry.url else channel.url
     channel.secret = Secret.of(entry.secret) if entry.secret else channel.secret
     try:
@@ -94,4 +95,4 @@ def try_out(channel: Channel) -> str:
     """
     if channel.is_forge:
         return f"{channel.origin} accepts the token, which can read {Repository(channel).name()}"
-    return f"{channel.origin} answered {post(channel, sample_document(channel.project)).status}"
+    return f"{channel.origin} answered {post(channel, sample_message(channel.project)).status}"

@@ -14,10 +14,11 @@ from speedtrack.alerts.models import AlertEvent
 from speedtrack.ground.secrets.sealed import KeyLost, Secret
 from speedtrack.notices.channels import document, pulls
 from speedtrack.notices.channels.calls import Gone, OutgoingCall, Response, call, encoded, require_success
-from speedtrack.notices.channels.document import EventDocument
+from speedtrack.notices.channels.former import former_document
 from speedtrack.notices.channels.shapes import SHAPES
 from speedtrack.notices.errors import PermanentFailure, ReceiverAway, TemporaryFailure, Unanswered
 from speedtrack.notices.models import Channel, Outbox
+from speedtrack.reports.alerts import AlertMessage
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ def deliver(row: Outbox) -> None:
         if row.commit_status:
             pulls.report_commit(row.commit_status)
         else:
-            post(channel, document.alert_document(event_of(row), delivery_id(row)))
+            post(channel, document.message_of(event_of(row), delivery_id(row)))
     except (TemporaryFailure, PermanentFailure, KeyLost) as e:
         note_failed_delivery(channel, e)
         if isinstance(e, KeyLost):
@@ -51,10 +52,7 @@ def event_key(event: AlertEvent) -> str:
 
 
 def event_of(row: Outbox) -> AlertEvent:
-    events = AlertEvent.objects.select_related(
-        "who", "alert__project", "alert__branch", "alert__before", "alert__commit"
-    )
-    return events.get(pk=int(row.event.rpartition(":")[2]))
+    return AlertEvent.objects.select_related("who").get(pk=int(row.event.rpartition(":")[2]))
 
 
 def delivery_id(row: Outbox) -> str:
@@ -62,26 +60,26 @@ def delivery_id(row: Outbox) -> str:
     return str(uuid.uuid5(DELIVERIES, f"{row.channel_id}/{row.event}/{row.pk}"))
 
 
-def post(channel: Channel, event_document: EventDocument) -> Response:
-    """Send a document in the shape of the channel. Raises TemporaryFailure, PermanentFailure or KeyLost."""
+def post(channel: Channel, event_message: AlertMessage) -> Response:
+    """Send a message in the shape of the channel. Raises TemporaryFailure, PermanentFailure or KeyLost."""
     try:
-        return require_success(call(call_of(channel, event_document)), channel.origin)
+        return require_success(call(call_of(channel, event_message)), channel.origin)
     except Unanswered as e:
         if channel.kind in REPEATABLE:
             raise ReceiverAway(str(e)) from e
         raise
 
 
-def call_of(channel: Channel, event_document: EventDocument) -> OutgoingCall:
-    url, message = channel.url.reveal(), SHAPES[channel.kind](event_document)
+def call_of(channel: Channel, event_message: AlertMessage) -> OutgoingCall:
+    url, message = channel.url.reveal(), SHAPES[channel.kind](event_message)
     if channel.kind == Channel.Kind.WEBHOOK:
-        body = encoded(message)
+        body = encoded(former_document(event_message, channel.project.name) if channel.former_document else message)
         return OutgoingCall(
-            "POST", url, headers=signed_headers(channel, body, int(time.time()), event_document["delivery"]), body=body
+            "POST", url, headers=signed_headers(channel, body, int(time.time()), event_message.delivery), body=body
         )
     if channel.kind == Channel.Kind.MATRIX:
         path = MATRIX_SEND.format(
-            room=quote(channel.place, safe=""), transaction=quote(transaction(event_document), safe="")
+            room=quote(channel.place, safe=""), transaction=quote(transaction(event_message), safe="")
         )
         return OutgoingCall(
             "PUT", url.rstrip("/") + path, message, {"Authorization": f"Bearer {channel.secret.reveal()}"}
@@ -89,9 +87,9 @@ def call_of(channel: Channel, event_document: EventDocument) -> OutgoingCall:
     return OutgoingCall("POST", url, message)
 
 
-def transaction(event_document: EventDocument) -> str:
+def transaction(event_message: AlertMessage) -> str:
     """The transaction id of a message: Matrix shows two messages with the same id once. Each test has its own id."""
-    return f"test-{time.time_ns()}" if event_document["delivery"] == "test" else event_document["delivery"]
+    return f"test-{time.time_ns()}" if event_message.delivery == "test" else event_message.delivery
 
 
 def signed_headers(channel: Channel, body: bytes, timestamp: int, delivery: str) -> dict[str, str]:

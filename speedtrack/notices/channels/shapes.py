@@ -1,4 +1,4 @@
-"""The message of each kind of chat, made from a document (document.py); pure functions.
+"""The message of each kind of chat, made from what a webhook gets (document.py); pure functions.
 
 Anybody may write commit subjects, names and notes: they are shown as text, mention nobody, become no links, and are cut
 before they are escaped, so that no message exceeds its chat's limits.
@@ -9,10 +9,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from speedtrack.notices.channels.document import EventDocument
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.reports.alerts import AlertMessage, SettledChangeDocument
 
 Message = dict[str, Any]
-Shape = Callable[[EventDocument], Message]
+Shape = Callable[[AlertMessage], Message]
 
 LINE = 120  # characters of a foreign text
 MOST_LINES = 8
@@ -29,10 +31,11 @@ def without_mentions(text: str, length: int = LINE) -> str:
     return re.sub(r"@(?=\w)", "@\u2060", short)
 
 
-def headline(document: EventDocument) -> str:
-    kind, project = document["event"]["kind"], document["project"]["slug"]
-    title = HEADLINES.get(kind, document["alert"]["status"])
-    return f"[{without_mentions(project, 50)}] {title}{without_mentions(document['summary'])}"
+def headline(event_message: AlertMessage) -> str:
+    alert = event_message.alert
+    title = HEADLINES.get(event_message.event.kind, alert.status)
+    summary = alert.summary or "the alert has no change points left"
+    return f"[{without_mentions(alert.project, 50)}] {title}{without_mentions(summary)}"
 
 
 #: kind of event -> text before the summary
@@ -48,44 +51,46 @@ HEADLINES = {
 }
 
 
-def place_in_words(document: EventDocument) -> str:
+def place_in_words(event_message: AlertMessage) -> str:
     """The commit or range of commits in words."""
-    count, branches = document["range"]["count"], ", ".join(document["range"]["branches"][:3])
-    cause = "since this commit" if count == 1 else f"by one of {count} commits"
+    alert = event_message.alert
+    branches = ", ".join(list(dict.fromkeys([alert.branch, *alert.branches]))[:3])
+    cause = "since this commit" if alert.commits == 1 else f"by one of {alert.commits} commits"
     return f"{cause}, on {without_mentions(branches)}"
 
 
-def change_lines(document: EventDocument) -> list[str]:
-    lines = [
-        f"{change['effect']} {change['change']} {without_mentions(change['benchmark'], 60)}, {change['title']} "
-        f"(95%: {100 * (change['low'] - 1):+.1f}% to {100 * (change['high'] - 1):+.1f}%)"
-        for change in document["changes"][:MOST_LINES]
-    ]
-    left_out = document["change_count"] - len(lines)
+def change_lines(event_message: AlertMessage) -> list[str]:
+    changes = event_message.alert.changes
+    lines = list(map(change_line, changes[:MOST_LINES]))
+    left_out = len(changes) - len(lines)
     return [*lines, f"and {left_out} more"] if left_out > 0 else lines
 
 
-def commit_lines(document: EventDocument) -> list[tuple[str, str, str]]:
+def change_line(change: SettledChangeDocument) -> str:
+    metric, (low, high) = METRICS[change.metric], (100 * ((end or 1.0) - 1) for end in (change.low, change.high))
+    effect = f"{numbers.effect(metric, change.is_slowdown)} {numbers.change(change.ratio or 1.0)}"
+    return f"{effect} {without_mentions(change.benchmark, 60)}, {metric.title} (95%: {low:+.1f}% to {high:+.1f}%)"
+
+
+def commit_lines(event_message: AlertMessage) -> list[tuple[str, str, str]]:
     """(short sha, the rest of the line, URL) of the newest commits of the range."""
     return [
         (
-            commit["short"],
-            f"{without_mentions(commit['subject'])} ({without_mentions(commit['author'], 60)})",
-            commit["url"],
+            commit.sha[:10],
+            f"{without_mentions(commit.subject)} ({without_mentions(commit.author, 60)})",
+            commit.page_url,
         )
-        for commit in document["commits"][:MOST_LINES]
+        for commit in event_message.alert.candidates[:MOST_LINES]
     ]
 
 
-def decision_in_words(document: EventDocument) -> str:
+def decision_in_words(event_message: AlertMessage) -> str:
     """The decision of a person in words; empty for other events."""
-    event = document["event"]
-    move = f"{event['before']} → {event['after']}" if event["before"] and event["after"] else event["after"]
-    by = without_mentions(event["by"] or "", 60)
+    event = event_message.event
+    move = f"{event.before} → {event.after}" if event.before and event.after else event.after
+    by = without_mentions(event.who or "", 60)
     clauses = [
-        clause
-        for clause in (by, move if event["kind"] != "raised" else "", without_mentions(event["note"], 400))
-        if clause
+        clause for clause in (by, move if event.kind != "raised" else "", without_mentions(event.note, 400)) if clause
     ]
     return ": ".join(clauses)
 
@@ -102,19 +107,21 @@ def slack_escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def slack(document: EventDocument) -> Message:
+def slack(event_message: AlertMessage) -> Message:
     """Blocks for an incoming webhook."""
-    commits = [f"<{url}|{slack_escape(sha)}> {slack_escape(subject)}" for sha, subject, url in commit_lines(document)]
-    lines = [slack_escape(place_in_words(document)), *commits]
-    title = headline(document)
+    commits = [
+        f"<{url}|{slack_escape(sha)}> {slack_escape(subject)}" for sha, subject, url in commit_lines(event_message)
+    ]
+    lines = [slack_escape(place_in_words(event_message)), *commits]
+    title = headline(event_message)
     blocks: list[Message] = [
         {"type": "header", "text": {"type": "plain_text", "text": title[:SLACK_HEADER], "emoji": False}},
         slack_section(lines),
-        slack_section([slack_escape(line) for line in change_lines(document)] or ["No change any more."]),
+        slack_section([slack_escape(line) for line in change_lines(event_message)] or ["No change any more."]),
     ]
-    if decision := decision_in_words(document):
+    if decision := decision_in_words(event_message):
         blocks.append({"type": "context", "elements": [mrkdwn(slack_escape(decision))]})
-    blocks.append(slack_section([f"<{document['alert']['url']}|The evidence, and what to do>"]))
+    blocks.append(slack_section([f"<{event_message.alert.page_url}|The evidence, and what to do>"]))
     return {"text": slack_escape(title), "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
 
 
@@ -126,19 +133,19 @@ def mrkdwn(text: str) -> Message:
     return {"type": "mrkdwn", "text": text, "verbatim": True}
 
 
-def matrix(document: EventDocument) -> Message:
+def matrix(event_message: AlertMessage) -> Message:
     """The content of an ``m.room.message``.
 
     Its ``m.mentions`` is empty, so it mentions nobody, whatever the text contains.
     """
-    commits = commit_lines(document)
-    title, where, decision = headline(document), place_in_words(document), decision_in_words(document)
-    url = document["alert"]["url"]
+    commits = commit_lines(event_message)
+    title, where, decision = headline(event_message), place_in_words(event_message), decision_in_words(event_message)
+    url = event_message.alert.page_url
     text = [
         title,
         where,
         *(f"  {sha} {subject}" for sha, subject, _ in commits),
-        *change_lines(document),
+        *change_lines(event_message),
         decision,
         url,
     ]
@@ -150,7 +157,7 @@ def matrix(document: EventDocument) -> Message:
             f'<a href="{escape(link)}"><code>{escape(sha)}</code></a> {escape(subject)}'
             for sha, subject, link in commits
         ),
-        *(escape(line) for line in change_lines(document)),
+        *(escape(line) for line in change_lines(event_message)),
         escape(decision),
     ]
     return {
@@ -162,22 +169,22 @@ def matrix(document: EventDocument) -> Message:
     }
 
 
-def teams(document: EventDocument) -> Message:
+def teams(event_message: AlertMessage) -> Message:
     """An Adaptive Card for a workflow's webhook. Text runs have no Markdown, so no foreign text becomes a link."""
-    commits = [f"{sha} {subject}" for sha, subject, _ in commit_lines(document)]
+    commits = [f"{sha} {subject}" for sha, subject, _ in commit_lines(event_message)]
     rows = [
-        [text_run(headline(document), size="Medium", weight="Bolder")],
-        [text_run(place_in_words(document), isSubtle=True)],
+        [text_run(headline(event_message), size="Medium", weight="Bolder")],
+        [text_run(place_in_words(event_message), isSubtle=True)],
     ]
     rows += [[text_run(line, fontType="Monospace")] for line in commits]
-    rows += [[text_run(line)] for line in change_lines(document)]
-    rows += [[text_run(decision, isSubtle=True)]] if (decision := decision_in_words(document)) else []
+    rows += [[text_run(line)] for line in change_lines(event_message)]
+    rows += [[text_run(decision, isSubtle=True)]] if (decision := decision_in_words(event_message)) else []
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.4",
         "body": [{"type": "RichTextBlock", "inlines": row} for row in rows],
-        "actions": [{"type": "Action.OpenUrl", "title": "Open the alert", "url": document["alert"]["url"]}],
+        "actions": [{"type": "Action.OpenUrl", "title": "Open the alert", "url": event_message.alert.page_url}],
         "msteams": {"width": "Full"},
     }
     attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
@@ -188,4 +195,4 @@ def text_run(text: str, **look: Any) -> Message:
     return {"type": "TextRun", "text": text, **look}
 
 
-SHAPES: dict[str, Shape] = {"webhook": dict, "slack": slack, "matrix": matrix, "teams": teams}
+SHAPES: dict[str, Shape] = {"webhook": AlertMessage.named, "slack": slack, "matrix": matrix, "teams": teams}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
+from django.test import Client
 
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.tests.conftest import World
@@ -56,6 +57,20 @@ def test_a_webhook_gets_the_alert_as_a_signed_document(world: World, project: Pr
     assert request.path == "/hook?key=1"
     assert request.headers["x-speedtrack-signature"] == expected_signature(SECRET, request)
     assert request.headers["x-speedtrack-delivery"] == document["delivery"]
+    assert (document["schema"], document["event"]["kind"]) == ("speedtrack.event/1", "raised")
+    assert document["alert"] == Client().get(f"/api/v1/alerts/{alert.pk}").json()
+    worst = document["alert"]["changes"][0]
+    assert worst["benchmark"] == "get-p1" and worst["low"] < worst["ratio"] < worst["high"] and worst["p"] < 0.05
+    assert Channel.objects.get().delivered_at and Channel.objects.get().failures == 0
+
+
+def test_a_channel_of_before_goes_on_getting_the_former_document(
+    world: World, project: Project, receiver: Receiver
+) -> None:
+    channel(project, "webhook", receiver.url, former_document=True)
+    until_raised(world)
+    assert send_due() == 1
+    alert, document = Alert.objects.get(), json.loads(receiver.requests[0].body)
     assert (document["schema"], document["event"]["kind"]) == ("speedtrack.alert/1", "raised")
     assert document["alert"] == {
         "id": alert.pk,
@@ -68,6 +83,8 @@ def test_a_webhook_gets_the_alert_as_a_signed_document(world: World, project: Pr
     assert document["range"]["commit"] == world.shas[8] and document["range"]["branches"] == ["main"]
     assert document["change_count"] == len(document["changes"]) == alert.change_points.count()
     worst = document["changes"][0]
+    assert (worst["effect"], worst["title"], worst["better"]) == ("slower", "Server CPU per request", "lower")
+    assert document["project"]["name"] == project.name and document["commits"][0]["sha"] == world.shas[8]
     assert worst["benchmark"] == "get-p1" and worst["low"] < worst["ratio"] < worst["high"] and worst["p"] < 0.05
     assert Channel.objects.get().delivered_at and Channel.objects.get().failures == 0
 

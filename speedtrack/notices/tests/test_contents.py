@@ -13,7 +13,7 @@ from speedtrack.alerts.models import Alert
 from speedtrack.alerts.tests.conftest import World
 from speedtrack.notices import charts, mail, subscribing
 from speedtrack.notices.channels import statuses
-from speedtrack.notices.channels.document import alert_document
+from speedtrack.notices.channels.document import message_of
 from speedtrack.notices.models import Notice, Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import History, subscribed
@@ -100,7 +100,7 @@ def test_every_face_says_what_got_worse_and_what_got_better(history: History) ->
             assert "lower +5.0%" in text and "and 2 more" in text and "aster −50.0%" in text and "and 1 more" in text
     first = str(single.body).splitlines()[:2]
     assert [line.partition(" (")[0] for line in first] == ["Slower +5.0%", "Faster −50.0%"]
-    assert alert_document(alert.events.get(), "1")["summary"] == said
+    assert message_of(alert.events.get(), "1").alert.summary == said
     assert statuses.state_by_alert(alert) == ("failure", f"{said}, measured again")
     client = Client()
     assert client.get("/alerts.json").json()["alerts"][0]["summary"] == said

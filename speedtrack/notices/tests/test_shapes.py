@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from speedtrack.notices.channels import shapes
-from speedtrack.notices.channels.document import EventDocument
+from speedtrack.notices.channels.document import sample_message
+from speedtrack.projects.models import Project
+from speedtrack.reports.alerts import AlertMessage
 
 HOSTILE = (
     "<!channel> @channel @here @room <@U123> <https://evil.example|click> [click](https://evil.example) "
@@ -15,35 +17,19 @@ HOSTILE = (
 URL = "https://speed.example.org/alerts/7/"
 
 
-def document(text: str = HOSTILE, commits: int = 10, changes: int = 50, **event: Any) -> EventDocument:
-    change = {
-        "benchmark": text[:100],
-        "metric": "throughput_rps",
-        "title": "throughput",
-        "better": "higher",
-        "machine": "m1",
-        "effect": "slower",
-        "change": "−5.2%",
-        "ratio": 0.948,
-        "low": 0.94,
-        "high": 0.955,
-        "p": 0.001,
-        "pairs": 12,
-        "status": "confirmed",
-    }
-    commit = {"sha": "a" * 40, "short": "a" * 10, "subject": text, "author": text, "url": URL}
-    return {
-        "schema": "speedtrack.alert/1",
-        "delivery": "d",
-        "summary": text,
-        "event": {"id": 1, "kind": "raised", "at": "", "by": text, "before": "", "after": "", "note": text, **event},
-        "project": {"slug": "kvd", "name": text, "url": URL},
-        "alert": {"id": 7, "url": URL, "status": "confirmed", "direction": "slower", "created": ""},
-        "range": {"before": "b" * 40, "commit": "a" * 40, "count": commits, "branches": [text] * 3},
-        "commits": [commit] * commits,
-        "changes": [change] * changes,
-        "change_count": changes,
-    }
+def document(text: str = HOSTILE, commits: int = 10, changes: int = 50, **event: Any) -> AlertMessage:
+    sample = sample_message(Project(slug="kvd", default_branch="main"))
+    alert = sample.alert
+    change = alert.changes[0].model_copy(update={"benchmark": text[:100]})
+    commit = alert.candidates[0].model_copy(update={"subject": text, "author": text, "page_url": URL})
+    altered = {"summary": text, "branch": text, "branches": [text] * 3, "commits": commits, "page_url": URL}
+    altered |= {"changes": [change] * changes, "candidates": [commit] * commits}
+    known = {"kind": "raised", "who": text, "before": "", "after": "", "note": text} | event
+    return AlertMessage(
+        delivery="d",
+        event=sample.event.model_copy(update=known),
+        alert=alert.model_copy(update=altered),
+    )
 
 
 def texts(message: Any) -> list[str]:
@@ -116,6 +102,6 @@ def test_what_is_left_out_is_counted() -> None:
 
 def test_what_a_person_decided_is_said() -> None:
     said = shapes.decision_in_words(
-        document(kind="decided", by="ann", before="confirmed", after="expected", note="new default")
+        document(kind="decided", who="ann", before="confirmed", after="expected", note="new default")
     )
     assert said == "ann: confirmed → expected: new default"

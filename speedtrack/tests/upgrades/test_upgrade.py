@@ -132,7 +132,7 @@ def test_secrets_still_open_what_they_opened(upgraded: Installation) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT hook_secret FROM projects_project")
         assert HOOK_SECRET not in cursor.fetchone()[0]
-    assert Channel.objects.get().url.reveal() == CHANNEL
+    assert Channel.objects.get().url.reveal() == CHANNEL and Channel.objects.get().former_document
     body = b'{"ref": "refs/heads/main"}'
     signature = hmac.new(HOOK_SECRET.encode(), body, hashlib.sha256).hexdigest()
     headers = {"X-GitHub-Event": "push", "X-GitHub-Delivery": "after", "X-Hub-Signature-256": f"sha256={signature}"}

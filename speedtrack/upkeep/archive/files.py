@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 SCHEMA = "speedtrack.archive/2"
-#: The second is its former name, which a page's document has, too.
+#: The second is its former name.
 SCHEMAS = (SCHEMA, "speedtrack.project/1")
 MANIFEST = "manifest.json"
 PEOPLE_FILE = "people.ndjson"

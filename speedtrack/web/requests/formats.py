@@ -10,6 +10,7 @@ from typing import Any
 from django.http import Http404, HttpResponseBase, JsonResponse, StreamingHttpResponse
 
 from speedtrack.ground.texts.text import csv_cell, plain_values
+from speedtrack.reports.common import Document
 
 LINES_AT_ONCE = 500
 NUMBER = re.compile(r"[+-]?[0-9]{1,40}(\.[0-9]{1,40})?(e[+-]?[0-9]{1,3})?")
@@ -24,11 +25,12 @@ def format_or_404(form: str, subject: str, formats: Sequence[str] = ("json", "cs
     return form
 
 
-def rows_of(columns: Sequence[str], documents: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:
-    """The titles of the columns, then the values of each document as a row; words of a list are joined by spaces."""
+def rows_of(columns: Sequence[str], documents: Iterable[Document]) -> Iterator[list[Any]]:
+    """The titles of the columns, then these fields of each document as a row; words of a list are joined by spaces."""
     yield list(columns)
     for document in documents:
-        yield [" ".join(value) if isinstance(value, list) else value for value in document.values()]
+        values = (getattr(document, name) for name in columns)
+        yield [" ".join(value) if isinstance(value, list) else value for value in values]
 
 
 def csv_response(name: str, rows: Iterator[list[Any]]) -> StreamingHttpResponse:

@@ -99,6 +99,19 @@ def test_a_change_keeps_what_is_left_empty(ada: Client, kvd: World) -> None:
     )
 
 
+def test_a_webhook_of_before_is_turned_from_the_former_document(ada: Client, kvd: World) -> None:
+    assert "former document" not in html_of(ada.get(address(kvd, "add/webhook/")))
+    add(ada, kvd, "webhook", url="https://ci.example.org/hooks/a", secret=TOKEN)
+    assert not Channel.objects.get().former_document
+    Channel.objects.update(former_document=True)
+    page = address(kvd, f"{Channel.objects.get().pk}/")
+    assert "Send the former document" in html_of(ada.get(page))
+    ada.post(page, {"name": "ours", "former_document": "on"})
+    assert Channel.objects.get().former_document
+    ada.post(page, {"name": "ours"})
+    assert not Channel.objects.get().former_document
+
+
 def test_a_token_is_not_sent_to_another_server_than_it_was_entered_for(ada: Client, kvd: World) -> None:
     add(ada, kvd, "gitlab", url="https://gitlab.com", place="a/b", secret=TOKEN)
     change = {"name": "ours", "place": "a/b", "url": "https://evil.example.org"}

@@ -134,7 +134,7 @@ def test_a_build_has_its_size_and_says_of_which_commit_it_is_the_same(client: Cl
 def test_a_commit_as_values(client: Client, slow: tuple[World, Alert]) -> None:
     made, alert = slow
     found = client.get(f"/p/kvd/c/{made.shas[5][:10]}.json").json()
-    assert (found["schema"], found["sha"], found["machine"]) == ("speedtrack.commit/1", made.shas[5], "kvd-m1")
+    assert (found["schema"], found["sha"], found["machine"]) == ("speedtrack.commit/2", made.shas[5], "kvd-m1")
     assert found["alerts"] == [{"id": alert.pk, "status": "confirmed", "roles": ["moved here"]}]
     one = next(one for one in found["results"] if one["metric"].startswith("server_cpu"))
     assert one["ratio"] == pytest.approx(1.2, abs=0.01) and one["answer"] == "slower" and one["commits_before"] == 1

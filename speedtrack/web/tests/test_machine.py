@@ -91,7 +91,7 @@ def test_a_machine_shows_what_moved_with_it_and_not_with_the_code(client: Client
     page = html_of(client.get(PAGE))
     assert "Changes caused by this machine" in page and "the canary moved at that time" in page
     (shift,) = client.get(f"{PAGE[:-1]}.json").json()["shifts"]
-    assert (shift["sha"], shift["ratio"], shift["benchmark"]) == (commit.sha, 1.05, series.benchmark.name)
+    assert (shift["commit"], shift["ratio"], shift["benchmark"]) == (commit.sha, 1.05, series.benchmark.name)
 
 
 def test_an_operator_chooses_the_canary_of_a_machine(client: Client, kvd: World) -> None:

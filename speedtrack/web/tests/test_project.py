@@ -238,7 +238,7 @@ def test_the_grid_as_json(client: Client, slow: tuple[World, Alert]) -> None:
     made, alert = slow
     Tag.objects.create(project=made.project, name="v1.0", sha=made.shas[1])
     found = client.get("/p/kvd.json?tag=writes").json()
-    assert found["schema"] == "speedtrack.project/1" and found["release"] == "v1.0"
+    assert found["schema"] == "speedtrack.grid/1" and found["release"] == "v1.0"
     assert found["open_alerts"] == [alert.pk]
     assert [one["sha"] for one in found["commits"]] == made.shas and found["commits"][1]["tags"] == ["v1.0"]
     (row,) = found["benchmarks"]

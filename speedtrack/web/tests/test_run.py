@@ -75,7 +75,7 @@ def test_a_failed_run_shows_its_error(client: Client, kvd: World) -> None:
 def test_a_run_as_values(client: Client, kvd: World) -> None:
     run = Run.objects.filter(status="succeeded").latest("pk")
     found = client.get(f"/runs/{run.pk}.json").json()
-    assert (found["schema"], found["commit"], found["status"]) == ("speedtrack.run/1", run.commit.sha, "succeeded")
+    assert (found["schema"], found["sha"], found["status"]) == ("speedtrack.run/2", run.commit.sha, "succeeded")
     table = b"".join(client.get(f"/runs/{run.pk}.csv")).decode().splitlines()
     assert table[0].startswith("benchmark,metric,unit,") and len(table) - 1 == len(found["measurements"]) > 0
     assert client.get(f"/runs/{run.pk}.xml").status_code == client.get("/runs/77.json").status_code == 404

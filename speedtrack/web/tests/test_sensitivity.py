@@ -50,10 +50,10 @@ def test_the_same_as_json(client: Client, noisy: World) -> None:
     found = client.get("/p/kvd/sensitivity.json").json()
     table = b"".join(client.get("/p/kvd/sensitivity.csv")).decode().splitlines()
     assert len(table) - 1 == len(found["series"])
-    assert (found["schema"], found["branch"]) == ("speedtrack.sensitivity/1", "main")
+    assert (found["schema"], found["branch"]) == ("speedtrack.sensitivity/2", "main")
     first, *others = found["series"]
-    assert (first["benchmark"], first["too_noisy"]) == ("set-p1", True)
-    assert 0.05 < first["noise"]["between"] < 0.2 and first["smallest"] > 0.15
+    assert (first["benchmark"], first["is_too_noisy"]) == ("set-p1", True)
+    assert 0.05 < first["between"] < 0.2 and first["smallest"] > 0.15
     quiet = next(one for one in others if (one["benchmark"], one["metric"]) == ("get-p1", CPU))
     assert quiet["smallest"] == pytest.approx(0.03, abs=0.005)  # the suite's smallest effect
 

@@ -249,5 +249,4 @@ def evidence_of(
 
 def alert_document(pk: int) -> dict[str, Any]:
     """The JSON document of an alert: that of the API, with a key for its schema."""
-    details = reports.AlertDetails.of(reports.known_alerts().get(pk=pk))
-    return {"schema": "speedtrack.alert/2", **details.model_dump(mode="json")}
+    return reports.AlertDetails.of(reports.known_alerts().get(pk=pk)).named()

@@ -16,7 +16,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.models.alerts import AlertQuerySet
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Project
-from speedtrack.reports.alerts import AlertDocument, known_alerts
+from speedtrack.reports.alerts import AlertDocument, AlertList, known_alerts
 from speedtrack.web.drawing.strips import ChangeStrip
 from speedtrack.web.scope import watched_metrics
 
@@ -229,13 +229,7 @@ def with_changes(alerts: list[Alert]) -> list[ListedAlert]:
 
 
 def alerts_document(page: AlertsPage) -> dict[str, Any]:
-    """The page as JSON. ``after``: the cursor of the next page; empty on the last page."""
-    return {
-        "schema": "speedtrack.alerts/2",
-        "counts": dict(page.counts),
-        "after": page.following,
-        "alerts": [document.model_dump(mode="json") for document in alert_documents(page)],
-    }
+    return AlertList(counts=dict(page.counts), after=page.following, alerts=alert_documents(page)).named()
 
 
 def alert_documents(page: AlertsPage) -> list[AlertDocument]:

@@ -11,7 +11,9 @@ from speedtrack.alerts.models import SeriesSensitivity
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Project
+from speedtrack.reports.evidence import SensitivityDocument, SensitivityList
 from speedtrack.runs.models import Series
+from speedtrack.web.requests.formats import rows_of
 
 
 class ShownSensitivity(NamedTuple):
@@ -59,44 +61,16 @@ def current_series(project: Project) -> QuerySet[Series]:
     return rows.distinct("benchmark", "metric", "machine")
 
 
-def sensitivity_document(page: SensitivityPage) -> dict[str, Any]:
-    return {
-        "schema": "speedtrack.sensitivity/1",
-        "project": page.project.slug,
-        "branch": page.branch.name if page.branch else None,
-        "series": [series_document(row) for row in (*page.noisy, *page.others)],
-    }
+def sensitivity_document(page: SensitivityPage) -> SensitivityList:
+    rows = [
+        SensitivityDocument.of(row.found, benchmark=row.benchmark, metric=row.metric.name, machine=row.machine)
+        for row in (*page.noisy, *page.others)
+    ]
+    return SensitivityList(project=page.project.slug, branch=page.branch and page.branch.name, series=rows)
 
 
-def series_document(row: ShownSensitivity) -> dict[str, Any]:
-    estimate = row.found
-    has_noise = estimate.between is not None
-    return {
-        "benchmark": row.benchmark,
-        "metric": row.metric.name,
-        "machine": row.machine,
-        "points": estimate.points,
-        "noise": {"between": estimate.between, "within": estimate.within, "modes": estimate.modes}
-        if has_noise
-        else None,
-        "smallest": estimate.smallest,
-        "smallest_effect": estimate.smallest_effect,
-        "within_commits": estimate.visible_within,
-        "aa": {"runs": estimate.aa_runs, "different": estimate.aa_different},
-        "too_noisy": estimate.too_noisy,
-        "causes": [{"what": cause, "remedy": remedy} for cause, remedy in estimate.causes],
-    }
+COLUMNS = ("benchmark", "metric", "machine", "points", "smallest", "smallest_effect", "visible_within", "is_too_noisy")
 
 
-def csv_rows(page: SensitivityPage) -> Iterator[list[Any]]:
-    yield ["benchmark", "metric", "machine", "points", "smallest", "smallest_effect", "within_commits", "too_noisy"]
-    for row in (*page.noisy, *page.others):
-        estimate = row.found
-        noise = (
-            estimate.points,
-            estimate.smallest,
-            estimate.smallest_effect,
-            estimate.visible_within,
-            estimate.too_noisy,
-        )
-        yield [row.benchmark, row.metric.name, row.machine, *noise]
+def csv_rows(document: SensitivityList) -> Iterator[list[Any]]:
+    return rows_of(COLUMNS, document.series)

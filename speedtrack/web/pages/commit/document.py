@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from speedtrack.reports.commits import CommitAlertDocument, CommitDetails, CommitResultDocument, CommitRunDocument
+from speedtrack.runs.models import Run
 from speedtrack.web.pages.commit.page import CommitPage
-from speedtrack.web.pages.commit.results import SeriesResult
 from speedtrack.web.requests.formats import rows_of
 
 RESULT_COLUMNS = (
@@ -13,44 +14,25 @@ RESULT_COLUMNS = (
 )
 
 
-def commit_document(page: CommitPage) -> dict[str, Any]:
-    """The page as JSON."""
-    commit = page.commit
-    return {
-        "schema": "speedtrack.commit/1",
-        "project": page.project.slug,
-        "sha": commit.sha,
-        "subject": commit.subject,
-        "author": commit.author_name,
-        "committed_at": commit.committed_at,
-        "parents": commit.parents,
-        "branch": page.branch.name if page.branch else None,
-        "tags": page.tags,
-        "last_release": page.release.tag if page.release else None,
-        "machines": page.machines,
-        "machine": page.results.machine if page.results else None,
-        "results": [result_document(result) for result in page.measured],
-        "runs": [
-            {"id": run.pk, "status": run.status, "reason": run.reason, "machine": run.machine.name}
-            | ({"why_waiting": page.waiting[run.pk]} if run.pk in page.waiting else {})
-            for run in page.runs
-        ],
-        "alerts": [
-            {"id": mention.alert.pk, "status": mention.alert.status, "roles": mention.roles} for mention in page.alerts
-        ],
-    }
-
-
-def result_document(result: SeriesResult) -> dict[str, Any]:
-    point, comparison = result.point, result.comparison
-    against = (
-        (comparison.distance, comparison.old, comparison.ratio, comparison.low, comparison.high)
-        if comparison
-        else [None] * 5
+def commit_document(page: CommitPage) -> CommitDetails:
+    return CommitDetails.of(
+        page.commit,
+        position=page.position,
+        branch=page.branch.name if page.branch else None,
+        tags=page.tags,
+        last_release=page.release.tag if page.release else None,
+        machines=page.machines,
+        machine=page.results.machine if page.results else None,
+        results=list(map(CommitResultDocument.of, page.measured)),
+        runs=[run_document(page, run) for run in page.runs],
+        alerts=list(map(CommitAlertDocument.of, page.alerts)),
     )
-    values = (point.value, point.low, point.high, point.n, point.flags, *against, result.answer)
-    return dict(zip(RESULT_COLUMNS, (result.benchmark, result.metric.name, result.metric.unit, *values), strict=True))
 
 
-def csv_rows(page: CommitPage) -> Iterator[list[Any]]:
-    return rows_of(RESULT_COLUMNS, map(result_document, page.measured))
+def run_document(page: CommitPage, run: Run) -> CommitRunDocument:
+    run.project, run.commit = page.project, page.commit
+    return CommitRunDocument.of(run, why_waiting=page.waiting.get(run.pk, ""))
+
+
+def csv_rows(document: CommitDetails) -> Iterator[list[Any]]:
+    return rows_of(RESULT_COLUMNS, document.results)

@@ -58,6 +58,7 @@ class CommitPage:
     project: Project
     commit: Commit
     branch: Branch | None
+    position: int | None  #: on the branch
     branches: list[Branch]
     tags: list[str]
     release: LastRelease | None
@@ -173,6 +174,7 @@ def load(slug: str, sha: str, page_query: CommitPageQuery) -> CommitPage:
         project=project,
         commit=commit,
         branch=branch,
+        position=positions[branch] if branch else None,
         branches=list(positions),
         tags=tags,
         release=release,

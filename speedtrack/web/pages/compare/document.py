@@ -3,69 +3,37 @@
 from collections.abc import Iterator
 from typing import Any
 
-from speedtrack.alerts.pairs.between import ComparedRow
-from speedtrack.web.pages.compare.page import ComparePage, MetricTotal
-from speedtrack.web.pages.compare.sides import ComparedSide
+from speedtrack.reports.comparing import (
+    ComparedDocument,
+    ComparedSideDocument,
+    ComparisonDetails,
+    DifferenceDocument,
+    TotalDocument,
+)
+from speedtrack.web.pages.compare.page import ComparePage
 
 COLUMNS = ("benchmark", "metric", "base", "head", "ratio", "low", "high", "verdict", "pairs", "doubts", "flags")
 
 
-def compare_document(page: ComparePage) -> dict[str, Any]:
-    sides = page.sides
-    return {
-        "schema": "speedtrack.compare/1",
-        "base": side_document(sides.base) if sides else None,
-        "head": side_document(sides.head) if sides else None,
-        "notes": sides.notes if sides else [],
-        "differences": [
-            {"what": difference.title, "facts": [list(fact) for fact in difference.facts]}
-            for difference in page.differences
-        ],
-        "totals": [total_document(total) for total in page.totals],
-        "rows": [row_document(row) for row in page.rows],
-        "only_base": page.found.only_base,
-        "only_head": page.found.only_head,
-    }
+def compare_document(page: ComparePage) -> ComparisonDetails:
+    base, head = (page.sides.base, page.sides.head) if page.sides else (None, None)
+    return ComparisonDetails.of(
+        page.found,
+        rows=list(map(ComparedDocument.of, page.rows)),
+        project=page.project.slug,
+        base=base and base.commit.sha,
+        head=head and head.commit.sha,
+        machine=head and head.machine and head.machine.name,
+        base_side=base and ComparedSideDocument.of(base),
+        head_side=head and ComparedSideDocument.of(head),
+        notes=page.sides.notes if page.sides else [],
+        differences=list(map(DifferenceDocument.of, page.differences)),
+        totals=list(map(TotalDocument.of, page.totals)),
+    )
 
 
-def side_document(side: ComparedSide) -> dict[str, Any]:
-    return {
-        "project": side.project.slug,
-        "name": side.name,
-        "commit": side.commit.sha,
-        "machine": side.machine.name if side.machine else None,
-        "nearest_measured": [{"commit": near.commit.sha, "apart": near.apart} for near in side.nearest],
-    }
-
-
-def total_document(total: MetricTotal) -> dict[str, Any]:
-    mean = total.mean
-    return {
-        "metric": total.metric.name,
-        "mean_ratio": [mean.ratio, mean.low, mean.high] if mean else None,
-        "verdicts": dict(total.counts),
-        "doubtful": total.doubtful,
-    }
-
-
-def row_document(row: ComparedRow) -> dict[str, Any]:
-    return {
-        "benchmark": row.benchmark,
-        "metric": row.metric.name,
-        "unit": row.metric.unit,
-        "base": row.base.value,
-        "head": row.head.value,
-        "ratio": row.ratio,
-        "low": row.low,
-        "high": row.high,
-        "verdict": row.verdict,
-        "pairs": row.pairs,
-        "doubts": list(row.doubts),
-        "flags": row.flags,
-    }
-
-
-def csv_rows(page: ComparePage) -> Iterator[list[Any]]:
+def csv_rows(document: ComparisonDetails) -> Iterator[list[Any]]:
     yield list(COLUMNS)
-    for row in map(row_document, page.rows):
-        yield [" ".join(row[name]) if isinstance(row[name], list) else row[name] for name in COLUMNS]
+    for row in document.rows:
+        values = row.model_dump() | {"base": row.base.value, "head": row.head.value}
+        yield [" ".join(values[name]) if isinstance(values[name], list) else values[name] for name in COLUMNS]

@@ -105,7 +105,7 @@ def project_document(page: ProjectPage) -> dict[str, Any]:
     """The grid as JSON. ``look`` of a cell: same, worse or better with its level, or why there is no value."""
     grid, scope = page.grid, page.scope
     return {
-        "schema": "speedtrack.project/1",
+        "schema": "speedtrack.grid/1",
         "project": scope.project.slug,
         "branch": scope.branch.name if scope.branch else None,
         "machine": scope.machine.name if scope.machine else None,

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from speedtrack.accounts.access import Access
+from speedtrack.reports.machines import keep_secret, said_alarms
 from speedtrack.runs.models import IN_SERVICE, Alarm, Machine
 from speedtrack.runs.scheduling import standing
 from speedtrack.web.pages.running import queue
-from speedtrack.web.pages.running.queue import MachineWork, keep_secret, said_alarms
+from speedtrack.web.pages.running.queue import MachineWork
 
 
 @dataclass(frozen=True)

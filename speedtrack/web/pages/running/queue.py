@@ -13,7 +13,8 @@ from django.utils import timezone
 
 from speedtrack.accounts.access import Access
 from speedtrack.benchmarks import numbers
-from speedtrack.runs.models import Alarm, Canary, Environment, Machine, Run, Status
+from speedtrack.reports.machines import keep_secret
+from speedtrack.runs.models import Environment, Machine, Run, Status
 from speedtrack.runs.queue import estimates
 from speedtrack.runs.queue.estimates import DurationEstimate, Total
 from speedtrack.runs.queue.progress import Progress, progress_of
@@ -229,25 +230,6 @@ def expected_runs(
         expectation = ExpectedRun(at, at + timedelta(seconds=phases.seconds), phases) if at and phases else None
         at = expectation.ends_at if expectation else None
         yield run, expectation
-
-
-def keep_secret(machines: Iterable[Machine], access: Access) -> None:
-    """Hide why a machine is in quarantine from a caller who may not see the project of its canary."""
-    if access.hidden and (quarantined := [machine for machine in machines if machine.quarantined_at]):
-        canaries = access.among(Canary.objects.filter(machine__in=quarantined, retired_at=None))
-        visible_ids = set(canaries.values_list("machine", flat=True))
-        for machine in quarantined:
-            if machine.pk not in visible_ids:
-                machine.quarantined_why = "its canary moved"
-
-
-def said_alarms(rows: Iterable[Alarm], access: Access) -> list[Alarm]:
-    """The alarms, without words that may name a project which the caller does not see."""
-    alarms = list(rows)
-    for alarm in alarms:
-        if access.hidden and alarm.kind == Alarm.Kind.STALLED:
-            alarm.why, alarm.ended_why = "a run of it does not go on", ""
-    return alarms
 
 
 def failed_or_lost(access: Access) -> list[Run]:

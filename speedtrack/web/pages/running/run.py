@@ -10,6 +10,7 @@ from django.http import Http404
 
 from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.reports.runs import RunDetails
 from speedtrack.retention import policies
 from speedtrack.runs.models import (
     Attempt,
@@ -271,53 +272,9 @@ def named_script(pk: int, benchmark: str | None, side: str | None) -> str:
     )
 
 
-MEASUREMENT_COLUMNS = ("benchmark", "metric", "unit", "side", "value", "low", "high", "n", "flags", "accepted")
+MEASURED_COLUMNS = ("benchmark", "metric", "unit", "side", "value", "low", "high", "n", "flags", "is_accepted")
 
 
-def run_document(page: RunPage) -> dict[str, Any]:
-    """The page as JSON, without its log and its trials."""
-    run = page.run
-    return {
-        "schema": "speedtrack.run/1",
-        "id": run.pk,
-        "project": run.project.slug,
-        "commit": run.commit.sha,
-        "base": run.base.sha if run.base else None,
-        "machine": run.machine.name,
-        "suite": run.project.suite,
-        "reason": run.reason,
-        "status": run.status,
-        "error": run.error,
-        "attempt": run.attempt,
-        "why_waiting": page.expected.why if page.expected else "",
-        "late_s": page.expected.late_s if page.expected else 0.0,
-        "created": run.created,
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
-        "benchmarks": page.benchmarks,
-        "trials": run.trials,
-        "measurements": [measurement_document(row) for row in page.measured],
-        "builds": [
-            {
-                "commit": build.commit.sha,
-                "succeeded": build.succeeded,
-                "cached": build.cached,
-                "seconds": build.seconds,
-                "error": build.error,
-            }
-            for build in page.builds
-        ],
-        "events": [
-            {"at": event.at, "before": event.before, "after": event.after, "why": event.why} for event in page.events
-        ],
-    }
-
-
-def measurement_document(row: MeasurementRow) -> dict[str, Any]:
-    benchmark, metric, *remaining, _ = row
-    return dict(zip(MEASUREMENT_COLUMNS, (benchmark, metric.name, metric.unit, *remaining), strict=True))
-
-
-def csv_rows(page: RunPage) -> Iterator[list[Any]]:
-    """The measurements as rows."""
-    return rows_of(MEASUREMENT_COLUMNS, map(measurement_document, page.measured))
+def csv_rows(document: RunDetails) -> Iterator[list[Any]]:
+    """The measurements of a run as rows."""
+    return rows_of(MEASURED_COLUMNS, document.measurements)
