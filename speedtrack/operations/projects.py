@@ -37,8 +37,8 @@ def untrack(actor: Actor, project: Project) -> Done:
     if project.untracked_at:
         raise Ended(f"{project} is not tracked already")
     cancelled = changing.untrack(project)
-    sentence = f"{project} is no longer tracked; {cancelled} waiting runs cancelled. “Track again” in its settings undoes it"
-    return Done(sentence, project)
+    undone = "“Track again” in its settings undoes it"
+    return Done(f"{project} is no longer tracked; {cancelled} waiting runs cancelled. {undone}", project)
 
 
 @operation("project.track-again")
@@ -87,21 +87,21 @@ def show_to(actor: Actor, project: Project, everybody: bool) -> Done:
 
 @operation("member.change")
 def change_member(actor: Actor, project: Project, user: User, role: Role) -> Done:
-    """Give a member another role. Raises members.NotPossible."""
+    """Give a member another role. Raises members.MembershipRefused."""
     before, after = members.give_role(project, user, role)
     return Done(f"{user} is {after} of {project} now", user, {"role": (before, after)})
 
 
 @operation("member.add")
 def add_member(actor: Actor, project: Project, user: User, role: Role) -> Done:
-    """Make somebody a member. Raises members.NotPossible."""
+    """Make somebody a member. Raises members.MembershipRefused."""
     before, after = members.give_role(project, user, role)
     return Done(f"{user} is {after} of {project}", user, {"role": (before, after)})
 
 
 @operation("member.remove")
 def remove_member(actor: Actor, project: Project, user: User) -> Done:
-    """End a membership. Raises members.NotPossible."""
+    """End a membership. Raises members.MembershipRefused."""
     before = members.remove(project, user)
     return Done(f"{user} is no member of {project} any more", user, {"role": (before, None)})
 

@@ -36,6 +36,6 @@ CONFLICTS = (
     Stale,
     deliveries.NotPossible,
     machines.NotPossible,
-    members.NotPossible,
+    members.MembershipRefused,
 )
 REFUSED = (*INVALID, *CONFLICTS, KeyLost, NoSuchThing, WrongToken)

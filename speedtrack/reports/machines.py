@@ -17,7 +17,7 @@ from speedtrack.reports.common import Document, From, Text, Time
 from speedtrack.reports.evidence import CanaryCheckDocument
 from speedtrack.reports.measuring import MachineDocument
 from speedtrack.runs.models import Alarm, Canary, CanaryCheck, Environment, Machine, MachineEvent
-from speedtrack.runs.queue.rates import members_of
+from speedtrack.runs.queue.jobs import members_of
 from speedtrack.runs.results import environments
 from speedtrack.runs.results.environments import ChangedFact
 from speedtrack.runs.scheduling import order, standing
