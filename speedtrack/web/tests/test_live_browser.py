@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from speedtrack.processes.live.tests.test_live import Live
 from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 from speedtrack.tests.ports import free_port
-from speedtrack.tests.test_live import Live
 from speedtrack.web.tests.test_browser import chromium, watched  # noqa: F401
 from speedtrack.web.tests.world import world
 

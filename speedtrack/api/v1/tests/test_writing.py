@@ -4,20 +4,17 @@ import base64
 import gzip
 import json
 import re
-import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
 from django.utils import timezone
 
-from speedtrack.accounts.models import AuditEntry, Membership, PersonToken, Role, Scope
+from speedtrack.accounts.models import AuditEntry, Membership, Role, Scope
 from speedtrack.alerts.models import Alert, Mute
 from speedtrack.alerts.triage import triage
 from speedtrack.api.v1.tests.conftest import Program, program
-from speedtrack.calls import keys
 from speedtrack.calls.models import KeptAnswer
 from speedtrack.outside.readers.tests.samples import content_of
 from speedtrack.outside.tests.test_files_of_tools import NAMED
@@ -274,36 +271,6 @@ def test_what_git_cannot_do_is_said_without_a_path(kvd: World, settings: Any, st
             assert str(settings.MIRRORS) not in text and "Traceback" not in text, text
             if path.endswith("runs") and state != "with a broken mirror":
                 assert answer.status_code == 422 and "is not on this server" in text, text
-
-
-@pytest.mark.django_db(transaction=True)
-def test_two_equal_requests_at_once() -> None:
-    """The second is told that the first is under way; after it, it gets its answer."""
-    program("ada", Scope.RUNS)
-    pk = PersonToken.objects.get().pk
-    begun, goes_on = threading.Event(), threading.Event()
-    answers: list[Any] = []
-
-    def slow_work() -> tuple[int, Any]:
-        begun.set()
-        goes_on.wait(30)
-        return 201, {"a": 1}
-
-    def first() -> None:
-        try:
-            answers.append(keys.answer_once(pk, "k", b"r", keys.Work(slow_work, list, list)))
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=first)
-    thread.start()
-    begun.wait(30)
-    with pytest.raises(keys.KeyBusy):
-        keys.answer_once(pk, "k", b"r", keys.Work(slow_work, list, list))
-    goes_on.set()
-    thread.join()
-    assert answers == [((201, {"a": 1}), False)]
-    assert keys.answer_once(pk, "k", b"r", keys.Work(slow_work, list, list)) == ((201, {"a": 1}), True)
 
 
 def test_odd_requests_are_refused_in_words(kvd: World, anybody: Program) -> None:

@@ -17,7 +17,7 @@ def started(home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "SPEEDTRACK_HOME": str(home), **environment},
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
 
 
