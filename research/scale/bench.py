@@ -108,28 +108,26 @@ def page_row(one: PageCost) -> str:
     budget, cost = budget_of(one.page), one.cost
     cells = (
         f"`{one.page.name}` {one.page.title}".strip(),
-        f"{cost.p50:.0f}",
         marked(cost.p95, budget.p95),
         marked(cost.cpu, budget.cpu),
         marked(cost.queries_each, MOST_QUERIES),
-        f"{one.raw / 1000:,.0f}",
         marked(one.wire / 1000, budget.wire),
     )
     return f"| {' | '.join(cells)} |"
 
 
 def page_table(rows: list[PageCost]) -> str:
-    top = "| page | p50 ms | p95 ms | CPU ms | queries | kB | kB on the wire |\n|---|--:|--:|--:|--:|--:|--:|"
+    top = "| page | p95 ms | CPU ms | queries | kB on the wire |\n|---|--:|--:|--:|--:|"
     return "\n".join([top, *map(page_row, rows)])
 
 
 def work_table(rows: list[WorkCost]) -> str:
-    top = "| work | p50 ms | p95 ms | CPU ms | queries | result | wanted |\n|---|--:|--:|--:|--:|---|---|"
+    top = "| work | p95 ms | CPU ms | queries | result | wanted |\n|---|--:|--:|--:|---|---|"
     lines = []
     for one in rows:
         cost = one.cost
         result = f"**{one.result}**" if one.missed else one.result
-        figures = f"{cost.p50:,.1f} | {cost.p95:,.1f} | {cost.cpu:,.1f} | {cost.queries_each:,.0f}"
+        figures = f"{cost.p95:,.1f} | {cost.cpu:,.1f} | {cost.queries_each:,.0f}"
         lines.append(f"| {one.what} | {figures} | {result} | {one.wanted} |")
     return "\n".join([top, *lines])
 

@@ -55,7 +55,7 @@ def read_figures(text: str) -> Figures:
     _, work, sizes = tables
     return Figures(
         size={re.sub(r"^(runs|projects)_", "", row[0]): number(row[3]) for row in sizes},
-        cpu_ms={row[0]: number(row[3]) for row in work},
+        cpu_ms={row[0]: number(row[2]) for row in work},
     )
 
 

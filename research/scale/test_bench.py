@@ -9,7 +9,7 @@ from research.scale.pages import Page, PageCost
 
 def page_cost(cpu_ms: float) -> PageCost:
     cost = Cost(clock_ms=[cpu_ms], web_cpu_ms=cpu_ms, database_cpu_ms=0.0, queries=1)
-    return PageCost(Page(f"page-{cpu_ms:.0f}", "", []), cost, raw=1000, wire=1000)
+    return PageCost(Page(f"page-{cpu_ms:.0f}", "", []), cost, wire=1000)
 
 
 def test_the_pages_that_take_most_cpu_are_shown_and_all_count_for_the_mean() -> None:
@@ -20,6 +20,6 @@ def test_the_pages_that_take_most_cpu_are_shown_and_all_count_for_the_mean() -> 
 
 def test_the_document_shows_the_heaviest_pages_alone() -> None:
     _, pages, *_ = read_part(DOCUMENT, FIGURES).split("\n\n")
-    cpu_ms = [float(row[3].replace(",", "")) for row in rows_of(pages)]
+    cpu_ms = [float(row[2].replace(",", "")) for row in rows_of(pages)]
     assert len(cpu_ms) == bench.HEAVIEST
     assert cpu_ms == sorted(cpu_ms, reverse=True)
