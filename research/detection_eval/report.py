@@ -240,6 +240,8 @@ def tables(found: EvaluationFindings) -> list[str]:
                 "Where true changes are lost": losses(scores) if scores else "",
                 "A drift of 0.3% per commit": drift(drifts) if drifts else "",
                 "All answers of settling": rounds(found.settled) if found.settled else "",
+                f"Narrowing a range of {RANGE}": narrowed(found.narrowed) if found.narrowed else "",
+                "Cost of detection per new point": costs(found.costs) if found.costs else "",
                 "Lines of 12 commits, five trials of 0.5%": young_lines(found.young) if found.young else "",
             }
         ),
@@ -256,8 +258,6 @@ def summary(found: EvaluationFindings) -> list[str]:
         {
             "Against the targets": targets(found, scores),
             "Settling": power(found.settled) if found.settled else "",
-            f"Narrowing a range of {RANGE}": narrowed(found.narrowed) if found.narrowed else "",
-            "Cost of detection per new point": costs(found.costs) if found.costs else "",
             "Other detectors": beside_peers(scores, others) if others else "",
         }
     )
