@@ -29,15 +29,16 @@ from runners.work.settings import (
     broker_of,
     find_driver,
     home_directory,
+    least_free_bytes,
     lock_directory_setting,
     read_settings,
 )
+from runners.work.space import Space
 
 # In older releases a container can escape to its host (CVE-2025-31133, -52565, -52881).
 OLDEST_RUNC = ((1, 2, 8), (1, 3, 3))
 ROLES = ("server", "driver", "housekeeping")
-# Free space of SPEEDTRACK_RUNNER_HOME: below the first no build fits, below the second the artifact store is soon full.
-LEAST_FREE_MB, FEW_FREE_MB = 500, 5000
+FEW_FREE_MB = 5000  # of SPEEDTRACK_RUNNER_HOME: with less, the store of artifacts is soon full
 MOST_CLOCK_S = 5.0
 ANSWER_S = 10.0
 GENERATORS = {"SPEEDTRACK_REDIS_BENCHMARK": "redis-benchmark", "SPEEDTRACK_MEMTIER": "memtier_benchmark"}
@@ -214,10 +215,10 @@ def check_sandbox(environ: Environ) -> Answer:
 
 def check_disk(environ: Environ) -> Answer:
     home = home_directory(environ)
+    if lack := Space(home, least_free_bytes(environ)).lack():
+        return "bad", lack
     free_mb = shutil.disk_usage(home).free // MB
     sentence = f"{free_mb} MB are free in {home}"
-    if free_mb < LEAST_FREE_MB:
-        return "bad", f"{sentence}: make room, or set SPEEDTRACK_RUNNER_HOME to a larger disk"
     if free_mb < FEW_FREE_MB:
         return "note", f"{sentence}: make room, or lower SPEEDTRACK_CACHE_MB"
     return "good", sentence

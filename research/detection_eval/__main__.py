@@ -69,10 +69,9 @@ def main() -> None:
             say(part)
             work_out(part, executor, store, sets, extent, options)
     found = findings(store, sets, extent)
-    text = "\n\n".join([heading(options, found), *report.tables(found)])
-    print(text)
+    print("\n\n".join([heading(options, found), *report.tables(found)]))
     if options.write:
-        write(options.write, text)
+        write(options.write, "\n\n".join([heading(options, found), *report.summary(found)]))
 
 
 def arguments() -> argparse.Namespace:
@@ -81,7 +80,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--harness", type=Path, help="a folder with generate.py and harness.py")
     parser.add_argument("--data", type=Path, help="the histories that the harness reads")
     parser.add_argument("--peers", help="a Python that has the peers")
-    parser.add_argument("--write", type=Path, help="a file in which the tables stand between two marks")
+    parser.add_argument("--write", type=Path, help="a file in which the short tables stand between two marks")
     parser.add_argument("--lines", type=int, help="generated lines with steps; other sets scale with them")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=lambda names: names.split(","), help=f"of {', '.join(PARTS)}")

@@ -6,13 +6,17 @@ import pytest
 
 from research.detection_eval import noise, peers, tracker
 from research.detection_eval.__main__ import MARKS, write
+from research.detection_eval.beside import PeerScore
+from research.detection_eval.cost import CostCase, DetectionCost
+from research.detection_eval.datasets import SAP
 from research.detection_eval.lines import Line
-from research.detection_eval.report import EvaluationFindings, of_settling, sum_at_first, tables
+from research.detection_eval.report import EvaluationFindings, of_settling, sum_at_first, summary, tables
 from research.detection_eval.scores import Found, Record, match, score
-from research.detection_eval.settling import Case, Rounds
+from research.detection_eval.settling import Case, Narrowed, Rounds
 from research.detection_eval.store import Store
 
 STEP = 40
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "detection.md"
 
 
 def line_of(change: float, seed: int) -> Line:
@@ -108,11 +112,35 @@ def test_what_was_found_is_kept_and_not_worked_out_again(tmp_path: Path) -> None
 def test_the_tables_are_of_what_is_there() -> None:
     settled = [Rounds(Case(0.0, 0.01), 300, 0.01, 0.9, 0.09, 20.0), Rounds(Case(0.0, 0.04), 100, 0.02, 0, 0.98, 150.0)]
     nothing = EvaluationFindings({}, [], [], {}, [], [], [])
-    assert [part.splitlines()[0] for part in tables(nothing)] == ["### Beside the targets"]
+    assert [part.splitlines()[0] for part in tables(nothing)] == ["### Against the targets"]
     titles = [part.splitlines()[0] for part in tables(replace(nothing, settled=settled))]
-    assert titles == ["### Beside the targets", "### Settling"]
+    assert titles == ["### All answers of settling", "### Against the targets", "### Settling"]
     wrong = next(row for row in of_settling(replace(nothing, settled=settled)))
     assert (wrong.job, wrong.now) == ("of 400 suspicions without a change, confirmed", "1.25%")
+
+
+def test_the_page_shows_the_short_tables_alone() -> None:
+    """Each heading and head of a table of the page is one that the summary makes."""
+    settled = [Rounds(Case(0.0, 0.01), 300, 0.0036, 0.9, 0.09, 20.4), Rounds(Case(0.02, 0.017), 9, 1.0, 0, 0, 30.0)]
+    found = EvaluationFindings(
+        records={},
+        settled=settled,
+        narrowed=[Narrowed(Case(0.02, 0.017), 250, 0.95, 0.008, 0.042, 214.0)],
+        young={},
+        costs=[DetectionCost(CostCase(260), 10.0, 8.5, 100.0)],
+        history=[PeerScore("SpeedTrack, from history alone", SAP, score([]), 0.3, 0.0)],
+        peers=[],
+    )
+    text = "\n".join(summary(found))
+    assert "| none (A/A) | 0.36%, 20 |  |\n| 2% |  | 100%, 30 |" in text
+    assert "| 2% | 1.7% | 95% | 214 | 250 |" in "\n".join(tables(found))
+    assert "right; wrong | ≥ 98%; ≤ 1% | 95%; 0.8% |" in text
+    shown = PAGE.read_text().partition(MARKS[0])[2].partition(MARKS[1])[0]
+    assert headings(shown) == headings(text)
+
+
+def headings(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("### ")]
 
 
 def test_a_drift_is_told_by_what_it_had_come_to() -> None:

@@ -1,6 +1,5 @@
 """Every GET address of ``urls.py`` with arguments from the data, through all middleware."""
 
-import gzip
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -46,7 +45,6 @@ class Page:
 class PageCost:
     page: Page
     cost: Cost
-    raw: int
     wire: int
 
 
@@ -218,15 +216,14 @@ def measure(calls: int = CALLS) -> Iterable[PageCost]:
 
 
 def cost_of_page(page: Page, client: Client, calls: int) -> PageCost:
-    sizes: list[tuple[int, int]] = []
+    sizes: list[int] = []
     targets = [page.addresses[number % len(page.addresses)] for number in range(calls)]
     each: list[Callable[[], object]] = [partial(get, client, address, sizes) for address in targets]
-    return PageCost(page, cost_of(each), *max(sizes))
+    return PageCost(page, cost_of(each), max(sizes))
 
 
-def get(client: Client, address: str, sizes: list[tuple[int, int]]) -> None:
+def get(client: Client, address: str, sizes: list[int]) -> None:
     response: Any = client.get(address)
     assert response.status_code == 200, f"{address}: {response.status_code}"
     sent = b"".join(response.streaming_content) if response.streaming else response.content
-    compressed = response.headers.get("Content-Encoding") == "gzip"
-    sizes.append((len(gzip.decompress(sent)) if compressed else len(sent), len(sent)))
+    sizes.append(len(sent))

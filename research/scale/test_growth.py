@@ -16,7 +16,6 @@ FOUND = Figures(
         "detection pass, 2000 series with a new point each": 4000,
         "planning of 2048 commits on 8 machines": 8192,
     },
-    page_ms=50,
 )
 
 
@@ -30,7 +29,7 @@ def test_a_machine_needs_what_its_rows_and_calls_take() -> None:
     assert one.stored("measurement", 365) == 40_000 * 365 * 250
     assert one.stored("trial", 365) == 25_000 * 90 * 800, "retention has deleted the older ones"
     assert one.stored_in_all(1) == pytest.approx(365 * (100 * 500 + 40_000 * 250 + 200_000 * 40) + 25_000 * 90 * 800)
-    assert one.api_cores == pytest.approx((100 * 0.010 + 4320 * 0.005 + 5000 * 0.020) / 86_400)
+    assert one.api_cores == pytest.approx((100 * 0.010 + 5760 * 0.005 + 5000 * 0.020) / 86_400)
     assert one.detection_cores == pytest.approx(40_000 * 0.002 / 86_400)
     assert one.planning_s == pytest.approx(1.024)
 

@@ -160,7 +160,6 @@ def test_wrong_settings_are_named(environ: dict[str, str], name: str, setting: s
 
 
 def test_a_full_disk(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for least, few, state in ((10**9, 10**9, "bad"), (0, 10**9, "note"), (0, 0, "good")):
-        monkeypatch.setattr(doctor, "LEAST_FREE_MB", least)
+    for least, few, state in (("1000000000", 10**9, "bad"), ("1", 10**9, "note"), ("1", 0, "good")):
         monkeypatch.setattr(doctor, "FEW_FREE_MB", few)
-        assert found("disk", environ).state == state
+        assert found("disk", environ | {"SPEEDTRACK_LEAST_FREE_MB": least}).state == state

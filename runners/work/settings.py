@@ -61,7 +61,7 @@ def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
         tune,
         _number(environ, "SPEEDTRACK_PATIENCE_S", PATIENCE_S),
         lock_directory_setting(environ),
-        _number(environ, "SPEEDTRACK_LEAST_FREE_MB", LEAST_FREE_MB) << 20,
+        least_free_bytes(environ),
     )
 
 
@@ -79,6 +79,11 @@ def _store_limits(environ: Mapping[str, str]) -> StoreLimits:
         _number(environ, "SPEEDTRACK_CACHE_MB", usual.size_bytes >> 20) << 20,
         _number(environ, "SPEEDTRACK_CACHE_DAYS", round(usual.age_s / DAY_S)) * DAY_S,
     )
+
+
+def least_free_bytes(environ: Mapping[str, str]) -> int:
+    """How much of the disk of the runner's home must be free before work is taken."""
+    return _number(environ, "SPEEDTRACK_LEAST_FREE_MB", LEAST_FREE_MB) << 20
 
 
 def _number(environ: Mapping[str, str], name: str, usual: int) -> int:

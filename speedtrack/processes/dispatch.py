@@ -1,4 +1,4 @@
-"""The dispatcher finds work in PostgreSQL and nudges the process that does it.
+"""The dispatcher finds work in PostgreSQL and nudges the process that does it. Short duties it does itself (UPKEEP).
 
 It queries the database when a row that may cause work has changed: database triggers notify it (wakeups.py, and the
 models with a ``Wakes``). It also does so every TICK_S, for work that is due by time, and so that nothing depends on a
@@ -218,7 +218,7 @@ def build_question() -> Question:
 
 
 def duties_with_work(question: Question | None = None) -> set[str]:
-    """The duties that have work, and the queues of machines with work. ``question``: the statement, if built."""
+    """The duties that have work, and the queues of machines with work. ``question``: if already built."""
     with connection.cursor() as cursor:
         cursor.execute(*(question or build_question()))
         return {name for (name,) in cursor.fetchall()}

@@ -1,4 +1,4 @@
-"""The pages of a project's channels. Every user may change them; a stored secret is never shown."""
+"""The pages of a project's channels. Maintainers change them; a stored secret is never shown."""
 
 import secrets
 from collections.abc import Callable

@@ -1,9 +1,13 @@
 """What metrics, flags, states and statistics mean: one table, which the tag ``term`` and the page /help/ show.
 
-Words are those of docs/glossary.md. ``page`` is the place in ``docs`` that says more.
+Words are those of docs/glossary.md, which is read for those that it explains. ``page``: the place in ``docs`` that
+says more.
 """
 
+import re
 from dataclasses import dataclass
+
+from django.conf import settings
 
 from speedtrack.benchmarks.metrics import METRICS
 
@@ -204,7 +208,7 @@ WORDS = {
         "refused": ("its runner is of a version that this server does not work with", GLOSSARY),
         "unable": ("its runner takes no work, because its disk is full", GLOSSARY),
         "waiting": ("its runner waits, such as for a core that another runner uses, and takes no run before", GLOSSARY),
-        "closed": ("it is outside of its windows: it takes only what a person asks for", GLOSSARY),
+        "closed": ("it is outside of its time windows: it takes only what a person asks for", GLOSSARY),
         "late": ("a run has been due for more than a minute, and its runner has not asked for it", GLOSSARY),
         "draining": ("its runner ends after the run that it measures now", GLOSSARY),
         "paused": ("it gets no new work until somebody resumes it", GLOSSARY),
@@ -214,6 +218,15 @@ WORDS = {
         "outside": ("it has no runner: its results are measured elsewhere and sent in", "results-from-outside"),
     },
 }
+ENTRIES = dict(re.findall(r"^- \*\*(.+?)\*\*: (.+)$", (settings.BASE_DIR / "docs/glossary.md").read_text(), re.M))
+
+
+def of_glossary(word: str, page: str, title: str = "") -> Term:
+    """A term whose text is the entry of this word in docs/glossary.md, without links and markup."""
+    text = re.sub(r"\]\([^)]*\)|[\[`*]", "", ENTRIES[word])
+    return Term(title or word, f"{text[0].upper()}{text[1:]}", page)
+
+
 STATISTICS = {
     "interval": Term(
         "95% interval",
@@ -237,11 +250,7 @@ STATISTICS = {
         "The values show neither a difference nor that there is none: more trials, or pairs, would tell.",
         COMPARING,
     ),
-    "smallest change": Term(
-        "Smallest change",
-        "The smallest lasting change that a series shows now: suspected from its line, and confirmed by ten pairs.",
-        SEEN,
-    ),
+    "smallest change": of_glossary("Sensitivity", SEEN, "Smallest change"),
     "noise between runs": Term(
         "Noise between runs",
         "How much the medians of runs differ although the code does not.",
@@ -295,47 +304,24 @@ STATISTICS = {
         "Of the ratios of all benchmarks: halving one and doubling another cancel out.",
         "alerts",
     ),
-    "noise floor": Term(
-        "Noise floor",
-        "The smallest change that ten pairs show on this machine, known from measuring one commit against itself.",
-        "methodology#what-the-machine-can-see",
-    ),
-    "range": Term(
-        "Range",
-        "The commits one of which is the cause: after the last known to run on the old level, up to the first known to"
-        " run on the new one.",
-        SETTLING,
-    ),
+    "noise floor": of_glossary("Noise floor", "methodology#what-the-machine-can-see"),
+    "range": of_glossary("Range", SETTLING),
     "p": Term(
         "p",
         "How often pairs of two equal commits would look this different, or more, by chance.",
         SETTLING,
     ),
-    "canary": Term(
-        "Canary",
-        "A frozen server and workload of a machine: what moves in it is the machine, not the code.",
-        CANARY,
-    ),
-    "environment": Term(
-        "Environment",
-        "Everything on the machine that affects a number: processor, kernel, compiler, placement. A new one starts new"
-        " lines instead of bending old ones.",
-        "methodology#a-new-environment",
-    ),
-    "placement": Term(
-        "Placement",
-        "Which cores the server, the load driver and everything else get. Server and driver share none where the"
-        " machine has enough.",
-        "methodology#placement",
-    ),
+    "canary": of_glossary("Canary", CANARY),
+    "environment": of_glossary("Environment", "methodology#a-new-environment"),
+    "placement": of_glossary("Placement", "methodology#placement"),
     "stopping": Term(
         "Why it stopped",
         "Trials are added until half the interval of the median is within the benchmark's target, or until the most"
         " that are allowed.",
         "methodology#a-run",
     ),
-    "muted": Term("Muted", "For a while nobody is told of it; measuring goes on.", "alerts#who-is-not-told-at-once"),
-    "improvement": Term("Improvement", "Nothing got worse: it is nobody's work.", "alerts#what-becomes-one-alert"),
+    "muted": of_glossary("Mute", "alerts#who-is-not-told-at-once", "Muted"),
+    "improvement": of_glossary("Improvement", "alerts#what-becomes-one-alert"),
 }
 
 

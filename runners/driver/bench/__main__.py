@@ -23,7 +23,7 @@ from pathlib import Path
 
 from clients import CONNECTIONS, KEYS, BenchClient, like_redis_benchmark, memtier
 from machine import Clocks, Quiet, facts, two_cores
-from report import AGAIN, MEMORY_TARGET_BYTES, NULL, OURS, Memory, Result, render
+from report import AGAIN, MEMORY_TARGET_BYTES, NULL, OURS, Memory, Result, render, summarise
 from servers import TRANSPORTS, BenchAddress, Server, pinned, start_all
 from trials import measure, peak_memory
 
@@ -50,10 +50,10 @@ def main() -> None:
         f"thread on CPU {cpus[1]}; {options.rounds} rounds of about {options.seconds} s each, seed {options.seed}; "
         f"medians, and ratios of two runs of one round. {took_s:.0f} s on {time.strftime('%Y-%m-%d', time.gmtime())}."
     )
-    text = render(results, memories, facts(DRIVER, options.memtier), method, quiet)
-    print(text, end="")
+    programs = facts(DRIVER, options.memtier)
+    print(render(results, memories, programs, method, quiet), end="")
     if options.write:
-        _write(options.write, text)
+        _write(options.write, summarise(results, programs, method, quiet))
 
 
 def _bench(options: argparse.Namespace, server_cpu: int, client_cpu: int) -> Outcome:
@@ -83,7 +83,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--only", default="", metavar="WORD", help="loads with this in their name, as 'redis, tcp, P1'")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every trial there")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables between the marks in that file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the short table between the marks in that file")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds = 3, 0.25
@@ -159,7 +159,7 @@ def _own_cpu_s(servers: Servers) -> float:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replaces the tables between the marks."""
+    """Replaces the table between the marks."""
     head, remainder = path.read_text().split(MARKS[0])
     _, tail = remainder.split(MARKS[1])
     path.write_text(head + MARKS[0] + text + MARKS[1] + tail)

@@ -1,5 +1,6 @@
-"""The tables of a benchmark, as markdown."""
+"""The tables of a benchmark, as Markdown: all of them, and the short one of a page."""
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ CPU_TARGETS = {
 RATE_TARGETS = {("resp", "tcp", 1): 1.15}
 CEILING_TARGET = 2.0
 MEMORY_TARGET_BYTES = 200e6
+MISSED = "MISS"
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,36 @@ def render(
     return "\n\n".join(sections) + "\n"
 
 
+def summarise(results: Sequence[Result], facts: Mapping[str, str], method: str, quiet: Quiet) -> str:
+    """The table for docs/driver.md: CPU time per request and the ceiling, a missed target in bold."""
+    head = (
+        "load",
+        "speedbench, ns",
+        *(f"to {peer}" for peer in CPU_TARGETS),
+        "null server's rate to the real server's",
+    )
+    table = _section("Client CPU time per request, and its ceiling", head, map(_summary_row, results))
+    noise = [statistics.median(again) for result in results if (again := result.ratios(OURS, AGAIN, client_ns))]
+    span = f"`{AGAIN}` gave {min(noise, default=math.nan):.2f} to {max(noise, default=math.nan):.2f}."
+    return f"{_machine(facts, quiet)}\n\n{method}\n\n{table}\n\n{span} Bold: a target of `report.py` is missed.\n"
+
+
+def _summary_row(result: Result) -> Sequence[str]:
+    peers = (
+        _bold_if_missed(result.ratios(OURS, peer, client_ns), targets.get(result.pipeline), at_most=True)
+        if peer in result.trials
+        else ""
+        for peer, targets in CPU_TARGETS.items()
+    )
+    ceiling = _bold_if_missed(result.ratios(NULL, OURS, rate), CEILING_TARGET, at_most=False)
+    return result.load, f"{result.middle(OURS, client_ns):.0f}", *peers, ceiling
+
+
+def _bold_if_missed(ratios: Sequence[float], target: float | None, at_most: bool) -> str:
+    middle, *_, word = _judged(ratios, target, at_most)
+    return middle if word == MISSED else middle.strip("*")
+
+
 JUDGED = ("ratio", "of rounds", "target", "")
 CPU_HEAD = ("load", "other", "speedbench, ns", "other, ns", *JUDGED)
 RATE_HEAD = (
@@ -140,7 +172,7 @@ def _judged(ratios: Sequence[float], target: float | None, at_most: bool) -> tup
 
 
 def _word(met: bool) -> str:
-    return "pass" if met else "MISS"
+    return "pass" if met else MISSED
 
 
 def _section(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
