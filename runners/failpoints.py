@@ -56,7 +56,7 @@ class FailPoints:
             raise SettingsError(
                 f"{self.variable} is {text!r}: leave it unset, or for a test set it to PLACE:ACTION or "
                 f"PLACE:ACTION:PASSAGES, "
-            f"with a place out of {', '.join(self.places)}, and an action out of "
+                f"with a place out of {', '.join(self.places)}, and an action out of "
                 f"{', '.join(ACTIONS)}"
             )
         return FailPoint(place, ACTIONS[action], int(passages or 1))
