@@ -37,7 +37,9 @@ def untrack(actor: Actor, project: Project) -> Done:
     if project.untracked_at:
         raise Ended(f"{project} is not tracked already")
     cancelled = changing.untrack(project)
-    sentence = f"{project} is no longer tracked; {cancelled} waiting runs cancelled. “Track again” in its settings undoes it"
+    sentence = (
+        f"{project} is no longer tracked; {cancelled} waiting runs cancelled. “Track again” in its settings undoes it"
+    )
     return Done(sentence, project)
 
 
