@@ -44,8 +44,8 @@ def test_a_secret_is_rotated_shown_once_and_ended(project: Project) -> None:
     shown = manage("hook", "show", "kvd")
     assert new not in shown and old not in shown
     assert "former     secret valid until" in shown and "last used never" in shown
-    assert "would be refused" in manage("hook", "end", "kvd", "--dry-run")
-    assert "is refused" in manage("hook", "end", "kvd")
+    assert "Nothing was done" in manage("hook", "end", "kvd", "--dry-run")
+    assert "are refused" in manage("hook", "end", "kvd")
     assert "has no former secret" in manage("hook", "end", "kvd")
 
 
@@ -85,16 +85,16 @@ def test_calls_are_listed_replayed_and_deleted(project: Project) -> None:
     assert "github" in listed[0] and "a test call" in listed[0] and "main pushed to" in listed[1]
     assert len(manage("delivery", "list", "kvd", "--status", "ignored").splitlines()) == 1
     tried = manage("delivery", "replay", "kvd", "--last", "2", "--dry-run")
-    assert "Nothing was done. It would be: 2 deliveries replayed" in tried
+    assert "Nothing was done. It would be: 2 deliveries are replayed" in tried
     assert not Delivery.objects.filter(status="received").exists()
     Project.objects.update(untracked_at=timezone.now())
     with pytest.raises(CommandError, match="is not tracked"):
         manage("delivery", "replay", "kvd", "--last", "2", "--dry-run")
     Project.objects.update(untracked_at=None)
     assert not Delivery.objects.filter(status="received").exists()
-    assert "1 deliveries replayed" in manage("delivery", "replay", "kvd", str(first))
+    assert "1 delivery is replayed" in manage("delivery", "replay", "kvd", str(first))
     assert Project.objects.with_deliveries().exists()
-    assert "1 deliveries and 0 counts of refused calls would be deleted" in manage(
+    assert "It would be: 1 deliveries and 0 counts of refused calls are deleted" in manage(
         "delivery", "purge", "kvd", "--older-than", "0", "--status", "ignored", "--dry-run"
     )
     assert "2 deliveries and 0 counts" in manage("delivery", "purge", "kvd", "--older-than", "0")

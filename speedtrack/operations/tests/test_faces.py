@@ -18,7 +18,7 @@ from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.alerts.triage import muting
 from speedtrack.operations import performing
-from speedtrack.projects.models import Annotation
+from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Run
 from speedtrack.web.tests.world import World, slowed
 
@@ -264,3 +264,24 @@ def test_each_verb_of_this_room_is_asked_for_by_its_faces(made: World) -> None:
     asked = {act.name for act in acts(made)}
     elsewhere = {name for names in ELSEWHERE.values() for name in names.split()}
     assert performing.VERBS.keys() == asked | elsewhere and not asked & elsewhere
+
+
+def test_whoever_tracks_a_project_becomes_its_owner(made: World) -> None:
+    """A command has no person: its project belongs to the operators until `member add` names an owner."""
+    url = made.project.url
+    tracked = {
+        "page": ("/settings/track/", {"url": url, "suite": "tiny", "name": "again", "last": "0"}),
+        "api": ("POST", "projects", {"repository": url, "suite": "tiny", "name": "again", "last": 0}),
+        "command": ["track", url, "--suite", "tiny", "--name", "again", "--last", "0"],
+    }
+    owners = {}
+    for face, form in tracked.items():
+        with transaction.atomic():
+            FACES[face](Act("project.track", **{face: form}), "operator")
+            project = Project.objects.get(slug="again")
+            owners[face] = list(project.memberships.filter(role="owner").values_list("user__username", flat=True))
+            entry = AuditEntry.objects.get(door=face)
+            assert (entry.action, entry.project, entry.target) == ("project.track", project, "again")
+            assert entry.changes == {"repository": [None, url]}
+            transaction.set_rollback(True)
+    assert owners == {"page": ["operator"], "api": ["operator"], "command": []}

@@ -89,7 +89,7 @@ def test_secrets_are_rotated_and_deliveries_replayed_and_purged(kvd: World, main
     assert [one["id"] for one in maintainer.read("projects/kvd/deliveries")["items"]] == numbers[::-1]
     replay = {"deliveries": numbers[:1]}
     assert (
-        "1 delivery replayed"
+        "1 delivery is replayed"
         in maintainer.write("POST", "projects/kvd/deliveries/replay", replay | {"dry_run": True})["message"]
     )
     assert not Delivery.objects.filter(status="received").exists()
@@ -128,7 +128,7 @@ def test_policies_are_set_listed_and_removed(kvd: World, maintainer: Program) ->
 def test_runs_are_tried_before_they_are_queued_raised_or_cancelled(kvd: World, maintainer: Program) -> None:
     before = Run.objects.count()
     tried = maintainer.write("POST", "projects/kvd/runs", {"range": "main", "dry_run": True})
-    assert (tried["message"], tried["machines"][0]["queued"]) == ("1 runs of 1 commits queued", 1)
+    assert (tried["message"], tried["machines"][0]["queued"]) == ("1 run of 1 commit queued", 1)
     assert tried["machines"][0]["seconds"] is not None
     assert Run.objects.count() == before
     [made] = maintainer.write("POST", "projects/kvd/runs", {"range": "main"}, 201)["runs"]
