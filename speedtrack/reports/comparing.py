@@ -2,9 +2,15 @@
 
 from pydantic import Field
 
-from speedtrack.alerts.pairs.between import ComparedRow, SidePoint
-from speedtrack.alerts.pairs.pulls import PairedAnswer
+from speedtrack.judging.points import SidePoint
+from speedtrack.judging.pulls import PairedJudgement
+from speedtrack.judging.sides import ComparedRow
 from speedtrack.reports.common import Document, Order, Sent, Text, Time
+
+VERDICT = Field(
+    description="of the head against the base: `worse`, `better`, `same`, `uncertain`, `flagged` (a flag voids a "
+    "side), `same program` (built bit for bit alike) or `not comparable` (measured in different series)"
+)
 
 
 class SideDocument(Document):
@@ -27,7 +33,7 @@ class ComparedDocument(Document):
     metric: str
     unit: str
     better: str
-    verdict: str = Field(description="`worse`, `better`, `same` or `uncertain`, of the head against the base")
+    verdict: str = VERDICT
     ratio: float | None = Field(description="head / base")
     low: float | None = Field(description="lower end of the ratio's 95% interval")
     high: float | None
@@ -101,26 +107,26 @@ class PairedRow(Document):
     metric: str
     unit: str
     better: str
-    verdict: str = Field(description="`worse`, `better`, `same` or `uncertain`, of the head against the base")
+    verdict: str = VERDICT
     ratio: float = Field(description="head / base")
     low: float = Field(description="lower end of the ratio's 95% interval")
     high: float
     pairs: int
 
     @staticmethod
-    def of(answer: PairedAnswer) -> "PairedRow":
-        verdict = {"different": answer.look, "unknown": "uncertain"}.get(str(answer.answer), str(answer.answer))
+    def of(row: PairedJudgement) -> "PairedRow":
+        judgement = row.judgement
         return PairedRow(
-            machine=answer.machine,
-            benchmark=answer.benchmark,
-            metric=answer.metric.name,
-            unit=answer.metric.unit,
-            better=answer.metric.better.value,
-            verdict=verdict,
-            ratio=answer.ratio,
-            low=answer.low,
-            high=answer.high,
-            pairs=answer.pairs,
+            machine=row.machine,
+            benchmark=row.benchmark,
+            metric=judgement.metric.name,
+            unit=judgement.metric.unit,
+            better=judgement.metric.better.value,
+            verdict=judgement.verdict,
+            ratio=judgement.ratio,
+            low=judgement.low,
+            high=judgement.high,
+            pairs=judgement.pairs,
         )
 
 
@@ -145,7 +151,8 @@ class PairedComparisonDocument(Document):
     )
     is_ended: bool = Field(description="it will not change any more: stop asking")
     verdict: str | None = Field(
-        description="the worst of its rows: `worse`, else `uncertain`, `better` or `same`; null while it is measured"
+        description="the worst of its rows: `worse`, else `uncertain`, `better`, `same` or `same program`; null while "
+        "it is measured"
     )
     head: str | None = Field(description="commit id; null until it is known")
     base: str | None = Field(description="commit id of the merge base")

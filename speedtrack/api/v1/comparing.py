@@ -7,12 +7,11 @@ from ninja import Query, Router, Schema
 from pydantic import Field
 
 from speedtrack.alerts.lines import lines
-from speedtrack.alerts.lines.effects import SmallestEffects
-from speedtrack.alerts.pairs import between
-from speedtrack.alerts.pairs.between import CommitOnMachine
 from speedtrack.api.v1.revisions import commit_given
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.refusals import Invalid
+from speedtrack.judging.points import CommitOnMachine
+from speedtrack.judging.sides import Between, compare_sides
 from speedtrack.projects.models import Commit
 from speedtrack.reports.comparing import ComparedDocument, ComparisonDocument, OneSided
 from speedtrack.runs.models import Machine
@@ -37,9 +36,9 @@ def compare(request: ApiRequest, slug: str, query: Query[ComparisonQuery]) -> Co
     base, head = (commit_given(project, getattr(query, side), parameter=side) for side in ("base", "head"))
     machine = machine_of(base, head, query.machine)
     if machine is None:
-        return document_of(slug, base, head, None, between.Between([]))
+        return document_of(slug, base, head, None, Between([]))
     sides = CommitOnMachine(base.pk, machine.pk), CommitOnMachine(head.pk, machine.pk)
-    return document_of(slug, base, head, machine, between.compare_sides(*sides, SmallestEffects(project.pk)))
+    return document_of(slug, base, head, machine, compare_sides(*sides))
 
 
 def machine_of(base: Commit, head: Commit, name: str | None) -> Machine | None:
@@ -56,7 +55,7 @@ def machine_of(base: Commit, head: Commit, name: str | None) -> Machine | None:
 
 
 def document_of(
-    slug: str, base: Commit, head: Commit, machine: Machine | None, comparison: between.Between
+    slug: str, base: Commit, head: Commit, machine: Machine | None, comparison: Between
 ) -> ComparisonDocument:
     return ComparisonDocument(
         project=slug,

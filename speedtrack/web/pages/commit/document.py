@@ -9,7 +9,7 @@ from speedtrack.web.requests.formats import rows_of
 
 RESULT_COLUMNS = (
     *("benchmark", "metric", "unit", "value", "low", "high", "n", "flags"),
-    *("commits_before", "value_before", "ratio", "ratio_low", "ratio_high", "answer"),
+    *("commits_before", "value_before", "ratio", "ratio_low", "ratio_high", "answer", "verdict"),
 )
 
 
@@ -42,13 +42,23 @@ def commit_document(page: CommitPage) -> dict[str, Any]:
 
 
 def result_document(result: SeriesResult) -> dict[str, Any]:
-    point, comparison = result.point, result.comparison
+    point, neighbour = result.point, result.comparison
+    judgement = neighbour.judgement if neighbour else None
     against = (
-        (comparison.distance, comparison.old, comparison.ratio, comparison.low, comparison.high)
-        if comparison
+        (neighbour.distance, neighbour.old, judgement.ratio, judgement.low, judgement.high)
+        if neighbour and judgement
         else [None] * 5
     )
-    values = (point.value, point.low, point.high, point.n, point.flags, *against, result.answer)
+    values = (
+        point.value,
+        point.low,
+        point.high,
+        point.n,
+        point.flags,
+        *against,
+        result.answer,
+        judgement and judgement.verdict,
+    )
     return dict(zip(RESULT_COLUMNS, (result.benchmark, result.metric.name, result.metric.unit, *values), strict=True))
 
 

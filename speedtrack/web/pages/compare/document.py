@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from speedtrack.alerts.pairs.between import ComparedRow
-from speedtrack.web.pages.compare.page import ComparePage, MetricTotal
+from speedtrack.judging.sides import ComparedRow
+from speedtrack.judging.totals import Total
+from speedtrack.web.pages.compare.page import ComparePage
 from speedtrack.web.pages.compare.sides import ComparedSide
 
 COLUMNS = ("benchmark", "metric", "base", "head", "ratio", "low", "high", "verdict", "pairs", "doubts", "flags")
@@ -38,11 +39,13 @@ def side_document(side: ComparedSide) -> dict[str, Any]:
     }
 
 
-def total_document(total: MetricTotal) -> dict[str, Any]:
-    mean = total.mean
+def total_document(total: Total) -> dict[str, Any]:
+    mean, interval = total.mean, total.interval
     return {
         "metric": total.metric.name,
-        "mean_ratio": [mean.ratio, mean.low, mean.high] if mean else None,
+        "mean_ratio": [mean.ratio, *(interval or (None, None))] if mean else None,
+        "benchmarks": [total.benchmarks, total.of],
+        "verdict": total.verdict,
         "verdicts": dict(total.counts),
         "doubtful": total.doubtful,
     }
