@@ -1,10 +1,13 @@
 """Decide whether a change passes, and summarise the answer in Markdown."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 Row = dict[str, Any]
 SIGNS = {"worse": "🔴", "better": "🟢", "same": "⚪", "uncertain": "🟡"}
+#: Verdicts of rows that say nothing: a flag voids them, or the sides cannot be compared.
+VOID = ("flagged", "not comparable")
 LISTED = 50
 
 
@@ -23,12 +26,18 @@ def regressions(rows: Sequence[Row], percent: float) -> list[Row]:
 def gate_of(rows: Sequence[Row], percent: float | None) -> dict[str, Any] | None:
     """The decision as ``--json`` shows it; None if no gate was requested.
 
-    Without rows nothing was measured, so nothing passes.
+    Without rows that say something nothing was measured, so nothing passes.
     """
     if percent is None:
         return None
     worse_rows = regressions(rows, percent)
-    return {"fail_on_regression_percent": percent, "passed": bool(rows) and not worse_rows, "regressions": worse_rows}
+    passed = is_measured(rows) and not worse_rows
+    return {"fail_on_regression_percent": percent, "passed": passed, "regressions": worse_rows}
+
+
+def is_measured(rows: Sequence[Row]) -> bool:
+    """Return whether a row says something of the change."""
+    return any(row["verdict"] not in VOID for row in rows)
 
 
 def change(ratio: float | None) -> str:
@@ -41,12 +50,13 @@ def interval(row: Row) -> str:
 
 def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
     """The answer in one line."""
-    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in SIGNS}
+    counts = Counter(dict.fromkeys(SIGNS, 0))  # in this order, then whatever else the server says
+    counts.update(row["verdict"] for row in rows)
     tally = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "nothing was measured"
     if gate is None:
         return tally
-    if not rows:
-        return "nothing was measured, so there is no answer"
+    if not is_measured(rows):
+        return f"nothing was measured, so there is no answer{f' ({tally})' if rows else ''}"
     limit = f"{gate['fail_on_regression_percent']:g}%"
     worse = len(gate["regressions"])
     if not worse:

@@ -25,10 +25,11 @@ class CommitResultDocument(Document):
         description="how many commits lie between it and the one before, and one; null: not compared"
     )
     value_before: Annotated[float | None, From("comparison.old")]
-    ratio: Annotated[float | None, From("comparison.ratio")]
-    ratio_low: Annotated[float | None, From("comparison.low")]
-    ratio_high: Annotated[float | None, From("comparison.high")]
+    ratio: Annotated[float | None, From("comparison.judgement.ratio")]
+    ratio_low: Annotated[float | None, From("comparison.judgement.low")]
+    ratio_high: Annotated[float | None, From("comparison.judgement.high")]
     answer: str = Field(description="in words")
+    verdict: Annotated[str | None, From("comparison.judgement.verdict")] = Field(description="null: not compared")
 
 
 class CommitRunDocument(RunDocument):

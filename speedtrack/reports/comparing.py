@@ -5,8 +5,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from speedtrack.alerts.pairs.pulls import PairedAnswer
 from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time
+
+VERDICT = Field(
+    description="of the head against the base: `worse`, `better`, `same`, `uncertain`, `flagged` (a flag voids a "
+    "side), `same program` (built bit for bit alike) or `not comparable` (measured in different series)"
+)
 
 
 class SideDocument(Document):
@@ -25,7 +29,7 @@ class ComparedDocument(Document):
     metric: Annotated[str, From("metric.name")]
     unit: Annotated[str, From("metric.unit")]
     better: Annotated[str, From("metric.better.value")]
-    verdict: str = Field(description="`worse`, `better`, `same` or `uncertain`, of the head against the base")
+    verdict: str = VERDICT
     ratio: float | None = Field(description="head / base")
     low: float | None = Field(description="lower end of the ratio's 95% interval")
     high: float | None
@@ -92,8 +96,12 @@ class TotalDocument(Document):
 
     metric: Annotated[str, From("metric.name")]
     mean_ratio: Annotated[
-        list[float] | None, From(lambda total: total.mean and [total.mean.ratio, total.mean.low, total.mean.high])
-    ] = Field(description="geometric mean of head / base, with the ends of its 95% interval")
+        list[float | None] | None,
+        From(lambda total: total.mean and [total.mean.ratio, *(total.interval or (None, None))]),
+    ] = Field(description="geometric mean of head / base, with the ends of its 95% interval; one value has none")
+    benchmarks: int = Field(description="how many the mean rests on")
+    benchmarks_in_all: Annotated[int, From("of")]
+    verdict: str
     verdicts: Annotated[dict[str, int], From("counts")] = Field(description="verdict -> how many rows have it")
     doubtful: int
 
@@ -133,20 +141,14 @@ class PairedRow(Document):
 
     machine: str
     benchmark: Text
-    metric: Annotated[str, From("metric.name")]
-    unit: Annotated[str, From("metric.unit")]
-    better: Annotated[str, From("metric.better.value")]
-    verdict: Annotated[str, From(lambda answer: verdict_of(answer))] = Field(
-        description="`worse`, `better`, `same` or `uncertain`, of the head against the base"
-    )
-    ratio: float = Field(description="head / base")
-    low: float = Field(description="lower end of the ratio's 95% interval")
-    high: float
-    pairs: int
-
-
-def verdict_of(answer: PairedAnswer) -> str:
-    return {"different": answer.look, "unknown": "uncertain"}.get(str(answer.answer), str(answer.answer))
+    metric: Annotated[str, From("judgement.metric.name")]
+    unit: Annotated[str, From("judgement.metric.unit")]
+    better: Annotated[str, From("judgement.metric.better.value")]
+    verdict: Annotated[str, From("judgement.verdict")] = VERDICT
+    ratio: Annotated[float, From("judgement.ratio")] = Field(description="head / base")
+    low: Annotated[float, From("judgement.low")] = Field(description="lower end of the ratio's 95% interval")
+    high: Annotated[float, From("judgement.high")]
+    pairs: Annotated[int, From("judgement.pairs")]
 
 
 class PairedRun(Document):
@@ -170,7 +172,8 @@ class PairedComparisonDocument(Document):
     )
     is_ended: bool = Field(description="it will not change any more: stop asking")
     verdict: str | None = Field(
-        description="the worst of its rows: `worse`, else `uncertain`, `better` or `same`; null while it is measured"
+        description="the worst of its rows: `worse`, else `uncertain`, `better`, `same` or `same program`; null while "
+        "it is measured"
     )
     head: str | None = Field(description="commit id; null until it is known")
     base: str | None = Field(description="commit id of the merge base")

@@ -23,6 +23,11 @@ class MeanRatio:
     high: float
     n: int
 
+    def is_apart(self, smallest_effect: float, level: float) -> bool:
+        """Return whether the mean is at least the smallest effect away from 1, and from it at this level."""
+        shift, reach = abs(math.log(self.ratio)), math.log(self.high / self.ratio)
+        return shift >= math.log1p(smallest_effect) and shift * Z95 > reach * NormalDist().inv_cdf(1 - level / 2)
+
 
 def mean_ratio(ratios: Sequence[tuple[float, float, float]]) -> MeanRatio | None:
     """The geometric mean of (ratio, low, high); those with an end at or below zero are left out. None without any.

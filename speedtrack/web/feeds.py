@@ -166,17 +166,21 @@ class ReleasesFeed(FeedOfReleases):
 
     def item_title(self, item: ReleaseEntry) -> str:
         comparison = item.change
-        if comparison is None:
+        if comparison is None or comparison.total.mean is None:
             return xml_text(f"{item.tag}: measured")
-        return xml_text(f"{item.tag}: {numbers.change(comparison.change.ratio)} against {comparison.before}")
+        total = comparison.total
+        return xml_text(
+            f"{item.tag}: {total.words}, {numbers.change(comparison.total.mean.ratio)} against {comparison.before}"
+        )
 
     def item_description(self, item: ReleaseEntry) -> str:
         comparison, metric = item.change, item.metric
         if comparison is None:
             return escape(xml_text(f"The first release that was measured: {metric.title}."))
-        interval = numbers.change_interval(comparison.change.low, comparison.change.high)
-        mean = f"geometric mean of {comparison.series} benchmarks" if comparison.series > 1 else "one benchmark"
-        return escape(xml_text(f"{metric.title} ({metric.better} is better), {mean}; 95% interval {interval}"))
+        total = comparison.total
+        mean = f"geometric mean of {total.rests_on}" if total.benchmarks > 1 else total.rests_on
+        interval = f"; 95% interval {numbers.change_interval(*total.interval)}" if total.interval else ""
+        return escape(xml_text(f"{metric.title} ({metric.better} is better), {mean}{interval}"))
 
     def item_link(self, item: ReleaseEntry) -> str:
         return settings.URL + commit_path(self.project.slug, item.sha)

@@ -1,4 +1,4 @@
-"""Compare each measured commit with the last one before it in its series, and store the answer.
+"""Compare each measured commit with the last clean one before it in its series, and store the answer.
 
 This is done with detection, under its lock on the series: measurements that are accepted later mark the series again. A
 commit that is measured between two others, or measured again, also changes what the next one is compared with.
@@ -22,8 +22,9 @@ from speedtrack.stats.compare import Comparison, IndependentSets, compare_exact,
 REACH = 500  # commits that are searched for the one measured before
 AT_ONCE = 2000  # comparisons
 
-# The points of runs that have ended since then, and the next point after each of them on every branch; with each, the
-# last point before it. A commit has the same points before it on all its branches.
+# The points of runs that have ended since then, and the next clean point after each of them on every branch; with each,
+# the last clean point before it: a flag voids what would be compared with it. A commit has the same points before it
+# on all its branches.
 CHANGED = lines.sql("""
       WITH new AS MATERIALIZED (
         SELECT s.id AS series_id, p.branch_id, p.number, p.commit_id
@@ -47,7 +48,8 @@ CHANGED = lines.sql("""
                          WHERE p.branch_id = n.branch_id
                            AND p.number > n.number AND p.number <= n.number + %(reach)s
                            AND EXISTS (SELECT FROM runs_measurement m
-                                        WHERE m.series_id = n.series_id AND m.commit_id = p.commit_id AND IS_POINT)
+                                        WHERE m.series_id = n.series_id AND m.commit_id = p.commit_id
+                                          AND IS_CLEAN_POINT)
                       ORDER BY p.number LIMIT 1) later) both_kinds
           ORDER BY series_id, commit_id) changed
 CROSS JOIN LATERAL (
@@ -56,7 +58,7 @@ CROSS JOIN LATERAL (
          WHERE p.branch_id = changed.branch_id
            AND p.number < changed.number AND p.number >= changed.number - %(reach)s
            AND EXISTS (SELECT FROM runs_measurement m
-                        WHERE m.series_id = changed.series_id AND m.commit_id = p.commit_id AND IS_POINT)
+                        WHERE m.series_id = changed.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT)
       ORDER BY p.number DESC LIMIT 1) before
      WHERE EXISTS (SELECT FROM runs_measurement m
                     WHERE m.series_id = changed.series_id AND m.commit_id = changed.commit_id AND IS_POINT)
@@ -66,7 +68,7 @@ Place = tuple[int, int]  # series and commit
 
 
 class Neighbours(NamedTuple):
-    """A measured commit and the last one before it, ``distance`` commits back."""
+    """A measured commit and the last clean one before it, ``distance`` commits back."""
 
     series_id: int
     commit_id: int
@@ -75,7 +77,7 @@ class Neighbours(NamedTuple):
 
 
 class MeasuredCommit(NamedTuple):
-    """The finite samples of a commit in one series, of all its runs, and one value with its 95% interval."""
+    """The finite samples of a commit in one series, of its clean runs, and one value with its 95% interval."""
 
     samples: list[float]
     value: float
@@ -159,7 +161,7 @@ def store(neighbours: Sequence[tuple[Neighbours, Series, float]]) -> None:
 
 
 def measured_commits(keys: Iterable[Place]) -> dict[Place, MeasuredCommit]:
-    """By (series id, commit id): its samples and value. The value is that of the newest clean run, or of the newest."""
+    """By (series id, commit id): the samples of its clean runs and the value of the newest; of all runs if none is."""
     unique = set(keys)
     points = lines.point_measurements().filter(
         series__in={series for series, _ in unique}, commit__in={commit for _, commit in unique}
@@ -169,12 +171,12 @@ def measured_commits(keys: Iterable[Place]) -> dict[Place, MeasuredCommit]:
     for pk, series, commit, *columns in rows:
         if (series, commit) in unique:
             groups[series, commit].append((pk, *columns))
-    samples = lines.samples_of_measurements([pk for group in groups.values() for pk, *_ in group])
+    sound = {key: [row for row in group if not row[1]] or group for key, group in groups.items()}
+    samples = lines.samples_of_measurements([pk for group in sound.values() for pk, *_ in group])
     by_key = {}
-    for key, group in groups.items():
-        *_, newest = [row for row in group if not row[1]] or group
+    for key, group in sound.items():
         values = [value for pk, *_ in group for value in samples.get(pk, ()) if math.isfinite(value)]
-        by_key[key] = MeasuredCommit(values, *newest[2:])
+        by_key[key] = MeasuredCommit(values, *group[-1][2:])
     return by_key
 
 

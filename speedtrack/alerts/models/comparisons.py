@@ -4,13 +4,12 @@ from typing import ClassVar
 
 from django.db import models
 
-from speedtrack.benchmarks.metrics import METRICS, Direction
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Series
 
 
 class CommitComparison(models.Model):
-    """A commit against the last one before it that the series measured, ``distance`` commits back along first parents.
+    """A commit against the last clean one before it that the series measured, ``distance`` commits back.
 
     Positions count along first parents from the root, so this is the same on every branch. ``old``: the value of that
     commit, in the metric's unit; ``ratio`` is new / old with its 95% interval.
@@ -35,10 +34,3 @@ class CommitComparison(models.Model):
         constraints: ClassVar = [
             models.CheckConstraint(condition=models.Q(distance__gt=0), name="a_comparison_is_with_an_earlier_commit"),
         ]
-
-
-def look_of(answer: str, ratio: float, metric: str) -> str:
-    """Whether a difference is ``worse`` or ``better`` by the metric's direction; ``same`` if there is none."""
-    if answer != CommitComparison.Answer.DIFFERENT:
-        return "same"
-    return "worse" if (ratio > 1) == (METRICS[metric].better == Direction.LOWER) else "better"

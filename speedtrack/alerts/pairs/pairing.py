@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.db.models import DateTimeField, ExpressionWrapper, F, Max, Min, QuerySet
 
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.benchmarks.metrics import HEADLINE, Metric
+from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Suite
 from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Commit
@@ -95,24 +95,6 @@ def pairs_by_run(runs: Iterable[int], **filters: object) -> dict[tuple[int, int,
 
 def pairs_of_trials(base: Mapping[int, float], head: Mapping[int, float]) -> list[Pair]:
     return [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
-
-
-def pairs_that_answer(runs: Iterable[Run], base_id: int | None = None) -> dict[tuple[int, int, str], tuple[Pair, ...]]:
-    """By (machine, benchmark, metric): the pairs that ended runs of two commits measured of the metrics they are for.
-
-    ``base_id``: pairs of runs with another base are turned round.
-    """
-    ended_runs = {run.pk: run for run in runs if run.status in MEASURED}
-    metrics = {pk: set(run.metrics or [HEADLINE]) for pk, run in ended_runs.items()}
-    every = {metric for own in metrics.values() for metric in own}
-    answers: dict[tuple[int, int, str], tuple[Pair, ...]] = defaultdict(tuple)
-    for (pk, benchmark, metric), pairs in pairs_by_run(ended_runs, series__metric__in=every).items():
-        if metric in metrics[pk]:
-            is_turned = base_id is not None and ended_runs[pk].base_id != base_id
-            answers[ended_runs[pk].machine_id, benchmark, metric] += tuple(
-                pair[::-1] if is_turned else pair for pair in pairs
-            )
-    return answers
 
 
 def compared(

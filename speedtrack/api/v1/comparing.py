@@ -7,12 +7,11 @@ from ninja import Query, Router, Schema
 from pydantic import Field
 
 from speedtrack.alerts.lines import lines
-from speedtrack.alerts.lines.effects import SmallestEffects
-from speedtrack.alerts.pairs import between
-from speedtrack.alerts.pairs.between import CommitOnMachine
 from speedtrack.api.v1.revisions import commit_given
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.refusals import Invalid
+from speedtrack.judging.points import CommitOnMachine
+from speedtrack.judging.sides import Between, compare_sides
 from speedtrack.projects.models import Commit
 from speedtrack.reports.comparing import ComparisonDocument
 from speedtrack.runs.models import Machine
@@ -36,10 +35,10 @@ def compare(request: ApiRequest, slug: str, query: Query[ComparisonQuery]) -> Co
     project = project_or_404(request, slug)
     base, head = (commit_given(project, getattr(query, side), parameter=side) for side in ("base", "head"))
     machine = machine_of(base, head, query.machine)
-    comparison = between.Between([])
+    comparison = Between([])
     if machine:
         sides = CommitOnMachine(base.pk, machine.pk), CommitOnMachine(head.pk, machine.pk)
-        comparison = between.compare_sides(*sides, SmallestEffects(project.pk))
+        comparison = compare_sides(*sides)
     return ComparisonDocument.of(
         comparison, project=slug, base=base.sha, head=head.sha, machine=machine.name if machine else None
     )

@@ -1,6 +1,5 @@
 """Paired comparisons: a program asks for one, asks until it has ended, and lets a change pass or not."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from django.db.models import QuerySet
@@ -8,10 +7,11 @@ from django.http import Http404
 from ninja import Path, Query, Router
 
 from speedtrack.accounts import audit
-from speedtrack.alerts.pairs import pulls
 from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404, user_of
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.writing import ACCEPTED, Answer, write
+from speedtrack.judging.pulls import judge_pulls
+from speedtrack.judging.verdicts import Ruling, worst_of
 from speedtrack.reports.common import Id
 from speedtrack.reports.comparing import (
     PairedComparisonDocument,
@@ -24,8 +24,6 @@ from speedtrack.runs.requests import comparing
 from speedtrack.runs.requests.comparing import AskedComparison
 
 router = Router(tags=["Comparisons"])
-
-WORST_FIRST = ("worse", "uncertain", "better", "same")
 
 
 @router.post(
@@ -95,7 +93,7 @@ def document_of(comparison: PairedComparison, with_rows: bool = True) -> PairedC
         project=comparison.project.slug,
         state=state,
         is_ended=is_ended,
-        verdict=worst_of(rows) if is_ended else None,
+        verdict=worst_of({Ruling(row.verdict) for row in rows}) if is_ended else None,
         head=comparison.head.sha if comparison.head else None,
         base=comparison.base.sha if comparison.base else None,
         error=comparison.error or "; ".join(errors),
@@ -107,12 +105,4 @@ def document_of(comparison: PairedComparison, with_rows: bool = True) -> PairedC
 
 
 def rows_of(comparison: PairedComparison, runs: Sequence[Run]) -> list[PairedRow]:
-    return [PairedRow.of(answer) for answer in pulls.answers_of(comparison.project_id, runs)] if runs else []
-
-
-def worst_of(rows: Sequence[PairedRow]) -> str | None:
-    """The worst verdict among the rows; None without rows."""
-    by_verdict: dict[str, list[PairedRow]] = defaultdict(list)
-    for row in rows:
-        by_verdict[row.verdict].append(row)
-    return next((verdict for verdict in WORST_FIRST if verdict in by_verdict), None)
+    return [PairedRow.of(row) for row in judge_pulls(comparison.project_id, runs)] if runs else []

@@ -21,7 +21,7 @@ from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.projects.models import Branch, Project
 from speedtrack.web.pages import changes, releasepoints
 from speedtrack.web.pages.changes import ChangeGroup
-from speedtrack.web.pages.releasepoints import MeasuredRelease, ReleaseChange, ReleaseEstimate
+from speedtrack.web.pages.releasepoints import ReleaseChange, ReleasePair
 from speedtrack.web.pages.running import machines
 from speedtrack.web.pages.running.machines import Health
 
@@ -61,8 +61,8 @@ CROSS JOIN LATERAL (
       JOIN benchmarks_benchmark benchmark ON benchmark.id = s.benchmark_id AND benchmark.ladder = ''
 CROSS JOIN LATERAL (
         SELECT array_send(array_agg(path.numbers[array_position(path.commits, m.commit_id)] ORDER BY m.attempt_id)),
-               array_send(array_agg(m.value ORDER BY m.attempt_id)),
-               array_send(array_agg(m.low ORDER BY m.attempt_id)), array_send(array_agg(m.high ORDER BY m.attempt_id))
+               array_send(array_agg(m.commit_id::bigint ORDER BY m.attempt_id)),
+               array_send(array_agg(m.value ORDER BY m.attempt_id))
           FROM runs_measurement m
          WHERE m.series_id = s.id AND m.commit_id = ANY(path.commits) AND IS_CLEAN_POINT
         HAVING count(*) > 0) found
@@ -105,12 +105,19 @@ class NewestMeasured(NamedTuple):
 
 
 class Trend(NamedTuple):
-    """A benchmark's headline metric at the newest commits of a branch, oldest first; None is a gap."""
+    """A benchmark's headline metric at the newest commits of a branch, oldest first; None is a gap.
+
+    ``commit_id``: the commit of its newest value.
+    """
 
     series_id: int
     benchmark: str
     values: list[float | None]
-    newest: ReleaseEstimate
+    commit_id: int
+
+    @property
+    def newest(self) -> float:
+        return next(value for value in reversed(self.values) if value is not None)
 
 
 @dataclass
@@ -270,11 +277,11 @@ def headline_trends(coverages: Iterable[Coverage], metrics: Mapping[int, str]) -
         coverage = by_project[project]
         first = max(0, coverage.head - WINDOW + 1)
         line: list[float | None] = [None] * (coverage.head - first + 1)
-        numbers, *columns = (array_of(column).tolist() for column in arrays)
-        by_number = {number: ReleaseEstimate(*values) for number, *values in zip(numbers, *columns, strict=True)}
-        for number, estimate in by_number.items():
-            line[number - first] = estimate.value
-        trends[coverage.branch_id][benchmark] = Trend(series, benchmark, line, by_number[max(by_number)])
+        numbers, commits, values = (array_of(column).tolist() for column in arrays)
+        for number, value in zip(numbers, values, strict=True):
+            line[number - first] = value
+        newest = commits[numbers.index(max(numbers))]
+        trends[coverage.branch_id][benchmark] = Trend(series, benchmark, line, newest)
     return defaultdict(list, {branch: list(lines.values()) for branch, lines in trends.items()})
 
 
@@ -312,12 +319,20 @@ def compare_releases(cards: Iterable[Card]) -> None:
     if not by_project:
         return
     series = {pk: [trend.series_id for trend in card.trends] for pk, card in by_project.items()}
+    last: dict[int, ReleasePair] = {}
+    since: dict[int, ReleasePair] = {}
     for pk, releases in releasepoints.newest_releases(series, {}).items():
-        card = by_project[pk]
-        now = MeasuredRelease("", "", {trend.series_id: trend.newest for trend in card.trends})
-        effect = card.metric.smallest_effect
-        card.release = releasepoints.last_change(releases, card.metric, effect)
-        card.since = releasepoints.change_between(releases[0], now, card.metric, effect)
+        metric, trends, newest = by_project[pk].metric, by_project[pk].trends, releases[0]
+        now = {trend.series_id: trend.commit_id for trend in trends}
+        if pair := releasepoints.last_pair(releases, metric, len(trends)):
+            last[pk] = pair
+        if (pair := ReleasePair(metric, "", newest.tag, newest.commits, now, len(trends))).sides:
+            since[pk] = pair
+    changes = iter(releasepoints.judge_releases([*last.values(), *since.values()]))
+    for pk in last:
+        by_project[pk].release = next(changes)
+    for pk in since:
+        by_project[pk].since = next(changes)
 
 
 def home_document(page: HomePage) -> dict[str, Any]:
@@ -342,8 +357,10 @@ def card_document(card: Card) -> dict[str, Any]:
 
 
 def release_document(comparison: ReleaseChange | None) -> dict[str, Any] | None:
-    return (
-        {"tag": comparison.tag, "before": comparison.before, **comparison.change._asdict(), "series": comparison.series}
-        if comparison
-        else None
-    )
+    total = comparison.total if comparison else None
+    if comparison is None or total is None or (mean := total.mean) is None:
+        return None
+    low, high = total.interval or (None, None)
+    change = {"ratio": mean.ratio, "low": low, "high": high, "look": total.look, "verdict": total.verdict}
+    names = {"tag": comparison.tag, "before": comparison.before}
+    return {**names, **change, "series": total.benchmarks, "of": total.of}

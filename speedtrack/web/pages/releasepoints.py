@@ -1,23 +1,21 @@
-"""What was measured of the newest releases of projects: the points of some series at their commits."""
+"""What was measured of the newest releases of projects, and how one of them compares with another."""
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from django.db import connection
 
 from speedtrack.alerts.lines.linecolumns import array_of
 from speedtrack.alerts.lines.lines import sql
-from speedtrack.benchmarks.metrics import Direction, Metric
+from speedtrack.benchmarks.metrics import Metric
+from speedtrack.judging.evidence import TwoSides
+from speedtrack.judging.judge import judge
+from speedtrack.judging.totals import Total, total_of
 from speedtrack.projects.models import Branch
 from speedtrack.projects.releases import RELEASE
-from speedtrack.stats.compare import LEVEL
-from speedtrack.web.drawing.grades import Z95
 
-Z_OF_LEVEL = NormalDist().inv_cdf(1 - LEVEL / 2)
 MOST = 40  # releases of a project that are searched for measured ones
 # Releases by version, the highest first. On a branch other than the default one, only those that lie on it.
 RELEASES = sql("""
@@ -33,8 +31,7 @@ CROSS JOIN LATERAL (
          LIMIT %(most)s) r
 CROSS JOIN LATERAL (
         SELECT array_send(array_agg(m.series_id::bigint ORDER BY m.attempt_id)),
-               array_send(array_agg(m.value ORDER BY m.attempt_id)),
-               array_send(array_agg(m.low ORDER BY m.attempt_id)), array_send(array_agg(m.high ORDER BY m.attempt_id))
+               array_send(array_agg(m.value ORDER BY m.attempt_id))
           FROM runs_measurement m
          WHERE m.series_id = ANY (ARRAY(SELECT s.id FROM unnest(%(owners)s::bigint[], %(series)s::bigint[]) s(owner, id)
                                          WHERE s.owner = a.project_id))
@@ -43,43 +40,43 @@ CROSS JOIN LATERAL (
 """)
 
 
-class ReleaseEstimate(NamedTuple):
-    """A value with its 95% interval, in the metric's unit."""
-
-    value: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True)
 class MeasuredRelease:
-    """A release, and by series what was measured of it."""
+    """A release, and by series the value that was measured of it."""
 
     tag: str
     sha: str
-    points: Mapping[int, ReleaseEstimate]
+    commit_id: int
+    values: Mapping[int, float]
+
+    @property
+    def commits(self) -> dict[int, int]:
+        """By series: the commit that it measured."""
+        return dict.fromkeys(self.values, self.commit_id)
 
 
-class Ratio(NamedTuple):
-    """New / old with its 95% interval. ``look``: worse, better, or same where it does not matter or may be chance.
+class ReleasePair(NamedTuple):
+    """Two releases, or a release and newer commits: by series, the commit of each side. ``of``: how many benchmarks."""
 
-    Chance is judged at the 1% level, as in comparisons: two runs of one build differ by more than their trials tell.
-    """
+    metric: Metric
+    tag: str
+    before: str
+    old: Mapping[int, int]
+    new: Mapping[int, int]
+    of: int
 
-    ratio: float
-    low: float
-    high: float
-    look: str
+    @property
+    def sides(self) -> list[TwoSides]:
+        return [TwoSides(pk, self.old[pk], self.new[pk]) for pk in self.new if pk in self.old]
 
 
 @dataclass(frozen=True)
 class ReleaseChange:
-    """A release against the one before it: the geometric mean over the ``series`` that both were measured with."""
+    """A release against another one: the total over the benchmarks that both were measured with."""
 
     tag: str
     before: str
-    change: Ratio
-    series: int
+    total: Total
 
 
 def newest_releases(
@@ -103,9 +100,8 @@ def newest_releases(
         cursor.execute(RELEASES, parameters)
         for project, tag, sha, commit, *columns in cursor:
             if commit not in commits:
-                ids, *values = (array_of(column).tolist() for column in columns)
-                points = {pk: ReleaseEstimate(*estimate) for pk, *estimate in zip(ids, *values, strict=True)}
-                releases[project].append(MeasuredRelease(tag, sha, points))
+                ids, values = (array_of(column).tolist() for column in columns)
+                releases[project].append(MeasuredRelease(tag, sha, commit, dict(zip(ids, values, strict=True))))
                 commits.add(commit)
     return releases
 
@@ -115,47 +111,27 @@ def branch_of_releases(branch: Branch | None, default: str) -> Branch | None:
     return branch if branch and branch.name != default else None
 
 
-def ratio_of(old: ReleaseEstimate, new: ReleaseEstimate, metric: Metric, smallest_effect: float) -> Ratio | None:
-    """The ratio of two estimates; None if it has no meaning."""
-    if min(old.low, new.low, old.value, new.value) <= 0:
-        return None
-    return ratio_from_logs([math.log(new.value / old.value)], [log_error(old), log_error(new)], metric, smallest_effect)
+def last_pair(releases: Sequence[MeasuredRelease], metric: Metric, of: int) -> ReleasePair | None:
+    """The newest release that can be compared with one before it."""
+    pairs = (pair_of_first(releases[index:], metric, of) for index in range(len(releases)))
+    return next((pair for pair in pairs if pair), None)
 
 
-def log_error(estimate: ReleaseEstimate) -> float:
-    """The standard error of an estimate's logarithm, from its interval."""
-    return math.log(estimate.high / estimate.low) / (2 * Z95)
+def pair_of_first(releases: Sequence[MeasuredRelease], metric: Metric, of: int) -> ReleasePair | None:
+    """The first of these releases and the newest one before it that shares a series with it."""
+    new = releases[0]
+    pairs = (ReleasePair(metric, new.tag, old.tag, old.commits, new.commits, of) for old in releases[1:])
+    return next((pair for pair in pairs if pair.sides), None)
 
 
-def ratio_from_logs(shifts: Sequence[float], errors: Sequence[float], metric: Metric, smallest_effect: float) -> Ratio:
-    """The geometric mean of ratios by their logarithms; ``errors``: those of all values."""
-    shift, half = math.fsum(shifts) / len(shifts), Z95 * math.hypot(*errors) / len(shifts)
-    matters = abs(shift) >= math.log1p(smallest_effect) and abs(shift) > half * Z_OF_LEVEL / Z95
-    worse = (shift > 0) == (metric.better == Direction.LOWER)
-    look = ("worse" if worse else "better") if matters else "same"
-    return Ratio(math.exp(shift), math.exp(shift - half), math.exp(shift + half), look)
-
-
-def last_change(releases: Sequence[MeasuredRelease], metric: Metric, smallest_effect: float) -> ReleaseChange | None:
-    """The change of the newest release that can be compared with one before it."""
-    changes = (change_of_first(releases[index:], metric, smallest_effect) for index in range(len(releases)))
-    return next((change for change in changes if change), None)
-
-
-def change_of_first(
-    releases: Sequence[MeasuredRelease], metric: Metric, smallest_effect: float
-) -> ReleaseChange | None:
-    """The first of these releases against the newest one before it that shares a series with it."""
-    changes = (change_between(old, releases[0], metric, smallest_effect) for old in releases[1:])
-    return next((change for change in changes if change), None)
-
-
-def change_between(
-    old: MeasuredRelease, new: MeasuredRelease, metric: Metric, smallest_effect: float
-) -> ReleaseChange | None:
-    shared = [pk for pk in new.points if pk in old.points and min(new.points[pk].low, old.points[pk].low) > 0]
-    if not shared:
-        return None
-    shifts = [math.log(new.points[pk].value / old.points[pk].value) for pk in shared]
-    errors = [log_error(release.points[pk]) for pk in shared for release in (old, new)]
-    return ReleaseChange(new.tag, old.tag, ratio_from_logs(shifts, errors, metric, smallest_effect), len(shared))
+def judge_releases(pairs: Sequence[ReleasePair]) -> list[ReleaseChange]:
+    """The totals of these pairs, by a fixed number of queries."""
+    judgements = judge([side for pair in pairs for side in pair.sides])
+    return [
+        ReleaseChange(
+            pair.tag,
+            pair.before,
+            total_of(pair.metric, [judgements[side] for side in pair.sides if side in judgements], pair.of),
+        )
+        for pair in pairs
+    ]

@@ -1,26 +1,29 @@
 """Releases of a project: each against the one before it and the first, a metric over the versions, and what failed."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from django.db.models import Exists, OuterRef
 from django.http import QueryDict
 
 from speedtrack.alerts.lines import lines
-from speedtrack.alerts.lines.effects import SmallestEffects
-from speedtrack.alerts.pairs import between
-from speedtrack.alerts.pairs.between import CommitOnMachine, ComparedRow, MatchedPoints, Points, SidePoint
 from speedtrack.benchmarks.metrics import Metric
+from speedtrack.judging.points import Place, SidePoint, points_at, points_to_compare
+from speedtrack.judging.sides import ComparedRow, compared_rows, total_of_rows
+from speedtrack.judging.totals import Total
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of
 from speedtrack.runs.models import Machine, Run, Series, Status
-from speedtrack.stats.totals import MeanRatio, mean_ratio
 from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, chart_over_names, measured_value
 from speedtrack.web.scope import machines_of, metrics_of, named_or_default, project_or_404, usual_metric
 
 MOST_RELEASES = 200
+
+
+Points = dict[str, dict[int, SidePoint]]  # of a release: by benchmark and by series
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,12 @@ class BenchmarkTable:
 
 @dataclass(frozen=True)
 class ReleaseTotal:
-    """A release under all counted benchmarks: the mean of its ratios, and how many of them got worse or better."""
+    """A release under all counted benchmarks."""
 
     release: Release
     before: str
-    since_before: MeanRatio | None
-    since_first: MeanRatio | None
-    looks: Counter[str]
+    since_before: Total
+    since_first: Total
 
 
 @dataclass(frozen=True)
@@ -121,13 +123,11 @@ def load(slug: str, query: QueryDict) -> ReleasesPage:
     choices = choices_of(series, query.getlist("benchmark"))
     names = {choice.name for choice in choices if choice.chosen or choice.counted}
     own = [entry.pk for entry in series if entry.benchmark.name in names]
-    sides = [CommitOnMachine(commit.pk, machine.pk) for *_, commit in tags] if machine else []
-    points = dict(zip((side.commit_id for side in sides), between.points_of(sides, own), strict=True)) if own else {}
+    points = points_by_release(own, [commit.pk for *_, commit in tags])
     releases = with_outcomes(tags, machine, points)
-    smallest = SmallestEffects(project.pk).of_many({entry.pk: metric.name for entry in series})
-    tables = {name: table_of(name, metric, releases, points, smallest) for name in names}
+    tables = {table.name: table for table in tables_of(sorted(names), releases, points)}
     chart_tables = [tables[choice.name] for choice in choices if choice.chosen]
-    totals = totals_of([tables[choice.name] for choice in choices if choice.counted])
+    totals = totals_of(metric, [tables[choice.name] for choice in choices if choice.counted])
     chart = chart_of(metric, releases, chart_tables)
     return ReleasesPage(project, machines, machine, metrics, metric, choices, releases, chart_tables, totals, chart)
 
@@ -145,6 +145,14 @@ def measured_series(project: Project, machine: Machine | None, metric: Metric, c
     points = lines.point_measurements().filter(series=OuterRef("pk"), commit__in=list(commits))
     rows = Series.objects.filter(Exists(points), project=project, machine=machine, metric=metric.name)
     return list(rows.select_related("benchmark").defer("benchmark__definition"))
+
+
+def points_by_release(series: Sequence[int], commits: Sequence[int]) -> dict[int, Points]:
+    """By commit id: its points, by benchmark and then by series."""
+    points: dict[int, Points] = defaultdict(lambda: defaultdict(dict))
+    for place, point in points_at([Place(*place) for place in product(series, commits)]).items():
+        points[place.commit_id][point.benchmark][place.series_id] = point
+    return points
 
 
 def choices_of(series: Sequence[Series], requested_names: list[str]) -> list[BenchmarkChoice]:
@@ -179,52 +187,63 @@ def with_outcomes(
     return releases
 
 
-def table_of(
-    name: str,
-    metric: Metric,
-    releases: Sequence[Release],
-    points: Mapping[int, Points],
-    smallest: Mapping[int, float],
-) -> BenchmarkTable:
-    """All releases under one benchmark; each is compared with two others, all at once."""
-    key = (name, metric.name)
-    points_by_release = [
-        (candidate, points[candidate.commit.pk][key])
-        for candidate in releases
-        if points.get(candidate.commit.pk, {}).get(key)
+def tables_of(names: Sequence[str], releases: Sequence[Release], points: Mapping[int, Points]) -> list[BenchmarkTable]:
+    """All releases under each benchmark; each is compared with two others, all at once."""
+    measured = {
+        name: [release for release in releases if points.get(release.commit.pk, {}).get(name)] for name in names
+    }
+    pairs = [
+        (name, release, own[reference])
+        for name, own in measured.items()
+        for index, release in enumerate(own[1:], start=1)
+        for reference in (index - 1, 0)
     ]
-    pairs: list[MatchedPoints] = []
-    for index, (_, here) in enumerate(points_by_release[1:], start=1):
-        pairs += [
-            (key, *between.points_to_compare(points_by_release[reference][1], here)) for reference in (index - 1, 0)
-        ]
-    rows = between.compared_rows(pairs, smallest, other_machine=False)
-    cells = {}
-    for index, (release, here) in enumerate(points_by_release):
-        newest = here[max(here)]
-        if not index:
-            cells[release.tag] = ReleaseCell(release, newest)
-            continue
-        before, first = points_by_release[index - 1][0].tag, points_by_release[0][0].tag
-        since_before, since_first = rows[2 * index - 2 : 2 * index]
-        cells[release.tag] = ReleaseCell(release, newest, before, since_before, first, since_first)
-    return BenchmarkTable(name, [cells.get(release.tag, ReleaseCell(release)) for release in releases])
+    matched = [
+        points_to_compare(points[reference.commit.pk][name], points[release.commit.pk][name])
+        for name, release, reference in pairs
+    ]
+    rows = {
+        (name, release.tag, reference.tag): row
+        for (name, release, reference), row in zip(pairs, compared_rows(matched), strict=True)
+    }
+    return [
+        BenchmarkTable(name, [cell_of(name, release, measured[name], points, rows) for release in releases])
+        for name in names
+    ]
 
 
-def totals_of(tables: Sequence[BenchmarkTable]) -> list[ReleaseTotal]:
+def cell_of(
+    name: str,
+    release: Release,
+    measured: Sequence[Release],
+    points: Mapping[int, Points],
+    rows: Mapping[tuple[str, str, str], ComparedRow],
+) -> ReleaseCell:
+    if release not in measured:
+        return ReleaseCell(release)
+    here = points[release.commit.pk][name]
+    index, newest = measured.index(release), here[max(here)]
+    if not index:
+        return ReleaseCell(release, newest)
+    before, first = measured[index - 1].tag, measured[0].tag
+    return ReleaseCell(release, newest, before, rows[name, release.tag, before], first, rows[name, release.tag, first])
+
+
+def totals_of(metric: Metric, tables: Sequence[BenchmarkTable]) -> list[ReleaseTotal]:
     """The totals of each release, the newest first."""
     rows = zip(*(table.cells for table in tables), strict=True)
-    return [total_of(list(cells)) for cells in rows][::-1]
+    return [total_of_cells(metric, list(cells)) for cells in rows][::-1]
 
 
-def total_of(cells: Sequence[ReleaseCell]) -> ReleaseTotal:
-    before, first = [c.since_before for c in cells if c.since_before], [c.since_first for c in cells if c.since_first]
+def total_of_cells(metric: Metric, cells: Sequence[ReleaseCell]) -> ReleaseTotal:
+    """The total of a release. Benchmarks that have no value of both sides count among those that there are."""
+    before = [cell.since_before for cell in cells if cell.since_before]
+    first = [cell.since_first for cell in cells if cell.since_first]
     return ReleaseTotal(
         release=cells[0].release,
         before=next((cell.before for cell in cells if cell.before), ""),
-        since_before=mean_ratio([(row.ratio, row.low, row.high) for row in before]),
-        since_first=mean_ratio([(row.ratio, row.low, row.high) for row in first]),
-        looks=Counter(row.look for row in before),
+        since_before=total_of_rows(metric, before, len(cells) - len(before)),
+        since_first=total_of_rows(metric, first, len(cells) - len(first)),
     )
 
 

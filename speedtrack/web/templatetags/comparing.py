@@ -8,9 +8,9 @@ from django import template
 from django.http import QueryDict
 from django.utils.safestring import SafeString, mark_safe
 
-from speedtrack.alerts.pairs.between import ComparedRow
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.judging.sides import ComparedRow
 from speedtrack.web.addresses import commit_path, timeline_path
 from speedtrack.web.drawing.plots import FOREST_WIDTH, Whisker
 from speedtrack.web.pages.compare.page import ComparePage
@@ -21,7 +21,6 @@ from speedtrack.web.templatetags.tables import flags_badge
 
 register = template.Library()
 
-SIGNS = {"worse": "▼ ", "better": "▲ ", "same": ""}
 DOUBTS = {
     "machine": "two machines",
     "environment": "two environments",
@@ -51,7 +50,7 @@ def compare_row(row: ComparedRow, address: str, page: ComparePage, whisker: Whis
         f'<span class="soft">{explained(f"metric {metric.name}", metric.title)}</span></th>'
         f'<td class="number change {look}">{numbers.change(row.ratio)}</td>'
         f'<td class="plot">{whisker_svg(row, whisker, page.forest.one)}</td>'
-        f'<td><span class="answer {look}">{SIGNS[look]}{row.words}</span>{badges(row)}</td>'
+        f'<td><span class="answer {look}">{row.sign}{row.words}</span>{badges(row)}</td>'
         f'<td class="number">{escape(numbers.quantity(metric, row.base.value))}</td>'
         f'<td class="number">{escape(numbers.quantity(metric, row.head.value))}</td>'
         f'<td class="number soft">{numbers.change_interval(row.low, row.high)}</td></tr>'
@@ -123,5 +122,5 @@ def against_cells(row: ComparedRow | None, tag: str) -> str:
     return (
         f'<td class="number" title="against {escape(tag)}"><span class="change {row.look}">{numbers.change(row.ratio)}'
         f'</span> <span class="soft">{numbers.change_interval(row.low, row.high)}</span></td>'
-        f'<td><span class="answer {row.look}">{SIGNS[row.look]}{row.words}</span>{badges(row)}</td>'
+        f'<td><span class="answer {row.look}">{row.sign}{row.words}</span>{badges(row)}</td>'
     )

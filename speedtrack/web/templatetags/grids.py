@@ -9,17 +9,16 @@ from django.utils.safestring import SafeString, mark_safe
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
+from speedtrack.judging.verdicts import Judgement
 from speedtrack.web.addresses import commit_path, timeline_path
 from speedtrack.web.drawing.sparkline import ROW, Sparkline
 from speedtrack.web.pages.home import Card, Trend
 from speedtrack.web.pages.project.columns import GridColumn
 from speedtrack.web.pages.project.grid import BenchmarkRow, Cell, Grid
-from speedtrack.web.pages.releasepoints import MeasuredRelease, Ratio
+from speedtrack.web.pages.releasepoints import MeasuredRelease
 from speedtrack.web.scope import PageScope
 
 register = template.Library()
-
-SIGNS = {"worse": "▼ ", "better": "▲ ", "same": ""}
 
 
 @register.simple_tag
@@ -94,13 +93,13 @@ def newest_value(metric: Metric, row: BenchmarkRow) -> str:
     )
 
 
-def since_cell(since: Ratio | None) -> str:
+def since_cell(since: Judgement | None) -> str:
     if since is None:
         return '<td class="number soft" title="There is no reliable value of the release in this environment">–</td>'
-    interval = numbers.change_interval(since.low, since.high)
+    interval = numbers.change_interval(*since.interval) if since.interval else ""
     return (
-        f'<td class="number since" title="95% interval: {interval}"><span class="change {since.look}">'
-        f'{SIGNS[since.look]}{numbers.change(since.ratio)}</span><span class="interval">{interval}</span></td>'
+        f'<td class="number since" title="{since.words}; 95% interval: {interval or "–"}"><span class="change '
+        f'{since.look}">{since.sign}{numbers.change(since.ratio)}</span><span class="interval">{interval}</span></td>'
     )
 
 
@@ -110,19 +109,6 @@ def cells_of(cells: list[Cell], marks: dict[int, str]) -> str:
         f'<td class="cell {cell.look}{marks.get(number, "")}" title="{escape(cell.title)}">'
         f'<span aria-hidden="true">{cell.mark}</span></td>'
         for number, cell in enumerate(cells)
-    )
-
-
-@register.simple_tag
-def ratio(comparison: Ratio) -> SafeString:
-    """A ratio with its direction, and its interval on hover."""
-    interval = numbers.change_interval(comparison.low, comparison.high)
-    return format_html(
-        '<span class="change {}" title="95% interval: {}">{}{}</span>',
-        comparison.look,
-        interval,
-        SIGNS[comparison.look],
-        numbers.change(comparison.ratio),
     )
 
 
@@ -164,7 +150,7 @@ def trend_rows(card: Card) -> SafeString:
 
 def trend_row(card: Card, trend: Trend) -> str:
     address = escape(timeline_path(card.project.slug, trend.benchmark, card.metric.name))
-    value = escape(numbers.quantity(card.metric, trend.newest.value))
+    value = escape(numbers.quantity(card.metric, trend.newest))
     return (
         f'<tr><th scope="row"><a href="{address}?machine={quote(card.machine)}">{escape(trend.benchmark)}</a></th>'
         f'<td class="number">{value}</td>'

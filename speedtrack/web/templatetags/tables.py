@@ -27,7 +27,6 @@ from speedtrack.web.templatetags.show import ago, change_seen, explained, percen
 
 register = template.Library()
 
-SIGNS = {"worse": "▼ ", "better": "▲ ", "same": ""}
 NOTHING = format_html('<td class="number soft">{}</td>', "–")
 
 
@@ -41,12 +40,12 @@ def result_cells(page: CommitPage, results: Sequence[SeriesResult | None]) -> Sa
 
 def result_cell(page: CommitPage, query: str, result: SeriesResult) -> str:
     comparison, look = result.comparison, result.look
-    change = numbers.change(comparison.ratio) if comparison else "first" if result.is_first else ""
+    change = numbers.change(comparison.judgement.ratio) if comparison else "first" if result.is_first else ""
     address = escape(timeline_path(page.project.slug, result.benchmark, result.metric.name))
     return (
         f'<td class="number"><a href="{address}{query}">'
         f"{escape(numbers.quantity(result.metric, result.point.value))}</a> "
-        f'<span class="delta {look}">{SIGNS[look]}{change}</span></td>'
+        f'<span class="delta {look}">{result.sign}{change}</span></td>'
     )
 
 
@@ -70,7 +69,7 @@ def result_row(page: CommitPage, query: str, result: SeriesResult, with_metric: 
         numbers.margin(metric, point.value, point.low, point.high),
         comparison_cells(page, result),
         result.look,
-        SIGNS[result.look],
+        result.sign,
         result.answer,
         flags_badge(point.flags),
         change_badge(result.change) if result.change else "",
@@ -92,8 +91,8 @@ def comparison_cells(page: CommitPage, result: SeriesResult) -> SafeString:
         '<td class="number">{}</td><td class="number change {}">{}</td><td class="number soft">{}</td>',
         value_html,
         result.look,
-        numbers.change(comparison.ratio),
-        numbers.change_interval(comparison.low, comparison.high),
+        numbers.change(comparison.judgement.ratio),
+        numbers.change_interval(comparison.judgement.low, comparison.judgement.high),
     )
 
 

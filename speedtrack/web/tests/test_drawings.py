@@ -1,23 +1,16 @@
-"""Sparklines, plots and the grades behind the grid's colours."""
+"""Sparklines, plots and charts."""
 
-import math
 from itertools import pairwise
 
 import pytest
 
-from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.web.drawing.grades import grade, level_of, noise_of_values
 from speedtrack.web.drawing.linecharts import SPACE_X, LineValue, axis_label, chart_over_names, chart_over_numbers
 from speedtrack.web.drawing.plots import Forest
 from speedtrack.web.drawing.sparkline import Sparkline, path_through
 from speedtrack.web.drawing.strips import ChangeStrip, SideStrips, TrialMark, TrialStrip
 
 CPU = METRICS["server_cpu_ns_per_request"]
-
-
-def point(value: float, spread: float = 0.01, flags: tuple[str, ...] = ()) -> LinePoint:
-    return LinePoint(1, 0, 0, 0, value, value * (1 - spread), value * (1 + spread), 5, list(flags))
 
 
 def test_a_gap_ends_a_line_and_a_lone_point_is_a_dot() -> None:
@@ -34,40 +27,6 @@ def test_a_calm_line_stays_calm() -> None:
     calm = Sparkline.of([100.0, 100.1])
     assert calm.end
     assert abs(calm.end[1] - 14) < 2
-
-
-def test_a_change_within_noise_has_no_colour() -> None:
-    found = grade(level_of(point(100)), level_of(point(101)), noise=0.01, metric=CPU, detectable=0.005)
-    assert found
-    assert found.level == 0
-
-
-def test_the_same_percentage_is_strong_where_the_noise_is_small() -> None:
-    found = grade(level_of(point(100, 0.001)), level_of(point(103, 0.001)), noise=0.001, metric=CPU, detectable=0.01)
-    assert found
-    assert (found.level, found.worse) == (2, True)
-    better = grade(level_of(point(100, 0.001)), level_of(point(97, 0.001)), noise=0.005, metric=CPU, detectable=0.01)
-    assert better
-    assert (better.level, better.worse) == (1, False)
-
-
-def test_a_certain_change_too_small_to_matter_has_no_colour() -> None:
-    found = grade(
-        level_of(point(100, 0.0001)), level_of(point(100.5, 0.0001)), noise=0.0001, metric=CPU, detectable=0.01
-    )
-    assert found
-    assert found.level == 0
-
-
-def test_without_a_ratio_or_a_noise_there_is_no_grade() -> None:
-    assert grade(level_of(point(0)), level_of(point(1)), 0.01, CPU, 0.01) is None
-    assert grade(level_of(point(1, 0)), level_of(point(2, 0)), 0.0, CPU, 0.01) is None
-
-
-def test_noise_is_robust_against_one_step() -> None:
-    values = [100 * math.exp(0.01 * (-1) ** i) * (1.5 if i > 10 else 1) for i in range(20)]
-    assert noise_of_values(values) == pytest.approx(0.02 * 1.4826 / math.sqrt(2), rel=0.01)
-    assert noise_of_values([1.0]) == 0
 
 
 def test_labels_of_a_forest_do_not_touch_and_no_change_has_one() -> None:

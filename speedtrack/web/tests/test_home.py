@@ -11,11 +11,10 @@ from django.db.models.functions import Now
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
-from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Tag
 from speedtrack.runs.models import Machine
 from speedtrack.tests import builders
-from speedtrack.web.pages import changes, home, releasepoints
+from speedtrack.web.pages import changes, home
 from speedtrack.web.tests.world import World, html_of, queries, world
 
 
@@ -128,13 +127,3 @@ def test_changes_are_listed_by_commit_and_reach_back_so_far(
     assert len(group.points) > 1 and group.worst.ratio == pytest.approx(1.2, rel=0.01)
     monkeypatch.setattr(changes, "REACH", 2)
     assert changes.newest_groups([branch.pk], 5) == {}
-
-
-@pytest.mark.parametrize(("error", "look"), [(0.005, "worse"), (0.021, "same"), (0.03, "same")])
-def test_a_difference_of_releases_that_may_be_chance_at_the_1_percent_level_has_no_colour(
-    error: float, look: str
-) -> None:
-    """5% with a standard error of 2.1% excludes 0 at the 5% level, and not at the 1% level."""
-    found = releasepoints.ratio_from_logs([math.log(1.05)], [error], METRICS["server_cpu_ns_per_request"], 0.01)
-    assert found.look == look
-    assert (found.low > 1) == (error < 0.0249)

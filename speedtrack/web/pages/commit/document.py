@@ -10,7 +10,7 @@ from speedtrack.web.requests.formats import rows_of
 
 RESULT_COLUMNS = (
     *("benchmark", "metric", "unit", "value", "low", "high", "n", "flags"),
-    *("commits_before", "value_before", "ratio", "ratio_low", "ratio_high", "answer"),
+    *("commits_before", "value_before", "ratio", "ratio_low", "ratio_high", "answer", "verdict"),
 )
 
 

@@ -1,32 +1,18 @@
 """What was measured of a commit on one machine, compared with the last commit measured before it."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-from django.db.models import FilteredRelation, Q
+from typing import NamedTuple
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.lines import LinePoint
-from speedtrack.alerts.models import ChangePoint, CommitComparison, look_of
-from speedtrack.benchmarks import numbers
+from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.judging.judge import Neighbour, judge_neighbours
 from speedtrack.projects.models import Branch, Commit
 from speedtrack.runs.models import Series
 
 FEW_RESULTS = 120  # of a machine, up to which the page has the numbers of all metrics
-UNSETTLED_ANSWERS = {CommitComparison.Answer.SAME: "same", CommitComparison.Answer.UNKNOWN: "uncertain"}
-
-
-class StoredComparison(NamedTuple):
-    """The columns of a CommitComparison that the page shows."""
-
-    distance: int
-    old: float
-    ratio: float
-    low: float
-    high: float
-    answer: str
 
 
 class SeriesResult(NamedTuple):
@@ -39,22 +25,24 @@ class SeriesResult(NamedTuple):
     benchmark: str
     metric: Metric
     point: LinePoint
-    comparison: StoredComparison | None
+    comparison: Neighbour | None
     is_first: bool
     change: ChangePoint | None
 
     @property
     def look(self) -> str:
-        comparison = self.comparison
-        return look_of(comparison.answer, comparison.ratio, self.metric.name) if comparison else "same"
+        return self.comparison.judgement.look if self.comparison else "same"
+
+    @property
+    def sign(self) -> str:
+        return self.comparison.judgement.sign if self.comparison else ""
 
     @property
     def answer(self) -> str:
         """The result of the comparison in a word or two."""
         if self.comparison is None:
             return "first measurement" if self.is_first else "not compared yet"
-        fixed_answer = UNSETTLED_ANSWERS.get(CommitComparison.Answer(self.comparison.answer))
-        return fixed_answer or numbers.effect(self.metric, self.look == "worse")
+        return self.comparison.judgement.words
 
 
 @dataclass(frozen=True)
@@ -115,23 +103,17 @@ def results_on(machine: MeasuringMachine, branch_place: BranchPlace) -> list[Ser
     """The results of one machine."""
     series_ids = lines.point_measurements().filter(commit=branch_place.commit).values("series")
     series = Series.objects.filter(pk__in=series_ids, machine=machine.pk)
-    relation = FilteredRelation("comparisons", condition=Q(comparisons__commit=branch_place.commit))
-    columns = ["pk", "benchmark__name", "metric", "undetected_since"]
-    columns += [f"stored__{field}" for field in StoredComparison._fields]
-    rows = list(series.annotate(stored=relation).values_list(*columns))
+    rows = list(series.values_list("pk", "benchmark__name", "metric", "undetected_since"))
     ids = [pk for pk, *_ in rows]
+    commit = branch_place.commit.pk
+    neighbours = {place.series_id: neighbour for place, neighbour in judge_neighbours(ids, [commit]).items()}
     here = {p.series_id: p for p in lines.points(ids, branch_place.branch, branch_place.number, branch_place.number)}
-    marks = {cp.series_id: cp for cp in branch_place.points if cp.commit_id == branch_place.commit.pk}
+    marks = {cp.series_id: cp for cp in branch_place.points if cp.commit_id == commit}
     return [
-        SeriesResult(pk, name, METRICS[metric], here[pk], compared_by(fields), since is None, marks.get(pk))
-        for pk, name, metric, since, *fields in rows
+        SeriesResult(pk, name, METRICS[metric], here[pk], neighbours.get(pk), since is None, marks.get(pk))
+        for pk, name, metric, since in rows
         if pk in here
     ]
-
-
-def compared_by(columns: list[Any]) -> StoredComparison | None:
-    """The comparison with these columns; None where there is none, so that all are null."""
-    return None if columns[0] is None else StoredComparison(*columns)
 
 
 def machine_results(machine: str, results: list[SeriesResult], metric_name: str | None) -> MachineResults:

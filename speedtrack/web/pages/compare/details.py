@@ -7,11 +7,12 @@ from django.db.models import Q
 from django.http import Http404
 
 from speedtrack.alerts.pairs import counts
-from speedtrack.alerts.pairs.between import Between, Caveat, ComparedRow
 from speedtrack.alerts.pairs.counts import FunctionTable
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import COUNTED
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.judging.sides import Between, ComparedRow
+from speedtrack.judging.verdicts import Caveat
 from speedtrack.runs.models import Environment, Result, Side, Status
 from speedtrack.runs.results import environments, latencies
 from speedtrack.runs.results.environments import ChangedFact

@@ -1,6 +1,6 @@
 """Any two commits beside each other: what differs, by how much, how sure it is, and what makes it doubtful."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -10,15 +10,15 @@ from django.http import Http404, QueryDict
 from django.urls import reverse
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts.lines.effects import SmallestEffects
-from speedtrack.alerts.pairs import between
-from speedtrack.alerts.pairs.between import Between, CommitOnMachine, ComparedRow
 from speedtrack.alerts.pairs.counts import FunctionTable
 from speedtrack.alerts.triage.measuring import MOST_BENCHMARKS
 from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.judging.points import CommitOnMachine
+from speedtrack.judging.sides import Between, ComparedRow, compare_sides
+from speedtrack.judging.totals import Total
+from speedtrack.judging.verdicts import ORDER, SIGNS, Ruling
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine, Run, Status
-from speedtrack.stats.totals import MeanRatio, mean_ratio
 from speedtrack.web import forges
 from speedtrack.web.drawing.plots import Forest
 from speedtrack.web.pages.compare import details
@@ -27,7 +27,8 @@ from speedtrack.web.pages.compare.sides import AskedSides, BothSides, ComparedSi
 from speedtrack.web.pages.latency import LatencyCurves
 
 SHOWN = 100  # rows, unless all are asked for
-VERDICTS = ("worse", "better", "uncertain", "same")
+VERDICTS = tuple(map(str, ORDER))
+USUAL = (*SIGNS, Ruling.UNCERTAIN, Ruling.SAME)  # verdicts that are listed even if no row has them
 LONGEST_SEARCH = 100
 
 
@@ -54,28 +55,6 @@ class RowFilters:
         return bool(self.text or self.metric or self.verdict or self.differs)
 
 
-@dataclass(frozen=True)
-class MetricTotal:
-    """The rows of one metric in total: how many have which verdict, and the geometric mean of their ratios."""
-
-    metric: Metric
-    counts: Counter[str]
-    mean: MeanRatio | None
-    doubtful: int
-
-    @property
-    def by_verdict(self) -> list[tuple[str, int]]:
-        return [(name, self.counts[name]) for name in VERDICTS]
-
-    @property
-    def look(self) -> str:
-        if self.mean is None or self.mean.low <= 1 <= self.mean.high:
-            return "same"
-        if abs(self.mean.ratio - 1) < self.metric.smallest_effect:
-            return "same"
-        return "worse" if (self.mean.ratio > 1) == (self.metric.better == "lower") else "better"
-
-
 class PairedChoice(NamedTuple):
     name: str
     chosen: bool
@@ -93,7 +72,7 @@ class ComparePage:
     rows: list[ComparedRow] = field(default_factory=list)
     shown: list[ComparedRow] = field(default_factory=list)
     forest: Forest | None = None
-    totals: list[MetricTotal] = field(default_factory=list)
+    totals: list[Total] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     latency: LatencyCurves | None = None
     most_benchmarks: int = MOST_BENCHMARKS
@@ -107,9 +86,14 @@ class ComparePage:
 
     @property
     def verdicts(self) -> list[tuple[str, int]]:
-        """(verdict, number of rows) of each verdict."""
+        """(verdict, number of rows) of each usual verdict, and of each other one that there is."""
         counts = Counter(row.verdict for row in self.found.rows)
-        return [(name, counts[name]) for name in VERDICTS]
+        return [(str(name), counts[name]) for name in ORDER if counts[name] or name in USUAL]
+
+    @property
+    def totals_by_verdict(self) -> list[tuple[Total, list[tuple[str, int]]]]:
+        """The totals, each with its (verdict, number of rows)."""
+        return [(total, [(name, total.counts[name]) for name, _ in self.verdicts]) for total in self.totals]
 
     @property
     def benchmarks(self) -> list[str]:
@@ -229,7 +213,7 @@ def load(slug: str, query: QueryDict, access: Access, most_rows: int = SHOWN) ->
         rows=rows,
         shown=shown_rows,
         forest=Forest.of([(row.ratio, row.low, row.high) for row in shown_rows], clipped=True),
-        totals=totals_of(comparison.rows),
+        totals=comparison.totals,
         differences=details.differences(sides, comparison.rows),
         latency=details.latency_of(benchmark, documents, sides),
         functions=details.functions_of(benchmark, documents, sides),
@@ -272,10 +256,8 @@ def shared_machine(sides: BothSides) -> Machine | None:
 def between_sides(sides: BothSides) -> Between:
     base, head = sides.base, sides.head
     assert base.machine and head.machine
-    return between.compare_sides(
-        CommitOnMachine(base.commit.pk, base.machine.pk),
-        CommitOnMachine(head.commit.pk, head.machine.pk),
-        SmallestEffects(head.project.pk),
+    return compare_sides(
+        CommitOnMachine(base.commit.pk, base.machine.pk), CommitOnMachine(head.commit.pk, head.machine.pk)
     )
 
 
@@ -290,22 +272,3 @@ def filters_of(query: QueryDict) -> RowFilters:
 def require(kind: str, name: str, names: Iterable[str]) -> None:
     if name and name not in names:
         raise Http404(f"There is no {kind} {name[:80]!r}: there are {', '.join(names)}.")
-
-
-def totals_of(rows: Iterable[ComparedRow]) -> list[MetricTotal]:
-    """The totals by metric.
-
-    If some rows have no doubts, rows across environments do not count for the mean.
-    """
-    groups: dict[str, list[ComparedRow]] = defaultdict(list)
-    for row in rows:
-        groups[row.metric.name].append(row)
-    totals = []
-    for metric in METRICS.among(groups):
-        own = groups[metric.name]
-        sound = [row for row in own if not row.doubts] or own
-        usable = [row for row in sound if not row.flags] or sound
-        mean = mean_ratio([(row.ratio, row.low, row.high) for row in usable])
-        doubtful = sum(bool(row.doubts) for row in own)
-        totals.append(MetricTotal(metric, Counter(row.verdict for row in own), mean, doubtful))
-    return totals

@@ -1,37 +1,37 @@
 """The grid of a project: benchmarks by commits, with their trends and their change since the last release."""
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from operator import attrgetter
 from typing import NamedTuple
-
-import numpy as np
 
 from speedtrack.alerts.lines import linecolumns
 from speedtrack.alerts.lines.effects import SmallestEffects
 from speedtrack.alerts.lines.linecolumns import LineColumns
-from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.groups import group_by_name, groups_of
-from speedtrack.benchmarks.metrics import Direction, is_outside
+from speedtrack.benchmarks.metrics import is_outside
 from speedtrack.benchmarks.models import Suite
 from speedtrack.benchmarks.numbers import UnitScale
+from speedtrack.judging.evidence import TwoSides
+from speedtrack.judging.judge import judge
+from speedtrack.judging.verdicts import DIFFERING, SIGNS, Judgement, direction_of, words_of
 from speedtrack.runs.models import Series
 from speedtrack.web.addresses import timeline_path
 from speedtrack.web.drawing.gaps import UNMEASURED, Gap, gaps_of
-from speedtrack.web.drawing.grades import Grade, Level, grade, level_of, noise_of_values
 from speedtrack.web.pages import changes, releasepoints
 from speedtrack.web.pages.project.columns import GridColumn, columns_before, end_on
 from speedtrack.web.pages.project.filters import GridFilters, TagChoices
-from speedtrack.web.pages.releasepoints import MeasuredRelease, Ratio, ReleaseEstimate
+from speedtrack.web.pages.releasepoints import MeasuredRelease
 from speedtrack.web.scope import PageScope
 
 SHOWN = 30  # columns of the grid: releases, then commits
 RELEASES = 5  # of them at most
-WINDOW = 90  # commits that noise and sparklines are computed from
+STRONG = 2  # times the smallest detectable difference, from which on a cell has the strong colour
+WINDOW = 90  # commits that sparklines are drawn from
 
 
 class Cell(NamedTuple):
@@ -61,7 +61,7 @@ class BenchmarkRow:
     spark: list[float | None]
     release_cells: list[Cell]
     cells: list[Cell]
-    since: Ratio | None
+    since: Judgement | None
 
 
 @dataclass(frozen=True)
@@ -120,15 +120,15 @@ class RowContext:
     """What the cells of one row share.
 
     ``path``: the commits of the grid and before it, the newest WINDOW. ``commits``: those of the grid, its end.
-    ``releases``: the measured ones, the newest first; ``release``: the one that the newest value is compared with.
-    ``detectable``: the smallest change that matters and that the row's lines show; ``scale``: the unit of its values.
+    ``releases``: the measured ones, the newest first. ``detectable``: the smallest change that matters and that the
+    row's lines show; ``scale``: the unit of its values.
     """
 
     scope: PageScope
     path: Sequence[GridColumn]
     commits: Sequence[GridColumn]
     releases: Sequence[MeasuredRelease]
-    release: MeasuredRelease | None
+    judgements: Mapping[TwoSides, Judgement]
     gaps: dict[int, Gap]
     detectable: float
     marks: dict[int, Mark]
@@ -154,13 +154,18 @@ def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: st
     commits = path[len(releases[:RELEASES]) - SHOWN :]
     gaps = gaps_of(scope.machine, [p.pk for p in commits]) if scope.machine and commits else {}
     marks = marks_by_benchmark(scope, commits) if by_name else {}
+    sides = {name: sides_of_row(lines, newest[name], path, releases, release) for name, lines in by_name.items()}
+    judgements = judge(
+        [side for row in sides.values() for side in row.of_releases],
+        [side for row in sides.values() for side in row.of_commits.values()],
+    )
     headed: dict[str, list[BenchmarkRow]] = defaultdict(list)
     for name in [name for name in groups if name in by_name]:
         detectable = max(smallest, *(series_by_id[line.series_id].smallest for line in by_name[name]))
         scale = numbers.unit_scale(scope.metric.unit, float(newest[name].value[-1]))
-        context = RowContext(scope, path, commits, releases, release, gaps, detectable, marks.get(name, {}), scale)
+        context = RowContext(scope, path, commits, releases, judgements, gaps, detectable, marks.get(name, {}), scale)
         why = series_by_id[newest[name].series_id].why
-        headed[groups[name]].append(benchmark_row(context, name, why, by_name[name]))
+        headed[groups[name]].append(benchmark_row(context, name, why, by_name[name], sides[name]))
     return Grid(
         commits,
         list(headed.items()),
@@ -224,7 +229,7 @@ def measured_releases(scope: PageScope, by_name: Mapping[str, list[LineColumns]]
 def release_of(lines: Iterable[LineColumns], releases: Iterable[MeasuredRelease]) -> MeasuredRelease | None:
     """The newest release that was measured with one of these lines."""
     series = {line.series_id for line in lines}
-    return next((release for release in releases if not series.isdisjoint(release.points)), None)
+    return next((release for release in releases if not series.isdisjoint(release.values)), None)
 
 
 def measured_commits(path: Sequence[GridColumn], by_name: Mapping[str, list[LineColumns]]) -> frozenset[int]:
@@ -259,113 +264,131 @@ def marks_by_benchmark(scope: PageScope, commits: Sequence[GridColumn]) -> dict[
     return marks
 
 
-def benchmark_row(context: RowContext, name: str, why: str, lines: list[LineColumns]) -> BenchmarkRow:
+@dataclass(frozen=True)
+class RowSides:
+    """What a row compares.
+
+    ``of_commits``: by series and position, a clean or flagged point with the clean point before it. ``chain``: by
+    release and series, its point with that of the release before. ``since``: the newest clean point with the release.
+    """
+
+    of_commits: dict[tuple[int, int], TwoSides]
+    chain: dict[tuple[int, int], TwoSides]
+    since: TwoSides | None
+
+    @property
+    def of_releases(self) -> list[TwoSides]:
+        return [*self.chain.values(), *([self.since] if self.since else [])]
+
+
+def sides_of_row(
+    lines: Sequence[LineColumns],
+    newest: LineColumns,
+    path: Sequence[GridColumn],
+    releases: Sequence[MeasuredRelease],
+    release: MeasuredRelease | None,
+) -> RowSides:
+    of_commits = {(line.series_id, at): side for line in lines for at, side in neighbours_on(line, path)}
+    chain = {}
+    for series in (line.series_id for line in lines):
+        measured = [at for at, candidate in enumerate(releases) if series in candidate.values]
+        for at, before in pairwise(measured):  # the newest release comes first
+            chain[at, series] = TwoSides(series, releases[before].commit_id, releases[at].commit_id)
+    clean = [at for at in newest.at.tolist() if at not in newest.flags]
+    since = None
+    if release and clean and newest.series_id in release.values:
+        since = TwoSides(newest.series_id, release.commit_id, path[clean[-1]].pk)
+    return RowSides(of_commits, chain, since)
+
+
+def neighbours_on(line: LineColumns, path: Sequence[GridColumn]) -> Iterator[tuple[int, TwoSides]]:
+    """The points among the commits of the grid, each with the clean point before it."""
+    first, before = len(path) - SHOWN, None
+    for at in line.at.tolist():
+        if before is not None and at >= first:
+            yield at, TwoSides(line.series_id, path[before].pk, path[at].pk)
+        if at not in line.flags:
+            before = at
+
+
+def benchmark_row(context: RowContext, name: str, why: str, lines: list[LineColumns], sides: RowSides) -> BenchmarkRow:
     """The row of a benchmark with these lines; its trend is that of the newest line."""
     newest = newest_line(lines)
-    by_place = dict(zip(newest.at.tolist(), newest.value.tolist(), strict=True))
-    clean = {at: value for at, value in by_place.items() if at not in newest.flags}
+    clean = {at: v for at, v in zip(newest.at.tolist(), newest.value.tolist(), strict=True) if at not in newest.flags}
     url = timeline_path(context.scope.project.slug, name, context.scope.metric.name)
-    points = [point for line in lines for point in grid_points(context, line)]
-    noise = noise_of_values([*clean.values()])
-    cells = release_cells(context, noise, lines), cells_of(context, noise, points)
     spark = [clean.get(at) for at in range(len(context.path))]
-    since = since_release(context, newest)
+    since = context.judgements.get(sides.since) if sides.since else None
     flags = newest.flags.get(int(newest.at[-1]), [])
+    cells = release_cells(context, lines, sides), cells_of(context, lines, sides)
     return BenchmarkRow(name, why, url, float(newest.value[-1]), flags, spark, *cells, since)
 
 
-def since_release(context: RowContext, newest: LineColumns) -> Ratio | None:
-    """The newest clean value of a line against that of the release; None if the release has none."""
-    clean = [index for index, at in enumerate(newest.at.tolist()) if at not in newest.flags]
-    release = context.release
-    if release is None or not clean or newest.series_id not in release.points:
-        return None
-    now = ReleaseEstimate(*(float(column[clean[-1]]) for column in (newest.value, newest.low, newest.high)))
-    smallest = context.detectable
-    return releasepoints.ratio_of(release.points[newest.series_id], now, context.scope.metric, smallest)
-
-
-def grid_points(context: RowContext, line: LineColumns) -> list[LinePoint]:
-    """The points of a line in the grid, and the last clean point before them, which the first one is compared with."""
-    begin = int(np.searchsorted(line.at, len(context.path) - len(context.commits)))
-    before = [i for i in range(begin) if int(line.at[i]) not in line.flags][-1:]
-    stretch = line.chosen([*before, *range(begin, len(line.at))])
-    columns = (column.tolist() for column in (stretch.at, stretch.value, stretch.low, stretch.high, stretch.n))
-    return [
-        LinePoint(line.series_id, at, context.path[at].pk, 0, value, low, high, n, line.flags.get(at, []))
-        for at, value, low, high, n in zip(*columns, strict=True)
-    ]
-
-
-def release_cells(context: RowContext, noise: float, lines: list[LineColumns]) -> list[Cell]:
-    """The cells of the releases; the first is compared with the release before it, which has no column."""
-    releases = context.releases[: RELEASES + 1][::-1]
-    series = sorted(line.series_id for line in lines)
-    points = [
-        LinePoint(pk, at, at, 0, *release.points[pk], 0, [])
-        for at, release in enumerate(releases)
-        for pk in series
-        if pk in release.points
-    ]
-    by_place = {point.commit_id: point for point in points}
-    grades = grades_of(context, noise, points)
-    cells = [
-        measured_cell(context, release.tag, by_place[at], grades.get(at), None)
-        if at in by_place
-        else Cell("unmeasured", "", f"{release.tag}: no reliable value")
-        for at, release in enumerate(releases)
-    ]
-    return cells[-RELEASES:]
-
-
-def cells_of(context: RowContext, noise: float, points: list[LinePoint]) -> list[Cell]:
-    points.sort(key=attrgetter("position", "series_id"))
-    by_commit = {p.commit_id: p for p in points}
-    grades = grades_of(context, noise, points)
+def release_cells(context: RowContext, lines: list[LineColumns], sides: RowSides) -> list[Cell]:
+    """The cells of the releases, the oldest first; the first is compared with the release before it."""
     cells = []
-    for placed in context.commits:
-        key = placed.pk
-        if point := by_commit.get(key):
-            cells.append(measured_cell(context, placed.short, point, grades.get(key), context.marks.get(key)))
+    for at, release in enumerate(context.releases[:RELEASES]):
+        series = max((line.series_id for line in lines if line.series_id in release.values), default=None)
+        if series is None:
+            cells.append(Cell("unmeasured", "", f"{release.tag}: no reliable value"))
         else:
-            cells.append(gap_cell(placed, context.gaps.get(key, UNMEASURED)))
+            side = sides.chain.get((at, series))
+            point = CellPoint(release.tag, release.values[series], [])
+            cells.append(measured_cell(context, point, context.judgements.get(side) if side else None, None))
+    return cells[::-1]
+
+
+def cells_of(context: RowContext, lines: list[LineColumns], sides: RowSides) -> list[Cell]:
+    """The cells of the commits; where several lines have a point, that of the newest line."""
+    points = {}
+    for line in sorted(lines, key=lambda line: line.series_id):
+        for at, value in zip(line.at.tolist(), line.value.tolist(), strict=True):
+            points[at] = line.series_id, value, line.flags.get(at, [])
+    cells = []
+    for at, placed in enumerate(context.commits, start=len(context.path) - len(context.commits)):
+        if at in points:
+            series, value, flags = points[at]
+            side = sides.of_commits.get((series, at))
+            judgement = context.judgements.get(side) if side else None
+            point = CellPoint(placed.short, value, flags)
+            cells.append(measured_cell(context, point, judgement, context.marks.get(placed.pk)))
+        else:
+            cells.append(gap_cell(placed, context.gaps.get(placed.pk, UNMEASURED)))
     return cells
 
 
-def grades_of(context: RowContext, noise: float, points: list[LinePoint]) -> dict[int, Grade]:
-    """By commit id: its point compared with the clean point before it in the same series."""
-    grades: dict[int, Grade] = {}
-    before: dict[int, Level | None] = {}
-    for point in points:
-        level = level_of(point)
-        last = before.get(point.series_id)
-        if last and (g := grade(last, level, noise, context.scope.metric, context.detectable)):
-            grades[point.commit_id] = g
-        if not point.flags:
-            before[point.series_id] = level
-    return grades
+class CellPoint(NamedTuple):
+    """The point of a cell, and the name of its commit or release."""
+
+    name: str
+    value: float
+    flags: list[str]
 
 
-def measured_cell(context: RowContext, name: str, point: LinePoint, graded: Grade | None, mark: Mark | None) -> Cell:
+def measured_cell(context: RowContext, point: CellPoint, judgement: Judgement | None, mark: Mark | None) -> Cell:
     metric = context.scope.metric
-    title = f"{name}: {context.scale.text(point.value)}"
+    title = f"{point.name}: {context.scale.text(point.value)}"
     look = "same"
-    if graded:
-        title += f", {numbers.change(graded.ratio)} to the one before"
-        if level := graded.level:
-            look = f"{'worse' if graded.worse else 'better'}-{level}"
-            title += f" ({graded.units:.1f} × detectable)"
+    if judgement:
+        title += f", {numbers.change(judgement.ratio)} to the one before: {judgement.words}"
+        if judgement.verdict in DIFFERING:
+            units = units_of(judgement.ratio, context.detectable)
+            look = f"{judgement.look}-{2 if units >= STRONG else 1}"
+            title += f" ({units:.1f} × detectable)"
     if point.flags:
         return Cell("flagged", "", f"{title}; unreliable: {', '.join(point.flags)}")
     if mark is None:
         return Cell(look, "", title)
-    is_slowdown = (mark.ratio > 1) == (metric.better == Direction.LOWER)
-    side = "worse" if is_slowdown else "better"
-    look = f"{side}-{2 if mark.status == ChangePoint.Status.CONFIRMED else 1} change-{mark.status}"
-    title += f"; {mark.status}: {numbers.effect(metric, is_slowdown)} {numbers.change(mark.ratio)}"
+    verdict = direction_of(metric, mark.ratio)
+    look = f"{verdict}-{2 if mark.status == ChangePoint.Status.CONFIRMED else 1} change-{mark.status}"
+    title += f"; {mark.status}: {words_of(verdict, metric)} {numbers.change(mark.ratio)}"
     if mark.width and mark.width > 1:
         title += f", by one of {mark.width} commits up to this one"
-    return Cell(look, "▼" if is_slowdown else "▲", title)
+    return Cell(look, SIGNS[verdict].strip(), title)
+
+
+def units_of(ratio: float, detectable: float) -> float:
+    """The size of a difference as a multiple of the smallest that is detectable."""
+    return abs(math.log(ratio)) / math.log1p(detectable) if ratio > 0 and detectable > 0 else math.inf
 
 
 def gap_cell(placed: GridColumn, gap: Gap) -> Cell:

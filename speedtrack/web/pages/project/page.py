@@ -10,6 +10,7 @@ from django.http import QueryDict
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import suite_of
+from speedtrack.judging.verdicts import Judgement
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run, Series
 from speedtrack.web.drawing.gaps import UNMEASURED
@@ -123,7 +124,7 @@ def project_document(page: ProjectPage) -> dict[str, Any]:
                 "group": group,
                 "newest": row.newest,
                 "flags": row.flags,
-                "since_release": row.since._asdict() if row.since else None,
+                "since_release": since_document(row.since),
                 "release_looks": [cell.look for cell in row.release_cells],
                 "looks": [cell.look for cell in row.cells],
             }
@@ -133,6 +134,13 @@ def project_document(page: ProjectPage) -> dict[str, Any]:
         "older": grid.older or None,
         "open_alerts": [alert.pk for alert in page.alerts],
     }
+
+
+def since_document(since: Judgement | None) -> dict[str, Any] | None:
+    if since is None:
+        return None
+    low, high = since.interval or (None, None)
+    return {"ratio": since.ratio, "low": low, "high": high, "look": since.look, "verdict": since.verdict}
 
 
 def csv_rows(page: ProjectPage) -> Iterator[list[Any]]:
@@ -145,5 +153,6 @@ def csv_rows(page: ProjectPage) -> Iterator[list[Any]]:
     ]
     for group, rows in page.grid.groups:
         for row in rows:
-            since = [release, *row.since] if row.since else [""] * 5
+            one = row.since
+            since = [release, one.ratio, *(one.interval or ("", "")), one.look] if one else [""] * 5
             yield [row.benchmark, group, metric.name, metric.unit, row.newest, " ".join(row.flags), *since]

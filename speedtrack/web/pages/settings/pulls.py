@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from django.http import Http404
 
-from speedtrack.alerts.pairs import pulls
-from speedtrack.alerts.pairs.pulls import PairedAnswer
+from speedtrack.judging.pulls import PairedJudgement, judge_pulls
+from speedtrack.judging.verdicts import DIFFERING
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs.models import Approval, Run
 from speedtrack.runs.planning import pullrequests
@@ -22,11 +22,11 @@ class PullRow:
     approval: Approval | None
     is_current: bool
     runs: list[Run]
-    answers: list[PairedAnswer]
+    answers: list[PairedJudgement]
 
     @property
-    def differing(self) -> list[PairedAnswer]:
-        return [answer for answer in self.answers if answer.answer == "different"]
+    def differing(self) -> list[PairedJudgement]:
+        return [row for row in self.answers if row.judgement.verdict in DIFFERING]
 
 
 @dataclass(frozen=True)
@@ -53,4 +53,4 @@ def row_of(pull: PullRequest) -> PullRow:
     approval = pull.approvals.select_related("by", "head", "base").order_by("-pk").first()
     runs = pullrequests.runs_of(approval) if approval else []
     is_current = approval is not None and approval.head_sha == pull.head_sha
-    return PullRow(pull, approval, is_current, runs, pulls.answers_of(pull.project_id, runs) if runs else [])
+    return PullRow(pull, approval, is_current, runs, judge_pulls(pull.project_id, runs) if runs else [])

@@ -7,12 +7,13 @@ from django.http import Http404
 
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks import numbers
+from speedtrack.judging.verdicts import Ruling
 from speedtrack.projects.models import Project
 from speedtrack.web.pages import home
 
 GOOD, BAD, DOUBTFUL, NEUTRAL = "good", "bad", "doubtful", "neutral"
-SIGNS = {"worse": "▼ ", "better": "▲ ", "same": ""}
-LOOKS = {"worse": BAD, "better": GOOD, "same": GOOD}
+#: How a verdict on the newest commits looks; the others are neutral.
+LOOKS = {Ruling.WORSE: BAD, Ruling.BETTER: GOOD, Ruling.SAME: GOOD, Ruling.SAME_PROGRAM: GOOD}
 #: The names of colours in the badge endpoint of shields.io.
 SHIELDS_COLOURS = {GOOD: "brightgreen", BAD: "red", DOUBTFUL: "yellow", NEUTRAL: "lightgrey"}
 
@@ -39,10 +40,11 @@ def of_alerts(project: Project) -> Badge:
 def of_release(project: Project) -> Badge:
     """The badge that compares the newest commits with the last release that was measured."""
     since = home.card_of(project).since
-    if since is None:
+    if since is None or since.total.mean is None:
         return Badge("since release", "not measured", NEUTRAL)
-    look = since.change.look
-    return Badge(f"since {since.before}", f"{SIGNS[look]}{numbers.change(since.change.ratio)}", LOOKS[look])
+    total = since.total
+    message = f"{total.sign}{numbers.change(since.total.mean.ratio)}"
+    return Badge(f"since {since.before}", message, LOOKS.get(total.verdict, NEUTRAL))
 
 
 def of_freshness(project: Project) -> Badge:

@@ -29,12 +29,13 @@ def load(project: Project) -> list[ReleaseEntry]:
     times = dict(
         project.commits.filter(sha__in=[release.sha for release in releases]).values_list("sha", "committed_at")
     )
-    metric = card.metric
-    changes = [
-        releasepoints.change_of_first(releases[index:], metric, metric.smallest_effect)
-        for index in range(len(releases))
-    ]
+    pairs = {
+        release.tag: pair
+        for index, release in enumerate(releases)
+        if (pair := releasepoints.pair_of_first(releases[index:], card.metric, len(card.trends)))
+    }
+    changes = dict(zip(pairs, releasepoints.judge_releases([*pairs.values()]), strict=True))
     return [
-        ReleaseEntry(release.tag, release.sha, times[release.sha], metric, change)
-        for release, change in zip(releases, changes, strict=True)
+        ReleaseEntry(release.tag, release.sha, times[release.sha], card.metric, changes.get(release.tag))
+        for release in releases
     ]

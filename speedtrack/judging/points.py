@@ -1,0 +1,165 @@
+"""The points of commits on machines, with their samples: what a judgement is made from."""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from django.db import connection
+
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.comparisons import MeasuredCommit
+
+COLUMNS = """
+    SELECT m.commit_id, s.machine_id, m.series_id, s.benchmark_id, b.name, s.metric, b.ladder, s.environment_id,
+           m.attempt_id, m.flags, m.value, m.low, m.high, r.values, r.flagged
+"""
+RELATED = """
+      JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
+ LEFT JOIN runs_samples r ON r.measurement_id = m.id
+  ORDER BY m.attempt_id
+"""
+# Lateral, so that an index finds them: by commit if all its points are wanted, else by series and commit.
+OF_COMMITS = lines.sql(f"""{COLUMNS}
+      FROM unnest(%(commits)s::int[], %(machines)s::bigint[]) AS side (commit_id, machine_id)
+CROSS JOIN LATERAL (SELECT m.* FROM runs_measurement m WHERE m.commit_id = side.commit_id AND IS_POINT OFFSET 0) m
+      JOIN runs_series s ON s.id = m.series_id AND s.machine_id = side.machine_id
+{RELATED}""")  # noqa: S608 - constants
+AT_PLACES = lines.sql(f"""{COLUMNS}
+      FROM unnest(%(series)s::int[], %(commits)s::int[]) AS place (series_id, commit_id)
+CROSS JOIN LATERAL (
+        SELECT m.* FROM runs_measurement m
+         WHERE m.series_id = place.series_id AND m.commit_id = place.commit_id AND IS_POINT OFFSET 0) m
+      JOIN runs_series s ON s.id = m.series_id
+{RELATED}""")  # noqa: S608 - constants
+
+
+class CommitOnMachine(NamedTuple):
+    """One side of a comparison."""
+
+    commit_id: int
+    machine_id: int
+
+
+class Place(NamedTuple):
+    """A commit in a series."""
+
+    series_id: int
+    commit_id: int
+
+
+class SidePoint(NamedTuple):
+    """The measurements of a commit in one series, of all its runs. ``flags``: why no run of it is to be trusted."""
+
+    commit_id: int
+    machine_id: int
+    series_id: int
+    benchmark_id: int
+    benchmark: str
+    metric: str
+    ladder: str
+    environment_id: int
+    attempts: tuple[int, ...]
+    flags: list[str]
+    measured: MeasuredCommit
+
+    @property
+    def value(self) -> float:
+        return self.measured.value
+
+    @property
+    def low(self) -> float:
+        return self.measured.low
+
+    @property
+    def high(self) -> float:
+        return self.measured.high
+
+
+Key = tuple[str, str]  # name of a benchmark, and of a metric
+Points = dict[Key, dict[int, SidePoint]]  # by series id
+
+
+class PointRow(NamedTuple):
+    """The columns of COLUMNS."""
+
+    commit_id: int
+    machine_id: int
+    series_id: int
+    benchmark_id: int
+    benchmark: str
+    metric: str
+    ladder: str
+    environment_id: int
+    attempt_id: int
+    flags: list[str]
+    value: float
+    low: float
+    high: float
+    samples: list[float | None] | None
+    flagged: list[int] | None
+
+
+def points_of(sides: Sequence[CommitOnMachine]) -> list[Points]:
+    """For each side all its points, by (benchmark, metric) and then by series id. One query for all sides."""
+    commits, machines = zip(*set(sides), strict=True)
+    by_side: dict[CommitOnMachine, Points] = defaultdict(lambda: defaultdict(dict))
+    for point in read(OF_COMMITS, commits=commits, machines=machines):
+        side = CommitOnMachine(point.commit_id, point.machine_id)
+        by_side[side][point.benchmark, point.metric][point.series_id] = point
+    return [by_side[side] for side in sides]
+
+
+def points_at(places: Collection[Place]) -> dict[Place, SidePoint]:
+    """The points of series at commits, as far as there are some."""
+    if not places:
+        return {}
+    series, commits = zip(*set(places), strict=True)
+    return {Place(p.series_id, p.commit_id): p for p in read(AT_PLACES, series=series, commits=commits)}
+
+
+def read(query: str, **columns: Sequence[int]) -> list[SidePoint]:
+    groups: dict[tuple[int, int], list[PointRow]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(query, {name: list(column) for name, column in columns.items()})
+        for row in map(PointRow._make, cursor):
+            groups[row.series_id, row.commit_id].append(row)
+    return [point_of(rows) for rows in groups.values()]
+
+
+def point_of(rows: list[PointRow]) -> SidePoint:
+    """Combine the runs of one series into one point: the samples of its clean runs, and the value of the newest one.
+
+    If no run is clean, those of all runs.
+    """
+    sound = [row for row in rows if not row.flags] or rows
+    newest = sound[-1]
+    samples = [sample for row in sound for sample in usable_samples(row.samples, row.flagged)]
+    measurement = MeasuredCommit(samples, newest.value, newest.low, newest.high)
+    return SidePoint(
+        newest.commit_id,
+        newest.machine_id,
+        newest.series_id,
+        newest.benchmark_id,
+        newest.benchmark,
+        newest.metric,
+        newest.ladder,
+        newest.environment_id,
+        tuple(row.attempt_id for row in rows),
+        newest.flags,
+        measurement,
+    )
+
+
+def usable_samples(values: list[float | None] | None, flagged: list[int] | None) -> list[float]:
+    """The finite samples of a measurement, without those of flagged trials unless there are no others."""
+    finite = [(trial, value) for trial, value in enumerate(values or ()) if value is not None and math.isfinite(value)]
+    if not flagged:
+        return [value for _, value in finite]
+    return [value for trial, value in finite if trial not in flagged] or [value for _, value in finite]
+
+
+def points_to_compare(old: Mapping[int, SidePoint], new: Mapping[int, SidePoint]) -> tuple[SidePoint, SidePoint]:
+    """The points of the newest series that measured both commits; if there is none, of the newest series of each."""
+    both = old.keys() & new.keys()
+    return (old[max(both)], new[max(both)]) if both else (old[max(old)], new[max(new)])

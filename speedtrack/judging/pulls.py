@@ -1,0 +1,62 @@
+"""Compare the head of a pull request with its merge base, by the pairs of each benchmark and metric."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from speedtrack.alerts.lines import effects
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.judging import evidence
+from speedtrack.judging.evidence import Ends
+from speedtrack.judging.verdicts import ORDER, Basis, Circumstances, Judgement, ruling_of
+from speedtrack.runs.models import Run, Series
+
+
+class PairedJudgement(NamedTuple):
+    """One benchmark and metric on one machine."""
+
+    machine: str
+    benchmark: str
+    judgement: Judgement
+
+    @property
+    def change(self) -> str:
+        """The ratio in words: a percentage or a factor."""
+        return numbers.change(self.judgement.ratio)
+
+
+def judge_pulls(project_id: int, runs: Sequence[Run]) -> list[PairedJudgement]:
+    """The judgements by paired runs of the same two commits; those that differ come first.
+
+    The runs must have their machines loaded.
+    """
+    machines = {run.machine_id: run.machine.name for run in runs}
+    ends = {Ends(run.machine_id, run.base_id, run.commit_id) for run in runs if run.base_id}
+    pairs = {key: found for key, found in evidence.pairs_of(runs).items() if key[0] in ends}
+    names = Benchmark.objects.in_bulk({benchmark for _, benchmark, _ in pairs})
+    series = series_of(project_id, pairs)
+    smallest = effects.smallest_effects(series.values())
+    programs = evidence.same_programs(ends) if pairs else set()
+    judgements = []
+    for (end, benchmark, metric_name), found in pairs.items():
+        metric = METRICS[metric_name]
+        effect = smallest[series[end.machine_id, benchmark, metric_name]]
+        answer = evidence.answer_of_pairs(metric, found, effect, benchmark, 1.0)
+        if answer:
+            verdict = ruling_of(metric, answer, Circumstances(same_program=end in programs))
+            judgement = Judgement(metric, verdict, *answer[:3], Basis.PAIRS, len(found))
+            judgements.append(PairedJudgement(machines[end.machine_id], names[benchmark].name, judgement))
+    return sorted(
+        judgements,
+        key=lambda row: (ORDER.index(row.judgement.verdict), row.machine, row.benchmark, row.judgement.metric.name),
+    )
+
+
+def series_of(project_id: int, pairs: evidence.PairsOfEnds) -> dict[tuple[int, int, str], int]:
+    """By machine, benchmark and metric: the newest series."""
+    rows = Series.objects.filter(
+        project=project_id, machine__in={end.machine_id for end, *_ in pairs}, benchmark__in={pk for _, pk, _ in pairs}
+    )
+    columns = rows.order_by("pk").values_list("pk", "machine", "benchmark", "metric")
+    return {(machine, benchmark, metric): pk for pk, machine, benchmark, metric in columns}

@@ -1,0 +1,155 @@
+"""The verdicts, and the one place where a verdict becomes a colour, a sign and words."""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from speedtrack.alerts.lines.comparisons import Answer
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import Direction, Metric
+from speedtrack.stats.compare import ComparisonAnswer
+
+
+class Ruling(StrEnum):
+    """What the head is against the base."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "same"
+    UNCERTAIN = "uncertain"  #: neither a difference nor its absence is certain
+    FLAGGED = "flagged"  #: a flag voids the values of a side
+    SAME_PROGRAM = "same program"  #: the machine built the same program of both, bit for bit
+    NOT_COMPARABLE = "not comparable"  #: the sides belong to different series, or their ratio has no meaning
+
+
+class Caveat(StrEnum):
+    """What differs between two points besides the commit."""
+
+    MACHINE = "machine"
+    ENVIRONMENT = "environment"
+    DEFINITION = "definition"
+
+
+class Basis(StrEnum):
+    """What a judgement rests on."""
+
+    CHANGE = "change"  #: a confirmed change point
+    PAIRS = "pairs"  #: pairs of exactly these two commits
+    STORED = "stored"  #: the comparison that detection stored
+    SAMPLES = "samples"  #: the samples of separate runs; their summaries where samples were deleted
+
+
+DIFFERING = frozenset({Ruling.WORSE, Ruling.BETTER})
+COUNTED = frozenset({Ruling.WORSE, Ruling.BETTER, Ruling.SAME, Ruling.UNCERTAIN, Ruling.SAME_PROGRAM})
+#: Lists show the verdicts in this order.
+ORDER = (
+    Ruling.WORSE,
+    Ruling.BETTER,
+    Ruling.UNCERTAIN,
+    Ruling.FLAGGED,
+    Ruling.NOT_COMPARABLE,
+    Ruling.SAME,
+    Ruling.SAME_PROGRAM,
+)
+#: Of several verdicts the first of these is the worst. Flagged and not comparable rows say nothing if others do.
+WORST_FIRST = (
+    Ruling.WORSE,
+    Ruling.UNCERTAIN,
+    Ruling.BETTER,
+    Ruling.SAME,
+    Ruling.SAME_PROGRAM,
+    Ruling.FLAGGED,
+    Ruling.NOT_COMPARABLE,
+)
+SIGNS = {Ruling.WORSE: "▼ ", Ruling.BETTER: "▲ "}
+
+
+def look_of(verdict: Ruling) -> str:
+    """The CSS class: only a certain verdict has a colour."""
+    return str(verdict) if verdict in DIFFERING else "same"
+
+
+def sign_of(verdict: Ruling) -> str:
+    return SIGNS.get(verdict, "")
+
+
+def words_of(verdict: Ruling, metric: Metric) -> str:
+    return numbers.effect(metric, verdict == Ruling.WORSE) if verdict in DIFFERING else str(verdict)
+
+
+def worst_of(verdicts: Collection[Ruling]) -> Ruling | None:
+    """The worst of these verdicts; None without any."""
+    return next((verdict for verdict in WORST_FIRST if verdict in verdicts), None)
+
+
+class Shown:
+    """What is shown of a verdict."""
+
+    metric: Metric
+    verdict: Ruling
+
+    @property
+    def look(self) -> str:
+        return look_of(self.verdict)
+
+    @property
+    def sign(self) -> str:
+        return sign_of(self.verdict)
+
+    @property
+    def words(self) -> str:
+        return words_of(self.verdict, self.metric)
+
+
+@dataclass(frozen=True)
+class Judgement(Shown):
+    """What the head is against the base. ``ratio``, with its 95% interval ``low`` to ``high``, is head / base.
+
+    ``pairs``: how many pairs it rests on; 0 for another basis.
+    """
+
+    metric: Metric
+    verdict: Ruling
+    ratio: float
+    low: float
+    high: float
+    basis: Basis
+    pairs: int = 0
+    doubts: tuple[Caveat, ...] = ()
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval; None for single values, which have none."""
+        return interval_of(self.low, self.high)
+
+
+def interval_of(low: float, high: float) -> tuple[float, float] | None:
+    return (low, high) if low < high else None
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What decides a verdict besides the numbers."""
+
+    flagged: bool = False
+    same_program: bool = False
+    comparable: bool = True
+
+
+def ruling_of(metric: Metric, answer: Answer, circumstances: Circumstances = Circumstances()) -> Ruling:
+    """The verdict on an answer of the statistics."""
+    if not (circumstances.comparable and math.isfinite(answer.ratio)):
+        return Ruling.NOT_COMPARABLE
+    if circumstances.same_program:
+        return Ruling.SAME_PROGRAM
+    if circumstances.flagged:
+        return Ruling.FLAGGED
+    if answer.answer == ComparisonAnswer.DIFFERENT:
+        return direction_of(metric, answer.ratio)
+    return Ruling.SAME if answer.answer == ComparisonAnswer.SAME else Ruling.UNCERTAIN
+
+
+def direction_of(metric: Metric, ratio: float) -> Ruling:
+    """Whether a difference of this ratio is better or worse, by the metric's direction."""
+    return Ruling.WORSE if (ratio > 1) == (metric.better == Direction.LOWER) else Ruling.BETTER

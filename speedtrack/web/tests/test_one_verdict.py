@@ -1,0 +1,166 @@
+"""All surfaces say the same of the same two sides, and what is void has no colour anywhere."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from django.http import QueryDict
+from django.test import Client
+from speedtrack_client import gates
+
+from speedtrack.accounts.access import ANYBODY, Access
+from speedtrack.alerts.models import Alert, CommitComparison
+from speedtrack.judging.judge import judge_neighbours
+from speedtrack.judging.points import Place
+from speedtrack.judging.verdicts import Ruling
+from speedtrack.notices import mail
+from speedtrack.projects.models import Tag
+from speedtrack.runs.models import Build, Measurement, Samples, Series
+from speedtrack.web.pages.sharing import badges, cards
+from speedtrack.web.tests.world import CPU, World, html_of
+
+COLOURED = re.compile(r'class="(number )?(change|answer|delta) (worse|better)"')
+
+
+def release(made: World, **places: int) -> None:
+    Tag.objects.bulk_create(
+        Tag(project=made.project, name=name.replace("_", "."), sha=made.shas[place]) for name, place in places.items()
+    )
+
+
+def flag(made: World, place: int, factor: float = 1.0, **filters: Any) -> None:
+    """Flag all trials of a commit, and multiply its values, as if detection had compared them."""
+    points = Measurement.objects.filter(commit=made.commit(place), paired=False, **filters)
+    for point in points:
+        samples = Samples.objects.get(measurement=point)
+        values = [value and value * factor for value in samples.values]
+        Samples.objects.filter(pk=point.pk).update(values=values, flagged=list(range(len(values))))
+        ends = {name: getattr(point, name) * factor for name in ("value", "low", "high")}
+        Measurement.objects.filter(pk=point.pk).update(flags=["steal"], **ends)
+        stored = CommitComparison.objects.filter(commit=point.commit, series=point.series)
+        stored.update(ratio=factor, low=factor, high=factor, answer="same" if factor == 1 else "different")
+
+
+def read(client: Client, address: str, **query: Any) -> Any:
+    return json.loads(client.get(address, query).content)
+
+
+def api_rows(client: Client, made: World, base: int, head: int) -> list[dict[str, Any]]:
+    """The rows of the API, as the client gets them."""
+    answer = read(client, "/api/v1/projects/kvd/compare", base=made.shas[base], head=made.shas[head])
+    return [{**row, "machine": answer["machine"]} for row in answer["rows"]]
+
+
+def verdicts_by_surface(client: Client, made: World, base: int, head: int) -> dict[str, str]:
+    """What each surface says of the CPU of get-p1 at two neighbouring commits, which are the only two releases."""
+    ends = {"base": made.shas[base], "head": made.shas[head]}
+    own = {"benchmark": "get-p1", "metric": CPU}
+
+    def of(rows: list[dict[str, Any]], key: str = "verdict") -> str:
+        (row,) = [row for row in rows if all(row.get(name, value) == value for name, value in own.items())]
+        return str(row[key])
+
+    releases = read(client, "/p/kvd/releases.json", metric=CPU)
+    (table,) = [table for table in releases["benchmarks"] if table["name"] == "get-p1"]
+    (grid_row,) = [row for row in read(client, "/p/kvd.json", metric=CPU)["benchmarks"] if row["name"] == "get-p1"]
+    return {
+        "compare": of(read(client, "/p/kvd/compare.json", **ends)["rows"]),
+        "api": of(api_rows(client, made, base, head)),
+        "commit": of(read(client, f"/p/kvd/c/{made.shas[head]}.json")["results"]),
+        "releases": table["releases"][-1]["against"][0]["verdict"],
+        "grid of commits": grid_row["looks"][head].split("-")[0],
+        "grid of releases": grid_row["release_looks"][-1].split("-")[0],
+    }
+
+
+def test_the_surfaces_agree_on_a_slowdown(client: Client, slow: tuple[World, Alert]) -> None:
+    made, alert = slow
+    release(made, v1_0=4, v1_1=5)
+    assert set(verdicts_by_surface(client, made, 4, 5).values()) == {"worse"}
+    (card,) = read(client, "/home.json")["projects"]
+    totals = {
+        total["metric"]: total for total in read(client, "/p/kvd/compare.json", base="v1.0", head="v1.1")["totals"]
+    }
+    compared = totals[CPU]
+    assert card["last_release"]["verdict"] == compared["verdict"] == "worse"
+    assert card["last_release"]["ratio"] == pytest.approx(compared["mean_ratio"][0])
+    assert (card["last_release"]["series"], card["last_release"]["of"]) == (2, 2)
+    page = html_of(client.get("/p/kvd/releases/"))
+    low, high = compared["mean_ratio"][1:]
+    assert card["last_release"]["low"] == pytest.approx(low) and card["last_release"]["high"] == pytest.approx(high)
+    assert '<span class="change worse" title="slower, of 2 benchmarks">▼ +20.' in page
+    assert "v1.1: slower, +20." in client.get("/p/kvd/releases.atom").content.decode()
+    picture = cards.compare_card("kvd", QueryDict("base=v1.0&head=v1.1"), Access(ANYBODY))
+    assert (picture.look, picture.fact[:4]) == ("worse", "+20.")
+    assert "slower +20." in mail.subject_of(alert)
+    rows = [row for row in api_rows(client, made, 4, 5) if row["metric"] == CPU]
+    assert {row["verdict"] for row in gates.regressions(rows, 3.0)} == {"worse"} and len(rows) == 2
+
+
+def test_the_badge_of_new_commits_is_that_of_the_comparison(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    release(made, v1_0=4)
+    badge = badges.load(made.project, "release")
+    (card,) = read(client, "/home.json")["projects"]
+    assert (badge.label, badge.look) == ("since v1.0", badges.BAD) and badge.message.startswith("▼ +20.")
+    assert card["since_release"]["verdict"] == "worse"
+    total = next(
+        t for t in read(client, "/p/kvd/compare.json", base="v1.0", head="main")["totals"] if t["metric"] == CPU
+    )
+    assert total["mean_ratio"][0] == pytest.approx(card["since_release"]["ratio"])
+
+
+def test_a_flagged_side_is_flagged_everywhere_and_fails_no_gate(client: Client, kvd: World) -> None:
+    """A commit ten times as slow in trials that other work disturbed."""
+    flag(kvd, 3, 10.73)
+    kvd.measure()
+    rows = api_rows(client, kvd, 2, 3)
+    assert {row["verdict"] for row in rows} == {"flagged"}
+    gate = gates.gate_of(rows, 3.0)
+    assert gate and gate["regressions"] == [] and not gate["passed"], "nothing that can be trusted was measured"
+    page = html_of(client.get("/p/kvd/compare/", {"base": kvd.shas[2], "head": kvd.shas[3]}))
+    assert "×10.73" in page and not COLOURED.search(page)
+    commit = html_of(client.get(f"/p/kvd/c/{kvd.shas[3]}/"))
+    assert not COLOURED.search(commit)
+    totals = read(client, "/p/kvd/compare.json", base=kvd.shas[2], head=kvd.shas[3])["totals"]
+    assert all(total["mean_ratio"] is None and total["verdict"] == "flagged" for total in totals)
+
+
+def test_one_flagged_trial_makes_no_total(client: Client, kvd: World) -> None:
+    """One of two benchmarks fell to 0.41 in trials with a flag: the total is that of the other one."""
+    flag(kvd, 3, 0.41, series__benchmark__name="get-p1")
+    totals = read(client, "/p/kvd/compare.json", base=kvd.shas[2], head=kvd.shas[3])["totals"]
+    cpu = next(total for total in totals if total["metric"] == CPU)
+    assert cpu["benchmarks"] == [1, 2] and cpu["mean_ratio"][0] == pytest.approx(1.0, abs=0.01)
+    page = html_of(client.get("/p/kvd/compare/", {"base": kvd.shas[2], "head": kvd.shas[3]}))
+    assert "1 of 2 benchmarks" in page
+
+
+def test_two_commits_of_one_program_do_not_differ(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    artifacts = Build.objects.filter(commit=made.commit(4)).latest("pk").artifacts
+    Build.objects.filter(commit=made.commit(5)).update(artifacts=artifacts)
+    rows = api_rows(client, made, 4, 5)
+    assert {row["verdict"] for row in rows} == {"same program"}
+    gate = gates.gate_of(rows, 3.0)
+    assert gate and gate["passed"] and gate["regressions"] == []
+    release(made, v1_0=4, v1_1=5)
+    surfaces = verdicts_by_surface(client, made, 4, 5)
+    assert surfaces.pop("grid of commits") == "worse", "the mark of the confirmed change"
+    assert surfaces.pop("grid of releases") == "same", "no colour"
+    assert set(surfaces.values()) == {"same program"}
+    (card,) = read(client, "/home.json")["projects"]
+    assert (card["last_release"]["verdict"], card["last_release"]["look"]) == ("same program", "same")
+
+
+def test_neighbours_are_compared_over_a_flagged_commit(kvd: World) -> None:
+    flag(kvd, 2, 5.0)
+    kvd.push(1)
+    kvd.measure()
+    (series,) = Series.objects.filter(metric=CPU, benchmark__name="get-p1")
+    Measurement.objects.filter(commit=kvd.commit(4)).update(flags=["steal"])
+    kvd.push(1)
+    kvd.measure()
+    found = judge_neighbours([series.pk], [kvd.commit(5).pk])[Place(series.pk, kvd.commit(5).pk)]
+    assert (found.distance, found.judgement.verdict) == (2, Ruling.SAME)
