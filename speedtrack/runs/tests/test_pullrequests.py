@@ -8,7 +8,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from speedtrack.alerts.pairs import pulls
+from speedtrack.benchmarks.metrics import HEADLINE
+from speedtrack.judging.pulls import judge_pulls
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs.models import Approval, Machine, Measurement, Reason, Run, Status
 from speedtrack.runs.planning import pullrequests, pushes
@@ -75,9 +76,9 @@ def test_what_is_measured_of_a_pull_request_is_on_no_line(
     assert measured.exists() and not measured.filter(paired=False).exists()
     assert not project.commits.get(sha=sha).positions.exists()
     approval.refresh_from_db()
-    answers = pulls.answers_of(project.pk, pullrequests.runs_of(approval))
-    worse = [one for one in answers if one.metric.name == "server_cpu_ns_per_request"]
-    assert {(one.benchmark, one.look, round(one.ratio, 2), one.pairs) for one in worse} == {
+    answers = judge_pulls(project.pk, pullrequests.runs_of(approval))
+    of_cpu = [(one.benchmark, one.judgement) for one in answers if one.judgement.metric.name == HEADLINE]
+    assert {(name, one.verdict, round(one.ratio, 2), one.pairs) for name, one in of_cpu} == {
         ("get-p1", "worse", 1.2, 15),
         ("set-p1", "worse", 1.2, 15),
     }
