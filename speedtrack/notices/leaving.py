@@ -19,7 +19,7 @@ NAMED = (
 
 @transaction.atomic
 def leave(user: User) -> str:
-    """End an account for ever. Return the name that replaces it in the history. Raises ``people.NotPossible``."""
+    """End an account for ever. Return the name that replaces it in the history. Raises ``people.AccountUnchanged``."""
     name, addresses = user.username, people.addresses_of(user)
     former = people.remove(user)
     for address in addresses:

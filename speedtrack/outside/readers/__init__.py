@@ -1,7 +1,7 @@
 """Readers of the files of other tools: bytes in, results out; no Django, no clock, no I/O.
 
-A reader only translates. Its results are checked like any other result from outside (``document.Point``), so it need
-not check names, values or dates; but it either returns results or raises ReadError for any bytes.
+A reader only translates. Its results are checked like any other result from outside (``document.OutsidePoint``), so it
+need not check names, values or dates; but it either returns results or raises ReadError for any bytes.
 """
 
 from collections.abc import Mapping, Sequence
