@@ -18,7 +18,7 @@ from speedtrack.benchmarks.models import Suite
 from speedtrack.benchmarks.numbers import UnitScale
 from speedtrack.judging.evidence import TwoSides
 from speedtrack.judging.judge import judge
-from speedtrack.judging.verdicts import DIFFERING, SIGNS, Judgement, direction_of, words_of
+from speedtrack.judging.verdicts import DIFFERING, SIGNS, Judgement, Ruling, direction_of, words_of
 from speedtrack.runs.models import Series
 from speedtrack.web.addresses import timeline_path
 from speedtrack.web.drawing.gaps import UNMEASURED, Gap, gaps_of
@@ -369,11 +369,13 @@ def measured_cell(context: RowContext, point: CellPoint, judgement: Judgement | 
     title = f"{point.name}: {context.scale.text(point.value)}"
     look = "same"
     if judgement:
-        title += f", {numbers.change(judgement.ratio)} to the one before: {judgement.words}"
+        title += f", {numbers.change(judgement.ratio)} to the one before"
         if judgement.verdict in DIFFERING:
             units = units_of(judgement.ratio, context.detectable)
             look = f"{judgement.look}-{2 if units >= STRONG else 1}"
             title += f" ({units:.1f} × detectable)"
+        elif judgement.verdict != Ruling.SAME:
+            title += f" ({judgement.words})"
     if point.flags:
         return Cell("flagged", "", f"{title}; unreliable: {', '.join(point.flags)}")
     if mark is None:
