@@ -60,7 +60,7 @@ def test_a_call_without_a_token_is_refused_with_the_remedy(db: None, client: Cli
 def test_a_call_with_a_wrong_token_is_refused_with_the_remedy(runner: Runner, path: str) -> None:
     answer = runner.post(path, token=runner.token[:-1])
     assert answer.status_code == 401
-    assert "add the machine" in error(answer)
+    assert "give the machine a new one" in error(answer)
 
 
 def test_a_token_that_was_replaced_is_refused(runner: Runner) -> None:
