@@ -70,10 +70,14 @@ def copy_database(name: str) -> None:
 
 
 def make(name: str, folder: Path) -> StoredWorld:
+    """Build a world. Its ids are no others', because processes cache by id what never changes."""
     database = f"{connection.settings_dict['NAME']}_{name}"
     copy_database(database)
     folder.mkdir()
     with connected_to(database), override_settings():
+        with connection.cursor() as cursor:
+            first_id = 1_000_000 * (1 + len(STORED))
+            cursor.execute("SELECT setval(format('%%I', sequencename), %s) FROM pg_sequences", [first_id])
         stored = StoredWorld(database, folder, BUILDS[name](settings, folder))
     shutil.copytree(folder, stored.original, symlinks=True)
     return stored

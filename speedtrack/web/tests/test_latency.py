@@ -6,10 +6,17 @@ import pytest
 from django.test import Client
 
 from speedtrack.runs.models import Result
+from speedtrack.web.pages.latency import shape_cache
 from speedtrack.web.tests.test_compare import other_environment, put_latencies
 from speedtrack.web.tests.world import World, html_of, queries
 
 ADDRESS = "/p/kvd/latency/get-p1/"
+
+
+@pytest.fixture(autouse=True)
+def no_kept_shapes() -> None:
+    """Tests change the documents of one world, which never change in production."""
+    shape_cache.clear()
 
 
 def test_the_newest_commit_stands_beside_its_parent(client: Client, kvd: World) -> None:
