@@ -14,10 +14,9 @@ from speedtrack.alerts.pairs.pairing import Pair
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.judging import evidence
-from speedtrack.judging.evidence import Ends, PairsOfEnds, StoredAnswer, TwoSides
+from speedtrack.judging.evidence import Ends, Known, StoredAnswer, TwoSides
 from speedtrack.judging.points import Place, SidePoint, points_at
 from speedtrack.judging.verdicts import Basis, Caveat, Circumstances, Judgement, ruling_of
-from speedtrack.runs.models import Run
 from speedtrack.stats.compare import ComparisonAnswer
 
 MatchedPoints = tuple[SidePoint, SidePoint]  # base, head
@@ -66,7 +65,7 @@ def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) ->
 
     ``neighbours``: further sides, whose judgement is absent until detection has compared them.
     """
-    stored = stored_findings([*sides, *neighbours])
+    known, stored = known_of_sides([*sides, *neighbours])
     remaining = [side for side in sides if side not in stored]
     points = points_at([Place(series, commit) for series, *both in remaining for commit in both])
     matched = {
@@ -76,41 +75,40 @@ def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) ->
     }
     smallest = SharedEffects({side.series_id for side in [*stored, *matched]})
     findings = stored | dict(zip(matched, compared([*matched.values()], smallest), strict=True))
-    return dict(zip(findings, judgements_of([*findings.values()], smallest), strict=True))
+    return {side: judged(finding, known, smallest) for side, finding in findings.items()}
 
 
 def judge_neighbours(series: Collection[int], commits: Collection[int]) -> dict[Place, Neighbour]:
     """By series and commit: the judgement against the commit before it, as far as detection has compared them."""
-    rows = evidence.stored_answers(series, commits)
-    judgements = judgements_of([stored_finding(row) for row in rows], SharedEffects(series))
+    known, smallest = evidence.known_of(series, commits), SharedEffects(series)
     return {
-        Place(row.series_id, row.head_id): Neighbour(judgement, row.distance, row.old)
-        for row, judgement in zip(rows, judgements, strict=True)
+        Place(row.series_id, row.head_id): Neighbour(
+            judged(stored_finding(row), known, smallest), row.distance, row.old
+        )
+        for row in known.stored
     }
 
 
-def judge_points(matched: Sequence[MatchedPoints], runs: Sequence[Run] | None = None) -> list[Judgement]:
-    """The judgement of each two points. They may be of two series: what differs besides the commit is a doubt.
-
-    ``runs``: the paired runs of their commits, if they are known.
-    """
+def judge_points(matched: Sequence[MatchedPoints]) -> list[Judgement]:
+    """The judgement of each two points. They may be of two series: what differs besides the commit is a doubt."""
     sides = [TwoSides(new.series_id, old.commit_id, new.commit_id) for old, new in matched]
-    stored = stored_findings([side for side, (old, new) in zip(sides, matched, strict=True) if same_series(old, new)])
+    known, stored = known_of_sides(sides)
     indices = [
         index
-        for index, (side, (old, new)) in enumerate(zip(sides, matched, strict=True))
-        if side not in stored or not same_series(old, new)
+        for index, (side, points) in enumerate(zip(sides, matched, strict=True))
+        if side not in stored or not same_series(*points)
     ]
     smallest = SharedEffects({side.series_id for side in sides})
     by_index = dict(zip(indices, compared([matched[index] for index in indices], smallest), strict=True))
-    return judgements_of([by_index.get(index) or stored[side] for index, side in enumerate(sides)], smallest, runs)
+    findings = [by_index.get(index) or stored[side] for index, side in enumerate(sides)]
+    return [judged(finding, known, smallest) for finding in findings]
 
 
-def stored_findings(sides: Collection[TwoSides]) -> dict[TwoSides, Finding]:
-    """The findings that detection stored of exactly these sides."""
-    rows = evidence.stored_answers([side.series_id for side in sides], [side.head_id for side in sides])
+def known_of_sides(sides: Collection[TwoSides]) -> tuple[Known, dict[TwoSides, Finding]]:
+    """What is known of these sides, and what detection stored of exactly these."""
     wanted = set(sides)
-    return {row.sides: stored_finding(row) for row in rows if row.sides in wanted}
+    known = evidence.known_of([side.series_id for side in sides], [side.head_id for side in sides], wanted)
+    return known, {row.sides: stored_finding(row) for row in known.stored if row.sides in wanted}
 
 
 def stored_finding(row: StoredAnswer) -> Finding:
@@ -170,27 +168,11 @@ def doubts_of(old: SidePoint, new: SidePoint) -> tuple[Caveat, ...]:
     return tuple(doubt for doubt, differs in by_doubt.items() if differs)
 
 
-def judgements_of(
-    findings: Sequence[Finding], smallest: SharedEffects, runs: Sequence[Run] | None = None
-) -> list[Judgement]:
-    """The findings with all other evidence of their commits."""
-    ends = {finding.ends for finding in findings if finding.ends}
-    if not ends:
-        return [judged(finding, {}, smallest, set()) for finding in findings]
-    pairs = evidence.pairs_of(evidence.paired_runs(ends) if runs is None else runs)
-    programs = evidence.same_programs(ends)
-    return [judged(finding, pairs, smallest, programs) for finding in findings]
-
-
-def pairs_for(finding: Finding, pairs: PairsOfEnds) -> tuple[Pair, ...]:
-    key = finding.ends and (finding.ends, finding.benchmark_id, finding.metric.name)
-    return pairs.get(key, ()) if key else ()
-
-
-def judged(finding: Finding, pairs: PairsOfEnds, smallest: SharedEffects, programs: Collection[Ends]) -> Judgement:
-    own_pairs = pairs_for(finding, pairs)
+def judged(finding: Finding, known: Known, smallest: SharedEffects) -> Judgement:
+    """The finding with all other evidence of its commits."""
+    pairs = known.pairs.get((finding.ends, finding.benchmark_id, finding.metric.name), ()) if finding.ends else ()
+    paired = answer_of_pairs(finding, pairs, smallest) if pairs else None
     answer, basis = finding.answer, finding.basis
-    paired = answer_of_pairs(finding, own_pairs, smallest) if own_pairs else None
     if finding.change:
         answer, basis = finding.change, Basis.CHANGE
     elif paired:
@@ -198,7 +180,7 @@ def judged(finding: Finding, pairs: PairsOfEnds, smallest: SharedEffects, progra
     is_settled = basis in (Basis.CHANGE, Basis.PAIRS)
     circumstances = Circumstances(
         flagged=finding.flagged and not is_settled,
-        same_program=finding.ends in programs and finding.benchmark != BUILD,
+        same_program=finding.ends in known.same_program and finding.benchmark != BUILD,
         comparable=finding.comparable or is_settled,
     )
     return Judgement(
@@ -206,7 +188,7 @@ def judged(finding: Finding, pairs: PairsOfEnds, smallest: SharedEffects, progra
         ruling_of(finding.metric, answer, circumstances),
         *answer[:3],
         basis,
-        len(own_pairs) if paired else 0,
+        len(pairs) if paired else 0,
         () if is_settled else finding.doubts,
     )
 

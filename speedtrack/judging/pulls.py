@@ -27,24 +27,24 @@ class PairedJudgement(NamedTuple):
 
 
 def judge_pulls(project_id: int, runs: Sequence[Run]) -> list[PairedJudgement]:
-    """The judgements by paired runs of the same two commits; those that differ come first.
+    """The judgements by all pairs of the commits of these runs; those that differ come first.
 
     The runs must have their machines loaded.
     """
     machines = {run.machine_id: run.machine.name for run in runs}
     ends = {Ends(run.machine_id, run.base_id, run.commit_id) for run in runs if run.base_id}
-    pairs = {key: found for key, found in evidence.pairs_of(runs).items() if key[0] in ends}
+    known = evidence.known_of_ends(ends)
+    pairs = {key: found for key, found in known.pairs.items() if key[0] in ends}
     names = Benchmark.objects.in_bulk({benchmark for _, benchmark, _ in pairs})
     series = series_of(project_id, pairs)
     smallest = effects.smallest_effects(series.values())
-    programs = evidence.same_programs(ends) if pairs else set()
     judgements = []
     for (end, benchmark, metric_name), found in pairs.items():
         metric = METRICS[metric_name]
         effect = smallest[series[end.machine_id, benchmark, metric_name]]
         answer = evidence.answer_of_pairs(metric, found, effect, benchmark, 1.0)
         if answer:
-            verdict = ruling_of(metric, answer, Circumstances(same_program=end in programs))
+            verdict = ruling_of(metric, answer, Circumstances(same_program=end in known.same_program))
             judgement = Judgement(metric, verdict, *answer[:3], Basis.PAIRS, len(found))
             judgements.append(PairedJudgement(machines[end.machine_id], names[benchmark].name, judgement))
     return sorted(

@@ -115,14 +115,13 @@ def compare_sides(base: CommitOnMachine, head: CommitOnMachine) -> Between:
     old, new = points_of([base, head])
     common = [points_to_compare(old[key], new[key]) for key in old.keys() & new.keys()]
     ends = Ends(head.machine_id, base.commit_id, head.commit_id)
-    runs = evidence.paired_runs([ends]) if base.machine_id == head.machine_id else []
-    rows = compared_rows(common, runs)
+    runs = evidence.paired_runs(ends) if base.machine_id == head.machine_id else []
+    rows = compared_rows(common)
     only_base, only_head = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
     return Between(sorted(rows, key=lambda row: row.rank), only_base, only_head, runs)
 
 
-def compared_rows(matched: Sequence[MatchedPoints], runs: Sequence[Run] | None = None) -> list[ComparedRow]:
+def compared_rows(matched: Sequence[MatchedPoints]) -> list[ComparedRow]:
     return [
-        ComparedRow(old, new, judgement)
-        for (old, new), judgement in zip(matched, judge_points(matched, runs), strict=True)
+        ComparedRow(old, new, judgement) for (old, new), judgement in zip(matched, judge_points(matched), strict=True)
     ]

@@ -24,6 +24,8 @@ from speedtrack.web.tests.world import CPU, World, queries
 MOST = 12
 #: Lines of another benchmark have to be found; a lost run has an attempt behind it, and another one to expect.
 MOST_OF_OTHER_LINE, MOST_OF_LOST_RUN = 14, 14
+#: Verdicts rest on what is known of many commits, on the pairs of some, and on the points of releases.
+MOST_OF_GRID, MOST_OF_COMMIT = 15, 14
 LINE = f"/p/kvd/timeline/get-p1/{CPU}"
 
 
@@ -86,4 +88,6 @@ def test_no_page_takes_more_queries_than_its_budget(client: Client, full: FullWo
     found |= {page: queries(full.ada, page) for page in settings}
     assert found.pop(other_line) <= MOST_OF_OTHER_LINE
     assert found.pop(runs["lost"]) <= MOST_OF_LOST_RUN
+    assert max(found.pop(page) for page in ("/p/kvd/", "/p/kvd.json")) <= MOST_OF_GRID
+    assert max(found.pop(f"/p/kvd/{page}") for page in project if page.startswith("c/")) <= MOST_OF_COMMIT
     assert {page: count for page, count in found.items() if count > MOST} == {}
