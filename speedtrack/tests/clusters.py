@@ -60,6 +60,7 @@ class Cluster:
         self.server = postgresql.Cluster(directory.resolve(), postgresql.programs(), postgresql.system_user())
         directory.mkdir(mode=0o700)
         self.server.hand_over(directory)
+        postgresql.open_the_way(self.server)  # another session of pytest closes the folder of all
         program = str(self.server.programs / "pg_basebackup")
         arguments = ("--dbname", original, "--pgdata", str(directory), "--checkpoint", "fast", "--no-sync", *options)
         subprocess.run([program, *arguments], check=True, **self.server.as_user)

@@ -14,6 +14,7 @@ from django.db import OperationalError, connection
 
 from speedtrack.ground.postgres import databasefitness
 from speedtrack.monitoring import health
+from speedtrack.processes import postgresql
 from speedtrack.processes.devstack import BASE_DIR
 from speedtrack.tests.clusters import Cluster, DebianServer, databases, debian_server
 from speedtrack.tests.upgrades.test_upgrade import HERE, address_of
@@ -124,8 +125,7 @@ def test_a_standby_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     standby = Cluster(tmp_path / "standby", os.environ["DATABASE_URL"], "--write-recovery-conf")
     try:
-        url = str(standby.server.get_uri("postgres"))
-        all_say(url, "leads to a standby, which takes no changes: name the primary")
+        all_say(postgresql.url_of(standby.lines), "leads to a standby, which takes no changes: name the primary")
     finally:
         standby.stop()
 

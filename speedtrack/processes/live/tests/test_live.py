@@ -14,10 +14,14 @@ from typing import Any
 import httpx
 import pytest
 from django.conf import settings as django_settings
+from django.contrib.auth.models import User
 from django.db import connection
 
+from speedtrack.accounts import members
+from speedtrack.accounts.models import Role
 from speedtrack.processes import devstack
 from speedtrack.processes.live.__main__ import MORE_CONNECTIONS
+from speedtrack.runs import tickets
 from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.queue import queue
@@ -202,6 +206,23 @@ def test_a_run_that_is_deleted_ends_its_stream_and_no_other(live: Live, run: Run
     assert httpx.get(f"{live.url}/live/runs/{run.pk}").status_code == 404
     Machine.objects.update(paused=True)
     assert of_queue.next("state").data["version"] != before
+
+
+def test_who_is_no_longer_a_member_of_a_private_project_is_disconnected(live: Live, run: Run) -> None:
+    rita, eve = User.objects.create_user("rita"), User.objects.create_user("eve")
+    members.show_to(run.project, everybody=False)
+    for user in (rita, eve):
+        members.give_role(run.project, user, Role.READER)
+    streams = [Stream(live, f"/live/runs/{run.pk}/{tickets.ticket_for(user.pk, run.pk)}") for user in (rita, eve)]
+    for stream in streams:
+        stream.next("state")
+    members.remove(run.project, rita)
+    with pytest.raises(EOFError):
+        streams[0].next("log")
+    send(run, 1, "on\n")
+    assert streams[1].texts() == [(1, "on")]
+    for stream in streams:
+        stream.close()
 
 
 def test_a_viewer_far_behind_gets_the_end_of_the_log(live: Live, run: Run) -> None:
