@@ -9,7 +9,7 @@ from django.db import connection
 from django.utils import timezone
 
 from speedtrack.accounts import invitations
-from speedtrack.accounts.invitations import MOST_WRONG, Closed, TooMany, Unknown
+from speedtrack.accounts.invitations import MOST_WRONG, Closed, TooManyWrongCodes, Unknown
 from speedtrack.accounts.models import Invitation, Role, WrongInvitation
 from speedtrack.projects.models import Project
 
@@ -58,9 +58,9 @@ def test_guesses_are_limited_and_a_right_code_is_always_taken(db: None) -> None:
         with pytest.raises(Unknown):
             invitations.find("wrong", f"192.0.2.{number // MOST_WRONG}")
         if number == MOST_WRONG - 1:
-            with pytest.raises(TooMany):
+            with pytest.raises(TooManyWrongCodes):
                 invitations.find("wrong", "192.0.2.0")
-    with pytest.raises(TooMany, match="wait 10 minutes"):
+    with pytest.raises(TooManyWrongCodes, match="wait 10 minutes"):
         invitations.find("wrong", "198.51.100.1")  # of all addresses together
     assert invitations.find(code, "192.0.2.0") == invitation
     WrongInvitation.objects.update(at=timezone.now() - timedelta(minutes=11))

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 
 from speedtrack.accounts import members
-from speedtrack.accounts.members import NotPossible
+from speedtrack.accounts.members import MembershipRefused
 from speedtrack.accounts.models import Role
 from speedtrack.projects.models import Project
 
@@ -27,12 +27,12 @@ def test_the_last_owner_stays_one_unless_somebody_else_can_admit_members(project
     members.give_role(project, bob, Role.OWNER)
     User.objects.filter(pk=bob.pk).update(is_active=False)  # cannot log in, and admits nobody
     for attempt in (lambda: members.remove(project, ada), lambda: members.give_role(project, ada, Role.READER)):
-        with pytest.raises(NotPossible, match="ada is the last owner of kvd: make somebody else an owner first"):
+        with pytest.raises(MembershipRefused, match="ada is the last owner of kvd: make somebody else an owner first"):
             attempt()
     assert roles(project) == {"ada": "owner", "bob": "owner"}
     User.objects.create_superuser("root")
     assert members.remove(project, ada) == Role.OWNER
-    with pytest.raises(NotPossible, match="ada is no member of kvd"):
+    with pytest.raises(MembershipRefused, match="ada is no member of kvd"):
         members.remove(project, ada)
 
 
@@ -56,7 +56,7 @@ def test_of_two_owners_who_leave_at_once_one_stays() -> None:
         try:
             together.wait(60)
             members.remove(project, owner)
-        except NotPossible as e:
+        except MembershipRefused as e:
             refused.append(str(e))
         finally:
             connection.close()

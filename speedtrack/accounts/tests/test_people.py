@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 
 from speedtrack.accounts import people
 from speedtrack.accounts.models import Membership, Role
-from speedtrack.accounts.people import NotPossible
+from speedtrack.accounts.people import AccountUnchanged
 from speedtrack.projects.models import Project
 
 pytestmark = pytest.mark.django_db
@@ -31,7 +31,7 @@ def test_an_address_that_was_not_proven_may_be_somebody_elses() -> None:
 )
 def test_an_account_that_could_be_taken_for_another_is_not_made(name: str, email: str, reason: str) -> None:
     people.add("ada", "ada@example.org")
-    with pytest.raises(NotPossible, match=reason):
+    with pytest.raises(AccountUnchanged, match=reason):
         people.add(name, email)
     assert User.objects.count() == 1
 
@@ -40,9 +40,9 @@ def test_the_only_operator_stays_one() -> None:
     ada = User.objects.create_superuser("ada")
     User.objects.create_superuser("former", is_active=False)
     for attempt in (people.deactivate, people.remove, lambda user: people.set_operator(user, False)):
-        with pytest.raises(NotPossible, match="ada is the only operator"):
+        with pytest.raises(AccountUnchanged, match="ada is the only operator"):
             attempt(ada)
-    with pytest.raises(NotPossible, match="former is deactivated"):
+    with pytest.raises(AccountUnchanged, match="former is deactivated"):
         people.set_operator(User.objects.get(username="former"), True)
     people.set_operator(User.objects.create_user("bob"), True)
     people.set_operator(ada, False)
@@ -54,11 +54,11 @@ def test_who_alone_owns_a_private_project_hands_it_over_first() -> None:
     project = Project.objects.create(slug="kvd", name="kvd", url="https://example.org/kvd", is_public=False)
     for user, role in ((ada, Role.OWNER), (bob, Role.MAINTAINER)):
         Membership.objects.create(project=project, user=user, role=role)
-    with pytest.raises(NotPossible, match="nobody else owns the private project kvd"):
+    with pytest.raises(AccountUnchanged, match="nobody else owns the private project kvd"):
         people.remove(ada)
     assert project.memberships.count() == 2 and User.objects.get(pk=ada.pk).is_active
     Membership.objects.filter(user=bob).update(role=Role.OWNER)
     name = people.remove(ada)
     assert name == f"former user {ada.pk}" and list(project.memberships.values_list("user__username")) == [("bob",)]
-    with pytest.raises(NotPossible, match="gone for ever"):
+    with pytest.raises(AccountUnchanged, match="gone for ever"):
         people.activate(User.objects.get(pk=ada.pk))
