@@ -18,7 +18,7 @@ from speedtrack.judging.evidence import Ends, PairsOfEnds, StoredAnswer, TwoSide
 from speedtrack.judging.points import Place, SidePoint, points_at
 from speedtrack.judging.verdicts import Basis, Caveat, Circumstances, Judgement, ruling_of
 from speedtrack.runs.models import Run
-from speedtrack.stats.compare import ComparisonAnswer
+from speedtrack.stats.comparing.compare import ComparisonAnswer
 
 MatchedPoints = tuple[SidePoint, SidePoint]  # base, head
 
