@@ -104,7 +104,7 @@ def test_git_is_started_by_one_module() -> None:
         and "subprocess" in imported(tree)
     ]
     assert set(starting) <= {
-        "speedtrack.projects.gitprocess",
+        "speedtrack.projects.mirrors.gitprocess",
         "speedtrack.upkeep.doctor",
         "speedtrack.processes.devstack",
         "speedtrack.processes.demo",
