@@ -36,8 +36,8 @@ from runners.errors import Permanent, Transient
 from runners.measuring import pairs
 from runners.measuring.trials import Trial, TrialRunner
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.stats import sequential
-from speedtrack.stats.compare import ComparisonAnswer, pairs_to_settle, settle_pairs
+from speedtrack.stats.comparing import sequential
+from speedtrack.stats.comparing.compare import ComparisonAnswer, pairs_to_settle, settle_pairs
 
 JUDGED = (noise.CPU, noise.RATE)  # the metrics whose changes are mailed
 PATIENCE_S = 1.0  # that a comparison waits for a quiet machine, at most

@@ -39,7 +39,7 @@ from runners.measuring.trials import Trial, TrialRunner
 from runners.processes.control import Control
 from runners.work.settings import read_settings
 from runners.work.startup import assemble
-from speedtrack.stats.compare import Comparison, ComparisonAnswer, pairs_to_settle, settle_pairs
+from speedtrack.stats.comparing.compare import Comparison, ComparisonAnswer, pairs_to_settle, settle_pairs
 
 COMMANDS = {
     "kvd": ("resp", "{artifact:server} --bind 127.0.0.1 --port {port} --unixsocket {socket}"),

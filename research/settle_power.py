@@ -23,8 +23,8 @@ from scipy.special import stdtr, stdtrit
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from speedtrack.stats import compare, sequential
 from speedtrack.stats.arrays import Array
+from speedtrack.stats.comparing import compare, sequential
 
 MOST = 160  # pairs
 LEVEL = 0.01

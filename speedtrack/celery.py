@@ -68,6 +68,8 @@ def share_memory(**event: Any) -> None:
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]
 def end_git(**event: Any) -> None:
     """A worker that is told to stop waits for its tasks, and those may wait for git for a quarter of an hour."""
-    from speedtrack.projects import gitprocess  # not before: it needs models, which Django loads after this module
+    from speedtrack.projects.mirrors import (
+        gitprocess,  # not before: it needs models, which Django loads after this module
+    )
 
     gitprocess.end_all()

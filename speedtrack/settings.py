@@ -166,7 +166,7 @@ LOGIN_URL = "/login/"
 # Sessions that were begun in another way than through these end with an upgrade: only these are listed to people.
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "allauth.account.auth_backends.AuthenticationBackend"]
 PASSWORD_HASHERS = [
-    "speedtrack.accounts.hashing.Argon2",
+    "speedtrack.accounts.logins.hashing.Argon2",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",  # what stands in older databases; replaced at the next login
 ]
 AUTH_PASSWORD_VALIDATORS = [
@@ -174,7 +174,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
-    {"NAME": "speedtrack.accounts.hashing.LongestPassword"},
+    {"NAME": "speedtrack.accounts.logins.hashing.LongestPassword"},
 ]
 PASSWORD_RESET_TIMEOUT = 3600
 
@@ -218,11 +218,11 @@ if env_together("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET"):
     }
 elif OIDC_EMAIL_DOMAINS:
     raise ImproperlyConfigured("OIDC_EMAIL_DOMAINS: set OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET, too")
-SOCIALACCOUNT_ADAPTER = "speedtrack.accounts.adapters.SocialAdapter"
+SOCIALACCOUNT_ADAPTER = "speedtrack.accounts.logins.adapters.SocialAdapter"
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
 SOCIALACCOUNT_QUERY_EMAIL = True
 
-ACCOUNT_ADAPTER = "speedtrack.accounts.adapters.AccountAdapter"
+ACCOUNT_ADAPTER = "speedtrack.accounts.logins.adapters.AccountAdapter"
 ACCOUNT_FORMS = {
     "login": "speedtrack.web.requests.login.LoginForm",
     "add_email": "speedtrack.web.accounts.forms.AddEmail",
@@ -257,7 +257,7 @@ ACCOUNT_RATE_LIMITS = {
     "reset_password": "20/h/ip,5/h/key",
     "first_owner": "20/m/ip",
 }
-MFA_ADAPTER = "speedtrack.accounts.adapters.SecondStepAdapter"
+MFA_ADAPTER = "speedtrack.accounts.logins.adapters.SecondStepAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = f"SpeedTrack {ORIGIN.hostname}"
 MFA_TOTP_TOLERANCE = 1  # of 30 s: clocks of phones differ

@@ -1,4 +1,4 @@
-// Axes: their ends, and round values for their ticks. speedtrack/web/drawing/axes.py has the same rules;
+// Axes: their ends, and round values for their ticks. speedtrack/web/drawing/charts/axes.py has the same rules;
 // axis.golden.json tests both.
 import { tick } from "./units";
 

@@ -54,7 +54,7 @@ def compare(python: str, peer: str, sets: Sequence[DataSet], count: int) -> list
 
 def history(executor: ProcessPoolExecutor, sets: Sequence[DataSet]) -> list[PeerScore]:
     """The scores of the verdict from history alone; none where the tracker has no such verdict."""
-    if importlib.util.find_spec("speedtrack.stats.history") is None:
+    if importlib.util.find_spec("speedtrack.stats.changes.history") is None:
         return []
     jobs = [(one, line, executor.submit(history_of, line)) for one in sets for line in one.lines]
     found: Mapping[str, list[tuple[Record, float, list[bool]]]] = defaultdict(list)
@@ -66,7 +66,7 @@ def history(executor: ProcessPoolExecutor, sets: Sequence[DataSet]) -> list[Peer
 
 def history_of(line: Line) -> tuple[list[Found], float]:
     """Every verdict of a line as its points arrive, none of which is taken back; and the seconds it took."""
-    replay = importlib.import_module("speedtrack.stats.history").Replay()
+    replay = importlib.import_module("speedtrack.stats.changes.history").Replay()
     founds: list[Found] = []
     begun = time.process_time()
     for now, values in enumerate(line.values):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from speedtrack.stats.compare import Comparison
+    from speedtrack.stats.comparing.compare import Comparison
 
 Pairs = list[tuple[float, float]]
 EFFECT = 0.01  # the smallest effect of server CPU per request
@@ -65,7 +65,7 @@ def draw(rng: np.random.Generator, count: int, case: Case, changed: bool = True)
 def confirm_once(case: Case, rng: np.random.Generator, suspected: float) -> tuple[Comparison, Pairs]:
     """The answer after all rounds that the workers would measure, and the pairs of those."""
     from speedtrack.alerts.settling.verdicts import LEVEL, PAIRS
-    from speedtrack.stats import compare
+    from speedtrack.stats.comparing import compare
 
     pairs, count = Pairs(), PAIRS.first
     while True:
@@ -84,7 +84,7 @@ def confirm_once(case: Case, rng: np.random.Generator, suspected: float) -> tupl
 
 def evidence_of(pairs: Pairs, suspected: float) -> tuple[float, float]:
     """The evidence by which `settle_pairs` decides on a slowdown, without the interval, which takes most time."""
-    from speedtrack.stats import compare, sequential
+    from speedtrack.stats.comparing import compare, sequential
 
     steps = np.array([[math.log(head / base) for base, head in pairs]])
     effect = max(math.log1p(EFFECT), compare.EXCLUDED * math.log(suspected))
@@ -100,7 +100,7 @@ def rounds_of(case: Case, runs: int, seed: int | list[int]) -> list[tuple[str, i
 
 def confirmed(case: Case, rng: np.random.Generator) -> tuple[float, Pairs]:
     """The ratio to place by and the pairs of a confirmed suspicion; those that were not confirmed are drawn again."""
-    from speedtrack.stats import narrow
+    from speedtrack.stats.comparing import narrow
 
     while True:
         found, pairs = confirm_once(case, rng, 1 + max(SUSPECTED, case.change))
@@ -110,7 +110,7 @@ def confirmed(case: Case, rng: np.random.Generator) -> tuple[float, Pairs]:
 
 def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
     """Narrow a range whose change is confirmed, as `confirm.narrow` does; how it ended, and with how many pairs."""
-    from speedtrack.stats import bisect, narrow
+    from speedtrack.stats.comparing import bisect, narrow
 
     first, last, spent = 0, RANGE, 0  # the change lies after ``first``, and up to ``last``
     cause = int(rng.integers(1, RANGE + 1))

@@ -10,7 +10,7 @@ from django.db import models, transaction
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
-from speedtrack.accounts import sessions
+from speedtrack.accounts.logins import sessions
 from speedtrack.accounts.models import AuditEntry, Membership, PersonToken, Role
 from speedtrack.projects.models import Project
 

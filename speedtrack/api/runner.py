@@ -12,8 +12,8 @@ from speedtrack.api.answers import BuildAnswer, Job, Known, Nothing, Renewed, Ru
 from speedtrack.api.described import DescribedAPI
 from speedtrack.ground.observing import failpoints
 from speedtrack.http.clientaddress import client_address
-from speedtrack.projects import submodules
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, NotFetched, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.mirrors import submodules
 from speedtrack.runs.documents import (
     Beat,
     BuildReport,

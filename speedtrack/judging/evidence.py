@@ -17,8 +17,8 @@ from speedtrack.alerts.pairs.pairing import Pair
 from speedtrack.benchmarks.metrics import HEADLINE, Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.runs.models import MEASURED, Reason, Run
-from speedtrack.stats import compare, sequential
-from speedtrack.stats.compare import Comparison, ComparisonAnswer
+from speedtrack.stats.comparing import compare, sequential
+from speedtrack.stats.comparing.compare import Comparison, ComparisonAnswer
 
 
 class Ends(NamedTuple):

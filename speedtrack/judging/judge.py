@@ -17,7 +17,7 @@ from speedtrack.judging import evidence
 from speedtrack.judging.evidence import Ends, Known, StoredAnswer, TwoSides
 from speedtrack.judging.points import Place, SidePoint, points_at
 from speedtrack.judging.verdicts import Basis, Caveat, Circumstances, Judgement, ruling_of
-from speedtrack.stats.compare import ComparisonAnswer
+from speedtrack.stats.comparing.compare import ComparisonAnswer
 
 MatchedPoints = tuple[SidePoint, SidePoint]  # base, head
 

@@ -15,8 +15,8 @@ from speedtrack.judging.verdicts import (
     interval_of,
     worst_of,
 )
-from speedtrack.stats.compare import LEVEL
-from speedtrack.stats.totals import MeanRatio, mean_ratio
+from speedtrack.stats.comparing.compare import LEVEL
+from speedtrack.stats.comparing.totals import MeanRatio, mean_ratio
 
 
 @dataclass(frozen=True)

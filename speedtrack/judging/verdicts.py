@@ -8,7 +8,7 @@ from enum import StrEnum
 from speedtrack.alerts.lines.comparisons import Answer
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Direction, Metric
-from speedtrack.stats.compare import ComparisonAnswer
+from speedtrack.stats.comparing.compare import ComparisonAnswer
 
 
 class Ruling(StrEnum):

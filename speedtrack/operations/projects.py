@@ -8,7 +8,7 @@ from speedtrack.accounts import members
 from speedtrack.accounts.models import Role
 from speedtrack.operations.performing import Actor, BadInput, Done, Ended, operation
 from speedtrack.projects import deliveries, hooks
-from speedtrack.projects.credentials import remove_credential, store_credential
+from speedtrack.projects.mirrors.credentials import remove_credential, store_credential
 from speedtrack.projects.models import Credential, Project
 from speedtrack.runs.requests import changing, firstlook, rules, tracking
 from speedtrack.runs.requests.rules import Saved, WantedPolicy

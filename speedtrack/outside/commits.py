@@ -12,10 +12,10 @@ from django.db import connection
 from django.utils import timezone
 
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.projects import fetching, git, gitprocess
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
+from speedtrack.projects.mirrors import fetching, git, gitprocess
+from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import Branch, Project, Tag
-from speedtrack.projects.remotes import remote_of
 from speedtrack.projects.sync import project_lock, store_commits
 from speedtrack.runs.planning import pushes
 

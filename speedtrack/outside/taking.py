@@ -22,7 +22,7 @@ from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.outside import commits, names, storing
 from speedtrack.outside.document import Batch, OutsidePoint, Refusal, points_of
 from speedtrack.outside.storing import NewResult
-from speedtrack.projects import gitprocess
+from speedtrack.projects.mirrors import gitprocess
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Import, Machine
 from speedtrack.stats.summary import Estimate, summarize

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.db import OperationalError, connection
 from rich.console import Console
 
-from speedtrack.accounts import firstowner
+from speedtrack.accounts.logins import firstowner
 from speedtrack.ground.secrets import privatefiles
 from speedtrack.processes.devstack import Stack, StackError, running_broker
 from speedtrack.processes.supervisor import end_by_signals, wait_for_broker

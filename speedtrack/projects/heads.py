@@ -1,9 +1,9 @@
 """The heads of pull requests, as full commit ids: the abbreviated ids that some forges send are ambiguous."""
 
-from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors import fetching, git
+from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import Project, PullRequest
-from speedtrack.projects.remotes import remote_of
 
 PATIENCE_S = 10  # a person, and a thread of the web server, wait for the answer
 

@@ -14,10 +14,11 @@ from django.db.models.functions import Now
 
 from speedtrack.ground.observing import failpoints
 from speedtrack.ground.postgres import pgsession
-from speedtrack.projects import fetching, git, heads
-from speedtrack.projects.fetching import FetchResult, head_ref
+from speedtrack.projects import heads
+from speedtrack.projects.mirrors import fetching, git
+from speedtrack.projects.mirrors.fetching import FetchResult, head_ref
+from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag
-from speedtrack.projects.remotes import remote_of
 
 LONGEST_BRANCH = 250  # as Branch.name
 MOST_BRANCHES = 50  # of a project that patterns add

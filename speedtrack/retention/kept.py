@@ -23,7 +23,7 @@ from speedtrack.runs.models import (
     RunEvent,
     Status,
 )
-from speedtrack.stats import canary
+from speedtrack.stats.noise import canary
 
 Ids = Sequence[int]
 

@@ -10,8 +10,8 @@ import pytest
 from speedtrack.notices.channels.addresses import allowed_addresses, destination
 from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.tests import test_calls
-from speedtrack.projects import remotes
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors import remotes
 from speedtrack.projects.tests import test_remotes
 
 MORE = [

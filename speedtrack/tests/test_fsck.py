@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.projects import git
+from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.retention.tests.ages import let_pass, measure_fully, prune
 from speedtrack.runs.models import Attempt, Canary, LogChunk, Measurement, Result, Run, Samples, Series, Trial

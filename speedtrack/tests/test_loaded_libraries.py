@@ -44,5 +44,5 @@ def test_each_process_of_the_server_is_looked_at() -> None:
 
 def test_results_are_taken_and_canaries_judged_without_arrays() -> None:
     """The first by the web server, the second by the dispatcher, too."""
-    program = "from speedtrack.stats import canary, summary\n"
+    program = "from speedtrack.stats import summary\nfrom speedtrack.stats.noise import canary\n"
     assert loaded_by(f"{program}summary.summarize([1.0] * 9); canary.judge_canary([1.0] * 9, 1.0, 0.01)") == set()

@@ -17,8 +17,8 @@ MAY_CALL = {
     "speedtrack.notices.channels.calls": "checks every address, connects to that address only, follows no redirect",
     "speedtrack.notices.smtp": "the mail server of the settings",
     "speedtrack.processes.demo": "the demo's own server on the loopback",
-    "speedtrack.accounts.outgoing": "the same, and what the operator has set to log in by",
-    "speedtrack.accounts.adapters": "by the module above; it catches the errors",
+    "speedtrack.accounts.logins.outgoing": "the same, and what the operator has set to log in by",
+    "speedtrack.accounts.logins.adapters": "by the module above; it catches the errors",
     "speedtrack.web.accounts.logins": "the same",
 }
 EXECUTING = {"eval", "exec", "compile", "__import__"}
@@ -104,7 +104,7 @@ def test_git_is_started_by_one_module() -> None:
         and "subprocess" in imported(tree)
     ]
     assert set(starting) <= {
-        "speedtrack.projects.gitprocess",
+        "speedtrack.projects.mirrors.gitprocess",
         "speedtrack.upkeep.doctor",
         "speedtrack.processes.devstack",
         "speedtrack.processes.demo",

@@ -14,8 +14,8 @@ from django.db import connection
 from django.db.models import Exists, Max, Min, Model, OuterRef
 
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Branch, Position
 from speedtrack.runs.models import ACTIVE, Attempt, Build, Canary, Measurement, Result, Run, Samples, Status, Trial
 

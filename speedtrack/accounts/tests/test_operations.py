@@ -13,7 +13,8 @@ from speedtrack.accounts import audit
 from speedtrack.accounts.models import AuditEntry
 from speedtrack.accounts.operations import FORMER, OPERATIONS
 from speedtrack.processes.devstack import BASE_DIR
-from speedtrack.web import channels, notifications
+from speedtrack.web.accounts import notifications
+from speedtrack.web.views import channels
 
 NOTES = {"note", "operation"}
 NAME = re.compile(r"[a-z]+\.[a-z-]+")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import requests
 
-from speedtrack.accounts import outgoing
-from speedtrack.accounts.adapters import SocialAdapter
+from speedtrack.accounts.logins import outgoing
+from speedtrack.accounts.logins.adapters import SocialAdapter
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -42,7 +42,7 @@ from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import queue
 from speedtrack.runs.scheduling.order import PRIORITY
-from speedtrack.stats import bisect, compare, narrow, sequential
+from speedtrack.stats.comparing import bisect, compare, narrow, sequential
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from speedtrack.alerts.models import Bisection
 from speedtrack.benchmarks.numbers import about
 from speedtrack.runs.models import ACTIVE, Run, Status
 from speedtrack.runs.queue import estimates
-from speedtrack.stats import bisect
+from speedtrack.stats.comparing import bisect
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from speedtrack.alerts.pairs.brackets import positions_of
 from speedtrack.alerts.pairs.pairing import same_binary
 from speedtrack.benchmarks.metrics import COUNTED, METRICS, WATCHED, Direction
 from speedtrack.runs.models import CanaryCheck, Series
-from speedtrack.stats import common
-from speedtrack.stats.common import MoveCause
+from speedtrack.stats.changes import common
+from speedtrack.stats.changes.common import MoveCause
 
 BEFORE, AFTER = 8, 4  # measured commits to each side of the place that show whether a series moved
 CHECKS = 3  # canary checks before and after

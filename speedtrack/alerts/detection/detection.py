@@ -19,8 +19,8 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.observing import failpoints
 from speedtrack.runs.models import Series
-from speedtrack.stats.changepoint import DEFAULT, Point, Shift, suspect_shifts
-from speedtrack.stats.history import HistoryVerdict, history_verdicts
+from speedtrack.stats.changes.changepoint import DEFAULT, Point, Shift, suspect_shifts
+from speedtrack.stats.changes.history import HistoryVerdict, history_verdicts
 
 Status = ChangePoint.Status
 

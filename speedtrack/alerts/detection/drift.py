@@ -27,8 +27,8 @@ from speedtrack.alerts.pairs.pairing import measured_runs, sample_pairs
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Direction
 from speedtrack.runs.models import Series
-from speedtrack.stats import drift
-from speedtrack.stats.drift import LEVEL, Drift
+from speedtrack.stats.changes import drift
+from speedtrack.stats.changes.drift import LEVEL, Drift
 
 AGES = [30, 90]  # days
 THROUGHPUT = "throughput_rps"

@@ -13,8 +13,8 @@ from speedtrack.alerts.lines.windows import Window, points_around
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.pairs.brackets import positions_of
 from speedtrack.runs.models import Series
-from speedtrack.stats.changepoint import Point
-from speedtrack.stats.history import HistoryVerdict, history_verdicts
+from speedtrack.stats.changes.changepoint import Point
+from speedtrack.stats.changes.history import HistoryVerdict, history_verdicts
 
 SILENT = timedelta(days=14)  # a machine that was silent for so long counts as gone
 PAUSED = timedelta(days=7)  # a paused machine sooner

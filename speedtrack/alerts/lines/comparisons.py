@@ -17,7 +17,7 @@ from speedtrack.alerts.lines.effects import EffectsOfProjects
 from speedtrack.alerts.models import CommitComparison
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.runs.models import Series
-from speedtrack.stats.compare import Comparison, IndependentSets, compare_exact, compare_many
+from speedtrack.stats.comparing.compare import Comparison, IndependentSets, compare_exact, compare_many
 
 REACH = 500  # commits that are searched for the one measured before
 AT_ONCE = 2000  # comparisons

@@ -14,7 +14,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Series
-from speedtrack.stats.changepoint import NEAR, SettledShift, Shift
+from speedtrack.stats.changes.changepoint import NEAR, SettledShift, Shift
 
 Status = ChangePoint.Status
 

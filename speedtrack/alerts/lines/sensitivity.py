@@ -20,8 +20,8 @@ from speedtrack.alerts.models import ChangePoint, NoiseFloor, SeriesSensitivity
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series, Trial
-from speedtrack.stats.explain import smallest_visible_change
-from speedtrack.stats.noise import LineNoise, line_noise
+from speedtrack.stats.changes.explain import smallest_visible_change
+from speedtrack.stats.noise.noise import LineNoise, line_noise
 
 COMMITS = 100  # the newest of the branch, by which a series is judged
 FLAGGED_RUNS = 30  # the newest of a machine, whose trials are checked for flags

@@ -16,8 +16,8 @@ from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.lines import Around, Stretch, TrialPoint
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
-from speedtrack.stats.changepoint import DEFAULT, REFINE
-from speedtrack.stats.windows import AFTER
+from speedtrack.stats.changes.changepoint import DEFAULT, REFINE
+from speedtrack.stats.changes.windows import AFTER
 
 BEFORE = 240  # measured commits before the oldest new one: 200 for the thresholds, and the level before them
 AHEAD = DEFAULT.before + int(AFTER[-1]) + REFINE  # after the newest new one: those whose shifts it may help to judge

@@ -13,7 +13,7 @@ class NoiseFloor(models.Model):
 
     ``deviation``: the standard deviation of a pair's log ratio. ``ratio``: head / base, 1 but for random error.
     ``smallest``: the relative change that ten pairs show; for counts, the largest difference of two processes
-    (stats/floor.py). Null: too few clean pairs.
+    (stats/noise/floor.py). Null: too few clean pairs.
     """
 
     series = models.ForeignKey(Series, models.CASCADE, related_name="floors")

@@ -15,7 +15,7 @@ class SeriesSensitivity(models.Model):
     """The noise of a series and the smallest changes that it shows, by its line and by A/A runs.
 
     All as of the newest of its ``points``, at ``position`` of the project's default branch. ``between``, ``within`` and
-    ``modes`` are those of stats/noise.py. ``visible``: the smallest lasting change that the line shows, within
+    ``modes`` are those of stats/noise/noise.py. ``visible``: the smallest lasting change that the line shows, within
     ``visible_within`` points; ``paired``: the smallest one that ten pairs confirm. Null: not known.
     """
 

@@ -25,8 +25,8 @@ from speedtrack.runs.models import (
     Trial,
 )
 from speedtrack.runs.planning.questions import Question
-from speedtrack.stats import compare
-from speedtrack.stats.compare import Comparison
+from speedtrack.stats.comparing import compare
+from speedtrack.stats.comparing.compare import Comparison
 
 Pair = tuple[float, float]  #: the clean samples of a metric: base, head
 

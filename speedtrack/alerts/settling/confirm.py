@@ -33,9 +33,9 @@ from speedtrack.projects.models import Commit
 from speedtrack.runs.models import SETTLING, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.runs.planning.questions import plan_pairs
-from speedtrack.stats import bisect
-from speedtrack.stats.bisect import CommitRange
-from speedtrack.stats.narrow import MOST
+from speedtrack.stats.comparing import bisect
+from speedtrack.stats.comparing.bisect import CommitRange
+from speedtrack.stats.comparing.narrow import MOST
 
 STEP_LOCK = 0x5338  # advisory: one step at a time
 

@@ -21,7 +21,7 @@ from speedtrack.alerts.settling import verdicts
 from speedtrack.alerts.triage.raising import lock_project, write_event
 from speedtrack.benchmarks import numbers
 from speedtrack.runs.models import Reason
-from speedtrack.stats.compare import Comparison
+from speedtrack.stats.comparing.compare import Comparison
 
 EventKind = AlertEvent.Kind
 Status = ChangePoint.Status

@@ -31,7 +31,7 @@ from speedtrack.runs.models import Machine, Measurement, Reason, Run, Series
 from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.requests.byhand import RunSelection
 from speedtrack.runs.scheduling.order import PRIORITY
-from speedtrack.stats.floor import counts_floor, noise_floor
+from speedtrack.stats.noise.floor import counts_floor, noise_floor
 
 AA_PAIRS = 10  # of a run: their standard deviation is known to a quarter
 AA_COUNTS = 8  # of each side, where instructions are counted: of two equally likely levels 1 run in 256 misses one

@@ -15,9 +15,9 @@ from speedtrack.alerts.pairs.pairing import compared, measured_pairs, measured_r
 from speedtrack.runs.models import Measurement, Reason, Result, Run, Trial
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.runs.queue import jobs
-from speedtrack.stats import bisect, compare, narrow, sequential
-from speedtrack.stats.compare import Comparison, benjamini_hochberg
-from speedtrack.stats.narrow import CommitLevel, CommitPlacement
+from speedtrack.stats.comparing import bisect, compare, narrow, sequential
+from speedtrack.stats.comparing.compare import Comparison, benjamini_hochberg
+from speedtrack.stats.comparing.narrow import CommitLevel, CommitPlacement
 
 
 @dataclass(frozen=True)

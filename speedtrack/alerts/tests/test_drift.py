@@ -15,7 +15,7 @@ from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.projects.models import Commit, Tag
 from speedtrack.runs.models import Reason, Run, Series
-from speedtrack.stats.drift import Drift
+from speedtrack.stats.changes.drift import Drift
 from speedtrack.tests import builders
 from speedtrack.tests.histories import BEGUN, History
 

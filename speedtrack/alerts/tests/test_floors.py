@@ -23,7 +23,7 @@ from speedtrack.runs.models import Attempt, Machine, Measurement, Reason, Run, T
 from speedtrack.runs.planning import planning
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import results
-from speedtrack.stats.floor import standard_shift
+from speedtrack.stats.noise.floor import standard_shift
 from speedtrack.tests import builders
 from speedtrack.tests.plans import rows_read
 

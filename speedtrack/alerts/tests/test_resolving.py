@@ -14,7 +14,7 @@ from speedtrack.alerts.triage.triage import Decision
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox
-from speedtrack.projects import git
+from speedtrack.projects.mirrors import git
 from speedtrack.runs.models import Environment, Machine, Series
 from speedtrack.runs.planning import pushes
 from speedtrack.tests import builders

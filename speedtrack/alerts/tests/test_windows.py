@@ -16,7 +16,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.triage import reasons, replay
 from speedtrack.projects.models import Commit, Position, Tag
 from speedtrack.runs.models import Attempt, Measurement, Samples, Series
-from speedtrack.stats.changepoint import Point, suspect_shifts
+from speedtrack.stats.changes.changepoint import Point, suspect_shifts
 from speedtrack.tests import builders
 from speedtrack.tests.histories import History
 

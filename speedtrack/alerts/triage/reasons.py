@@ -9,10 +9,10 @@ from speedtrack.alerts.triage.muting import mute_of
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
-from speedtrack.stats import explain
-from speedtrack.stats.changepoint import NEAR, Point
-from speedtrack.stats.explain import Limit, WindowEvidence
-from speedtrack.stats.history import HistoryVerdict, history_verdicts
+from speedtrack.stats.changes import explain
+from speedtrack.stats.changes.changepoint import NEAR, Point
+from speedtrack.stats.changes.explain import Limit, WindowEvidence
+from speedtrack.stats.changes.history import HistoryVerdict, history_verdicts
 
 AROUND = 240  # measured commits before a place that explain it
 AFTER = 64

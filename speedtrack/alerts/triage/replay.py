@@ -17,9 +17,9 @@ from speedtrack.alerts.triage.reasons import judgement, steps_of
 from speedtrack.benchmarks.metrics import WATCHED
 from speedtrack.projects.models import Branch, Position, Project
 from speedtrack.runs.models import Series
-from speedtrack.stats import explain
-from speedtrack.stats.changepoint import Point, Shift, suspect_shifts
-from speedtrack.stats.history import history_verdicts
+from speedtrack.stats.changes import explain
+from speedtrack.stats.changes.changepoint import Point, Shift, suspect_shifts
+from speedtrack.stats.changes.history import history_verdicts
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 NEARLY = 0.7  # of the threshold: such places are listed too, with the reason why they were not suspected

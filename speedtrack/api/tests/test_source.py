@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from speedtrack.projects import git, sync
+from speedtrack.projects import sync
+from speedtrack.projects.mirrors import git
 from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Run
 from speedtrack.runs.requests.tracking import Tracked

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.projects.remotes import Remote
+from speedtrack.projects.mirrors import fetching, git
+from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 

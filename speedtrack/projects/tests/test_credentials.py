@@ -15,17 +15,17 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from speedtrack.projects import git, remotes, transports
-from speedtrack.projects.credentials import (
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors import git, remotes, transports
+from speedtrack.projects.mirrors.credentials import (
     CredentialEntry,
     UnfitCredential,
     credential_for,
     remove_credential,
     store_credential,
 )
-from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.models import Credential, Project
-from speedtrack.projects.remotes import Remote
 from speedtrack.projects.sync import sync
 from speedtrack.projects.tests import forge as forges
 from speedtrack.projects.tests import sshd

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from speedtrack.projects import fetching, git, gitprocess
 from speedtrack.projects.errors import GitFailed, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.mirrors import fetching, git, gitprocess
+from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.models import Branch, Project
-from speedtrack.projects.remotes import Remote
 from speedtrack.projects.sync import has_news, sync
 from speedtrack.tests.builders import Repository
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from speedtrack.projects import fetching, git, gitprocess, remotes
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
-from speedtrack.projects.remotes import Remote
-from speedtrack.projects.transports import Transport
+from speedtrack.projects.mirrors import fetching, git, gitprocess, remotes
+from speedtrack.projects.mirrors.remotes import Remote
+from speedtrack.projects.mirrors.transports import Transport
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 

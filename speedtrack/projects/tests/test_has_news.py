@@ -1,7 +1,7 @@
 import pytest
 
-from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryUnreachable
+from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Branch, Project
 from speedtrack.projects.sync import has_news, sync
 from speedtrack.tests.builders import Repository

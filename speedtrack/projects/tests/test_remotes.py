@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from speedtrack.projects import fetching, git, gitprocess, remotes
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
+from speedtrack.projects.mirrors import fetching, git, gitprocess, remotes
+from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.models import Branch, Project
-from speedtrack.projects.remotes import Remote
 from speedtrack.projects.sync import sync
 from speedtrack.projects.tests.forge import Forge, allow, serving
 from speedtrack.runs.planning import pushes

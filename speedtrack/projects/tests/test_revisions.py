@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.projects.git import Revision
-from speedtrack.projects.remotes import Remote
+from speedtrack.projects.mirrors import fetching, git
+from speedtrack.projects.mirrors.git import Revision
+from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.tests.builders import Repository
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from speedtrack.projects import git, submodules
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
+from speedtrack.projects.mirrors import git, submodules
 from speedtrack.projects.models import Project
 from speedtrack.projects.sync import sync
 from speedtrack.tests.builders import Repository

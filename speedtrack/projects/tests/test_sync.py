@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
-from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
 from speedtrack.projects.sync import BranchChange, sync
 from speedtrack.tests.builders import Repository

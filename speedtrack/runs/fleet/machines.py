@@ -7,9 +7,9 @@ from django.db.models.functions import Now
 from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.benchmarks.storing import store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.projects import fetching, git
+from speedtrack.projects.mirrors import fetching, git
+from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import Project
-from speedtrack.projects.remotes import remote_of
 from speedtrack.projects.sync import store_commits
 from speedtrack.runs.documents import Beat
 from speedtrack.runs.errors import NoSuchThing

@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from speedtrack.benchmarks.storing import store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Branch, Commit, MachinePolicy, Position, Project
 from speedtrack.runs.models import Assignment, Deferral, Machine, PlanningPolicy, Reason, Run, RunQuerySet, Status
 from speedtrack.runs.planning import gaps, planning, policies

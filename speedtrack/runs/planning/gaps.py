@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from speedtrack.stats.bisect import CommitRange, middles
+from speedtrack.stats.comparing.bisect import CommitRange, middles
 
 
 def widest_first(positions: Iterable[int], candidates: Iterable[int], count: int) -> list[int]:

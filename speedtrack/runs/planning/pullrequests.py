@@ -12,11 +12,12 @@ from django.db.models.functions import Now
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.storing import usual_set
-from speedtrack.projects import fetching, git, heads
+from speedtrack.projects import heads
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.projects.fetching import head_ref
+from speedtrack.projects.mirrors import fetching, git
+from speedtrack.projects.mirrors.fetching import head_ref
+from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import Branch, Commit, PullRequest
-from speedtrack.projects.remotes import remote_of
 from speedtrack.projects.sync import store_commits
 from speedtrack.runs.models import Approval, Reason, Run
 from speedtrack.runs.planning import policies

@@ -8,10 +8,10 @@ from django.db.models import Max
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.projects import fetching, git
+from speedtrack.projects.mirrors import fetching, git
+from speedtrack.projects.mirrors.remotes import Remote, remote_of
 from speedtrack.projects.models import Project, Tag
 from speedtrack.projects.releases import newest_patches
-from speedtrack.projects.remotes import Remote, remote_of
 from speedtrack.projects.sync import store_commits
 from speedtrack.runs.errors import NoSuchMachine, NoSuchThing
 from speedtrack.runs.fleet import pools

@@ -9,11 +9,12 @@ from django.db.models.functions import Now
 from speedtrack.accounts import members
 from speedtrack.accounts.models import Role
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.projects import fetching, git, hooks, remotes
-from speedtrack.projects.credentials import store_credential
+from speedtrack.projects import hooks
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors import fetching, git, remotes
+from speedtrack.projects.mirrors.credentials import store_credential
+from speedtrack.projects.mirrors.remotes import Remote, remote_of
 from speedtrack.projects.models import Branch, Project
-from speedtrack.projects.remotes import Remote, remote_of
 from speedtrack.runs.models import IN_SERVICE, Machine, Run
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests import tracking

@@ -16,10 +16,10 @@ from django.db.models.functions import Now
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import NoSuchCommit
+from speedtrack.projects.mirrors import fetching, git
+from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import Project
-from speedtrack.projects.remotes import remote_of
 from speedtrack.projects.sync import store_commits
 from speedtrack.runs import naming
 from speedtrack.runs.models import ACTIVE, PairedComparison, Reason, Run, Status

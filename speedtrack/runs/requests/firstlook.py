@@ -1,6 +1,6 @@
 """Say what tracking a repository would do, for dry runs. Only its newest commits are fetched, not the whole history."""
 
-from speedtrack.projects import fetching
+from speedtrack.projects.mirrors import fetching
 from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.projects.sync import project_lock
 from speedtrack.runs.planning import choosing, ladders

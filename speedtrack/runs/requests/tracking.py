@@ -10,12 +10,12 @@ from django.urls import reverse
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.projects import git, remotes
-from speedtrack.projects.credentials import store_credential
 from speedtrack.projects.errors import NoSuchBranch, RepositoryError, UnusableName
-from speedtrack.projects.fetching import head_ref
+from speedtrack.projects.mirrors import git, remotes
+from speedtrack.projects.mirrors.credentials import store_credential
+from speedtrack.projects.mirrors.fetching import head_ref
+from speedtrack.projects.mirrors.remotes import Remote, remote_of
 from speedtrack.projects.models import Branch, Credential, Project
-from speedtrack.projects.remotes import Remote, remote_of
 from speedtrack.projects.sync import LONGEST_BRANCH, sync
 from speedtrack.runs.models import IN_SERVICE, Machine
 from speedtrack.runs.naming import LONGEST_SLUG

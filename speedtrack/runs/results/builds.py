@@ -7,7 +7,7 @@ from speedtrack.benchmarks.digests import build_meaning, json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.ground.observing import failpoints
-from speedtrack.projects import submodules
+from speedtrack.projects.mirrors import submodules
 from speedtrack.projects.models import Commit
 from speedtrack.runs.documents import BuildReport, ReportedBuild
 from speedtrack.runs.models import (

@@ -37,7 +37,7 @@ from speedtrack.runs.models import (
 )
 from speedtrack.runs.scheduling import quarantine
 from speedtrack.runs.scheduling.order import PRIORITY
-from speedtrack.stats import canary as stats
+from speedtrack.stats.noise import canary as stats
 
 JUDGED = ("server_cpu_ns_per_request", "throughput_rps")
 SMALLEST_EFFECT = 0.02  # smaller moves are ignored; a metric whose own smallest effect is larger keeps that

@@ -19,7 +19,7 @@ from speedtrack.runs.models import (
     Series,
     Status,
 )
-from speedtrack.stats.canary import IN_A_ROW
+from speedtrack.stats.noise.canary import IN_A_ROW
 
 FLAG = "machine_drift"
 SAME_RUN = (

@@ -15,7 +15,7 @@ from speedtrack.runs.models import (
 )
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import results
-from speedtrack.stats.canary import IN_A_ROW
+from speedtrack.stats.noise.canary import IN_A_ROW
 from speedtrack.tests import builders
 
 CPU = "server_cpu_ns_per_request"

@@ -7,7 +7,7 @@ from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Canary, Machine
 from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.runs.tests.canaries import LEVEL, let_pass, measure_canary
-from speedtrack.stats.canary import FEWEST
+from speedtrack.stats.noise.canary import FEWEST
 from speedtrack.tests import builders
 
 

@@ -6,8 +6,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Project
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.requests import changing

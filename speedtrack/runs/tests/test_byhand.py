@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors import git
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.requests import byhand

@@ -38,7 +38,7 @@ from speedtrack.runs.tests.canaries import (
     measure_work,
     quarantine_machine,
 )
-from speedtrack.stats.canary import FEWEST, IN_A_ROW
+from speedtrack.stats.noise.canary import FEWEST, IN_A_ROW
 from speedtrack.tests import builders
 
 pytestmark = pytest.mark.usefixtures("canary_auto")

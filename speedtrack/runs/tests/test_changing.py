@@ -8,8 +8,8 @@ from django.test import Client
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.models import Branch, Project
-from speedtrack.projects.remotes import Remote
 from speedtrack.runs.models import Machine, Run, Status
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.requests import changing, tracking

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.projects import git
+from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Project
 from speedtrack.projects.sync import has_news
 from speedtrack.runs.models import Deferral, Machine, PlanningPolicy, Reason, Run, Status

@@ -31,7 +31,7 @@ from speedtrack.runs.tests.canaries import (
     measure_work_at_once,
     quarantine_machine,
 )
-from speedtrack.stats.canary import FEWEST
+from speedtrack.stats.noise.canary import FEWEST
 from speedtrack.tests import builders
 
 pytestmark = pytest.mark.usefixtures("canary_auto")

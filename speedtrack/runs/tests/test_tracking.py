@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.requests import tracking

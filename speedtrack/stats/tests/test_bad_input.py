@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from speedtrack.stats import canary, drift, narrow
-from speedtrack.stats.changepoint import Point, SettledShift, suspect_shifts
-from speedtrack.stats.compare import compare_exact, compare_samples, settle_pairs
-from speedtrack.stats.explain import clearest_place, explain_place
-from speedtrack.stats.floor import noise_floor
-from speedtrack.stats.history import history_verdicts
+from speedtrack.stats.changes import drift
+from speedtrack.stats.changes.changepoint import Point, SettledShift, suspect_shifts
+from speedtrack.stats.changes.explain import clearest_place, explain_place
+from speedtrack.stats.changes.history import history_verdicts
+from speedtrack.stats.comparing import narrow
+from speedtrack.stats.comparing.compare import compare_exact, compare_samples, settle_pairs
+from speedtrack.stats.noise import canary
+from speedtrack.stats.noise.floor import noise_floor
 from speedtrack.stats.summary import summarize
 
 Values = Sequence[float]

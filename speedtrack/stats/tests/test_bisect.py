@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speedtrack.stats import bisect
-from speedtrack.stats.bisect import CommitRange
-from speedtrack.stats.narrow import CommitLevel
+from speedtrack.stats.comparing import bisect
+from speedtrack.stats.comparing.bisect import CommitRange
+from speedtrack.stats.comparing.narrow import CommitLevel
 
 OLD, NEW, UNKNOWN = CommitLevel.OLD, CommitLevel.NEW, CommitLevel.UNKNOWN
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from speedtrack.stats.canary import FEWEST, IN_A_ROW, CanaryAnswer, judge_canary
+from speedtrack.stats.noise.canary import FEWEST, IN_A_ROW, CanaryAnswer, judge_canary
 
 Array = NDArray[np.float64]
 EFFECT = 0.02

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from speedtrack.stats.changepoint import Point, SettledShift, Shift, _agreement, _place, suspect_shifts
+from speedtrack.stats.changes.changepoint import Point, SettledShift, Shift, _agreement, _place, suspect_shifts
 
 
 def single(levels: list[float], cv: float = 0.0, seed: int = 1) -> list[Point]:

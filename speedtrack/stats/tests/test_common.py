@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from speedtrack.stats.common import MoveCause, cause_by_votes, is_common, log_shift, took_part
+from speedtrack.stats.changes.common import MoveCause, cause_by_votes, is_common, log_shift, took_part
 
 FIVE = math.log(1.05)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from speedtrack.stats.arrays import Array
-from speedtrack.stats.compare import (
+from speedtrack.stats.comparing.compare import (
     RESAMPLES,
     Comparison,
     ComparisonAnswer,
@@ -24,8 +24,8 @@ from speedtrack.stats.compare import (
     settle_counts,
     settle_pairs,
 )
-from speedtrack.stats.confirmed import least_size
-from speedtrack.stats.sequential import change_evidence, level_evidence
+from speedtrack.stats.comparing.confirmed import least_size
+from speedtrack.stats.comparing.sequential import change_evidence, level_evidence
 
 CV = 0.017  # of one trial: CPU time per request of a fresh server process
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from speedtrack.stats.drift import FRESH, LEVEL, drift_since, fresh_step, has_grown
+from speedtrack.stats.changes.drift import FRESH, LEVEL, drift_since, fresh_step, has_grown
 
 
 def medians(rng: np.random.Generator, per_commit: float, count: int) -> list[float]:

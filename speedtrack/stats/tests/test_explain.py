@@ -3,9 +3,9 @@ import random
 
 import pytest
 
-from speedtrack.stats.changepoint import Point, suspect_shifts
-from speedtrack.stats.explain import Limit, explain_place, smallest_visible_change
-from speedtrack.stats.noise import line_noise
+from speedtrack.stats.changes.changepoint import Point, suspect_shifts
+from speedtrack.stats.changes.explain import Limit, explain_place, smallest_visible_change
+from speedtrack.stats.noise.noise import line_noise
 
 
 def line(n: int, step: float = 0.0, at: int = 0, spread: float = 0.01, seed: int = 1) -> list[Point]:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from speedtrack.stats.compare import ComparisonAnswer, settle_pairs
-from speedtrack.stats.floor import counts_floor, noise_floor, standard_shift
-from speedtrack.stats.sequential import FEWEST
+from speedtrack.stats.comparing.compare import ComparisonAnswer, settle_pairs
+from speedtrack.stats.comparing.sequential import FEWEST
+from speedtrack.stats.noise.floor import counts_floor, noise_floor, standard_shift
 
 LEVEL, PLANNED = 0.01, 10
 Pairs = list[tuple[float, float]]

@@ -4,9 +4,9 @@ import math
 import numpy as np
 import pytest
 
-from speedtrack.stats import history
-from speedtrack.stats.changepoint import Point
-from speedtrack.stats.history import Replay, history_verdicts
+from speedtrack.stats.changes import history
+from speedtrack.stats.changes.changepoint import Point
+from speedtrack.stats.changes.history import Replay, history_verdicts
 
 
 def line(seed: int, steps: dict[int, float], n: int = 160, sigma: float = 0.015) -> list[Point]:

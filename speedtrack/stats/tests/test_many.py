@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from speedtrack.stats.compare import IndependentSets, compare_many, compare_samples
+from speedtrack.stats.comparing.compare import IndependentSets, compare_many, compare_samples
+from speedtrack.stats.comparing.totals import mean_ratio
 from speedtrack.stats.histogram import Histogram, decode
-from speedtrack.stats.totals import mean_ratio
 from speedtrack.tests.latencies import encoded
 
 GOLDEN = Path(__file__).resolve().parents[3] / "runners" / "driver" / "tests" / "golden" / "speedbench.v1.json"

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from speedtrack.stats.narrow import MOST, CommitLevel, cautious_ratio, fewest_pairs, pairs_needed, place_commit
+from speedtrack.stats.comparing.narrow import (
+    MOST,
+    CommitLevel,
+    cautious_ratio,
+    fewest_pairs,
+    pairs_needed,
+    place_commit,
+)
 
 Pairs = list[tuple[float, float]]
 FEWEST = fewest_pairs(0.005)

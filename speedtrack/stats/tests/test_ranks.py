@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from speedtrack.stats.ranks import midranks, rank_sum_p
+from speedtrack.stats.comparing.ranks import midranks, rank_sum_p
 
 tied = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=5)
 

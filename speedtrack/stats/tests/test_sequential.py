@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from speedtrack.stats.arrays import Array
-from speedtrack.stats.sequential import FEWEST, change_evidence, level_evidence, step_noise
+from speedtrack.stats.comparing.sequential import FEWEST, change_evidence, level_evidence, step_noise
 
 LEVEL = 0.01
 Noise = Callable[[np.random.Generator, tuple[int, int]], Array]

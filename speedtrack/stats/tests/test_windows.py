@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage, stats
 
 from speedtrack.stats.arrays import Array
-from speedtrack.stats.windows import (
+from speedtrack.stats.changes.windows import (
     AFTER,
     MEAN_ROOT_NORMAL,
     Sensitivity,

@@ -15,8 +15,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from speedtrack.accounts import audit, firstowner
+from speedtrack.accounts import audit
 from speedtrack.accounts.access import person
+from speedtrack.accounts.logins import firstowner
 from speedtrack.web.requests import errors
 
 

@@ -17,7 +17,7 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from speedtrack.accounts import signup
+from speedtrack.accounts.logins import signup
 
 View = Callable[..., HttpResponse]
 

@@ -14,8 +14,9 @@ from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in
 from django.http import HttpRequest
 
-from speedtrack.accounts import audit, sessions
+from speedtrack.accounts import audit
 from speedtrack.accounts.access import Caller
+from speedtrack.accounts.logins import sessions
 from speedtrack.notices import subscribing
 
 

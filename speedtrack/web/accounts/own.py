@@ -17,8 +17,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from speedtrack.accounts import audit, people, second_step, sessions, tokens
+from speedtrack.accounts import audit, people, tokens
 from speedtrack.accounts.access import person, visible
+from speedtrack.accounts.logins import second_step, sessions
 from speedtrack.accounts.models import MOST_DAYS, PersonToken, Scope
 from speedtrack.notices import leaving
 from speedtrack.projects.models import Project

@@ -19,9 +19,9 @@ from speedtrack.runs.models import Result, Series
 from speedtrack.runs.results import latencies
 from speedtrack.runs.results.environments import ChangedFact, changes_in_words
 from speedtrack.runs.results.latencies import Latencies
-from speedtrack.web.drawing.curves import LATENCY, curve_chart, curve_of, difference_chart
-from speedtrack.web.drawing.heatmap import LINES, HeatMap, LatencyShape, NamedShape, draw_heatmap
-from speedtrack.web.drawing.linecharts import LineChart
+from speedtrack.web.drawing.charts.curves import LATENCY, curve_chart, curve_of, difference_chart
+from speedtrack.web.drawing.charts.heatmap import LINES, HeatMap, LatencyShape, NamedShape, draw_heatmap
+from speedtrack.web.drawing.charts.linecharts import LineChart
 from speedtrack.web.pages.timeline.breaks import differing_facts
 from speedtrack.web.scope import PageScope, scope_of
 

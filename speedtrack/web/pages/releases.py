@@ -17,7 +17,7 @@ from speedtrack.judging.totals import Total
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of
 from speedtrack.runs.models import Machine, Run, Series, Status
-from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, chart_over_names, measured_value
+from speedtrack.web.drawing.charts.linecharts import MOST_LINES, LineChart, chart_over_names, measured_value
 from speedtrack.web.scope import machines_of, metrics_of, named_or_default, project_or_404, usual_metric
 
 MOST_RELEASES = 200

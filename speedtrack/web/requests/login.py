@@ -14,7 +14,7 @@ from django.db.models import Max
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
-from speedtrack.accounts.hashing import LONGEST as LONGEST_PASSWORD
+from speedtrack.accounts.logins.hashing import LONGEST as LONGEST_PASSWORD
 from speedtrack.benchmarks import numbers
 from speedtrack.ground.texts.text import UNSTORABLE
 from speedtrack.http.clientaddress import client_address

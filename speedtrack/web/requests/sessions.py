@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from speedtrack.accounts import second_step, sessions
+from speedtrack.accounts.logins import second_step, sessions
 from speedtrack.web.requests import errors
 
 GetResponse = Callable[[HttpRequest], HttpResponse]

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_POST
 
 from speedtrack.operations import projects
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.projects.remotes import Remote
+from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.runs.requests import changing
 from speedtrack.web import scope
 from speedtrack.web.pages.settings.project_access import AccessForm

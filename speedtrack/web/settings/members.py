@@ -10,7 +10,8 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from speedtrack.accounts import invitations, signup
+from speedtrack.accounts import invitations
+from speedtrack.accounts.logins import signup
 from speedtrack.accounts.models import Invitation, Membership
 from speedtrack.http.clientaddress import client_address
 from speedtrack.operations import projects

@@ -12,8 +12,8 @@ from speedtrack.operations import projects
 from speedtrack.operations.performing import Actor, BadInput, Done
 from speedtrack.projects import hooks
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.models import Project
-from speedtrack.projects.remotes import Remote
 from speedtrack.runs.requests import changing, tracking
 from speedtrack.runs.requests.tracking import TrackingRequest
 from speedtrack.web import scope

@@ -14,9 +14,9 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Project
 from speedtrack.web.addresses import alert_path, commit_path, project_path, timeline_path
-from speedtrack.web.drawing.excerpts import Excerpt
-from speedtrack.web.drawing.plots import Forest, Whisker
-from speedtrack.web.drawing.strips import ChangeStrip, SideStrips
+from speedtrack.web.drawing.small.excerpts import Excerpt
+from speedtrack.web.drawing.small.plots import Forest, Whisker
+from speedtrack.web.drawing.small.strips import ChangeStrip, SideStrips
 from speedtrack.web.pages.alerting.alert import AlertPage, Evidence
 from speedtrack.web.pages.alerting.alerts import ListedAlert
 from speedtrack.web.templatetags.show import ago, explained

@@ -12,7 +12,7 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.judging.sides import ComparedRow
 from speedtrack.web.addresses import commit_path, timeline_path
-from speedtrack.web.drawing.plots import FOREST_WIDTH, Whisker
+from speedtrack.web.drawing.small.plots import FOREST_WIDTH, Whisker
 from speedtrack.web.pages.compare.page import ComparePage
 from speedtrack.web.pages.compare.sides import NearCommit
 from speedtrack.web.pages.releases import BenchmarkTable, ReleaseCell, ReleasesPage

@@ -11,7 +11,7 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.judging.verdicts import Judgement
 from speedtrack.web.addresses import commit_path, timeline_path
-from speedtrack.web.drawing.sparkline import ROW, Sparkline
+from speedtrack.web.drawing.small.sparkline import ROW, Sparkline
 from speedtrack.web.pages.home import Card, Trend
 from speedtrack.web.pages.project.columns import GridColumn
 from speedtrack.web.pages.project.grid import BenchmarkRow, Cell, Grid

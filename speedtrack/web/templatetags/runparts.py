@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString, mark_safe
 from speedtrack.benchmarks import numbers
 from speedtrack.runs.models import Run
 from speedtrack.web.addresses import timeline_path
-from speedtrack.web.drawing.strips import TRIAL_WIDTH, TrialDot, TrialStrip
+from speedtrack.web.drawing.small.strips import TRIAL_WIDTH, TrialDot, TrialStrip
 from speedtrack.web.pages.running.phases import Phases, TrialChart, TrialsOfBenchmark
 from speedtrack.web.templatetags.tables import join, side_cell
 

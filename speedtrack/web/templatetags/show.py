@@ -19,8 +19,8 @@ from speedtrack.ground.texts.text import plain
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Machine, Series
 from speedtrack.web.addresses import timeline_path
-from speedtrack.web.drawing.linecharts import axis_label
-from speedtrack.web.drawing.sparkline import SIZES, Sparkline
+from speedtrack.web.drawing.charts.linecharts import axis_label
+from speedtrack.web.drawing.small.sparkline import SIZES, Sparkline
 from speedtrack.web.help import TERMS, Term
 
 register = template.Library()

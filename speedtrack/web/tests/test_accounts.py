@@ -23,7 +23,8 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from speedtrack.accounts import access, audit, firstowner, invitations, people, second_step, sessions, signup, tokens
+from speedtrack.accounts import access, audit, invitations, people, tokens
+from speedtrack.accounts.logins import firstowner, second_step, sessions, signup
 from speedtrack.accounts.models import AuditEntry, Membership, OwnerLink, PersonToken, Role, Scope
 from speedtrack.notices.models import Outbox, Subscriber
 from speedtrack.notices.tests.servers import Mailbox, serving

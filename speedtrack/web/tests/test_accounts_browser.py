@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Page, expect
 
-from speedtrack.accounts import firstowner
+from speedtrack.accounts.logins import firstowner
 from speedtrack.web.tests.test_accessibility import faults_of
 from speedtrack.web.tests.test_accounts import PASSWORD, code_of
 from speedtrack.web.tests.test_browser import chromium, watched  # noqa: F401 - a fixture

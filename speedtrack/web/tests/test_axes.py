@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from speedtrack.web.drawing.axes import time_ticks, value_axis
+from speedtrack.web.drawing.charts.axes import time_ticks, value_axis
 
 GOLDEN = json.loads((Path(settings.BASE_DIR) / "frontend/src/axis.golden.json").read_text(encoding="utf-8"))
 

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
-from speedtrack.projects import git
+from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Project, Tag
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import Build

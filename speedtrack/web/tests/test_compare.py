@@ -20,7 +20,7 @@ from speedtrack.projects.models import Project, Tag
 from speedtrack.runs import packing
 from speedtrack.runs.models import Machine, Reason, Result, Run, Samples, Series
 from speedtrack.runs.planning.questions import PAIRS
-from speedtrack.stats.compare import compare_samples
+from speedtrack.stats.comparing.compare import compare_samples
 from speedtrack.tests import builders
 from speedtrack.tests.latencies import encoded
 from speedtrack.web.tests.world import CPU, HOSTILE, World, html_of, queries, world

@@ -14,8 +14,8 @@ from PIL import Image
 
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.models import Project, Tag
-from speedtrack.web.drawing.badges import badge_svg
-from speedtrack.web.drawing.cards import LinkPicture, card_png
+from speedtrack.web.drawing.small.badges import badge_svg
+from speedtrack.web.drawing.small.cards import LinkPicture, card_png
 from speedtrack.web.tests.world import CPU, World, html_of, queries, world
 
 ATOM = "{http://www.w3.org/2005/Atom}"

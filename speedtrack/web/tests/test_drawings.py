@@ -5,10 +5,16 @@ from itertools import pairwise
 import pytest
 
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.web.drawing.linecharts import SPACE_X, LineValue, axis_label, chart_over_names, chart_over_numbers
-from speedtrack.web.drawing.plots import Forest
-from speedtrack.web.drawing.sparkline import Sparkline, path_through
-from speedtrack.web.drawing.strips import ChangeStrip, SideStrips, TrialMark, TrialStrip
+from speedtrack.web.drawing.charts.linecharts import (
+    SPACE_X,
+    LineValue,
+    axis_label,
+    chart_over_names,
+    chart_over_numbers,
+)
+from speedtrack.web.drawing.small.plots import Forest
+from speedtrack.web.drawing.small.sparkline import Sparkline, path_through
+from speedtrack.web.drawing.small.strips import ChangeStrip, SideStrips, TrialMark, TrialStrip
 
 CPU = METRICS["server_cpu_ns_per_request"]
 

@@ -17,7 +17,7 @@ from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import profiles, results
 from speedtrack.tests import builders
-from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot, Forest
+from speedtrack.web.drawing.small.plots import CanaryDot, CanaryPlot, Forest
 from speedtrack.web.tests.world import World, world
 
 MEASURED = [name for name in METRICS if name not in ("build_seconds", "binary_bytes")]

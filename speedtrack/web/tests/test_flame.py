@@ -12,8 +12,8 @@ from speedtrack.alerts.triage import profiling
 from speedtrack.runs.models import Profile, Reason, Run
 from speedtrack.runs.results import results
 from speedtrack.tests import builders
-from speedtrack.web.drawing import flame
-from speedtrack.web.drawing.flame import INSTRUCTIONS, Flame, Stacks
+from speedtrack.web.drawing.charts import flame
+from speedtrack.web.drawing.charts.flame import INSTRUCTIONS, Flame, Stacks
 from speedtrack.web.tests.world import World, html_of, slowed
 
 BASE, HEAD = (Stacks(builders.FOLDED[side], ns) for side, ns in (("base", 5000.0), ("head", 6000.0)))

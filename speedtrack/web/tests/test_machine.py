@@ -15,9 +15,9 @@ from speedtrack.runs.models import Canary, CanaryCheck, Machine, MachineEvent, R
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import results
 from speedtrack.runs.scheduling import canary
-from speedtrack.stats.canary import FEWEST, IN_A_ROW
+from speedtrack.stats.noise.canary import FEWEST, IN_A_ROW
 from speedtrack.tests import builders
-from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot
+from speedtrack.web.drawing.small.plots import CanaryDot, CanaryPlot
 from speedtrack.web.tests.world import World, html_of, queries
 
 PAGE = "/machines/kvd-m1/"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from speedtrack.alerts.lines.linecolumns import LineColumns
-from speedtrack.web.drawing.outlines import outline
+from speedtrack.web.drawing.charts.outlines import outline
 
 
 def line_of(values: list[float], at: list[int], flagged: list[int]) -> LineColumns:

@@ -17,7 +17,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.projects.models import Branch, Commit, Tag
 from speedtrack.runs.models import Samples, Series
 from speedtrack.runs.requests import tracking
-from speedtrack.web.drawing.timelines import THEMES, timeline_svg
+from speedtrack.web.drawing.charts.timelines import THEMES, timeline_svg
 from speedtrack.web.pages.timeline import document as timeline_json
 from speedtrack.web.tests.world import CPU, HOSTILE, World, html_of, queries, world
 

@@ -18,7 +18,7 @@ from speedtrack.api.v1.tests.conftest import Program, program
 from speedtrack.calls.models import KeptAnswer
 from speedtrack.outside.readers.tests.samples import content_of
 from speedtrack.outside.tests.test_files_of_tools import NAMED
-from speedtrack.projects import git
+from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Annotation, Project, PullRequest
 from speedtrack.runs.models import Approval, PairedComparison, Reason, Run
 from speedtrack.runs.planning import pushes

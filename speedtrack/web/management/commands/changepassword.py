@@ -7,7 +7,8 @@ from django.contrib.auth.management.commands import changepassword
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from speedtrack.accounts import audit, sessions
+from speedtrack.accounts import audit
+from speedtrack.accounts.logins import sessions
 
 
 class Command(changepassword.Command):

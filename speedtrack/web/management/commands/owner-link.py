@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from speedtrack.accounts import firstowner
+from speedtrack.accounts.logins import firstowner
 from speedtrack.web.management.plaincommand import PlainCommand
 
 

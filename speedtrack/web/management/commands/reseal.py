@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import transaction
 
-from speedtrack.accounts import second_step
+from speedtrack.accounts.logins import second_step
 from speedtrack.ground.secrets.sealed import KeyLost, reseal
 from speedtrack.web.management.plaincommand import PlainCommand
 

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from speedtrack.notices import subscribing
 from speedtrack.operations import projects
 from speedtrack.operations.performing import Actor
-from speedtrack.projects.credentials import CredentialEntry, UnfitCredential, credential_for
+from speedtrack.projects.mirrors.credentials import CredentialEntry, UnfitCredential, credential_for
 from speedtrack.runs.requests import firstlook, tracking
 from speedtrack.web.management.plaincommand import PlainCommand
 from speedtrack.web.management.tried import add_dry_run

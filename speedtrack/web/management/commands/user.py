@@ -12,7 +12,8 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 from django.db.models import Count, Q
 
-from speedtrack.accounts import audit, people, second_step
+from speedtrack.accounts import audit, people
+from speedtrack.accounts.logins import second_step
 from speedtrack.notices import leaving
 from speedtrack.web.management.plaincommand import PlainCommand
 

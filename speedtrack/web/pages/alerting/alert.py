@@ -24,9 +24,9 @@ from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Commit
 from speedtrack.reports import alerts as reports
 from speedtrack.runs.models import Reason, Run
-from speedtrack.web.drawing.excerpts import Excerpt
-from speedtrack.web.drawing.plots import Forest, Whisker
-from speedtrack.web.drawing.strips import SideStrips
+from speedtrack.web.drawing.small.excerpts import Excerpt
+from speedtrack.web.drawing.small.plots import Forest, Whisker
+from speedtrack.web.drawing.small.strips import SideStrips
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.alerting import advice, narrowing
 from speedtrack.web.pages.alerting.narrowing import Narrowing, PathRow

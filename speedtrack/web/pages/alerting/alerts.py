@@ -17,7 +17,7 @@ from speedtrack.alerts.models.alerts import AlertQuerySet
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Project
 from speedtrack.reports.alerts import AlertDocument, AlertList, known_alerts
-from speedtrack.web.drawing.strips import ChangeStrip
+from speedtrack.web.drawing.small.strips import ChangeStrip
 from speedtrack.web.scope import watched_metrics
 
 PAGE, NEWEST = 50, 100  # on a page, in a feed

@@ -15,7 +15,7 @@ from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED, Metric
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import Machine, Run
-from speedtrack.stats.bisect import CommitRange
+from speedtrack.stats.comparing.bisect import CommitRange
 from speedtrack.web.pages.alerting.narrowing import MARKS, MEANINGS, MOST, PathCommit, PathRow
 from speedtrack.web.pages.compare.sides import places_of
 from speedtrack.web.scope import machines_of, project_or_404

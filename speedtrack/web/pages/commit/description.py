@@ -2,8 +2,8 @@
 
 from functools import lru_cache
 
-from speedtrack.projects import git
-from speedtrack.projects.git import Description
+from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.git import Description
 
 
 class Undescribed(Exception):

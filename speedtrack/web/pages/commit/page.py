@@ -8,7 +8,7 @@ from django.db.models import Count, Exists, OuterRef, Q, Window
 from django.http import Http404
 
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.projects.git import ChangedFile, Description
+from speedtrack.projects.mirrors.git import ChangedFile, Description
 from speedtrack.projects.models import Annotation, Branch, Commit, Position, Project
 from speedtrack.runs.models import Deferral, Run, Status
 from speedtrack.runs.scheduling import standing

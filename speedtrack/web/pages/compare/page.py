@@ -20,7 +20,7 @@ from speedtrack.judging.verdicts import ORDER, SIGNS, Ruling
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine, Run, Status
 from speedtrack.web import forges
-from speedtrack.web.drawing.plots import Forest
+from speedtrack.web.drawing.small.plots import Forest
 from speedtrack.web.pages.compare import details
 from speedtrack.web.pages.compare.details import Difference
 from speedtrack.web.pages.compare.sides import AskedSides, BothSides, ComparedSide, sides_of

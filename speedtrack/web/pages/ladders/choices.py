@@ -10,7 +10,7 @@ from speedtrack.accounts.access import Access
 from speedtrack.projects.models import Commit, Position, Tag
 from speedtrack.projects.releases import version_of
 from speedtrack.runs.models import Measurement
-from speedtrack.web.drawing.linecharts import MOST_LINES
+from speedtrack.web.drawing.charts.linecharts import MOST_LINES
 
 LISTED = 20  # of the commits of a project that can be chosen as lines, besides what is tagged or asked for
 SHORTEST = 7  # digits of a commit id in an address

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Environment, Measurement
 from speedtrack.runs.results.environments import ChangedFact, changed_facts, flat_facts, shorten
-from speedtrack.web.drawing.linecharts import MOST_LINES
+from speedtrack.web.drawing.charts.linecharts import MOST_LINES
 from speedtrack.web.pages.ladders.choices import LineChoice
 from speedtrack.web.pages.ladders.names import LadderName
 

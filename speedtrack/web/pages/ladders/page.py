@@ -7,7 +7,13 @@ from django.http import Http404, QueryDict
 from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.runs.models import Machine, Measurement, Run
-from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, LineValue, chart_over_numbers, measured_value
+from speedtrack.web.drawing.charts.linecharts import (
+    MOST_LINES,
+    LineChart,
+    LineValue,
+    chart_over_numbers,
+    measured_value,
+)
 from speedtrack.web.pages.ladders.choices import LineChoice, choices_of
 from speedtrack.web.pages.ladders.lines import (
     Apart,

@@ -21,7 +21,7 @@ from speedtrack.judging.judge import judge
 from speedtrack.judging.verdicts import DIFFERING, SIGNS, Judgement, Ruling, direction_of, words_of
 from speedtrack.runs.models import Series
 from speedtrack.web.addresses import timeline_path
-from speedtrack.web.drawing.gaps import UNMEASURED, Gap, gaps_of
+from speedtrack.web.drawing.charts.gaps import UNMEASURED, Gap, gaps_of
 from speedtrack.web.pages import changes, releasepoints
 from speedtrack.web.pages.project.columns import GridColumn, columns_before, end_on
 from speedtrack.web.pages.project.filters import GridFilters, TagChoices

@@ -13,7 +13,7 @@ from speedtrack.benchmarks.storing import suite_of
 from speedtrack.judging.verdicts import Judgement
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run, Series
-from speedtrack.web.drawing.gaps import UNMEASURED
+from speedtrack.web.drawing.charts.gaps import UNMEASURED
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.changes import ChangeGroup
 from speedtrack.web.pages.project import grid

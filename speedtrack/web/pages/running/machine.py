@@ -33,7 +33,7 @@ from speedtrack.runs.models import (
 from speedtrack.runs.queue.jobs import members_of
 from speedtrack.runs.results import environments
 from speedtrack.runs.scheduling import standing
-from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot
+from speedtrack.web.drawing.small.plots import CanaryDot, CanaryPlot
 from speedtrack.web.pages.running import queue
 from speedtrack.web.pages.running.facts import FactGroups
 from speedtrack.web.pages.running.queue import MachineWork

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.runs.models import Attempt, Build, Result, Run, Trial
-from speedtrack.web.drawing.strips import TrialMark, TrialStrip, order_place
+from speedtrack.web.drawing.small.strips import TrialMark, TrialStrip, order_place
 
 MOST_BENCHMARKS = 8  # with a part of the bar each
 SKEW = timedelta(minutes=1)  # between the clocks of runner and database

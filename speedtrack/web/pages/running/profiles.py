@@ -9,7 +9,7 @@ from speedtrack.alerts.models import Alert
 from speedtrack.retention import policies
 from speedtrack.runs.models import Profile, Reason, Run, Side, Status
 from speedtrack.runs.results import profiles
-from speedtrack.web.drawing.flame import INSTRUCTIONS, TIME, Flame, Stacks
+from speedtrack.web.drawing.charts.flame import INSTRUCTIONS, TIME, Flame, Stacks
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from speedtrack.projects.credentials import CredentialEntry, UnfitCredential, credential_for
+from speedtrack.projects.mirrors.credentials import CredentialEntry, UnfitCredential, credential_for
 from speedtrack.projects.models import Credential
 
 PLAIN: dict[str, Any] = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}

@@ -13,10 +13,11 @@ from speedtrack.accounts.access import Access, reaches
 from speedtrack.accounts.models import Role
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.suitefiles import load_suite, suite_names
-from speedtrack.projects import hooks, remotes, submodules
+from speedtrack.projects import hooks
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors import remotes, submodules
+from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import Branch, Credential, MachinePolicy, Project
-from speedtrack.projects.remotes import remote_of
 from speedtrack.runs.models import Run, Status
 from speedtrack.runs.naming import LONGEST_SLUG
 from speedtrack.runs.requests import changing, tracking

@@ -15,7 +15,7 @@ from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.ground.texts.text import visible
 from speedtrack.projects.models import Branch, Position
 from speedtrack.runs.models import Series
-from speedtrack.web.drawing.cards import LinkPicture
+from speedtrack.web.drawing.small.cards import LinkPicture
 from speedtrack.web.pages import changes, home
 from speedtrack.web.pages.alerting import alert as alert_page
 from speedtrack.web.pages.compare import page as compare_page

@@ -10,8 +10,8 @@ import numpy as np
 
 from speedtrack.alerts.lines.linecolumns import Array, LineColumns
 from speedtrack.ground.texts.text import plain_json, plain_values
-from speedtrack.web.drawing.gaps import Gap
-from speedtrack.web.drawing.outlines import outline
+from speedtrack.web.drawing.charts.gaps import Gap
+from speedtrack.web.drawing.charts.outlines import outline
 from speedtrack.web.pages.timeline.breaks import find_breaks
 from speedtrack.web.pages.timeline.overlay import Overlay, Path, ShownLine
 from speedtrack.web.pages.timeline.points import (

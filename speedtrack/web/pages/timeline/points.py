@@ -19,7 +19,7 @@ from speedtrack.ground.texts.markdown import plain_of
 from speedtrack.projects.models import Position
 from speedtrack.projects.releases import RELEASE
 from speedtrack.runs.models import Deferral, Run
-from speedtrack.web.drawing.gaps import DEFERRAL_COLUMNS, GAP_COLUMNS, WITHOUT_POINT, Gap, newest_gaps
+from speedtrack.web.drawing.charts.gaps import DEFERRAL_COLUMNS, GAP_COLUMNS, WITHOUT_POINT, Gap, newest_gaps
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.timeline.overlay import Overlay, rows_of
 from speedtrack.web.pages.timeline.view import View

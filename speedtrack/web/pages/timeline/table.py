@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from speedtrack.alerts.lines.linecolumns import LineColumns
 from speedtrack.ground.texts.text import csv_cell
-from speedtrack.web.drawing.gaps import UNMEASURED, Gap
+from speedtrack.web.drawing.charts.gaps import UNMEASURED, Gap
 from speedtrack.web.pages.timeline.breaks import find_breaks
 from speedtrack.web.pages.timeline.document import short_digest
 from speedtrack.web.pages.timeline.overlay import Overlay, Path, ShownLine

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from speedtrack.projects import fetching, git, gitprocess, remotes
 from speedtrack.projects.errors import GitFailed, RepositoryError
+from speedtrack.projects.mirrors import fetching, git, gitprocess, remotes
+from speedtrack.projects.mirrors.transports import Transport
 from speedtrack.projects.models import Project
-from speedtrack.projects.transports import Transport
 
 MOST = 100  # of a commit, including those inside its submodules
 GITLINK = "160000"  # mode of a submodule in a tree

@@ -8,7 +8,7 @@ from django.views.decorators.http import condition, require_safe
 
 from speedtrack.ground.texts.text import plain_values
 from speedtrack.web import scope
-from speedtrack.web.drawing.timelines import timeline_svg
+from speedtrack.web.drawing.charts.timelines import timeline_svg
 from speedtrack.web.pages.timeline import page as timeline_page
 from speedtrack.web.pages.timeline import table as timeline_table
 from speedtrack.web.pages.timeline.document import chart_values, timeline_document, timeline_json

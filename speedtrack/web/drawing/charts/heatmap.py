@@ -9,8 +9,8 @@ import numpy as np
 
 from speedtrack.benchmarks import numbers
 from speedtrack.stats.histogram import Histogram
-from speedtrack.web.drawing.curves import LATENCY
-from speedtrack.web.drawing.linecharts import TRAILING_ZEROS, AxisTick, Scale, log_steps, spaced_ticks, stroke
+from speedtrack.web.drawing.charts.curves import LATENCY
+from speedtrack.web.drawing.charts.linecharts import TRAILING_ZEROS, AxisTick, Scale, log_steps, spaced_ticks, stroke
 
 WIDTH, HEIGHT = 960.0, 380.0
 LEFT, RIGHT, TOP, BOTTOM = 74.0, 14.0, 12.0, 34.0

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from speedtrack.stats import sequential
 from speedtrack.stats.arrays import Array, place_all, steps_of
-from speedtrack.stats.confirmed import Z95, least_size
-from speedtrack.stats.ranks import rank_sum_p, rank_sum_ps
+from speedtrack.stats.comparing import sequential
+from speedtrack.stats.comparing.confirmed import Z95, least_size
+from speedtrack.stats.comparing.ranks import rank_sum_p, rank_sum_ps
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import CONFIDENCE, MAD_TO_SIGMA
 

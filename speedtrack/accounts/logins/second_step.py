@@ -7,7 +7,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from speedtrack.accounts import sessions
+from speedtrack.accounts.logins import sessions
 from speedtrack.ground.secrets.sealed import Secret
 
 

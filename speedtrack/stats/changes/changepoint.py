@@ -12,10 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from speedtrack.stats.arrays import Array
-from speedtrack.stats.levels import levels
-from speedtrack.stats.scale import Scale
-from speedtrack.stats.summary import MAD_TO_SIGMA
-from speedtrack.stats.windows import (
+from speedtrack.stats.changes.windows import (
     AFTER,
     Sensitivity,
     Shifts,
@@ -25,6 +22,9 @@ from speedtrack.stats.windows import (
     trial_errors,
     yardsticks,
 )
+from speedtrack.stats.levels import levels
+from speedtrack.stats.scale import Scale
+from speedtrack.stats.summary import MAD_TO_SIGMA
 
 DEFAULT = Sensitivity()
 CHUNK = 256  # points examined at once

@@ -10,9 +10,9 @@ from functools import lru_cache
 import numpy as np
 
 from speedtrack.stats.arrays import steps_of
-from speedtrack.stats.compare import MIN_SAMPLES, settle_counts, settle_pairs
+from speedtrack.stats.comparing.compare import MIN_SAMPLES, settle_counts, settle_pairs
+from speedtrack.stats.comparing.sequential import FEWEST, change_evidence
 from speedtrack.stats.scale import Scale
-from speedtrack.stats.sequential import FEWEST, change_evidence
 
 POWER = 0.8
 DRAWS = 4000  # simulated samples per power; the standard error is 0.6%

@@ -10,9 +10,9 @@ from enum import StrEnum
 import numpy as np
 
 from speedtrack.stats.arrays import Array, steps_of
-from speedtrack.stats.confirmed import Z95
+from speedtrack.stats.comparing.confirmed import Z95
+from speedtrack.stats.comparing.sequential import CLIP, change_evidence, step_noise
 from speedtrack.stats.scale import Scale
-from speedtrack.stats.sequential import CLIP, change_evidence, step_noise
 
 MOST = 160  # pairs of one commit; if they are undecided, the change remains a range
 ROOM = 1.3  # factor on the expected number of pairs, so that one round usually decides

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from django.conf import settings
 
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
-from speedtrack.projects.gitprocess import NOWHERE, archive_blocks, run_git
-from speedtrack.projects.remotes import Remote
-from speedtrack.projects.transports import transport_to
+from speedtrack.projects.mirrors.gitprocess import NOWHERE, archive_blocks, run_git
+from speedtrack.projects.mirrors.remotes import Remote
+from speedtrack.projects.mirrors.transports import transport_to
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import (
 from django.db import transaction
 
 from speedtrack.ground.secrets.sealed import Secret
-from speedtrack.projects import remotes
+from speedtrack.projects.mirrors import remotes
+from speedtrack.projects.mirrors.remotes import Endpoint
 from speedtrack.projects.models import Credential, Project
-from speedtrack.projects.remotes import Endpoint
 
 USUAL_USER = "git"  # GitHub, GitLab, Gitea and Forgejo accept any name with a token
 HOST_KEY = re.compile(

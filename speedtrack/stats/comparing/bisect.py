@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from speedtrack.stats.narrow import CommitLevel
+from speedtrack.stats.comparing.narrow import CommitLevel
 
 WRONG_COMMIT = 0.005  # probability that a search ends at a wrong commit, over all its steps
 

@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import Any
 
 from speedtrack.benchmarks import numbers
-from speedtrack.web.drawing.axes import DAY, Axis, Ticks, day_text, time_ticks, value_axis
-from speedtrack.web.drawing.linecharts import stroke
+from speedtrack.web.drawing.charts.axes import DAY, Axis, Ticks, day_text, time_ticks, value_axis
+from speedtrack.web.drawing.charts.linecharts import stroke
 
 TimelineDocument = Mapping[str, Any]
 Scale = Callable[[float], float]

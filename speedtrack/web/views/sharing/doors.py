@@ -6,8 +6,8 @@ from django.views.decorators.clickjacking import xframe_options_exempt
 from django.views.decorators.http import require_safe
 
 from speedtrack.web import scope
-from speedtrack.web.drawing.badges import badge_svg
-from speedtrack.web.drawing.cards import LinkPicture, card_png
+from speedtrack.web.drawing.small.badges import badge_svg
+from speedtrack.web.drawing.small.cards import LinkPicture, card_png
 from speedtrack.web.pages.sharing import badges as badges_page
 from speedtrack.web.pages.sharing import cards as cards_page
 from speedtrack.web.pages.sharing import embeds as embeds_page

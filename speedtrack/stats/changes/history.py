@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from speedtrack.stats.arrays import Array, place_all
-from speedtrack.stats.changepoint import NEAR, Point
+from speedtrack.stats.changes.changepoint import NEAR, Point
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 

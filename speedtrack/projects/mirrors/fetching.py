@@ -13,11 +13,11 @@ from uuid import uuid4
 
 from django.conf import settings
 
-from speedtrack.projects import git, gitprocess
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.mirrors import git, gitprocess
+from speedtrack.projects.mirrors.remotes import Remote
+from speedtrack.projects.mirrors.transports import transport_to
 from speedtrack.projects.releases import version_of
-from speedtrack.projects.remotes import Remote
-from speedtrack.projects.transports import transport_to
 
 FETCH = ("fetch", "--quiet", "--force", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
 MALFORMED = re.compile(r"^error: object ([0-9a-f]{40,64}): (.+)$", re.M)

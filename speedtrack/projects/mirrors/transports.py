@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 
 from speedtrack.ground.secrets.sealed import DOTS, KeyLost
-from speedtrack.projects import remotes
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.mirrors import remotes
+from speedtrack.projects.mirrors.remotes import Endpoint, Remote
 from speedtrack.projects.models import Credential
-from speedtrack.projects.remotes import Endpoint, Remote
 
 # This uses nothing of the user's own configuration, agent or keys; the host key must be among the entered ones.
 SSH = {

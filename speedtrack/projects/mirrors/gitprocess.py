@@ -26,7 +26,7 @@ from speedtrack.projects.errors import (
     RepositoryError,
     RepositoryUnreachable,
 )
-from speedtrack.projects.transports import Transport
+from speedtrack.projects.mirrors.transports import Transport
 
 log = logging.getLogger(__name__)
 

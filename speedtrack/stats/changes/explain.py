@@ -13,10 +13,8 @@ from enum import StrEnum
 import numpy as np
 
 from speedtrack.stats.arrays import Array
-from speedtrack.stats.changepoint import DEFAULT, FEW, Point, _agreement
-from speedtrack.stats.levels import levels
-from speedtrack.stats.scale import Scale
-from speedtrack.stats.windows import (
+from speedtrack.stats.changes.changepoint import DEFAULT, FEW, Point, _agreement
+from speedtrack.stats.changes.windows import (
     AFTER,
     Sensitivity,
     newest_means,
@@ -25,6 +23,8 @@ from speedtrack.stats.windows import (
     trial_errors,
     yardsticks,
 )
+from speedtrack.stats.levels import levels
+from speedtrack.stats.scale import Scale
 
 SOON = 16  # points: shifts that only larger windows can show do not count as visible
 

@@ -18,7 +18,7 @@ from django.http import HttpRequest
 from django.shortcuts import render
 from django.urls import reverse
 
-from speedtrack.accounts import mailing, outgoing, second_step, sessions, signup
+from speedtrack.accounts.logins import mailing, outgoing, second_step, sessions, signup
 from speedtrack.ground.secrets.sealed import Secret
 
 MISMATCH = "User name and password do not match."
@@ -42,7 +42,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return sessions.address_of(request)
 
     def get_login_stages(self) -> list[str]:
-        return ["speedtrack.accounts.stages.FirstLogin", "allauth.mfa.stages.AuthenticateStage"]
+        return ["speedtrack.accounts.logins.stages.FirstLogin", "allauth.mfa.stages.AuthenticateStage"]
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Do nothing: django-axes counts wrong passwords, for each pair of user name and address."""

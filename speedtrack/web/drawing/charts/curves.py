@@ -8,7 +8,7 @@ import numpy as np
 
 from speedtrack.benchmarks.metrics import Direction, Metric
 from speedtrack.stats.histogram import Histogram
-from speedtrack.web.drawing.linecharts import (
+from speedtrack.web.drawing.charts.linecharts import (
     LEFT,
     RIGHT,
     WIDTH,

@@ -1,0 +1,1 @@
+"""Two sets of trials, or pairs, compared: the tests, and the next commit to measure by them."""

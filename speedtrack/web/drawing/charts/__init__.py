@@ -1,0 +1,1 @@
+"""Charts that fill a page: timelines, latencies and flame graphs."""

@@ -1,0 +1,1 @@
+"""Small drawings beside words: badges, cards of links, sparklines, strips of dots."""

@@ -1,0 +1,1 @@
+"""The pages by subject: read the address, load the page by one module of ``pages``, render it."""
