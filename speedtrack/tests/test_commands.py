@@ -82,12 +82,12 @@ def test_measuring_what_is_not_there(home: Path) -> None:
 def test_measuring_again_by_hand(home: Path, repository: builders.Repository) -> None:
     manage(home, "track", str(repository.path), "--suite", "redis", "--last", "0", "--name", "again")
     done = manage(home, "measure", "again", "main", "--benchmarks", "get-p1")
-    assert done.stdout.strip() == "1 runs queued"
+    assert done.stdout.strip() == "1 run of 1 commit queued"
 
 
 def test_machine_registered_twice(home: Path) -> None:
     manage(home, "machine", "add", "twice")
-    fails_with(manage(home, "machine", "add", "twice"), "machine twice exists", "machine token twice")
+    fails_with(manage(home, "machine", "add", "twice"), "machine twice exists", "new token")
 
 
 def test_a_setting_of_the_wrong_kind(home: Path) -> None:
@@ -129,4 +129,4 @@ def test_a_runner_with_a_wrong_token_is_told_what_to_do(live_server, transaction
         text=True,
         timeout=300,
     )
-    fails_with(done, "manage.py machine add NAME")
+    fails_with(done, "manage.py machine enroll-code NAME")

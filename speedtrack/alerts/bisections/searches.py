@@ -11,9 +11,9 @@ from speedtrack.alerts.pairs import pairing
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.runs.models import Run, Status
 from speedtrack.stats.comparing import bisect, compare, narrow
-from speedtrack.stats.comparing.bisect import CommitRange
+from speedtrack.stats.comparing.bisect import CommitLevel, CommitRange
 from speedtrack.stats.comparing.compare import Comparison
-from speedtrack.stats.comparing.narrow import CommitLevel, CommitPlacement
+from speedtrack.stats.comparing.narrow import CommitPlacement
 
 MOST_PAIRS = narrow.MOST  # of two commits
 MOST_ROUNDS = 8  # of two commits: on a noisy machine many pairs are flagged, and do not count

@@ -16,8 +16,9 @@ from speedtrack.runs.models import Measurement, Reason, Result, Run, Trial
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.runs.queue import jobs
 from speedtrack.stats.comparing import bisect, compare, narrow, sequential
+from speedtrack.stats.comparing.bisect import CommitLevel
 from speedtrack.stats.comparing.compare import Comparison, benjamini_hochberg
-from speedtrack.stats.comparing.narrow import CommitLevel, CommitPlacement
+from speedtrack.stats.comparing.narrow import CommitPlacement
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,19 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
-from speedtrack.stats.comparing.narrow import CommitLevel
-
 WRONG_COMMIT = 0.005  # probability that a search ends at a wrong commit, over all its steps
+
+
+class CommitLevel(StrEnum):
+    """The level of a commit's server."""
+
+    OLD = "old"
+    NEW = "new"
+    UNKNOWN = "unknown"
+
 
 Levels = Sequence[CommitLevel | None]  #: of the commits of a path, oldest first; None: not measured
 

@@ -5,25 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
 from speedtrack.stats.arrays import Array, steps_of
+from speedtrack.stats.comparing.bisect import CommitLevel
 from speedtrack.stats.comparing.confirmed import Z95
 from speedtrack.stats.comparing.sequential import CLIP, change_evidence, step_noise
 from speedtrack.stats.scale import Scale
 
 MOST = 160  # pairs of one commit; if they are undecided, the change remains a range
 ROOM = 1.3  # factor on the expected number of pairs, so that one round usually decides
-
-
-class CommitLevel(StrEnum):
-    """The level of a commit's server."""
-
-    OLD = "old"
-    NEW = "new"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)

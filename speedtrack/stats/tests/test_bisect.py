@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speedtrack.stats.comparing import bisect
-from speedtrack.stats.comparing.bisect import CommitRange
-from speedtrack.stats.comparing.narrow import CommitLevel
+from speedtrack.stats.comparing.bisect import CommitLevel, CommitRange
 
 OLD, NEW, UNKNOWN = CommitLevel.OLD, CommitLevel.NEW, CommitLevel.UNKNOWN
 
