@@ -321,7 +321,8 @@ fn the_document_has_the_shape_of_the_golden_file() {
 fn every_field_is_in_the_list_of_the_readme() {
     let begin = README.find("## `speedbench.duel.v1`").unwrap();
     let chapter = README[begin..].split("\n## ").next().unwrap();
-    let cells: String = chapter.lines().filter_map(|line| line.strip_prefix("- ")?.split(": ").next()).collect();
+    let cells: String =
+        chapter.lines().filter_map(|line| line.strip_prefix("- ")?.split(": ").next()).collect();
     let words: Vec<&str> = cells.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).collect();
     let mut fields = Vec::new();
     names(&own_part(&serde_json::from_str(GOLDEN).unwrap()), &mut fields);

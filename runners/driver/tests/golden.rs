@@ -63,7 +63,8 @@ fn the_golden_file_agrees_with_itself() {
 fn every_field_is_in_the_list_of_the_readme() {
     let begin = README.find("## `speedbench.v1`").unwrap();
     let chapter = README[begin..].split("\n## ").next().unwrap();
-    let cells: String = chapter.lines().filter_map(|line| line.strip_prefix("- ")?.split(": ").next()).collect();
+    let cells: String =
+        chapter.lines().filter_map(|line| line.strip_prefix("- ")?.split(": ").next()).collect();
     let message: Vec<&str> = cells.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).collect();
     let mut fields = Vec::new();
     names(&golden(), &mut fields);
