@@ -240,7 +240,12 @@ def test_a_message_of_rabbitmq_starts_the_work(start: Start, api: Api, rabbitmq:
     rabbitmq.stop()
     rabbitmq.forget()
     rabbitmq.start()  # it lost the queue, which the runner declares again
-    until(lambda: "machine.m1\t1" in rabbitmq.ctl("list_queues", "name", "consumers"), "the runner waits for messages")
+
+    def is_consumed() -> bool:
+        assert runner.poll() is None, ended(runner)
+        return "machine.m1\t1" in rabbitmq.ctl("list_queues", "name", "consumers")
+
+    until(is_consumed, "the runner waits for messages")
     api.jobs = [make_job(trials=1)]
     celery_app(brokers.read(rabbitmq.url), "machine.m1").send_task(TASK, queue="machine.m1")
     api.await_call("/complete", LIMIT_S)
