@@ -162,19 +162,19 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("; ".join(lacks))
 
 
-# Tests that look at what is measured: they follow one another.
-MEASURING = tuple(f"runners/tests/{room}/" for room in ("loads", "measuring", "servers", "work"))
-# Whole systems that fail and go on, each of a minute: a test finds all it needs by itself, so each may go anywhere.
-FAULTS = tuple(f"speedtrack/tests/test_{name}.py" for name in ("conditions", "failpoints", "faults"))
+FAULTS = ("conditions", "failpoints", "faults")
+# Tests that measure: a runner takes all cores, and two at once wait so long for quiet ones that tests lose patience.
+MEASURING = (
+    *(f"runners/tests/{room}/" for room in ("loads", "measuring", "servers", "work")),
+    *(f"speedtrack/tests/test_{name}.py" for name in (*FAULTS, "installed_runner", "machine_at_work", "reproduce")),
+)
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Keeps the tests of a file on one worker, those that measure together on one, and of faults each by itself."""
+    """Keeps the tests of a file on one worker, and those that measure together on one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(MEASURING):
-            return "measuring"
-        return nodeid if nodeid.startswith(FAULTS) else nodeid.partition("::")[0]
+        return "measuring" if nodeid.startswith(MEASURING) else nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
