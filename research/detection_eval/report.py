@@ -344,15 +344,17 @@ def of_settling(found: EvaluationFindings) -> list[Goal]:
         (0.02, 0.017): ("2% at a spread of 1.7%", "≥ 99% in ≤ 30 pairs"),
         (0.01, 0.01): ("1% at a spread of 1%", "≥ 90%"),
     }
-    for one in found.settled:
-        if (key := (one.case.change, one.case.spread)) in wanted:
-            rows.append(Goal(*wanted[key], f"{percent(one.different, 1)} in {number(one.pairs, 0)} pairs"))
+    for outcome in found.settled:
+        if (key := (outcome.case.change, outcome.case.spread)) in wanted:
+            rows.append(Goal(*wanted[key], f"{percent(outcome.different, 1)} in {number(outcome.pairs, 0)} pairs"))
     if found.narrowed:
-        right = min(one.right for one in found.narrowed)
-        wrong = np.average([one.wrong for one in found.narrowed], weights=[one.runs for one in found.narrowed])
-        told = f"{percent(right)}; {percent(float(wrong), 1)}"
+        right = min(narrowing.right for narrowing in found.narrowed)
+        wrong = np.average(
+            [narrowing.wrong for narrowing in found.narrowed], weights=[narrowing.runs for narrowing in found.narrowed]
+        )
+        shares = f"{percent(right)}; {percent(float(wrong), 1)}"
         job = f"narrowing a range of {RANGE}, 2% and more: right; wrong"
-        rows.append(Goal(job, "≥ 98%; ≤ 1%", told))
+        rows.append(Goal(job, "≥ 98%; ≤ 1%", shares))
     return rows
 
 

@@ -53,7 +53,7 @@ def budget_of(page: pages.Page) -> RequestBudget:
 
 
 def run(only: str | None, write: Path | None) -> None:
-    requests = [shown(one) for one in pages.measure()] if only in (None, "pages") else []
+    requests = [print_row(page) for page in pages.measure()] if only in (None, "pages") else []
     parts = [head(requests)]
     if requests:
         parts.append(page_table(heaviest(requests)))
@@ -68,18 +68,19 @@ def run(only: str | None, write: Path | None) -> None:
             growth.write(write)
 
 
-def shown(one: PageCost) -> PageCost:
-    print(f"{page_row(one)}", flush=True)
-    return one
+def print_row(page: PageCost) -> PageCost:
+    """Print a page's costs as soon as they are measured."""
+    print(f"{page_row(page)}", flush=True)
+    return page
 
 
 def heaviest(rows: list[PageCost]) -> list[PageCost]:
     """Those that take most CPU, the heaviest first."""
-    return sorted(rows, key=lambda one: one.cost.cpu, reverse=True)[:HEAVIEST]
+    return sorted(rows, key=lambda row: row.cost.cpu, reverse=True)[:HEAVIEST]
 
 
 def throughput(rows: list[PageCost]) -> str:
-    each_ms = mean(one.cost.cpu for one in rows)
+    each_ms = mean(row.cost.cpu for row in rows)
     return f"One core answers {1000 / each_ms:.0f} pages a second, in the mean of {len(rows)}; below are the heaviest."
 
 

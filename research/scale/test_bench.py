@@ -14,7 +14,7 @@ def page_cost(cpu_ms: float) -> PageCost:
 
 def test_the_pages_that_take_most_cpu_are_shown_and_all_count_for_the_mean() -> None:
     costs = [page_cost(ms) for ms in range(1, 20)]
-    assert [one.cost.cpu for one in bench.heaviest(costs)] == list(range(19, 11, -1))
+    assert [page.cost.cpu for page in bench.heaviest(costs)] == list(range(19, 11, -1))
     assert "One core answers 100 pages a second, in the mean of 19" in bench.throughput(costs)
 
 

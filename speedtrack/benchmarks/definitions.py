@@ -111,10 +111,7 @@ Function = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.$]{0,499}$")]
 
 
 class CountedFunctions(Strict):
-    """The functions of the server inside of which instructions are counted.
-
-    The first one that the program has is used.
-    """
+    """The functions of the server inside of which instructions are counted: the first that its program contains."""
 
     inside: list[Function] = Field(min_length=1, max_length=20)
 

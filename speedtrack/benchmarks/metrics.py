@@ -36,6 +36,10 @@ class Metric:
     counted: bool = False
     steady_effect: float | None = None
 
+    def is_worse(self, ratio: float) -> bool:
+        """Return whether a value of ``ratio`` times the one before is a change for the worse."""
+        return (ratio > 1) == (self.better == Direction.LOWER)
+
     @property
     def needs_no_trials(self) -> bool:
         """Return whether two single values can be compared: equal programs give values of nearly the same size."""

@@ -102,7 +102,7 @@ def benchmark_change(
 
 
 def shared_changes(before: Content, after: Content) -> list[str]:
-    """The changes outside the benchmarks' sections, as ``path: before → after``."""
+    """The changes of settings that all benchmarks share, as ``path: before → after``."""
     return list(differences(without(before, "benchmark"), without(after, "benchmark")))
 
 

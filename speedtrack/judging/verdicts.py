@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from speedtrack.alerts.lines.comparisons import Answer
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import Direction, Metric
+from speedtrack.benchmarks.metrics import Metric
 from speedtrack.stats.comparing.compare import ComparisonAnswer
 
 
@@ -152,4 +152,4 @@ def ruling_of(metric: Metric, answer: Answer, circumstances: Circumstances = Cir
 
 def direction_of(metric: Metric, ratio: float) -> Ruling:
     """Whether a difference of this ratio is better or worse, by the metric's direction."""
-    return Ruling.WORSE if (ratio > 1) == (metric.better == Direction.LOWER) else Ruling.BETTER
+    return Ruling.WORSE if metric.is_worse(ratio) else Ruling.BETTER

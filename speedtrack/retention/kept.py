@@ -27,14 +27,14 @@ from speedtrack.stats.noise import canary
 
 Ids = Sequence[int]
 
-#: The columns with a commit on whose runs something depends, and the path to the series concerned.
+#: Runs of the commits in these columns are kept. The last item is the path from the row to its series.
 COMMITS: list[tuple[type[Model], tuple[str, ...], str]] = [
     (ChangePoint, ("before", "commit"), "series"),
     (Verdict, ("base", "commit"), "change_point__series"),
     (Alert, ("before", "commit", "fixed_by", "reverted_by"), "change_points__series"),
     (BestLevel, ("commit",), "series"),
 ]
-#: The columns with a run on which something depends.
+#: The runs in these columns are kept.
 RUNS: list[tuple[type[Model], str]] = [
     (ChangePoint.runs.through, "run"),
     (NoiseFloor, "run"),

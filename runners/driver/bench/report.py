@@ -114,8 +114,8 @@ def _summary_row(result: Result) -> Sequence[str]:
 
 
 def _bold_if_missed(ratios: Sequence[float], target: float | None, at_most: bool) -> str:
-    middle, *_, word = _judged(ratios, target, at_most)
-    return middle if word == MISSED else middle.strip("*")
+    middle, *_, verdict = _judged(ratios, target, at_most)
+    return middle if verdict == MISSED else middle.strip("*")
 
 
 JUDGED = ("ratio", "of rounds", "target", "")

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from speedtrack.alerts.headlines import Rank, rank_of
 from speedtrack.alerts.models.alerts import Alert
-from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
+from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Machine, Reason, Run, Series
 from speedtrack.runs.models import Status as RunStatus
@@ -170,7 +170,7 @@ class ChangePoint(models.Model):
     @property
     def is_slowdown(self) -> bool:
         """Return whether the metric got worse."""
-        return (self.ratio > 1) == (self.metric.better == Direction.LOWER)
+        return self.metric.is_worse(self.ratio)
 
     @property
     def benchmark_name(self) -> str:

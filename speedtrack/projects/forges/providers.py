@@ -7,7 +7,7 @@ from speedtrack.projects.forges.gitlab import GITLAB
 from speedtrack.projects.forges.provider import Provider
 from speedtrack.projects.forges.signing import BadSignature, HookCall, SignatureFault
 
-# In the order of trying: forges that also send another forge's headers come before that one.
+# The order matters: a forge that also sends the headers of another one is tried before it.
 PROVIDERS = (FORGEJO, GITEA, GITLAB, CLOUD, DATA_CENTER, GITHUB, GENERIC)
 BY_NAME = {provider.name: provider for provider in PROVIDERS}
 

@@ -89,7 +89,7 @@ def key_for(endpoint: Endpoint, entry: CredentialEntry) -> Credential:
 
 
 def public_part(private: str) -> str:
-    """The public key of a private one, in the form for forges. Raises UnfitCredential."""
+    """The public key of a private key, in OpenSSH's format, which forges accept. Raises UnfitCredential."""
     for load in (load_ssh_private_key, load_pem_private_key):
         try:
             key = load(private.encode(), password=None)

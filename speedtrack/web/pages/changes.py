@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.benchmarks.metrics import METRICS, Direction
+from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Branch, Commit, Position
 
 Status = ChangePoint.Status
@@ -39,7 +39,7 @@ class GroupedPoint(NamedTuple):
 
     @property
     def is_slowdown(self) -> bool:
-        return (self.ratio > 1) == (METRICS[self.metric].better == Direction.LOWER)
+        return METRICS[self.metric].is_worse(self.ratio)
 
 
 # The newest commits of each branch from the end of an index, and the change points of each until there are enough: all

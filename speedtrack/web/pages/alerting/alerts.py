@@ -53,7 +53,7 @@ class ListedChange(NamedTuple):
 
     @property
     def is_slowdown(self) -> bool:
-        return (self.ratio > 1) == (self.metric.better == Direction.LOWER)
+        return self.metric.is_worse(self.ratio)
 
     @property
     def benchmark_name(self) -> str:

@@ -223,7 +223,7 @@ def shown_places(bisection: Bisection, searches: list[Search]) -> list[int]:
 def search_shown(bisection: Bisection, search: Search, positions: list[int], commits: dict[int, Commit]) -> SearchShown:
     end = search.answers.get(bisection.commit_id)
     metric = bisection.metric
-    worse = bool(end and end.ratio and (end.ratio > 1) == (metric.better == "lower"))
+    worse = bool(end and end.ratio and metric.is_worse(end.ratio))
     interval = search.range_left(bisection)
     ids = [bisection.before_id, *bisection.path]
     path_commits = [path_commit(commits[ids[position]], position, search, interval, worse) for position in positions]

@@ -14,7 +14,7 @@ from django.db.models import F, IntegerField, OuterRef, QuerySet, Subquery, Valu
 
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.benchmarks.metrics import METRICS, Direction
+from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.texts.markdown import plain_of
 from speedtrack.projects.models import Position
 from speedtrack.projects.releases import RELEASE
@@ -206,7 +206,7 @@ class ShownChange(NamedTuple):
 
     @property
     def is_slowdown(self) -> bool:
-        return (self.ratio > 1) == (METRICS[self.metric].better == Direction.LOWER)
+        return METRICS[self.metric].is_worse(self.ratio)
 
 
 def shown_changes(overlay: Overlay, every: bool = False) -> list[ShownChange]:
