@@ -11,16 +11,14 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.test import Client
 
-from speedtrack.accounts import members, tokens
+from speedtrack.accounts import tokens
 from speedtrack.accounts.models import AuditEntry, Membership, Role, Scope
 from speedtrack.accounts.operations import OPERATIONS
-from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
-from speedtrack.alerts.triage import muting
 from speedtrack.operations import performing
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Run
-from speedtrack.web.tests.world import World, slowed
+from speedtrack.web.tests.world import World, inhabited
 
 LADDER = ["stranger", *Role.values, "operator"]
 
@@ -37,15 +35,7 @@ class Act:
 
 @pytest.fixture
 def made(db: None, settings: Any, tmp_path: Any) -> World:
-    made, alert = slowed(settings, tmp_path)
-    for role in Role:
-        members.give_role(made.project, User.objects.create_user(role.value), role)
-    User.objects.create_user("stranger")
-    ada = User.objects.create_superuser("operator", "o@example.org")
-    Annotation.objects.create(project=made.project, commit=alert.commit, text="a note", author=ada)
-    muting.mute(made.project, muting.MuteRequest("", "", made.machines[0], "noisy", 3), ada)
-    bisecting.start(made.commit(1), made.commit(-1), made.machines[0])
-    return made
+    return inhabited(settings, tmp_path)
 
 
 def acts(made: World) -> list[Act]:

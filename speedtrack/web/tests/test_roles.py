@@ -15,14 +15,12 @@ from django.urls import reverse
 from speedtrack.accounts import invitations, members
 from speedtrack.accounts.models import AuditEntry, Invitation, Membership, Role
 from speedtrack.accounts.operations import OPERATIONS, SELF
-from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
-from speedtrack.alerts.triage import muting
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Machine, Run
 from speedtrack.web.requests.permissions import RULES, Need
-from speedtrack.web.tests.world import World, html_of, slowed
+from speedtrack.web.tests.world import World, html_of, inhabited
 
 TRIAGER, MAINTAINER, OWNER, OPERATOR = Role.TRIAGER, Role.MAINTAINER, Role.OWNER, Need.OPERATOR
 #: What each change needs, written down a second time: whoever adds an address decides twice.
@@ -43,15 +41,7 @@ LOWEST = {Need.PERSON: "stranger", OPERATOR: "operator"}
 
 @pytest.fixture
 def made(db: None, settings: Any, tmp_path: Any) -> World:
-    made, alert = slowed(settings, tmp_path)
-    for role in Role:
-        members.give_role(made.project, User.objects.create_user(role.value), role)
-    User.objects.create_user("stranger")
-    ada = User.objects.create_superuser("operator", "o@example.org")
-    Annotation.objects.create(project=made.project, commit=alert.commit, text="a note", author=ada)
-    muting.mute(made.project, muting.MuteRequest("", "", made.machines[0], "noisy", 3), ada)
-    bisecting.start(made.commit(1), made.commit(-1), made.machines[0])
-    return made
+    return inhabited(settings, tmp_path)
 
 
 def client_of(name: str) -> Client:

@@ -8,15 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from speedtrack.accounts import members
+from speedtrack.accounts.models import Role
+from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.settling import confirm
-from speedtrack.projects.models import Commit, Project
+from speedtrack.alerts.triage import muting
+from speedtrack.projects.models import Annotation, Commit, Project
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.planning import pushes
@@ -97,6 +102,19 @@ def slowed(settings: Any, directory: Path) -> tuple[World, Alert]:
     alert = made.settle()
     assert alert
     return made, alert
+
+
+def inhabited(settings: Any, directory: Path) -> World:
+    """The world of ``slowed`` with a member of each role, a stranger, an operator, a note, a mute and a bisection."""
+    made, alert = slowed(settings, directory)
+    for role in Role:
+        members.give_role(made.project, User.objects.create_user(role.value), role)
+    User.objects.create_user("stranger")
+    ada = User.objects.create_superuser("operator", "o@example.org")
+    Annotation.objects.create(project=made.project, commit=alert.commit, text="a note", author=ada)
+    muting.mute(made.project, muting.MuteRequest("", "", made.machines[0], "noisy", 3), ada)
+    bisecting.start(made.commit(1), made.commit(-1), made.machines[0])
+    return made
 
 
 def measured(settings: Any, directory: Path) -> World:
