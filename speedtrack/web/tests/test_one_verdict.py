@@ -165,3 +165,13 @@ def test_neighbours_are_compared_over_a_flagged_commit(kvd: World) -> None:
     kvd.measure()
     found = judge_neighbours([series.pk], [kvd.commit(5).pk])[Place(series.pk, kvd.commit(5).pk)]
     assert (found.distance, found.judgement.verdict) == (2, Ruling.SAME)
+
+
+def test_a_release_that_is_the_head_is_unchanged_without_an_interval(client: Client, kvd: World) -> None:
+    """Its samples compared with themselves showed +0.00% in an interval of many per cents."""
+    release(kvd, v1_0=3)
+    (row, *_) = read(client, "/p/kvd.json", metric=CPU)["benchmarks"]
+    since = row["since_release"]
+    assert (since["ratio"], since["low"], since["high"], since["verdict"]) == (1.0, None, None, "same program")
+    page = html_of(client.get("/p/kvd/"))
+    assert "95% interval: –" in page and "+0.00%" in page
