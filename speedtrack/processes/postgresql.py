@@ -304,12 +304,27 @@ def allow(path: Path, rights: int) -> None:
 
 
 def socket_directory(cluster: Cluster) -> Path:
-    """The data directory, or a private one if its path is too long for a socket or has separators of lists in it."""
+    """The data directory, or a private one if its path is too long for a socket or has separators of lists in it.
+
+    The private one is noted beside the data, so that the server has the same address after a crash.
+    """
     if len(os.fsencode(cluster.directory / SOCKET)) <= LONGEST_SOCKET and not set(str(cluster.directory)) & set(',"\\'):
         return cluster.directory
+    note = lock_file(cluster.directory, "sockets")
+    with contextlib.suppress(OSError):
+        if is_private(directory := Path(note.read_text()), cluster):
+            return directory
     directory = Path(tempfile.mkdtemp(prefix="speedtrack-postgresql-"))
     cluster.hand_over(directory)
+    note.write_text(str(directory))
     return directory
+
+
+def is_private(directory: Path, cluster: Cluster) -> bool:
+    """Return whether it is a directory, no link, of the server's user alone. Raises OSError if it is missing."""
+    status, owner = directory.lstat(), cluster.user.pw_uid if cluster.user else os.getuid()
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == owner and not status.st_mode & 0o077
+    return is_own and directory.is_absolute()
 
 
 def wait_until_ready(cluster: Cluster, process: psutil.Process, log_from: int) -> list[str]:

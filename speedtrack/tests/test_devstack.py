@@ -21,6 +21,7 @@ from runners import brokers, probing
 from speedtrack.celery import BROKER_TRANSPORT
 from speedtrack.processes import devstack, postgresql
 from speedtrack.tests import builders
+from speedtrack.tests.clusters import kill
 
 NOBODY = 65534
 CONNECT = """
@@ -298,6 +299,19 @@ def test_the_embedded_postgresql_lets_in_nobody_else(short_path: Path, place: ty
             assert link.execute("SHOW listen_addresses").fetchone() == ("",)
             assert link.execute("SHOW unix_socket_directories").fetchone() == (link.info.host,)
             assert not lets_in_others(Path(link.info.host) / ".s.PGSQL.5432")
+
+
+@pytest.mark.parametrize("place", [Path, long_path])
+def test_a_server_that_crashed_has_the_same_address_again(short_path: Path, place: type[Path]) -> None:
+    """Processes that are still running ask at the address that they have."""
+    directory = place(short_path) / "postgresql"
+    before = postgresql.start(directory)
+    cluster = postgresql.Cluster(directory.resolve(), postgresql.programs(), postgresql.system_user())
+    try:
+        kill(cluster)
+        assert postgresql.start(directory) == before
+    finally:
+        postgresql.stop(cluster)
 
 
 def test_the_embedded_postgresql_of_a_killed_process_is_stopped_by_the_next_one(short_path: Path) -> None:
