@@ -10,8 +10,8 @@ from django.urls import path
 
 from speedtrack.api import codespeed, webhooks
 from speedtrack.api.runner import api as runner_api
-from speedtrack.api.v1 import pages as api_pages
 from speedtrack.api.v1.api import api as people_api
+from speedtrack.api.v1.published import pages as api_pages
 from speedtrack.web.accounts import first, logins, notifications, own
 from speedtrack.web.requests.permissions import guarded
 from speedtrack.web.settings import (

@@ -31,7 +31,7 @@ from speedtrack.accounts.models import Role
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.alerts.triage import muting
 from speedtrack.api.runner import api as runner_api
-from speedtrack.api.v1.pages import schema as people_schema
+from speedtrack.api.v1.published.pages import schema as people_schema
 from speedtrack.api.v1.tests.conftest import evidence_of, program
 from speedtrack.projects.models import Annotation
 from speedtrack.runs.fleet import machines

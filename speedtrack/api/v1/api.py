@@ -1,19 +1,9 @@
 """All operations of the API, by subject."""
 
-from speedtrack.api.v1 import (
-    alerts,
-    annotations,
-    bisections,
-    comparing,
-    evidence,
-    files,
-    gates,
-    measuring,
-    operating,
-    projects,
-    results,
-    runs,
-)
+from speedtrack.api.v1.alerts import alerts, bisections
+from speedtrack.api.v1.measurements import comparing, evidence, files, measuring, results
+from speedtrack.api.v1.projects import annotations, operating, projects
+from speedtrack.api.v1.runs import gates, runs
 from speedtrack.api.v1.serving.service import make_service
 
 #: in the order of the page that documents them

@@ -15,7 +15,7 @@ from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import muting
 from speedtrack.alerts.triage.muting import MuteRequest
-from speedtrack.api.v1.pages import schema
+from speedtrack.api.v1.published.pages import schema
 from speedtrack.api.v1.tests.conftest import evidence_of, program
 from speedtrack.api.v1.tests.test_operating import delivery
 from speedtrack.projects.models import Annotation

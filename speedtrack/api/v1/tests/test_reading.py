@@ -12,7 +12,7 @@ from speedtrack.accounts.models import Role, Scope
 from speedtrack.alerts.models import Alert, Bisection, Mute
 from speedtrack.alerts.triage import muting
 from speedtrack.alerts.triage.muting import MuteRequest
-from speedtrack.api.v1.pages import schema
+from speedtrack.api.v1.published.pages import schema
 from speedtrack.api.v1.tests.conftest import Program, evidence_of, program
 from speedtrack.projects.models import Annotation, Branch, Project, Tag
 from speedtrack.runs import packing

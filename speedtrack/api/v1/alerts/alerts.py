@@ -9,7 +9,7 @@ from pydantic import Field
 
 from speedtrack.accounts import access
 from speedtrack.alerts.models import Alert, Mute
-from speedtrack.api.v1.measuring import SeriesFilters
+from speedtrack.api.v1.measurements.measuring import SeriesFilters
 from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write

@@ -12,9 +12,9 @@ from pydantic import Field
 from speedtrack.accounts import access
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines import linecolumns, lines
-from speedtrack.api.v1.revisions import branch_given, commit_given, position_given
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, key_of, next_page, page_of
+from speedtrack.api.v1.serving.revisions import branch_given, commit_given, position_given
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Position

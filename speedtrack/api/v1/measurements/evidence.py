@@ -10,11 +10,11 @@ from pydantic import Field
 from speedtrack.accounts import access
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.models import SeriesSensitivity
-from speedtrack.api.v1.measuring import SeriesFilters, machine_or_404
-from speedtrack.api.v1.revisions import commit_given
-from speedtrack.api.v1.runs import run_or_404
+from speedtrack.api.v1.measurements.measuring import SeriesFilters, machine_or_404
+from speedtrack.api.v1.runs.runs import run_or_404
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.api.v1.serving.revisions import commit_given
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.reports.common import Id
 from speedtrack.reports.evidence import (

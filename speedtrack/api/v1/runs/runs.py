@@ -10,10 +10,10 @@ from ninja import Path, Query, Router, Schema
 from pydantic import Field
 
 from speedtrack.accounts import access
-from speedtrack.api.v1 import asking
-from speedtrack.api.v1.revisions import commit_given
+from speedtrack.api.v1.runs import asking
 from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import LARGEST_KEY, Page, Paging, page_of
+from speedtrack.api.v1.serving.revisions import commit_given
 from speedtrack.api.v1.serving.writing import ACCEPTED, CREATED, OK, Answer, write
 from speedtrack.operations import runs as operations
 from speedtrack.operations.performing import Done

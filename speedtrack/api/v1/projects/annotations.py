@@ -8,9 +8,9 @@ from ninja import Path, Query, Router
 from pydantic import Field
 
 from speedtrack.accounts import access
-from speedtrack.api.v1.revisions import commit_given
 from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.api.v1.serving.revisions import commit_given
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
 from speedtrack.operations import triage
 from speedtrack.projects.models import Annotation

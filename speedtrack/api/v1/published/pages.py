@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from speedtrack.accounts import access
 from speedtrack.api.v1.api import api
-from speedtrack.api.v1.reference import Schema, reference_of
+from speedtrack.api.v1.published.reference import Schema, reference_of
 from speedtrack.http import problems
 
 

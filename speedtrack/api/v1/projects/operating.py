@@ -11,7 +11,7 @@ from pydantic import Field
 
 from speedtrack.accounts import access
 from speedtrack.accounts.models import Role
-from speedtrack.api.v1.measuring import machine_or_404
+from speedtrack.api.v1.measurements.measuring import machine_or_404
 from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict, Invalid

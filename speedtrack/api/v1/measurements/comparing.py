@@ -7,9 +7,9 @@ from ninja import Query, Router, Schema
 from pydantic import Field
 
 from speedtrack.alerts.lines import lines
-from speedtrack.api.v1.revisions import commit_given
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.refusals import Invalid
+from speedtrack.api.v1.serving.revisions import commit_given
 from speedtrack.judging.points import CommitOnMachine
 from speedtrack.judging.sides import Between, compare_sides
 from speedtrack.projects.models import Commit

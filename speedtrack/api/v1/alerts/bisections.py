@@ -12,10 +12,10 @@ from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.bisections.remaining import remaining_time
 from speedtrack.alerts.bisections.searches import stored_searches
 from speedtrack.alerts.models import Bisection
-from speedtrack.api.v1.operating import answered
-from speedtrack.api.v1.revisions import commit_given
+from speedtrack.api.v1.projects.operating import answered
 from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.api.v1.serving.revisions import commit_given
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
 from speedtrack.operations import runs
 from speedtrack.projects.models import Commit, Project

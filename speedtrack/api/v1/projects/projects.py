@@ -9,10 +9,10 @@ from pydantic import Field
 
 import speedtrack
 from speedtrack.accounts import access
-from speedtrack.api.v1.revisions import branch_given, commit_named, position_given
 from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
+from speedtrack.api.v1.serving.revisions import branch_given, commit_named, position_given
 from speedtrack.api.v1.serving.writing import CREATED, HEADER, OK, Answer, write
 from speedtrack.operations import projects as operations
 from speedtrack.projects.models import Position, PullRequest

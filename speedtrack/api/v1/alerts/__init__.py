@@ -1,0 +1,1 @@
+"""Alerts, what people decide about them, and bisections."""

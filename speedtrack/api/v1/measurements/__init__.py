@@ -1,0 +1,1 @@
+"""What was measured: series, samples, evidence, comparisons; results from outside."""

@@ -1,0 +1,1 @@
+"""Runs, the queue, and what programs ask the machines to measure."""
