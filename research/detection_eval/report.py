@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.detection_eval import datasets
-from research.detection_eval.beside import PeerScore
-from research.detection_eval.cost import MANY, CostCase, DetectionCost
+from research.detection_eval.detectors.beside import PeerScore
+from research.detection_eval.detectors.cost import MANY, CostCase, DetectionCost
+from research.detection_eval.detectors.settling import RANGE, Narrowed, Rounds
+from research.detection_eval.lines import datasets
 from research.detection_eval.scores import Found, Record, Score, quantile, score
-from research.detection_eval.settling import RANGE, Narrowed, Rounds
 
 STAGES = (
     "never suspected",

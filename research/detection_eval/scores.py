@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from research.detection_eval.lines import Change, Line
+from research.detection_eval.lines.lines import Change, Line
 
 MARGIN = 5  # commits beside the true one within which a report still speaks of it
 MOVED = 0.005  # of the level: half of the smallest effect

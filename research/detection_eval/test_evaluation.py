@@ -4,15 +4,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.detection_eval import noise, peers, tracker
 from research.detection_eval.__main__ import MARKS, write
-from research.detection_eval.beside import PeerScore
-from research.detection_eval.cost import CostCase, DetectionCost
-from research.detection_eval.datasets import SAP
-from research.detection_eval.lines import Line
+from research.detection_eval.detectors import peers, tracker
+from research.detection_eval.detectors.beside import PeerScore
+from research.detection_eval.detectors.cost import CostCase, DetectionCost
+from research.detection_eval.detectors.settling import Case, Narrowed, Rounds
+from research.detection_eval.lines import noise
+from research.detection_eval.lines.datasets import SAP
+from research.detection_eval.lines.lines import Line
 from research.detection_eval.report import EvaluationFindings, of_settling, sum_at_first, summary, tables
 from research.detection_eval.scores import Found, Record, match, score
-from research.detection_eval.settling import Case, Narrowed, Rounds
 from research.detection_eval.store import Store
 
 STEP = 40

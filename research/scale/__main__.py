@@ -56,8 +56,9 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     set_up((options.home or ROOT / "var" / f"scale-{options.rows}").resolve())
-    from research.scale import bench, filling  # models: only once Django is set up
-    from research.scale.shape import shape_of
+    from research.scale import bench
+    from research.scale.histories import filling  # models: only once Django is set up
+    from research.scale.histories.shape import shape_of
     from speedtrack.projects.models import Project
 
     if not Project.objects.exists():
@@ -65,7 +66,7 @@ def main() -> None:
     if options.only in (None, "pages", "work"):
         bench.run(options.only, options.write)
     if options.only in (None, "browser"):
-        from research.scale import browsing  # playwright: not for the other parts
+        from research.scale.costs import browsing  # playwright: not for the other parts
 
         browsing.run(options.write)
 

@@ -8,10 +8,11 @@ from statistics import mean
 
 from django.db import connection
 
-from research.scale import growth, pages, work
+from research.scale import growth
+from research.scale.costs import pages, work
+from research.scale.costs.pages import PageCost
+from research.scale.costs.work import WorkCost
 from research.scale.marks import write_part
-from research.scale.pages import PageCost
-from research.scale.work import WorkCost
 from speedtrack.runs.models import Run, Series
 
 MOST_QUERIES = 12

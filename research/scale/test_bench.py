@@ -1,10 +1,10 @@
 """Which pages the document of large databases shows."""
 
 from research.scale import bench
+from research.scale.costs.meter import Cost
+from research.scale.costs.pages import Page, PageCost
 from research.scale.growth import DOCUMENT, FIGURES, rows_of
 from research.scale.marks import read_part
-from research.scale.meter import Cost
-from research.scale.pages import Page, PageCost
 
 
 def page_cost(cpu_ms: float) -> PageCost:

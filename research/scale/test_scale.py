@@ -7,9 +7,10 @@ import pytest
 from django.db import connection
 from django.urls import get_resolver
 
-from research.scale import filling, pages, work, world
 from research.scale.bench import MOST_QUERIES
-from research.scale.shape import shape_of
+from research.scale.costs import pages, work
+from research.scale.histories import filling, world
+from research.scale.histories.shape import shape_of
 from speedtrack.runs.models import Attempt, Measurement, Result, Run, Samples, Series, Trial
 from speedtrack.runs.results import latencies
 from speedtrack.stats.summary import summarize

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from research.detection_eval.datasets import DataSet
-from research.detection_eval.lines import Line
+from research.detection_eval.lines.datasets import DataSet
+from research.detection_eval.lines.lines import Line
 from research.detection_eval.scores import Found, Record, Score, score
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 SLOW = {"MongoDB e-divisive": 8, "Otava": 4, "Otava, >= 2%": 4, "asv steps, 5%": 4}  # these get each n-th line only
 
 
@@ -76,7 +76,7 @@ def history_of(line: Line) -> tuple[list[Found], float]:
 
 
 def run(python: str, lines: Sequence[object], jobs: Sequence[object]) -> Iterator[dict[str, Any]]:
-    argv = [python, "-m", "research.detection_eval.peers"]
+    argv = [python, "-m", "research.detection_eval.detectors.peers"]
     work = json.dumps({"lines": lines, "jobs": jobs})
     done = subprocess.run(argv, cwd=ROOT, input=work, stdout=subprocess.PIPE, text=True)
     if done.returncode:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from research.detection_eval import noise
-from research.detection_eval.lines import Line
+from research.detection_eval.lines import noise
+from research.detection_eval.lines.lines import Line
 
 if TYPE_CHECKING:
-    from research.detection_eval.tracker import TrackedLine
+    from research.detection_eval.detectors.tracker import TrackedLine
 
 NEW_POINTS = 15  # measured one by one at the end of each line; the median is told
 MANY = 200  # series with a new point each, in one pass
@@ -56,7 +56,7 @@ class DetectionCost:
 
 def of_a_point(case: CostCase, seed: int) -> DetectionCost:
     """Called in a process of the pool. Each pass looks at one new point of every series."""
-    from research.detection_eval import tracker
+    from research.detection_eval.detectors import tracker
     from speedtrack.alerts.detection import detection
     from speedtrack.runs.models import Series
 

@@ -1,6 +1,6 @@
 """Detectors that people use, replayed point by point. Runs in an environment of its own, beside the tracker's.
 
-python -m research.detection_eval.peers < lines.json > records.json
+python -m research.detection_eval.detectors.peers < lines.json > records.json
 
 Those of other packages are called as their users call them; the small ones are written out with their source.
 What is missing is left out with a note.

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from django.db import connection
 
-from research.detection_eval.lines import Line
+from research.detection_eval.lines.lines import Line
 from research.detection_eval.scores import MARGIN, Found, Record
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import ChangePoint

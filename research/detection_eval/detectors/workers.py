@@ -10,8 +10,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Any
 
-from research.detection_eval import database
-from research.detection_eval.datasets import DataSet
+from research.detection_eval.detectors import database
+from research.detection_eval.lines.datasets import DataSet
 from research.detection_eval.scores import Record
 from research.detection_eval.store import Store
 
@@ -65,7 +65,7 @@ def records_of(store: Store, one: DataSet) -> list[Record]:
 
 def play_line(line: Any, seed: int, margin: int) -> Record:
     """Called in a process of the pool."""
-    from research.detection_eval import tracker
+    from research.detection_eval.detectors import tracker
 
     try:
         return tracker.track(line, seed, margin)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from research.detection_eval import noise
-from research.detection_eval.lines import Line
+from research.detection_eval.lines import noise
+from research.detection_eval.lines.lines import Line
 from research.detection_eval.scores import MARGIN
 
 COMMITS = 500  # of a generated line

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from research.detection_eval.lines import Array, Change, Line
+from research.detection_eval.lines.lines import Array, Change, Line
 
 LEVEL = 100.0
 APART = 25  # commits between two steps

@@ -17,8 +17,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
+from research.scale.costs.pages import newest, to
 from research.scale.marks import write_part
-from research.scale.pages import newest, to
 from speedtrack.alerts.models import Alert
 from speedtrack.processes.devstack import BASE_DIR, PROCESSES
 from speedtrack.projects.models import Commit

@@ -12,7 +12,7 @@ from time import perf_counter, sleep
 
 from django.db import connection, transaction
 
-from research.scale.meter import TICK_MS, Cost, stat_fields
+from research.scale.costs.meter import TICK_MS, Cost, stat_fields
 from speedtrack import __version__
 from speedtrack.runs.fleet import tokens
 from speedtrack.runs.models import Attempt, Machine, MachineToken, Run, RunEvent, Status

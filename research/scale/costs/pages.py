@@ -12,9 +12,9 @@ from django.db.models import Exists, OuterRef
 from django.test import Client
 from django.urls import reverse
 
-from research.scale.meter import Cost, cost_of
+from research.scale.costs.meter import Cost, cost_of
 from speedtrack.alerts.models import Alert
-from speedtrack.api.v1.measuring import MOST_POINTS
+from speedtrack.api.v1.measurements.measuring import MOST_POINTS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.http import webserver
 from speedtrack.notices.models import Channel

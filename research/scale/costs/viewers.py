@@ -11,8 +11,8 @@ from time import monotonic
 
 from django.db import connection
 
-from research.scale.claimers import Claimer, cpu_ms, queue_again, wait_for, web_server
-from research.scale.meter import Cost
+from research.scale.costs.claimers import Claimer, cpu_ms, queue_again, wait_for, web_server
+from research.scale.costs.meter import Cost
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import LogChunk, Machine, MachineToken, Run
 from speedtrack.runs.queue import queue

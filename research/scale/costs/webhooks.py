@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from research.scale.claimers import cpu_ms, web_server
-from research.scale.meter import Cost
+from research.scale.costs.claimers import cpu_ms, web_server
+from research.scale.costs.meter import Cost
 from speedtrack.projects.models import Delivery, Project
 
 DELIVERIES = 10  # more than the web server has threads, as each may keep what it took

@@ -14,9 +14,9 @@ from django.db import connection, transaction
 from django.db.models import Max, QuerySet
 from django.test import Client
 
-from research.scale import claimers, viewers, webhooks
-from research.scale.meter import Cost, cost_of, together
-from research.scale.world import METRICS, golden
+from research.scale.costs import claimers, viewers, webhooks
+from research.scale.costs.meter import Cost, cost_of, together
+from research.scale.histories.world import METRICS, golden
 from speedtrack.accounts import tokens as person_tokens
 from speedtrack.accounts.models import Scope
 from speedtrack.alerts.detection import detection

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from research.scale.copying import Ids, copy_columns, copy_rows, ids, integers
-from research.scale.world import Story
+from research.scale.histories.copying import Ids, copy_columns, copy_rows, ids, integers
+from research.scale.histories.world import Story
 from speedtrack.projects.models import Annotation, Branch, Tag
 
 AUTHORS = [f"Author {number}" for number in range(40)]

@@ -6,11 +6,11 @@ from datetime import datetime
 import numpy as np
 from django.db import connection, transaction
 
-from research.scale import commits, findings, measurements, runs
-from research.scale.copying import Ids
-from research.scale.measurements import MeasuredPart, Step
-from research.scale.shape import Shape
-from research.scale.world import Story, make_stories
+from research.scale.histories import commits, findings, measurements, runs
+from research.scale.histories.copying import Ids
+from research.scale.histories.measurements import MeasuredPart, Step
+from research.scale.histories.shape import Shape
+from research.scale.histories.world import Story, make_stories
 from speedtrack.alerts.lines import sensitivity
 from speedtrack.alerts.lines.effects import EffectsOfProjects
 from speedtrack.runs.models import Attempt, Machine, Series

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 import numpy as np
 from django.utils import timezone
 
-from research.scale.copying import Ids
-from research.scale.measurements import WITHIN, Measured, Step, make_trials, store, watched_metrics
-from research.scale.runs import EndedRun, make_ended
-from research.scale.world import Story
+from research.scale.histories.copying import Ids
+from research.scale.histories.measurements import WITHIN, Measured, Step, make_trials, store, watched_metrics
+from research.scale.histories.runs import EndedRun, make_ended
+from research.scale.histories.world import Story
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, NoiseFloor, Verdict
 from speedtrack.benchmarks.storing import store_set
 from speedtrack.notices.models import Outbox, Subscriber, Subscription

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from research.scale.copying import Array, Column, constant, copy_columns, floats, integers
-from research.scale.world import Story
+from research.scale.histories.copying import Array, Column, constant, copy_columns, floats, integers
+from research.scale.histories.world import Story
 
 SPREAD, SMALLEST = 0.01, 0.03  # of the intervals, and the smallest change that matters: about those of the suite
 

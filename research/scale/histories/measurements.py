@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from research.scale import judgements
-from research.scale.copying import (
+from research.scale.histories import judgements
+from research.scale.histories.copying import (
     EMPTY_ARRAY,
     Array,
     Column,
@@ -28,9 +28,9 @@ from research.scale.copying import (
     one_word,
     smallints,
 )
-from research.scale.runs import Ended, EndedRun, make_ended
-from research.scale.shape import TRIALS
-from research.scale.world import METRICS, Story, golden
+from research.scale.histories.runs import Ended, EndedRun, make_ended
+from research.scale.histories.shape import TRIALS
+from research.scale.histories.world import METRICS, Story, golden
 from speedtrack.runs import packing
 from speedtrack.stats.histogram import Histogram, decode
 from speedtrack.tests.latencies import encoded_counts, place_of

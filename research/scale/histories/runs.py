@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from research.scale.commits import EVERY, time_of
-from research.scale.copying import Array, Ids, copy_rows
-from research.scale.world import Story
+from research.scale.histories.commits import EVERY, time_of
+from research.scale.histories.copying import Array, Ids, copy_rows
+from research.scale.histories.world import Story
 from speedtrack.runs.models import Machine
 from speedtrack.runs.scheduling.order import PRIORITY
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from django.conf import settings
 
-from research.scale.copying import Array
-from research.scale.shape import Shape
-from research.scale.suites import write_suite
+from research.scale.histories.copying import Array
+from research.scale.histories.shape import Shape
+from research.scale.histories.suites import write_suite
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import ladder_benchmarks, store_set, store_suite, usual_benchmarks
@@ -21,7 +21,7 @@ from speedtrack.projects.models import Branch, Project
 from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Environment, Machine, Series
 
-GOLDEN = Path(__file__).resolve().parents[2] / "runners" / "tests" / "golden" / "result.v1.json"
+GOLDEN = Path(__file__).resolve().parents[3] / "runners" / "tests" / "golden" / "result.v1.json"
 METRICS = {  # with their usual values; the first one decides the others of a benchmark
     "server_cpu_ns_per_request": 5000.0,
     "throughput_rps": 150_000.0,

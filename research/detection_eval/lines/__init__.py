@@ -1,0 +1,1 @@
+"""The lines that are judged: generated, and of published data sets."""

@@ -1,0 +1,1 @@
+"""What calls cost: of pages, of runners, of forges, in a browser."""
