@@ -52,11 +52,12 @@ def take(caller: str, per_minute: int) -> Standing:
     """Take one request from a caller's allowance, which holds at most one minute's requests."""
     interval = MINUTE / per_minute
     parameters: dict[str, Any] = {"caller": caller, "interval": interval, "room": MINUTE - interval}
+    row = None
     with connection.cursor() as cursor:
-        cursor.execute(TAKE, parameters)
-        row = cursor.fetchone()
-    # There is no row if another process inserted the first one meanwhile.
-    is_allowed, owed_s = row or (True, interval)
+        while row is None:  # another process has inserted the caller's row, which only the next statement sees
+            cursor.execute(TAKE, parameters)
+            row = cursor.fetchone()
+    is_allowed, owed_s = row
     remaining = max(0, math.floor((MINUTE - owed_s) / interval + 1e-6))
     wait_s = max(1, math.ceil(owed_s + interval - MINUTE))
     return Standing(per_minute, is_allowed, remaining, wait_s, max(0, math.ceil(owed_s)))

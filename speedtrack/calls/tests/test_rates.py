@@ -4,7 +4,7 @@ import threading
 from datetime import datetime, timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import F
 
 from speedtrack.calls import rates, spent
@@ -70,6 +70,33 @@ def test_of_requests_at_once_none_is_forgotten() -> None:
         thread.join()
     assert len(allowed) == 20 and sum(allowed) >= PER_MINUTE
     assert Allowance.objects.get().whole_at - begun >= timedelta(seconds=10) * sum(allowed)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_first_requests_at_once_the_second_is_counted() -> None:
+    """It waits for the first one's row, which its statement does not see."""
+    answers: list[bool] = []
+
+    def call() -> None:
+        try:
+            answers.append(rates.take("ada", 1).is_allowed)
+        finally:
+            connection.close()
+
+    second = threading.Thread(target=call)
+    with transaction.atomic():
+        assert rates.take("ada", 1).is_allowed
+        second.start()
+        while not holds_up_another():
+            assert second.is_alive()
+    second.join()
+    assert answers == [False]
+
+
+def holds_up_another() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))")
+        return cursor.fetchone() is not None
 
 
 def now() -> datetime:
