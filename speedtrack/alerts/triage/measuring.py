@@ -36,9 +36,6 @@ def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[st
     machine = Machine.objects.select_for_update().get(pk=machine_id)  # of two requests, the second sees the first's run
     if machine.outside:
         raise NotMeasurable(f"{machine} has no runner here: its results are sent in")
-    earlier = Run.objects.filter(base=base, commit=head, machine=machine, reason=Reason.MANUAL)
-    if waiting_run := earlier.unfinished().order_by("-id").first():
-        return RequestedRun(waiting_run, is_new=False)
     own = Run.objects.own().filter(commit=head, machine=machine, project=head.project_id)
     measured_runs = own.filter(attempts__measurements__accepted=True).select_related("suite")
     run = measured_runs.order_by("-id").first()
@@ -51,7 +48,8 @@ def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[st
     if not benchmarks:
         raise NotMeasurable(f"none of these benchmarks is in the suite that measured {head.short} on {machine}")
     question = Question(base.pk, head.pk, machine, run.suite, store_set(run.suite, benchmarks), Reason.MANUAL)
-    return RequestedRun(plan_pairs(question), is_new=True)
+    waiting_run = question.runs.filter(benchmark_set=question.benchmarks).unfinished().last()
+    return RequestedRun(waiting_run or plan_pairs(question), is_new=waiting_run is None)
 
 
 @transaction.atomic

@@ -120,7 +120,7 @@ def revoke(machine: Machine, user: User | None = None) -> int:
 
 
 @transaction.atomic
-def rotate(machine: Machine, user: User | None = None) -> None:
+def rotate(machine: Machine) -> None:
     """Have the runner replace its token with its next call; both are valid until it uses the new one."""
     if not tokens.ask_to_rotate(machine):
         raise NotPossible(f"machine {machine} has no valid token: enrol it anew, or make a token for it")

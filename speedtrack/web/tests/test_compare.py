@@ -284,13 +284,20 @@ def test_measuring_both_again_queues_one_paired_run(person: Client, kvd: World) 
     assert (run.reason, run.trials, run.status) == (Reason.MANUAL, PAIRS, "queued")
     assert run.benchmark_set.names == ["get-p1"]
     assert f"Run {run.pk} is queued on kvd-m1" in page
-    assert f"Run {run.pk} was queued before" in ask(person, kvd, 0, 3, what="pair", benchmark=["set-p1"])
+    assert f"Run {run.pk} was queued before" in ask(person, kvd, 0, 3, what="pair", benchmark=["get-p1"])
     assert Run.objects.filter(base__isnull=False).count() == 1
     kvd.measure()
     rows = document(person, **ends(kvd, 0, 3), q="get", metric=CPU)["rows"]
     assert [row["pairs"] for row in rows] == [PAIRS]
     ask(person, kvd, 0, 3, what="pair", benchmark=["get-p1"])
     assert list(Run.objects.filter(base=kvd.commit(0)).order_by("pk").values_list("round", flat=True)) == [0, 1]
+
+
+def test_a_waiting_pair_of_other_benchmarks_answers_nothing(person: Client, kvd: World) -> None:
+    ask(person, kvd, 0, 3, what="pair", benchmark=["get-p1"])
+    assert "was queued before" not in ask(person, kvd, 0, 3, what="pair", benchmark=["set-p1"])
+    pairs = Run.objects.filter(base=kvd.commit(0), commit=kvd.commit(3)).order_by("pk")
+    assert [run.benchmark_set.names for run in pairs] == [["get-p1"], ["set-p1"]]
 
 
 def test_the_message_says_when_it_will_be_done(person: Client, kvd: World) -> None:
